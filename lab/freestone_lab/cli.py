@@ -1,0 +1,79 @@
+"""The `freestone` command: gathers the sub-commands and turns expected errors into one line and exit code 2.
+
+Each module of `freestone_lab.commands` named in COMMANDS offers `register(app)`. A module whose file does not exist is
+not listed; one that exists and fails to import is an error. No logic lives here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import typer
+
+from freestone_lab.errors import UserError
+from freestone_lab.model import ResultError
+
+COMMANDS = (
+    "compare",
+    "run",
+    "bench",
+    "attacks",
+    "report",
+    "diff",
+    "doctor",
+    "peers",
+    "stats",
+    "profile",
+    "leaks",
+    "setup",
+    "test",
+)
+
+HELP = """Which memory allocator is best for your program, with evidence.
+
+Examples:
+
+    freestone compare -- python3 my_script.py
+
+    freestone bench quick
+
+    freestone run -- ./server
+
+The root command also offers `build` and `lib`: LD_PRELOAD=$(./freestone lib) ./server
+"""
+
+
+def build_app() -> typer.Typer:
+    """The application with every command whose module is on disk."""
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def root() -> None:
+        """Keeps sub-command names in force even when only one command is present."""
+
+    root.__doc__ = HELP
+    folder = Path(__file__).parent / "commands"
+    for name in COMMANDS:
+        if (folder / f"{name}.py").exists():
+            importlib.import_module(f"freestone_lab.commands.{name}").register(app)
+    return app
+
+
+def main() -> None:
+    """Entry point: exit codes 0 (fine), 1 (a gate or a verdict failed), 2 (wrong usage or an error)."""
+    try:
+        build_app()(prog_name="freestone")
+    except (UserError, ResultError) as error:
+        print(f"freestone: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
