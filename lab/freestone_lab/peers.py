@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import glob
 import json
 import os
 import platform
@@ -25,9 +24,10 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
+from freestone_lab import paths
+from freestone_lab.errors import UserError
 from freestone_lab.model import Peer, PeerKind
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LIBC_PEER = "glibc"
 
 # The names by which programs reach an allocator. A peer that lacks one leaves its callers with glibc's.
@@ -70,7 +70,7 @@ FAMILY = frozenset(C_NAMES) | frozenset(OPERATOR_NAMES)
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "riscv64": "EM_RISCV", "ppc64le": "EM_PPC64"}
 
 
-class PeerError(ValueError):
+class PeerError(UserError):
     """An allocator that cannot be used; the message is one line that names it and says what was expected."""
 
 
@@ -80,7 +80,6 @@ class LibraryFacts:
 
     build_id: str
     exports: tuple[str, ...]
-    needed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ PACKAGED = (
     PackagedPeer("tbbmalloc", "libtbbmalloc_proxy.so.2", "libtbbmalloc2", "replaces malloc through its proxy library"),
 )
 SCUDO_PACKAGE = "libclang-rt-19-dev"
-_SCUDO_PATTERN = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-{machine}.so"
+_SCUDO_PATTERN = "llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-{machine}.so"
 
 
 @dataclass(frozen=True)
@@ -155,10 +154,15 @@ def cache_folder() -> Path:
     return Path(base) / "freestone" / "peers"
 
 
-def build_folders() -> tuple[Path, ...]:
-    """Where this repository's own libraries are looked for, best first."""
+def build_folder() -> Path | None:
+    """Where this repository's own libraries are; None outside a repository."""
     explicit = os.environ.get("FREESTONE_BUILD_DIR")
-    return (Path(explicit),) if explicit else (REPOSITORY / "build" / "release",)
+    if explicit:
+        return Path(explicit)
+    try:
+        return paths.build_dir()
+    except UserError:
+        return None
 
 
 def inspect_library(path: Path) -> LibraryFacts:
@@ -175,10 +179,10 @@ def inspect_library(path: Path) -> LibraryFacts:
 @functools.lru_cache(maxsize=256)
 def _inspect(path: str, _mtime_ns: int, _size: int) -> LibraryFacts:
     try:
-        with open(path, "rb") as stream:
+        with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
             _require_loadable(path, elf)
-            return LibraryFacts(_build_id(elf), _exports(elf), _needed(elf))
+            return LibraryFacts(_build_id(elf), _exports(elf))
     except OSError as error:
         raise PeerError(f"{path}: cannot be read: {error.strerror}; expected a shared library") from error
     except ELFError as error:
@@ -218,17 +222,10 @@ def _exports(elf: ELFFile) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _needed(elf: ELFFile) -> tuple[str, ...]:
-    dynamic = elf.get_section_by_name(".dynamic")
-    if dynamic is None:
-        return ()
-    return tuple(tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED")
-
-
-def owning_packages(paths: Iterable[Path]) -> dict[Path, str]:
+def owning_packages(files: Iterable[Path]) -> dict[Path, str]:
     """Maps each path that a Debian package owns to "package version". Paths that nobody owns are absent."""
     asked: dict[str, Path] = {}
-    for path in paths:
+    for path in files:
         for same in (path, path.resolve()):
             asked[str(same)] = path
             asked[str(same).removeprefix("/usr")] = path  # dpkg knows /lib/..., the merged system shows /usr/lib/...
@@ -291,16 +288,16 @@ def _glibc() -> Peer:
     libc = ctypes.CDLL(None)
     libc.gnu_get_libc_version.restype = ctypes.c_char_p
     version = libc.gnu_get_libc_version().decode()
-    paths = library_paths("libc.so.6")
-    if not paths:
+    files = library_paths("libc.so.6")
+    if not files:
         return Peer(name=LIBC_PEER, path=None, kind="libc", version=version)
-    facts = inspect_library(paths[0])
+    facts = inspect_library(files[0])
     return Peer(
         name=LIBC_PEER,
         path=None,
         kind="libc",
         version=version,
-        origin=_owner(paths[0]),
+        origin=_owner(files[0]),
         build_id=facts.build_id,
         exports=facts.exports,
         note="the program's own allocator: nothing is preloaded",
@@ -308,15 +305,15 @@ def _glibc() -> Peer:
 
 
 def _freestone() -> list[Peer]:
-    found: list[Peer] = []
-    for name in ("freestone", "freestone-hardened"):
-        for folder in build_folders():
-            path = folder / f"lib{name}.so"
-            if path.is_file():
-                where = os.path.relpath(folder, REPOSITORY) if folder.is_relative_to(REPOSITORY) else str(folder)
-                found.append(_from_file(name, path, version=freestone_version(path), origin=f"built in {where}"))
-                break
-    return found
+    folder = build_folder()
+    files = [] if folder is None else [folder / "libfreestone.so", folder / "libfreestone-hardened.so"]
+    return [
+        _from_file(
+            path.stem.removeprefix("lib"), path, version=freestone_version(path), origin=f"built in {path.parent}"
+        )
+        for path in files
+        if path.is_file()
+    ]
 
 
 def freestone_version(path: Path) -> str:
@@ -334,7 +331,7 @@ def freestone_version(path: Path) -> str:
 
 
 def _packaged() -> list[Peer]:
-    present = [(entry, paths[0]) for entry in PACKAGED if (paths := library_paths(entry.library))]
+    present = [(entry, files[0]) for entry in PACKAGED if (files := library_paths(entry.library))]
     owners = owning_packages(path for _, path in present)
     found = []
     for entry, path in present:
@@ -350,18 +347,18 @@ def _upstream(debian: str) -> str:
 
 
 def _scudo() -> list[Peer]:
-    paths = sorted(glob.glob(_SCUDO_PATTERN.format(machine=platform.machine())), key=_numbers)
-    if not paths:
+    files = sorted(Path("/usr/lib").glob(_SCUDO_PATTERN.format(machine=platform.machine())), key=_numbers)
+    if not files:
         return []
-    path = Path(paths[-1])
+    path = files[-1]
     owner = _owner(path)
     return [
         _from_file("scudo", path, version=_upstream(owner.partition(" ")[2]), origin=owner, note="LLVM's, standalone")
     ]
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]
+def _numbers(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", str(path))]
 
 
 def _installed() -> list[Peer]:
@@ -385,15 +382,14 @@ def _installed() -> list[Peer]:
 
 
 def _controls() -> list[Peer]:
+    folders = [folder for folder in (build_folder(), cache_folder() / "controls") if folder is not None]
     found = []
     for control in CONTROLS:
-        for folder in (*build_folders(), cache_folder() / "controls"):
-            path = folder / control.file
-            if path.is_file():
-                found.append(
-                    _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
-                )
-                break
+        path = next((folder / control.file for folder in folders if (folder / control.file).is_file()), None)
+        if path is not None:
+            found.append(
+                _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
+            )
     return found
 
 
