@@ -9,7 +9,7 @@ from freestone_lab.errors import UserError
 
 
 def root() -> Path:
-    """The repository: $FREESTONE_ROOT, or the nearest folder above this file or the working folder that holds CMakePresets.json."""
+    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the working one."""
     given = os.environ.get("FREESTONE_ROOT")
     if given:
         return Path(given)
