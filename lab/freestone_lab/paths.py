@@ -9,7 +9,7 @@ from freestone_lab.errors import UserError
 
 
 def root() -> Path:
-    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the working one."""
+    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the work dir."""
     given = os.environ.get("FREESTONE_ROOT")
     if given:
         return Path(given)
@@ -29,3 +29,12 @@ def results_dir() -> Path:
     folder = root() / "results"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def cache_dir() -> Path:
+    """Where the lab keeps what it compiles for itself: the build tree, or the user's cache outside a repository."""
+    try:
+        return root() / "build" / "lab"
+    except UserError:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return Path(base) / "freestone"
