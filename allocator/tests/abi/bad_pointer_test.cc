@@ -1,0 +1,106 @@
+// A pointer that no allocation gave ends the process with one clear line and SIGABRT, in every build.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+
+#include "support/child.h"
+#include "support/subject.h"
+
+extern "C" void* __libc_malloc(size_t);
+
+namespace freestone_test {
+namespace {
+
+alignas(64) char static_bytes[256];
+
+struct BadPointer {
+  const char* name;
+  void* (*make)();
+};
+
+const BadPointer kPointers[] = {
+    {"one", [] { return reinterpret_cast<void*>(1); }},
+    {"sixteen", [] { return reinterpret_cast<void*>(16); }},
+    {"static_storage", []() -> void* { return static_bytes + 64; }},
+    {"code", []() -> void* { return reinterpret_cast<void*>(&api); }},
+    {"stack",
+     []() -> void* {
+       alignas(16) char bytes[64];
+       char* volatile address = bytes;
+       return address;
+     }},
+    {"foreign_mapping", []() -> void* { return static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) + 4096; }},
+    {"unmapped",
+     []() -> void* {
+       void* range = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+       munmap(range, 1 << 20);
+       return static_cast<char*>(range) + 8192;
+     }},
+    {"block_of_glibc", [] { return __libc_malloc(100); }},
+    {"non_canonical", [] { return reinterpret_cast<void*>(0xDEADBEEFDEADBEE0); }},
+    {"highest_address", [] { return reinterpret_cast<void*>(-16L); }},
+    {"far_above_a_block", []() -> void* { return static_cast<char*>(api().malloc(64)) + (size_t{1} << 45); }},
+};
+
+struct Use {
+  const char* name;
+  void (*apply)(void*);
+};
+
+const Use kUses[] = {
+    {"free", [](void* p) { api().free(p); }},
+    {"realloc", [](void* p) { api().free(api().realloc(p, 200)); }},
+    {"reallocarray", [](void* p) { api().free(api().reallocarray(p, 10, 20)); }},
+    {"cfree", [](void* p) { api().cfree(p); }},
+    {"free_sized", [](void* p) { api().free_sized(p, 64); }},
+    {"free_aligned_sized", [](void* p) { api().free_aligned_sized(p, 64, 64); }},
+    {"usable_size", [](void* p) { static_bytes[0] = static_cast<char>(api().malloc_usable_size(p)); }},
+    {"delete", [](void* p) { ::operator delete(p); }},
+    {"sized_delete", [](void* p) { ::operator delete(p, size_t{64}); }},
+    {"aligned_delete", [](void* p) { ::operator delete(p, std::align_val_t{64}); }},
+};
+
+class ForeignPointer : public testing::TestWithParam<std::tuple<BadPointer, Use>> {};
+
+TEST_P(ForeignPointer, EndsInOneClearLineAndAbort) {
+  if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  const auto& [pointer, use] = GetParam();
+  const ChildEnd end = run_in_child(
+      [&pointer = pointer, &use = use] {
+        api().free(api().malloc(64));  // a heap that is in use
+        use.apply(pointer.make());
+        return 0;
+      },
+      10);
+  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+  EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
+  EXPECT_EQ(std::count(end.errors.begin(), end.errors.end(), '\n'), 1) << end.describe();
+  EXPECT_LT(end.errors.size(), 300u) << end.describe();
+}
+
+INSTANTIATE_TEST_SUITE_P(Pointers, ForeignPointer, testing::Combine(testing::ValuesIn(kPointers), testing::ValuesIn(kUses)),
+                         [](const auto& info) { return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name; });
+
+TEST(ForeignPointerBeforeTheFirstAllocationOfAThread, IsRefusedToo) {
+  if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  const ChildEnd end = run_in_child([] {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          api().free(static_bytes + 16);
+          return nullptr;
+        },
+        nullptr);
+    pthread_join(thread, nullptr);
+    return 0;
+  });
+  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+  EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
+}
+
+}  // namespace
+}  // namespace freestone_test

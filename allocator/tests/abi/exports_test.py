@@ -1,0 +1,74 @@
+"""The shared library as a file: what it exports, what it needs, how it may be loaded."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import unittest
+
+from support import harness
+
+C_NAMES = """
+malloc free calloc realloc reallocarray aligned_alloc posix_memalign memalign valloc pvalloc malloc_usable_size free_sized
+free_aligned_sized malloc_trim mallopt mallinfo mallinfo2 malloc_info malloc_stats cfree
+""".split()
+
+# operator new/delete: plain, array, nothrow, aligned, aligned nothrow; delete also sized and sized aligned.
+CXX_NAMES = """
+_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t
+_ZnwmSt11align_val_t _ZnamSt11align_val_t _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
+_ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
+_ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
+_ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+""".split()
+
+# Names of other allocators that may be offered for compatibility; anything else must begin with freestone_.
+OTHER_NAMES = re.compile(r"^(freestone_\w+|mallctl\w*|[mrsxdn]allocx|sallocx|sdallocx|malloc_\w+|__libc_\w+|__posix_memalign|_?_?malloc_\w+)$")
+
+STATIC_TLS_BYTES = 512
+
+
+def tool(*command: str) -> str:
+    return subprocess.run([*command, str(harness.LIBRARY)], capture_output=True, text=True, check=True).stdout
+
+
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+class SharedLibrary(unittest.TestCase):
+    def exported(self) -> set[str]:
+        return {line.split()[-1].split("@")[0] for line in tool("nm", "-D", "--defined-only").splitlines()}
+
+    def test_exports_every_c_name(self) -> None:
+        self.assertEqual(sorted(set(C_NAMES) - self.exported()), [])
+
+    def test_exports_every_form_of_operator_new_and_delete(self) -> None:
+        self.assertEqual(sorted(set(CXX_NAMES) - self.exported()), [])
+
+    def test_exports_nothing_that_could_collide_with_a_program(self) -> None:
+        known = set(C_NAMES) | set(CXX_NAMES)
+        self.assertEqual([name for name in sorted(self.exported() - known) if not OTHER_NAMES.match(name)], [])
+
+    def test_needs_only_the_c_library(self) -> None:
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-dW")))
+        self.assertEqual({name for name in needed if not re.match(r"libc\.so|ld-linux", name)}, set())
+
+    def test_static_thread_storage_fits_a_late_dlopen(self) -> None:
+        sizes = [int(row.split()[5], 16) for row in tool("readelf", "-lW").splitlines() if row.split()[:1] == ["TLS"]]
+        self.assertLessEqual(sum(sizes), STATIC_TLS_BYTES)
+
+    def test_stays_loaded_after_dlclose(self) -> None:
+        self.assertIn("NODELETE", tool("readelf", "-dW"))
+
+    def test_has_no_executable_stack_and_no_writable_code(self) -> None:
+        for row in tool("readelf", "-lW").splitlines():
+            words = row.split()
+            if words and words[0] in ("LOAD", "GNU_STACK"):
+                flags = "".join(words[6:-1])
+                self.assertFalse("W" in flags and "E" in flags, row)
+        self.assertNotIn("TEXTREL", tool("readelf", "-dW"))
+
+    def test_relocations_become_read_only(self) -> None:
+        self.assertIn("GNU_RELRO", tool("readelf", "-lW"))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,131 @@
+"""FREESTONE_CONF and FREESTONE_DISABLE: what they change, what they answer to a mistake, and when they are ignored."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import harness
+from support.harness import Finished
+
+NOBODY = 65534
+
+
+def probe(conf: str | None = None, **variables: str) -> Finished:
+    extra = dict(variables)
+    if conf is not None:
+        extra["FREESTONE_CONF"] = conf
+    return harness.run([harness.PROBES / "options_probe"], extra=extra)
+
+
+class Options(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def assert_one_line(self, done: Finished, *words: str) -> None:
+        self.assertEqual(done.status, 0, done)
+        self.assertIn("active=1", done.out)
+        lines = done.err.splitlines()
+        self.assertEqual(len(lines), 1, done.err)
+        self.assertTrue(lines[0].startswith("freestone: "), done.err)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_no_option_prints_nothing(self) -> None:
+        done = probe()
+        self.assertEqual((done.status, done.err), (0, ""))
+        self.assertIn("active=1 brk=0", done.out)
+
+    def test_empty_string_prints_nothing(self) -> None:
+        self.assertEqual(probe("").err, "")
+
+    def test_unknown_key_names_the_nearest_one(self) -> None:
+        self.assert_one_line(probe("confrim:true"), "confrim", "confirm")
+        self.assert_one_line(probe("stats_prnt:true"), "stats_prnt", "stats_print")
+
+    def test_bad_value_is_named_with_what_was_expected(self) -> None:
+        self.assert_one_line(probe("thp:sometimes"), "thp", "sometimes", "always")
+        self.assert_one_line(probe("confirm:maybe"), "confirm", "maybe", "true")
+
+    def test_missing_value_is_named(self) -> None:
+        self.assert_one_line(probe("stats_print"), "stats_print")
+        self.assert_one_line(probe("stats_print:"), "stats_print")
+
+    def test_a_mistake_does_not_undo_the_other_options(self) -> None:
+        done = probe("nonsense_key:1,confirm:true")
+        self.assertEqual(done.status, 0)
+        self.assertIn("nonsense_key", done.err)
+        self.assertIn("freestone: active", done.err)
+
+    def test_confirm_prints_what_is_in_force(self) -> None:
+        done = probe("confirm:true,thp:always")
+        lines = done.err.splitlines()
+        self.assertTrue(lines[0].startswith("freestone: active version="), done.err)
+        self.assertIn("build=hardened" if harness.IS_HARDENED else "build=fast", lines[0])
+        self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], done.err)
+
+    def test_stats_print_reports_at_exit(self) -> None:
+        done = probe("stats_print:true")
+        self.assertEqual(done.status, 0)
+        self.assertGreater(len(done.err.splitlines()), 2)
+
+    def test_disable_passes_everything_to_the_c_library(self) -> None:
+        done = probe(FREESTONE_DISABLE="1")
+        self.assertEqual((done.status, done.err), (0, ""))
+        self.assertIn("active=0 brk=1", done.out)
+
+    def test_disable_with_zero_does_not_disable(self) -> None:
+        self.assertIn("active=1 brk=0", probe(FREESTONE_DISABLE="0").out)
+
+    def test_disabled_library_runs_a_real_program(self) -> None:
+        script = "import json, threading; t = threading.Thread(target=lambda: json.loads('[1]' )); t.start(); t.join(); print('done')"
+        extra = {"FREESTONE_DISABLE": "1", "PYTHONMALLOC": "malloc"}
+        done = harness.run([Path("/usr/bin/python3").resolve(), "-c", script], extra=extra)
+        self.assertEqual((done.status, done.out), (0, "done\n"), done)
+
+    def test_any_string_leaves_the_program_running(self) -> None:
+        seed = int.from_bytes(os.urandom(4), "little")
+        generator = random.Random(seed)
+        alphabet = "abct:,=;\t \"'%\\0123456789-+.eKMG" + "\u00fc"
+        words = ["confirm", "thp", "stats_print", "true", "always", ":", ",", ",,", "::", "99999999999999999999999", "-1", "0x10", "1e9"]
+        cases = ["x" * 100_000, "," * 5000, ":" * 5000, "confirm:true," * 2000, "thp:" + "a" * 70_000]
+        cases += ["".join(generator.choice(alphabet) for _ in range(generator.randrange(60))) for _ in range(60)]
+        cases += ["".join(generator.choice(words) for _ in range(generator.randrange(12))) for _ in range(60)]
+        for text in cases:
+            done = probe(text)
+            self.assertEqual(done.status, 0, f"seed {seed}, FREESTONE_CONF={text[:200]!r}: {done}")
+            self.assertIn("active=", done.out)
+
+
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+@unittest.skipUnless(os.geteuid() == 0, "needs root to make a set-uid program")
+class SetUserId(unittest.TestCase):
+    def test_environment_is_ignored(self) -> None:
+        assert harness.LIBRARY is not None
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            folder.chmod(0o755)
+            library = folder / harness.LIBRARY.name
+            shutil.copy(harness.LIBRARY, library)
+            source = Path(__file__).with_name("options_probe.c")
+            program = folder / "secure_probe"
+            command = [harness.COMPILER, "-o", program, source, "-Wl,--no-as-needed", library, f"-Wl,-rpath,{folder}"]
+            subprocess.run([str(word) for word in command], check=True)
+            program.chmod(0o4755)
+            for conf, disable in (("confirm:true,bogus:1", ""), ("stats_print:true", ""), ("", "1")):
+                extra = {"FREESTONE_CONF": conf} if conf else {"FREESTONE_DISABLE": disable}
+                done = subprocess.run(
+                    [str(program)], user=NOBODY, env=harness.environment([], extra), capture_output=True, text=True, check=False
+                )
+                self.assertIn("secure=1", done.stdout, done)
+                self.assertIn("active=1 brk=0", done.stdout, done)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,91 @@
+"""mallinfo, mallinfo2, malloc_info, malloc_stats and mallopt tell the truth about a known amount of live memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+from support import harness
+
+SLACK = 512 * 1024  # memory of the C library itself, and blocks that lie in a thread's cache
+
+
+class Statistics(unittest.TestCase):
+    figures: dict[str, Any]
+    text: str
+    document: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if harness.LIBRARY is not None and not harness.IS_FREESTONE:
+            raise unittest.SkipTest("other allocators let glibc answer for an empty heap")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "info.xml"
+            done = harness.run([harness.PROBES / "statistics_probe", path])
+            assert done.status == 0, done
+            cls.figures = json.loads(done.out)
+            cls.text = done.err
+            cls.document = path.read_text()
+
+    def assert_live(self, reported: int) -> None:
+        low = self.figures["requested"]
+        high = self.figures["usable"] * 1.05 + SLACK
+        self.assertGreaterEqual(reported, low)
+        self.assertLessEqual(reported, high)
+
+    def in_use(self, when: str) -> int:
+        row = self.figures[when]
+        # glibc keeps blocks with mappings of their own in hblkhd only.
+        return int(row["uordblks"]) + (int(row["hblkhd"]) if not harness.IS_FREESTONE else 0)
+
+    def test_mallinfo2_counts_the_live_bytes(self) -> None:
+        self.assert_live(self.in_use("held") - self.in_use("before"))
+
+    def test_mallinfo2_forgets_freed_bytes(self) -> None:
+        self.assertLessEqual(self.in_use("freed") - self.in_use("before"), SLACK)
+
+    def test_mallinfo2_total_is_the_sum_of_its_parts(self) -> None:
+        for when in ("before", "held", "freed"):
+            row = self.figures[when]
+            self.assertGreaterEqual(row["arena"] + row["hblkhd"], row["uordblks"], when)
+            self.assertGreaterEqual(row["arena"] + row["hblkhd"], row["fordblks"], when)
+
+    def test_mallinfo_agrees_with_mallinfo2(self) -> None:
+        self.assertAlmostEqual(self.figures["mallinfo_uordblks"], self.figures["held"]["uordblks"], delta=SLACK)
+
+    def test_malloc_info_is_well_formed_and_counts_the_live_bytes(self) -> None:
+        self.assertEqual(self.figures["malloc_info"], 0)
+        root = ElementTree.fromstring(self.document)
+        self.assertEqual(root.tag, "malloc")
+        self.assertIn("version", root.attrib)
+        current = [int(node.attrib["size"]) for node in root.iter("system") if node.attrib.get("type") == "current"]
+        mapped = [int(node.attrib["size"]) for node in root.iter("total") if node.attrib.get("type") == "mmap"]
+        self.assertTrue(current, "no <system type='current' size=…> element")
+        self.assertGreaterEqual(max(current) + sum(mapped[-1:]), self.figures["requested"])
+
+    def test_malloc_info_refuses_unknown_options(self) -> None:
+        self.assertNotEqual(self.figures["malloc_info_bad_option"], 0)
+
+    def test_malloc_stats_writes_the_live_bytes_to_standard_error(self) -> None:
+        low, high = self.figures["requested"], self.figures["usable"] * 1.05 + SLACK
+        numbers = [int(number) for number in re.findall(r"\d+", self.text)]
+        self.assertTrue([n for n in numbers if low <= n <= high], f"no number in [{low}, {high}] in:\n{self.text}")
+
+    def test_mallopt_accepts_a_known_parameter(self) -> None:
+        self.assertEqual(self.figures["mallopt_trim"], 1)
+
+    def test_mallopt_refuses_an_unknown_parameter(self) -> None:
+        harness.require_freestone("glibc accepts any parameter")
+        self.assertEqual(self.figures["mallopt_unknown"], 0)
+
+    def test_malloc_trim_reports_whether_it_released_memory(self) -> None:
+        self.assertIn(self.figures["trim"], (0, 1))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,74 @@
+#include "support/child.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace freestone_test {
+namespace {
+
+ChildEnd collect(pid_t child, int errors_file) {
+  ChildEnd end;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) end.exit_status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  end.timed_out = end.signal == SIGALRM;
+  char buffer[65536];
+  const ssize_t length = pread(errors_file, buffer, sizeof buffer, 0);
+  if (length > 0) end.errors.assign(buffer, static_cast<size_t>(length));
+  close(errors_file);
+  return end;
+}
+
+// Only async-signal-safe calls: the parent may have other threads.
+void prepare_child(int errors_file, unsigned timeout_seconds) {
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  dup2(errors_file, STDERR_FILENO);
+  signal(SIGALRM, SIG_DFL);
+  alarm(timeout_seconds);
+}
+
+}  // namespace
+
+std::string ChildEnd::describe() const {
+  std::string text = timed_out ? "ran past its time" : signal != 0 ? std::string("ended by ") + strsignal(signal) : "exited with " + std::to_string(exit_status);
+  return text + "; standard error:\n" + errors;
+}
+
+ChildEnd run_in_child(const std::function<int()>& body, unsigned timeout_seconds) {
+  std::fflush(nullptr);
+  const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
+  const pid_t child = fork();
+  if (child == 0) {
+    prepare_child(errors_file, timeout_seconds);
+    _exit(body());
+  }
+  return collect(child, errors_file);
+}
+
+ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable, unsigned timeout_seconds) {
+  std::fflush(nullptr);
+  const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
+  const pid_t child = fork();
+  if (child == 0) {
+    prepare_child(errors_file, timeout_seconds);
+    std::string copy = variable;
+    if (!copy.empty()) putenv(copy.data());
+    execl(path.c_str(), path.c_str(), argument.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  return collect(child, errors_file);
+}
+
+}  // namespace freestone_test

@@ -1,0 +1,78 @@
+"""What the Python tests share: the library under test, running a program on it, and an exit status that shows skips.
+
+CTest passes everything through the environment: FREESTONE_LIBRARY (absent: the C library's own malloc), FREESTONE_PROBES (the folder
+of the small C and C++ programs), FREESTONE_CC (a C compiler).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unittest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SKIPPED = 77
+
+_library = os.environ.get("FREESTONE_LIBRARY", "")
+LIBRARY: Path | None = Path(_library).resolve() if _library else None
+PROBES = Path(os.environ.get("FREESTONE_PROBES", "."))
+COMPILER = os.environ.get("FREESTONE_CC", "cc")
+IS_FREESTONE = LIBRARY is not None and LIBRARY.name.startswith("libfreestone")
+IS_HARDENED = IS_FREESTONE and LIBRARY is not None and "hardened" in LIBRARY.name
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended; `status` is negative for a signal, as in subprocess."""
+
+    status: int
+    out: str
+    err: str
+
+
+def environment(preload: Sequence[Path], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without settings of ours, with `preload` set for the program to come."""
+    result = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("FREESTONE_")}
+    if preload:
+        result["LD_PRELOAD"] = ":".join(str(path) for path in preload)
+    result.update(extra or {})
+    return result
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    library: Path | None = LIBRARY,
+    extra: Mapping[str, str] | None = None,
+    timeout: float = 120,
+    also_preload: Sequence[Path] = (),
+) -> Finished:
+    """Run a program on `library` (None: the C library's malloc) and return how it ended."""
+    preload = [*([library] if library else []), *also_preload]
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=environment(preload, extra),
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return Finished(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def require_freestone(reason: str) -> None:
+    """Skip the running test on any other allocator."""
+    if not IS_FREESTONE:
+        raise unittest.SkipTest(reason)
+
+
+def main() -> None:
+    """Run the calling module's tests; exit 77 when every one of them was skipped."""
+    program = unittest.main(exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if result.testsRun and len(result.skipped) == result.testsRun else 0)

@@ -1,0 +1,43 @@
+// What the kernel says about this process, read without allocating.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace freestone_test {
+
+// Resident bytes. `field` of /proc/self/smaps_rollup, in bytes (exact, unlike the counters of /proc/self/statm, which lag by a batch per
+// thread); `field` names a line: "Rss:", "Private_Dirty:", "Anonymous:".
+inline size_t resident_bytes(const char* field = "Rss:") {
+  char text[4096];
+  const int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  const char* line = std::strstr(text, field);
+  return line == nullptr ? 0 : std::strtoull(line + std::strlen(field), nullptr, 10) * 1024;
+}
+
+inline size_t mapping_count() {
+  char text[16384];
+  size_t lines = 0;
+  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  for (ssize_t length; file >= 0 && (length = read(file, text, sizeof text)) > 0;)
+    for (ssize_t i = 0; i < length; ++i) lines += text[i] == '\n';
+  if (file >= 0) close(file);
+  return lines;
+}
+
+inline long minor_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+}  // namespace freestone_test
