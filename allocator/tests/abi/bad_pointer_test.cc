@@ -19,6 +19,8 @@ alignas(64) char static_bytes[256];
 struct BadPointer {
   const char* name;
   void* (*make)();
+
+  friend std::ostream& operator<<(std::ostream& out, const BadPointer& it) { return out << it.name; }
 };
 
 const BadPointer kPointers[] = {
@@ -48,6 +50,8 @@ const BadPointer kPointers[] = {
 struct Use {
   const char* name;
   void (*apply)(void*);
+
+  friend std::ostream& operator<<(std::ostream& out, const Use& it) { return out << it.name; }
 };
 
 const Use kUses[] = {

@@ -26,6 +26,8 @@ struct Allocator {
   bool (*present)();
   void* (*allocate)(size_t size);
   size_t alignment;
+
+  friend std::ostream& operator<<(std::ostream& out, const Allocator& it) { return out << it.name; }
 };
 
 const Allocator kAllocators[] = {

@@ -21,6 +21,8 @@ struct NewForm {
   void* (*allocate)(size_t);
   void (*release)(void*, size_t);
   size_t alignment;
+
+  friend std::ostream& operator<<(std::ostream& out, const NewForm& it) { return out << it.name; }
 };
 
 constexpr std::align_val_t k64{64};

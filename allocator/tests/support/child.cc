@@ -46,7 +46,7 @@ std::string ChildEnd::describe() const {
   return text + "; standard error:\n" + errors;
 }
 
-ChildEnd run_in_child(const std::function<int()>& body, unsigned timeout_seconds) {
+ChildEnd run_in_child(const std::function<int()>& body, unsigned timeout_seconds, const std::function<void()>& meanwhile) {
   std::fflush(nullptr);
   const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
   const pid_t child = fork();
@@ -54,6 +54,7 @@ ChildEnd run_in_child(const std::function<int()>& body, unsigned timeout_seconds
     prepare_child(errors_file, timeout_seconds);
     _exit(body());
   }
+  if (meanwhile) meanwhile();
   return collect(child, errors_file);
 }
 

@@ -1,0 +1,84 @@
+// Started afresh under a failing kernel or a limit. Status 0: all went well; 3: some allocations gave null with ENOMEM, nothing else was
+// wrong; 1: a promise was broken (named on standard error).
+//   fault_probe start                     one exercise of the heap
+//   fault_probe fill:PERCENT:BYTES        fills memory until null; at least PERCENT of BYTES must have been had, twice
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "support/exercise.h"
+
+namespace freestone_test {
+namespace {
+
+int broken(const char* what) {
+  std::fprintf(stderr, "broken: %s\n", what);
+  return 1;
+}
+
+struct Link {
+  Link* next;
+};
+
+// Takes touched blocks of `size` until null and returns how many bytes that were; the list is freed again.
+size_t fill_and_free(size_t size, bool* clean_errno) {
+  Link* list = nullptr;
+  size_t total = 0;
+  for (;;) {
+    errno = 0;
+    auto* link = static_cast<Link*>(api().malloc(size));
+    if (link == nullptr) break;
+    link->next = list;
+    list = link;
+    total += size;
+  }
+  *clean_errno = errno == ENOMEM;
+  while (list != nullptr) {
+    Link* next = list->next;
+    api().free(list);
+    list = next;
+  }
+  return total;
+}
+
+int fill(size_t percent, size_t limit) {
+  for (const size_t size : {size_t{65536}, size_t{256}, size_t{1} << 20, size_t{8000}, size_t{65536}}) {
+    bool clean_errno = false;
+    const size_t had = fill_and_free(size, &clean_errno);
+    std::fprintf(stderr, "%zu bytes in blocks of %zu: %zu %% of the limit\n", had, size, had * 100 / limit);
+    if (!clean_errno) return broken("null without ENOMEM");
+    if (had < limit / 100 * percent) return broken("too little of the limit could be had");
+  }
+  // With memory free again, everything works: small blocks, and a thread that allocates.
+  pthread_t thread;
+  const auto body = [](void*) -> void* { return Exerciser(5).run(200).broken == nullptr ? nullptr : reinterpret_cast<void*>(1); };
+  void* result = nullptr;
+  if (pthread_create(&thread, nullptr, body, nullptr) == 0) pthread_join(thread, &result);
+  if (result != nullptr) return broken("heap unsound in a thread after the limit was reached");
+  for (int i = 0; i < 1000; ++i) {
+    void* block = api().malloc(static_cast<size_t>(i) * 16);
+    if (block == nullptr) return broken("no memory after everything was freed");
+    api().free(block);
+  }
+  return 0;
+}
+
+int start() {
+  Exerciser exerciser(static_cast<uint64_t>(getpid()));
+  const Exercise result = exerciser.run(400);
+  if (!result.sound()) return broken(result.broken);
+  return result.nulls == 0 ? 0 : 3;
+}
+
+}  // namespace
+}  // namespace freestone_test
+
+int main(int, char** argv) {
+  size_t percent = 0;
+  size_t limit = 0;
+  if (std::strcmp(argv[1], "start") == 0) return freestone_test::start();
+  if (std::sscanf(argv[1], "fill:%zu:%zu", &percent, &limit) == 2) return freestone_test::fill(percent, limit);
+  return 2;
+}

@@ -1,0 +1,197 @@
+// Memory calls that fail: the program gets null and ENOMEM or does not notice, never a crash, a hang or damage, and when the kernel has
+// memory again, so has the program.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "fault/syscalls/supervisor.h"
+#include "support/exercise.h"
+
+namespace freestone_test {
+namespace {
+
+constexpr int kNullsSeen = 3;
+constexpr int kBroken = 4;
+constexpr int kNotRecovered = 5;
+constexpr int kLoaderGaveUp = 127;
+
+struct FaultyCall {
+  const char* name;
+  int number;
+  int error;
+  bool may_fail_allocations;  // else the allocator must do without it
+  friend std::ostream& operator<<(std::ostream& out, const FaultyCall& call) { return out << call.name; }
+};
+
+const FaultyCall kCalls[] = {
+    {"mmap", SYS_mmap, ENOMEM, true},       {"mprotect", SYS_mprotect, ENOMEM, true}, {"munmap", SYS_munmap, ENOMEM, false},
+    {"mremap", SYS_mremap, ENOMEM, false},  {"madvise", SYS_madvise, EINVAL, false},  {"madvise_eagain", SYS_madvise, EAGAIN, false},
+};
+
+// The child asks for its parent's id when the trouble is to end.
+constexpr int kMarker = SYS_getppid;
+
+int exercise_and_recover(uint64_t seed) {
+  Exerciser troubled(seed);
+  const Exercise during = troubled.run(250);
+  if (!during.sound()) {
+    dprintf(STDERR_FILENO, "%s\n", during.broken);
+    return kBroken;
+  }
+  getppid();
+  Exerciser calm(seed + 1);
+  const Exercise after = calm.run(120);
+  if (!after.sound() || after.nulls != 0) {
+    dprintf(STDERR_FILENO, "after the trouble: %s, %u nulls\n", after.broken != nullptr ? after.broken : "sound", after.nulls);
+    return kNotRecovered;
+  }
+  return during.nulls == 0 ? 0 : kNullsSeen;
+}
+
+class FailingCall : public testing::TestWithParam<FaultyCall> {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  }
+
+  // Runs one point: the call fails where `fails(n)` says so for the n-th one.
+  void run_point(uint64_t seed, const std::function<bool(unsigned)>& fails, const std::string& where) {
+    const FaultyCall& call = GetParam();
+    bool over = false;
+    unsigned seen = 0;
+    const auto plan = [&](const SystemCall& now) {
+      if (now.number == kMarker) over = true;
+      if (over || now.number != call.number) return 0;
+      return fails(++seen) ? call.error : 0;
+    };
+    const SupervisedEnd end = run_supervised({call.number, kMarker}, plan, [seed] { return exercise_and_recover(seed); }, 30);
+    ++points_;
+    injected_ += end.injected;
+    last_calls_ = seen;
+    EXPECT_TRUE(end.child.exited_with(0) || (call.may_fail_allocations && end.child.exited_with(kNullsSeen)))
+        << call.name << ", " << where << ", seed " << seed << ": " << end.child.describe();
+  }
+
+  void TearDown() override { std::printf("%u points, %u calls failed\n", points_, injected_); }
+
+  unsigned points_ = 0;
+  unsigned injected_ = 0;
+  unsigned last_calls_ = 0;
+};
+
+TEST_P(FailingCall, OnceAtAnyPointIsSurvived) {
+  const uint64_t seed = test_seed(GetParam().name);
+  run_point(seed, [](unsigned) { return false; }, "no failure");
+  const unsigned calls = std::min(last_calls_, 80u);
+  for (unsigned k = 1; k <= calls && !HasFailure(); ++k) run_point(seed, [k](unsigned n) { return n == k; }, "call " + std::to_string(k));
+}
+
+TEST_P(FailingCall, FromAnyPointOnIsSurvived) {
+  const uint64_t seed = test_seed(GetParam().name);
+  run_point(seed, [](unsigned) { return false; }, "no failure");
+  const unsigned calls = std::min(last_calls_, 80u);
+  for (unsigned k = 1; k <= calls && !HasFailure(); ++k) run_point(seed, [k](unsigned n) { return n >= k; }, "call " + std::to_string(k) + " and all later ones");
+}
+
+TEST_P(FailingCall, AtRandomIsSurvived) {
+  const uint64_t seed = test_seed(GetParam().name);
+  for (uint64_t i = 0; i < scaled(170) && !HasFailure(); ++i) {
+    Random random(seed + i);
+    const uint64_t per_mille = 50 + random.below(950);
+    run_point(seed + i, [&](unsigned) { return random.below(1000) < per_mille; }, "at random, " + std::to_string(per_mille) + " of 1000");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls), [](const auto& info) { return std::string(info.param.name); });
+
+std::string probe_path() { return std::string(FREESTONE_PROBE_DIR) + "/fault_probe"; }
+
+// A fresh process that meets the plan from its first instruction on.
+SupervisedEnd start_under(const std::vector<int>& numbers, const Plan& plan) {
+  return run_supervised(
+      numbers, plan,
+      [] {
+        execl(probe_path().c_str(), "fault_probe", "start", static_cast<char*>(nullptr));
+        return 126;
+      },
+      30);
+}
+
+class StartUp : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  }
+};
+
+TEST_F(StartUp, SurvivesAnyFailingMapping) {
+  // Of the mappings that the loader does not make for itself: it does not survive those.
+  unsigned made = 1;
+  for (unsigned k = 1; k <= std::min(made, 60u); ++k) {
+    for (const bool lasting : {false, true}) {
+      unsigned seen = 0;
+      const auto plan = [&](const SystemCall& call) {
+        if ((call.arguments[3] & MAP_ANONYMOUS) == 0 || call.caller().find("/ld-linux") != std::string::npos) return 0;
+        ++seen;
+        return seen == k || (lasting && seen > k) ? ENOMEM : 0;
+      };
+      const SupervisedEnd end = start_under({SYS_mmap}, plan);
+      ASSERT_TRUE(end.child.exited_with(0) || end.child.exited_with(3)) << "mapping " << k << (lasting ? " and later: " : ": ") << end.child.describe();
+      made = std::max(made, seen);
+    }
+  }
+  std::printf("%u mappings, each failed once and from there on\n", made);
+}
+
+TEST_F(StartUp, WorksWhenLargeReservationsAreRefused) {
+  for (const size_t largest : {size_t{1} << 40, size_t{1} << 36, size_t{1} << 32, size_t{1} << 30, size_t{512} << 20, size_t{256} << 20, size_t{64} << 20}) {
+    const auto plan = [largest](const SystemCall& call) { return call.arguments[1] >= largest ? ENOMEM : 0; };
+    const SupervisedEnd end = start_under({SYS_mmap}, plan);
+    EXPECT_TRUE(end.child.exited_with(0)) << "mappings of " << largest << " bytes refused: " << end.child.describe();
+  }
+}
+
+TEST_F(StartUp, WorksUnderStrictCommitAccounting) {
+  // What vm.overcommit_memory=2 does to a process: only so many bytes may be mapped writable, reserved ranges do not count.
+  size_t writable = 0;
+  const auto plan = [&](const SystemCall& call) {
+    if ((call.arguments[2] & PROT_WRITE) == 0) return 0;
+    if (call.number == SYS_mmap && (call.arguments[3] & (MAP_SHARED | MAP_PRIVATE)) == MAP_SHARED) return 0;
+    if (call.arguments[1] > (size_t{256} << 20)) return ENOMEM;
+    writable += call.arguments[1];
+    return 0;
+  };
+  const SupervisedEnd end = start_under({SYS_mmap, SYS_mprotect}, plan);
+  EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
+}
+
+TEST_F(StartUp, WorksWhereNewerSystemCallsDoNotExist) {
+  const std::vector<int> optional = {SYS_rseq, SYS_membarrier, SYS_getrandom, SYS_process_madvise, SYS_sched_getaffinity, SYS_getcpu, SYS_prctl};
+  const SupervisedEnd end = start_under(optional, [](const SystemCall&) { return ENOSYS; });
+  EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
+}
+
+size_t mappings_of(pid_t process) {
+  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  size_t lines = 0;
+  for (std::string line; std::getline(maps, line);) ++lines;
+  return lines;
+}
+
+TEST_F(StartUp, SurvivesAFullTableOfMappings) {
+  // vm.max_map_count, emulated: with so many mappings, every call that could add one fails.
+  for (const size_t limit : {size_t{40}, size_t{60}, size_t{90}}) {
+    const auto plan = [limit](const SystemCall& call) { return mappings_of(call.process) >= limit ? ENOMEM : 0; };
+    const SupervisedEnd end = start_under({SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap}, plan);
+    EXPECT_EQ(end.child.signal, 0) << limit << " mappings: " << end.child.describe();
+    EXPECT_TRUE(end.child.exit_status == 0 || end.child.exit_status == 3 || end.child.exit_status == kLoaderGaveUp) << limit << " mappings: " << end.child.describe();
+  }
+}
+
+}  // namespace
+}  // namespace freestone_test
