@@ -5,8 +5,8 @@ Renderers (terminal, HTML, exports) read these types and compute nothing themsel
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from freestone_lab import statistics
@@ -41,6 +41,7 @@ class Row:
     runs: int = 0
     failed: int = 0
     cells: dict[str, Cell] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)  # of the separate counting passes: one value, no interval
 
 
 @dataclass
@@ -82,20 +83,23 @@ def _row(experiment: Experiment, peer: str) -> Row:
     bad = [s for s in samples if s.status != "ok"]
     runs = len(measured(experiment, peer))
     if not bad:
-        return Row(peer, "ok", runs=runs)
+        counted = {name: value for s in samples if s.round < 0 for name, value in s.figures.items()}
+        return Row(peer, "ok", runs=runs, counts=counted)
     status = Counter(s.status for s in bad).most_common(1)[0][0]
     detail = next(s.detail for s in bad if s.status == status)
     return Row(peer, status, detail, runs, len(bad))
 
 
-def analyse(experiment: Experiment, baseline: str, seed: int = 0) -> Table:
+def analyse(experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = ()) -> Table:
     """Every peer's figures against the baseline. A peer with any failed run keeps its row and has no figures.
 
-    Holm's correction runs over the peers of one figure: the claims that a reader sees side by side.
+    Rows come in `order`, then as they were measured. Holm's correction runs over the peers of one figure: the claims
+    that a reader sees side by side.
     """
-    peers = list(dict.fromkeys(s.peer for s in experiment.samples))
     again = control_name(baseline)
-    rows = [_row(experiment, peer) for peer in peers]
+    found = {s.peer for s in experiment.samples}
+    peers = dict.fromkeys([*order, *(s.peer for s in experiment.samples)])
+    rows = [_row(experiment, peer) for peer in peers if peer in found]
     floors: dict[str, float] = {}
     for figure, spec in experiment.specs.items():
         control = estimate(experiment, again, baseline, figure, seed)
@@ -103,9 +107,9 @@ def analyse(experiment: Experiment, baseline: str, seed: int = 0) -> Table:
         estimates: dict[str, Estimate] = {}
         for row in rows:
             if row.status == "ok" and row.peer not in (baseline, again):
-                found = estimate(experiment, row.peer, baseline, figure, seed)
-                if found:
-                    estimates[row.peer] = found
+                ratio = estimate(experiment, row.peer, baseline, figure, seed)
+                if ratio:
+                    estimates[row.peer] = ratio
         corrected = dict(zip(estimates, statistics.holm([e.p for e in estimates.values()]), strict=True))
         for row in rows:
             figures = values(experiment, row.peer, figure)
@@ -115,8 +119,8 @@ def analyse(experiment: Experiment, baseline: str, seed: int = 0) -> Table:
             if row.peer == again:
                 row.cells[figure] = Cell(summary, control)
             elif row.peer in estimates:
-                found, p = estimates[row.peer], corrected[row.peer]
-                row.cells[figure] = Cell(summary, found, p, statistics.verdict(found, p, floors[figure], spec.better))
+                ratio, p = estimates[row.peer], corrected[row.peer]
+                row.cells[figure] = Cell(summary, ratio, p, statistics.verdict(ratio, p, floors[figure], spec.better))
             else:
                 row.cells[figure] = Cell(summary)
     return Table(experiment, baseline, rows, floors)
@@ -124,7 +128,8 @@ def analyse(experiment: Experiment, baseline: str, seed: int = 0) -> Table:
 
 def tables(result: Result) -> list[Table]:
     """Every experiment of a result, analysed with the result's own baseline and seed."""
-    return [analyse(e, result.baseline, result.seed) for e in result.experiments]
+    order = [p.name for p in result.peers]
+    return [analyse(e, result.baseline, result.seed, order) for e in result.experiments]
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
@@ -148,58 +153,56 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def _claim(row: Row, table: Table, figure: str) -> str:
-    cell = row.cells.get(figure)
-    spec = table.experiment.specs[figure]
-    if cell is None or cell.estimate is None:
-        return ""
+def change(cell: Cell, spec: FigureSpec) -> str:
+    """A cell's difference in words: '7.0 % less time (95 % interval 6.1 to 8.2 % less)'; "" without an estimate."""
     e = cell.estimate
-    word = verdict_word(cell.verdict, spec)
-    if cell.verdict == "inconclusive":
-        return f"no difference shown ({percent(e.ratio)}, interval {percent(e.low)} to {percent(e.high)})"
-    if cell.verdict == "same":
-        return f"the same within {statistics.margin(table.floors[figure]) * 100:.1f} %"
-    return f"{word} by {abs(e.ratio - 1) * 100:.1f} % (interval {percent(e.low)} to {percent(e.high)})"
+    if e is None:
+        return ""
+    noun = spec.label or spec.unit
+
+    def words(ratio: float) -> str:
+        return f"{abs(ratio - 1) * 100:.1f} % {'less' if ratio < 1 else 'more'}"
+
+    if (e.low < 1) == (e.high < 1):
+        ends = sorted((abs(e.low - 1) * 100, abs(e.high - 1) * 100))
+        interval = f"{ends[0]:.1f} to {ends[1]:.1f} % {'less' if e.high < 1 else 'more'}"
+    else:
+        interval = f"{words(e.low)} to {words(e.high)}"
+    return f"{words(e.ratio)} {noun} (95 % interval {interval})"
 
 
-def sentence(table: Table, peers: list[Peer], time: str = "wall", memory: str = "rss") -> str:
+def sentence(table: Table, peers: Sequence[Peer], time: str = "wall", memory: str = "rss") -> str:
     """The verdict on one experiment in one sentence."""
-    controls = {p.name for p in peers if p.kind == "control"} | {control_name(table.baseline)}
-    rivals = [
-        r for r in table.rows if r.peer not in controls and r.peer != table.baseline and r.cells.get(time) is not None
-    ]
-    failed = [r.peer for r in table.rows if r.status != "ok"]
-    tail = f"; failed: {', '.join(failed)}" if failed else ""
-    paired = [(r, c.estimate) for r in rivals if (c := r.cells[time]).estimate is not None]
+    controls = {p.name for p in peers if p.kind == "control"} | {control_name(table.baseline), table.baseline}
+    rows = [r for r in table.rows if r.peer not in controls]
+    failed = [r.peer for r in rows if r.status != "ok"]
+    tail = f"; failed, with no figures: {', '.join(failed)}" if failed else ""
+    paired = [(r, c, c.estimate) for r in rows if (c := r.cells.get(time)) is not None and c.estimate is not None]
     if not paired:
         return f"no allocator could be compared with {table.baseline}{tail}"
-    lower = table.experiment.specs[time].better == "lower"
-    best = min(paired, key=lambda pair: (pair[1].ratio if lower else 1 / pair[1].ratio) if pair[1] else math.inf)[0]
-    if best.cells[time].verdict == "better":
-        head = f"{best.peer} is fastest: {_claim(best, table, time)} against {table.baseline}"
-        memory_claim = _claim(best, table, memory) if memory in table.experiment.specs else ""
-        if memory_claim:
-            head += f", peak memory {memory_claim}"
-        close = [
-            r.peer
-            for r, e in paired
-            if r is not best
-            and e is not None
-            and _overlap(e, best.cells[time].estimate)
-            and r.cells[time].verdict == "better"
-        ]
-        if close:
-            head += f"; not told apart from it: {', '.join(close)}"
-        return head + tail
-    worse = [r.peer for r, _ in paired if r.cells[time].verdict == "worse"]
-    head = f"no allocator is faster than {table.baseline} here"
-    if worse:
-        head += f"; slower: {', '.join(worse)}"
-    undecided = [r.peer for r, _ in paired if r.cells[time].verdict == "inconclusive"]
-    if undecided:
-        head += f"; undecided: {', '.join(undecided)}"
-    return head + tail
+    spec = table.experiment.specs[time]
+    row, cell, _ = min(paired, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
+    if cell.verdict != "better":
+        word = verdict_word("better", spec)
+        return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
+    head = f"{row.peer} is the fastest: {change(cell, spec)} than {table.baseline}"
+    if memory in row.cells and row.cells[memory].verdict != "inconclusive":
+        head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
+    close = [r.peer for r, _, _ in paired if r is not row and not told_apart(table, r.peer, row.peer, time)]
+    return head + (f"; not told apart from it: {', '.join(close)}" if close else "") + tail
 
 
-def _overlap(a: Estimate, b: Estimate | None) -> bool:
-    return b is not None and a.low <= b.high and b.low <= a.high
+def told_apart(table: Table, peer: str, other: str, figure: str) -> bool:
+    """Whether the paired interval of two peers excludes equality."""
+    found = estimate(table.experiment, peer, other, figure)
+    return found is not None and (found.low > 1 or found.high < 1)
+
+
+def _rest(paired: Sequence[tuple[Row, Cell, Estimate]], spec: FigureSpec) -> str:
+    text = ""
+    verdicts: tuple[Verdict, ...] = ("same", "worse", "inconclusive")
+    for verdict in verdicts:
+        names = [r.peer for r, c, _ in paired if c.verdict == verdict]
+        if names:
+            text += f"; {verdict_word(verdict, spec)}: {', '.join(names)}"
+    return text

@@ -2,9 +2,9 @@
 // program never reaches it.
 //
 //   launch [--interval-ms N] [--timeout-s S] [--target-cpus LIST] [--own-cpus LIST] [--as-limit-kib N]
-//          [--library PATH] [--linger-ms N] -- PROGRAM ARG...
+//          [--library PATH] [--linger-ms N] --report-fd N -- PROGRAM ARG...
 //
-// Prints one JSON object to descriptor 3 when everything it started is gone. Why a separate program:
+// Prints one JSON object to the report descriptor when everything it started is gone. Why a separate program:
 //  - a process inherits the peak RSS of the one that called exec (the kernel folds the old image's high-water mark
 //    into the signal struct). The caller is a Python of 100 MB; the child forked here starts from this tiny image.
 //  - it is the subreaper, so daemons and orphans stay in the measured tree and are killed at the end.
@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kMaxProcesses = 1024, kMaxPoints = 4096, kReportFd = 3 };
+enum { kMaxProcesses = 1024, kMaxPoints = 4096 };
 
 struct Point {
     long ms;
@@ -205,7 +205,7 @@ static void kill_tree(int signal_number) {
 }
 
 int main(int argc, char** argv) {
-    long interval_ms = 10, timeout_s = 0, as_limit_kib = 0, linger_ms = 0;
+    long interval_ms = 10, timeout_s = 0, as_limit_kib = 0, linger_ms = 0, report_fd = -1;
     const char *target_cpus = NULL, *own_cpus = NULL, *library = NULL;
     int i = 1;
     for (; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
@@ -214,6 +214,7 @@ int main(int argc, char** argv) {
         else if (!strcmp(argv[i], "--timeout-s")) timeout_s = number(argv[i + 1], argv[i]);
         else if (!strcmp(argv[i], "--as-limit-kib")) as_limit_kib = number(argv[i + 1], argv[i]);
         else if (!strcmp(argv[i], "--linger-ms")) linger_ms = number(argv[i + 1], argv[i]);
+        else if (!strcmp(argv[i], "--report-fd")) report_fd = number(argv[i + 1], argv[i]);
         else if (!strcmp(argv[i], "--target-cpus")) target_cpus = argv[i + 1];
         else if (!strcmp(argv[i], "--own-cpus")) own_cpus = argv[i + 1];
         else if (!strcmp(argv[i], "--library")) library = argv[i + 1];
@@ -235,7 +236,7 @@ int main(int argc, char** argv) {
     struct sigaction stop = {.sa_handler = on_stop};
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
-    fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
+    if (fcntl((int)report_fd, F_SETFD, FD_CLOEXEC) != 0) die("--report-fd");
 
     int exec_error[2];
     if (pipe2(exec_error, O_CLOEXEC) != 0) die("pipe2");
@@ -334,8 +335,8 @@ int main(int argc, char** argv) {
 
     int error = 0;
     if (read(exec_error[0], &error, sizeof error) != sizeof error) error = 0;
-    FILE* report = fdopen(kReportFd, "w");
-    if (!report) die("descriptor 3 is not open for the report");
+    FILE* report = fdopen((int)report_fd, "w");
+    if (!report) die("--report-fd");
     fprintf(report,
             "{\"exec_errno\":%d,\"exit\":%d,\"signal\":%d,\"timed_out\":%s,\"stopped\":%s,\"wall_ns\":%lld,"
             "\"user_us\":%lld,\"sys_us\":%lld,\"maxrss_kib\":%ld,\"tree_rss_kib\":%ld,\"tree_pss_kib\":%ld,"

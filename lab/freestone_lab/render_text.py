@@ -1,0 +1,140 @@
+"""The terminal's view: tables, the verdict, progress. Without a terminal: plain text, no colour, no bar."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table as Grid
+
+from freestone_lab.compare import Table, control_name, percent, sentence, verdict_word
+from freestone_lab.export import quantity
+from freestone_lab.method import Progress, Report
+from freestone_lab.model import Result
+
+PLAIN_WIDTH = 160
+_COLOURS = {"better": "green", "worse": "red", "same": "cyan", "inconclusive": "yellow"}
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that honours NO_COLOR and, without a terminal, neither wraps at 80 columns nor colours."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False)
+
+
+def show_table(out: Console, table: Table, figures: Sequence[str] | None = None) -> None:
+    """One experiment: medians with spread, ratio to the baseline with its interval, verdict."""
+    specs = table.experiment.specs
+    names = [f for f in (figures or ("wall", "rss")) if f in specs] or list(specs)[:2]
+    grid = Grid(title=escape(table.experiment.id), title_justify="left", title_style="bold")
+    grid.add_column("allocator", no_wrap=True)
+    for name in names:
+        grid.add_column(specs[name].label or name, justify="right", no_wrap=True)
+        grid.add_column(f"to {table.baseline}", justify="right", no_wrap=True)
+        grid.add_column("95 % interval", justify="right", no_wrap=True)
+        grid.add_column("verdict", no_wrap=True)
+    counted = sorted({name for row in table.rows for name in row.counts})
+    for name in counted:
+        grid.add_column(specs[name].label or name, justify="right")
+    grid.add_column("runs", justify="right")
+    failures = []
+    for row in table.rows:
+        if row.status != "ok":
+            failures.append(row)
+            grid.add_row(escape(row.peer), f"[red]{row.status}[/]")
+            continue
+        cells = [escape(row.peer)]
+        for name in names:
+            cell = row.cells.get(name)
+            if cell is None:
+                cells += ["", "", "", ""]
+                continue
+            e = cell.estimate
+            cells.append(f"{quantity(cell.summary.median, specs[name])} ±{cell.summary.spread * 100:.1f} %")
+            if e is None:
+                cells += ["", "", "baseline" if row.peer == table.baseline else ""]
+                continue
+            word = "control" if row.peer == control_name(table.baseline) else verdict_word(cell.verdict, specs[name])
+            colour = "dim" if word == "control" else _COLOURS[cell.verdict]
+            cells += [percent(e.ratio), f"{percent(e.low)} … {percent(e.high)}", f"[{colour}]{word}[/]"]
+        cells += [quantity(row.counts[n], specs[n]) if n in row.counts else "" for n in counted]
+        grid.add_row(*cells, str(row.runs))
+    out.print(grid)
+    for row in failures:
+        out.print(f"  [red]{escape(row.peer)}: {row.status}[/]: {escape(row.detail)}")
+    floors = [f"{specs[n].label or n} {table.floors[n] * 100:.1f} %" for n in names if table.floors[n] < 10]
+    if floors:
+        out.print(f"  noise floor (the baseline against itself): {', '.join(floors)}", style="dim")
+    for text in table.experiment.caveats:
+        out.print(f"  note: {escape(text)}", style="dim")
+
+
+def show_served(out: Console, result: Result) -> None:
+    """Which library stood behind each row: proven by the dynamic linker's account before any figure was taken."""
+    failed = {s.peer for e in result.experiments for s in e.samples if s.status == "not_loaded"}
+    out.print("who served malloc (the dynamic linker's account, before any figure):", style="dim")
+    for peer in result.peers:
+        if peer.kind == "control" and peer.path is None:
+            continue
+        where = peer.path or "the program's own libc"
+        about = " ".join(x for x in (peer.version, f"({peer.origin})" if peer.origin else "") if x)
+        proven = "not proven: see above" if peer.name in failed else "proven"
+        out.print(f"  {escape(peer.name)}: {escape(where)} {escape(about)}, {proven}", style="dim")
+
+
+def show_verdict(out: Console, table: Table, result: Result) -> None:
+    """The one sentence."""
+    out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(sentence(table, result.peers))}.")
+
+
+def show_written(out: Console, paths: Sequence[Path]) -> None:
+    for path in paths:
+        out.print(f"written: {escape(str(path))}", style="dim")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `8 s` or `3 min 20 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
+
+
+@contextmanager
+def progress(out: Console, tasks: int) -> Iterator[Report]:
+    """A bar with the remaining time on a terminal, otherwise a line every ten seconds; for `tasks` experiments."""
+    seen: dict[str, None] = {}
+    last = 0.0
+
+    def text(p: Progress) -> str:
+        seen.setdefault(p.task)
+        stage = "warm-up" if p.round == 0 else f"round {p.round}" if p.round > 0 else "counting"
+        part = f"[{len(seen)}/{tasks}] " if tasks > 1 else ""
+        left = f", {duration(p.remaining_s)} left" if p.remaining_s is not None else ""
+        return f"{part}{p.task}: {stage}, {p.peer}{left}"
+
+    if not out.is_terminal:
+
+        def plain(p: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= 10 or p.task not in seen:
+                last = time.monotonic()
+                out.print(escape(text(p)))
+
+        yield plain
+        return
+
+    with Bar(BarColumn(24), TextColumn("{task.description}"), console=out, transient=True) as bar:
+        line = bar.add_task("", total=1.0)
+
+        def update(p: Progress) -> None:
+            bar.update(line, description=escape(text(p)), completed=p.done, total=max(p.expected, 1))
+
+        yield update
