@@ -65,12 +65,13 @@ void other_size(World& w, const Params& params) {
   const std::size_t bytes = params.how != 0 ? w.size() * 3 + 16 : w.size() > 32 ? w.size() - 16 : w.size() + 16;
   w.fault();
   void* fresh[64];
-  for (void*& block : fresh) {
-    block = ::malloc(bytes);
-    look(w, block, bytes);
+  const std::size_t count = w.bulk(64);
+  for (std::size_t i = 0; i < count; i++) {
+    fresh[i] = ::malloc(bytes);
+    look(w, fresh[i], bytes);
   }
   w.past();
-  for (void* const block : fresh) ::free(block);
+  for (std::size_t i = 0; i < count; i++) ::free(fresh[i]);
   w.aftermath();
 }
 

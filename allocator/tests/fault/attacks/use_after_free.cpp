@@ -23,7 +23,7 @@ void free_it(void* block) { ::free(opaque(block)); }
 Byte* word_of(Byte* block, std::size_t size, int place) {
   switch (place) {
     case kSecondWord: return block + 8;
-    case kMiddle: return block + (size / 2 & ~std::size_t{7});
+    case kMiddle: return block + (size / 2 & ~(size > 4 * kPage ? kPage - 1 : std::size_t{7}));  // where patterns lie
     case kLastWord: return block + (size - 8);
     default: return block;
   }
