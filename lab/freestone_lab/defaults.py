@@ -1,0 +1,47 @@
+"""What `freestone compare` runs when it is given no command: real programs of this machine on real input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from freestone_lab import paths
+from freestone_lab.method import Task
+
+INPUTS = Path(__file__).parent / "inputs"
+_SOURCES = ("lab/workloads/src/params.cc", "lab/workloads/src/report.cc", "lab/workloads/src/main.cc")
+
+
+def _sqlite() -> Task | None:
+    program = shutil.which("sqlite3")
+    if program is None:
+        return None
+    script = INPUTS / "orders.sql"
+    return Task("sqlite3", "sqlite3 on an order book in memory", (program, "-batch", ":memory:"), stdin=script)
+
+
+def _python() -> Task:
+    program = os.path.realpath(sys.executable)
+    argv = (program, "-I", str(INPUTS / "parse.py"))
+    caveat = "run with PYTHONMALLOC=malloc, so that every Python object comes from the allocator"
+    return Task(
+        "python", "python parsing its own library", argv, env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"},
+        caveats=(caveat,),
+    )  # fmt: skip
+
+
+def _compiler(scratch: Path) -> Task | None:
+    program = shutil.which("g++")
+    source = next((paths.root() / s for s in _SOURCES if (paths.root() / s).exists()), None)
+    if program is None or source is None:
+        return None
+    output = scratch / "compiled.o"
+    argv = (program, "-std=c++20", "-O1", "-pipe", "-c", str(source), "-o", str(output))
+    return Task("g++", f"g++ compiling {source.name}", argv, output_files=(output,))
+
+
+def tasks(scratch: Path) -> list[Task]:
+    """The default programs that are on this machine; outputs go below `scratch`."""
+    return [t for t in (_sqlite(), _python(), _compiler(scratch)) if t is not None]
