@@ -1,0 +1,71 @@
+// Two clocks. `now_ns` times sections. `ticks_before`/`ticks_after` time one call: the fences keep the call's work between
+// the two readings, and what an empty pair of readings costs is measured by `TickScale` and removed from every sample.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace workload {
+
+inline std::uint64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+inline double thread_cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+inline void sleep_ms(std::uint64_t ms) {
+  timespec left{static_cast<time_t>(ms / 1000), static_cast<long>(ms % 1000 * 1'000'000)};
+  while (nanosleep(&left, &left) != 0) {
+  }
+}
+
+#if defined(__x86_64__)
+inline std::uint64_t ticks_before() {
+  std::uint32_t low, high;
+  asm volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high)::"memory");
+  return std::uint64_t{high} << 32 | low;
+}
+inline std::uint64_t ticks_after() {
+  std::uint32_t low, high, core;
+  asm volatile("rdtscp\n\tlfence" : "=a"(low), "=d"(high), "=c"(core)::"memory");
+  return std::uint64_t{high} << 32 | low;
+}
+#elif defined(__aarch64__)
+inline std::uint64_t ticks_before() {
+  std::uint64_t ticks;
+  asm volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks)::"memory");
+  return ticks;
+}
+inline std::uint64_t ticks_after() { return ticks_before(); }
+#else
+inline std::uint64_t ticks_before() { return now_ns(); }
+inline std::uint64_t ticks_after() { return now_ns(); }
+#endif
+
+// Measures the length of a tick against the monotonic clock from construction until `ns_per_tick` is first asked for.
+class TickScale {
+ public:
+  TickScale() : ns_(now_ns()), ticks_(ticks_before()) {}
+  double ns_per_tick() {
+    if (scale_ > 0) return scale_;
+    constexpr std::uint64_t kLeastNs = 20'000'000;  // a shorter base line would show the clock's own steps
+    while (now_ns() - ns_ < kLeastNs) sleep_ms(1);
+    const std::uint64_t ticks = ticks_before() - ticks_;
+    scale_ = static_cast<double>(now_ns() - ns_) / static_cast<double>(ticks);
+    return scale_;
+  }
+
+ private:
+  std::uint64_t ns_;
+  std::uint64_t ticks_;
+  double scale_ = 0;
+};
+
+}  // namespace workload

@@ -1,0 +1,25 @@
+// Points of a curve: each is measured in a fresh process of this same program, so that no point finds the allocator as
+// another one left it.
+#pragma once
+
+#include <span>
+
+#include "report.h"
+
+namespace workload {
+
+// Runs `freestone-workload WORDS...` and takes its figures, tally and caveats into `report`. A point that crashes ends this
+// program too, with the same signal's status (128 + signal) or the same exit status.
+void run_point(std::span<const char* const> words, Report& report);
+
+// In a point's process: hands the report to the parent through `fd`. Returns the exit status.
+int hand_over(const Report& report, int fd);
+
+// Runs the workload once per value of the parameter `swept`, and makes every figure a curve over these values. The single
+// figures become the geometric mean (times, rates), the largest (KiB) or the sum (counts).
+void run_sweep(const Args& args, std::size_t swept, Report& report);
+
+// Takes over what `part` found beside its figures: tally, failures and new caveats.
+void absorb(Report& report, const Report& part);
+
+}  // namespace workload
