@@ -1,0 +1,298 @@
+"""Which drawings a result calls for: curves carried by the samples, and figures swept over a parameter.
+
+Nothing here knows a workload by name. A series becomes a drawing; figures whose names end in a number become a curve
+over that number; experiments of one workload that differ in a number become a curve over it, one drawing per value of
+the other parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from freestone_lab.model import FigureSpec, Sample
+from freestone_lab.report import plots
+from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView
+from freestone_lab.report.plots import Curve, Look
+from freestone_lab.report.quantity import BYTES, SECONDS, show, size_label, words
+
+SIZE = re.compile(r"size|bytes", re.IGNORECASE)
+NUMBERED = re.compile(r"^(?P<head>.*?)[_/. =-]?(?P<number>\d+)(?P<tail>[_/. ]?(b|bytes)?)$", re.IGNORECASE)
+LONGEST_SERIES = 160  # points drawn per curve
+MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's memory curve
+FEWEST_POINTS = 3
+PROCESS_SERIES = "rss"  # every run has it
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One drawing with its heading, the allocators in it, and what must be read with it."""
+
+    title: str
+    svg: str
+    peers: list[str]
+    caveats: list[str]
+    note: str = ""
+
+
+def thin(points: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """At most LONGEST_SERIES points, the first and the last among them."""
+    if len(points) <= LONGEST_SERIES:
+        return [(p[0], p[1]) for p in points]
+    stride = (len(points) - 1) / (LONGEST_SERIES - 1)
+    return [(points[round(i * stride)][0], points[round(i * stride)][1]) for i in range(LONGEST_SERIES)]
+
+
+def typical(samples: list[Sample], name: str) -> list[tuple[float, float]]:
+    """One curve for several rounds: the point-wise median when the rounds share their x, else the middle round's."""
+    found = [s.series[name] for s in samples if s.status == "ok" and s.series.get(name)]
+    if not found:
+        return []
+    xs = [p[0] for p in found[0]]
+    if all([p[0] for p in points] == xs for points in found):
+        return thin([[x, median(points[i][1] for points in found)] for i, x in enumerate(xs)])
+    ordered = sorted(found, key=lambda points: max(p[1] for p in points))
+    return thin(ordered[(len(ordered) - 1) // 2])
+
+
+def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -> list[Chart]:
+    """A drawing for every series that the samples of an experiment carry. `siblings`: the workload's experiments."""
+    by_peer: dict[str, list[Sample]] = {}
+    names: dict[str, None] = {}
+    for sample in view.experiment.samples:
+        by_peer.setdefault(sample.peer, []).append(sample)
+        names.update(dict.fromkeys(sample.series))
+    if siblings > MANY_EXPERIMENTS:
+        names.pop(PROCESS_SERIES, None)
+    charts = []
+    for name in names:
+        curves = []
+        for peer, look in looks.items():
+            points = typical(by_peer.get(peer, []), name)
+            if len(points) >= 2:
+                curves.append(Curve(peer, look, [p[0] for p in points], [p[1] for p in points]))
+        if curves:
+            charts.append(series_chart(view, name, curves))
+    return charts
+
+
+def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
+    lower = name.lower()
+    unit = view.experiment.specs[name].unit if name in view.experiment.specs else ""
+    title = words(name)
+    options: dict[str, Any] = {}
+    xs = [x for c in curves for x in c.x]
+    if "ccdf" in lower:
+        title = f"Share of calls slower than x: {words(lower.replace('ccdf', '')) or 'latency'}"
+        curves = [positive(c) for c in curves]
+        options = {"log_x": True, "log_y": True, "step": True, "show_x": None, "show_y": share, "height": 3.4}
+        options["show_x"] = None
+        labels = ("nanoseconds", "share of calls that take longer")
+    elif re.search(r"rss|pss|resident", lower):
+        scale = BYTES.get(unit, 1024.0) / BYTES["MiB"]
+        curves = [Curve(c.name, c.look, c.x, [y * scale for y in c.y]) for c in curves]
+        title = "Resident memory over time" if lower.startswith(("rss", "pss")) else title
+        options = {"floor": True}
+        labels = ("seconds" if max(xs) < 2000 else "milliseconds", "MiB")
+    elif "overhead" in lower or "usable" in lower:
+        options = {"log_x": True, "show_x": size_label, "x_ticks": plots.size_ticks(max(1, min(xs)), max(xs), 5)}
+        percent = unit in ("%", "percent") or "percent" in lower
+        labels = ("requested size", f"{words(name)}{', %' if percent else ''}")
+        curves = [positive(c, only_x=True) for c in curves]
+        ys = [y for c in curves for y in c.y if y > 0]
+        options["log_y"] = bool(ys) and max(ys) > 100 * min(ys) and all(y > 0 for c in curves for y in c.y)
+    else:
+        ys = [y for c in curves for y in c.y]
+        options = {
+            "log_x": min(xs) > 0 and max(xs) > 100 * min(xs),
+            "log_y": min(ys) > 0 and max(ys) > 100 * min(ys),
+        }
+        if SIZE.search(name) and options["log_x"]:
+            options |= {"show_x": size_label, "x_ticks": plots.size_ticks(min(xs), max(xs), 5)}
+        labels = ("x", f"{words(name)}{f', {unit}' if unit else ''}")
+    svg = plots.lines(curves, *labels, f"{title}, {view.experiment.id}", **options)
+    return Chart(title, svg, [c.name for c in curves], view.experiment.caveats)
+
+
+def positive(curve: Curve, *, only_x: bool = False) -> Curve:
+    """Without the points that a logarithmic axis cannot show."""
+    kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if x > 0 and (only_x or y > 0)]
+    return Curve(curve.name, curve.look, [x for x, _ in kept], [y for _, y in kept])
+
+
+def share(value: float) -> str:
+    """0.001 as 0.1 %."""
+    return f"{value * 100:g} %"
+
+
+def numbered(figures: list[FigureView]) -> dict[tuple[str, str], list[tuple[float, FigureView]]]:
+    """Figures that differ only in a number within their names, grouped: (name without it, unit) to sorted points."""
+    groups: dict[tuple[str, str], list[tuple[float, FigureView]]] = {}
+    for figure in figures:
+        match = NUMBERED.match(figure.name)
+        if match and not re.search(r"(^|[_./])p$", match["head"]):  # a percentile is not a sweep
+            groups.setdefault((match["head"], figure.spec.unit), []).append((float(match["number"]), figure))
+    return {key: sorted(g, key=lambda p: p[0]) for key, g in groups.items() if len(g) >= FEWEST_POINTS}
+
+
+def figure_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
+    """A curve for every family of numbered figures inside one experiment."""
+    charts = []
+    for (head, _), points in numbered([f for f in view.figures if f.headline]).items():
+        top = max(x for x, _ in points)
+        axis = "size" if top > 128 or SIZE.search(head) else "threads" if "thread" in head else "n"
+        chart = sweep_chart(
+            words(head) or words(view.experiment.workload), axis, points, looks, view.experiment.caveats
+        )
+        if chart:
+            charts.append(chart)
+    return charts
+
+
+def sweep_chart(
+    title: str,
+    axis: str,
+    points: list[tuple[float, FigureView]],
+    looks: dict[str, Look],
+    caveats: list[str],
+) -> Chart | None:
+    """One figure against a parameter, a curve per allocator with its quartile band."""
+    spec: FigureSpec = points[0][1].spec
+    scale, unit = axis_unit([c.summary.median for _, f in points for c in f.cells.values()], spec.unit)
+    curves = []
+    for peer, look in looks.items():
+        found = [(x, f.cells[peer]) for x, f in points if peer in f.cells]
+        if len(found) < 2:
+            continue
+        curves.append(
+            Curve(
+                peer,
+                look,
+                [x for x, _ in found],
+                [c.summary.median * scale for _, c in found],
+                [c.summary.q1 * scale for _, c in found],
+                [c.summary.q3 * scale for _, c in found],
+            )
+        )
+    if not curves:
+        return None
+    xs = sorted({x for c in curves for x in c.x})
+    ys = [y for c in curves for y in c.y]
+    is_size = axis == "size"
+    wide = xs[0] > 0 and xs[-1] >= 8 * xs[0]
+    direction = {"lower": "lower is better", "higher": "higher is better"}.get(spec.better, "")
+    svg = plots.lines(
+        curves,
+        "block size" if is_size else axis,
+        unit,
+        f"{title} by {axis}",
+        log_x=wide,
+        log_y=min(ys) > 0 and max(ys) > 20 * min(ys),
+        show_x=size_label if is_size else (lambda v: f"{v:g}"),
+        show_y=None,
+        x_ticks=plots.size_ticks(xs[0], xs[-1], 5) if is_size and wide else every(xs, 8),
+        floor=True,
+    )
+    title = title[:1].upper() + title[1:]
+    return Chart(title if "," in title else f"{title} by {axis}", svg, [c.name for c in curves], caveats, direction)
+
+
+def every(xs: list[float], most: int) -> list[float]:
+    stride = -(-len(xs) // most)
+    return xs[::stride]
+
+
+def axis_unit(values: list[float], unit: str) -> tuple[float, str]:
+    """A factor and a unit that keep the axis' numbers short."""
+    middle = median(values) if values else 1.0
+    if unit in SECONDS or unit in BYTES:
+        table = SECONDS if unit in SECONDS else BYTES
+        shown = show(middle, unit).split()[-1]
+        key = "us" if shown == "µs" else shown
+        return table[unit] / table[key], shown
+    if "/s" in unit:
+        for name, size in (("G", 1e9), ("million ", 1e6), ("thousand ", 1e3)):
+            if middle >= size:
+                return 1 / size, f"{name}{unit}"
+    return 1.0, unit
+
+
+def sweeps(analysis: Analysis, looks: dict[str, Look]) -> dict[str, list[Chart]]:
+    """Workload to the curves over the parameters in which its experiments differ."""
+    by_workload: dict[str, list[ExperimentView]] = {}
+    for view in analysis.experiments:
+        by_workload.setdefault(view.experiment.workload, []).append(view)
+    charts: dict[str, list[Chart]] = {}
+    for workload, views in by_workload.items():
+        moving = varying([v.experiment.params for v in views])
+        axes = [
+            name
+            for name in moving
+            if len(moving[name]) >= FEWEST_POINTS or (name == "threads" and len(moving[name]) >= 2)
+        ]
+        for axis in axes:
+            drawn = sweep(views, workload, axis, [name for name in moving if name != axis], looks)
+            charts.setdefault(workload, []).extend(drawn)
+    return charts
+
+
+def varying(params: list[dict[str, Any]]) -> dict[str, set[float]]:
+    """The numeric parameters that take more than one value, with their values."""
+    found: dict[str, set[float]] = {}
+    for one in params:
+        for name, value in one.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                found.setdefault(name, set()).add(float(value))
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def sweep(
+    views: list[ExperimentView], workload: str, axis: str, others: list[str], looks: dict[str, Look]
+) -> list[Chart]:
+    """The main figures of a workload against `axis`, one drawing for each setting of the other parameters."""
+    settings: dict[tuple[tuple[str, Any], ...], list[ExperimentView]] = {}
+    for view in views:
+        if axis in view.experiment.params:
+            key = tuple((o, view.experiment.params.get(o)) for o in others)
+            settings.setdefault(key, []).append(view)
+    chosen = [group for group in settings.items() if len(group[1]) >= 2]
+    if axis != "size" and len(chosen) > 4:  # a facet per size would be a wall of drawings: show a few
+        chosen = [chosen[round(i * (len(chosen) - 1) / 3)] for i in range(4)]
+    charts = []
+    for setting, group in chosen:
+        names = [f.name for f in main_figures(group[0])]
+        for name in names:
+            points = [(float(v.experiment.params[axis]), f) for v in group for f in v.figures if f.name == name]
+            points.sort(key=lambda p: p[0])
+            if len({x for x, _ in points}) < 2:
+                continue
+            where = ", ".join(setting_words(k, v) for k, v in setting if v is not None)
+            label = points[0][1].spec.label or words(name)
+            title = f"{label}{f', {where}' if where else ''}"
+            caveats = list(dict.fromkeys(c for v in group for c in v.experiment.caveats))
+            chart = sweep_chart(title, axis, points, looks, caveats)
+            if chart:
+                charts.append(chart)
+    return charts
+
+
+def setting_words(name: str, value: Any) -> str:
+    """threads=1 as '1 thread', size=1024 as '1 KiB'."""
+    if name == "threads":
+        return f"{value:g} {'thread' if value == 1 else 'threads'}"
+    if name in ("size", "bytes") and isinstance(value, (int, float)):
+        return f"{size_label(value)} blocks"
+    return f"{words(name)} {value}"
+
+
+def main_figures(view: ExperimentView, most: int = 2) -> list[FigureView]:
+    """The figures worth a drawing: the first of speed or latency, and the first of memory."""
+    found: dict[str, FigureView] = {}
+    in_family = {f.name for group in numbered(view.figures).values() for _, f in group}
+    for figure in view.figures:
+        if figure.headline and figure.name not in in_family:
+            found.setdefault("memory" if figure.role == "memory" else "time", figure)
+    return list(found.values())[:most]

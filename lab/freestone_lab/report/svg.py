@@ -1,0 +1,130 @@
+"""From a matplotlib figure to an SVG fragment that follows the page: its theme, its font, its reproducibility.
+
+Figures are drawn with placeholder colours (`INK`, `GRID`, `slot_colour(3)` ...); `finish` turns them into CSS
+variables, so that one drawing serves light and dark. `standalone` adds the variables for use outside the page.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+matplotlib.use("svg")
+
+INK, MUTED, GRID, CARD, GOOD, BAD = "#010101", "#020202", "#030303", "#040404", "#060606", "#070707"
+NAMES = {INK: "ink", MUTED: "muted", GRID: "line", CARD: "card", GOOD: "good", BAD: "bad"}
+SLOTS = 14
+FONT = 12.0
+WIDTH = 5.0  # inches; 360 units, so a phone shows the text at about its size in CSS pixels
+
+LIGHT = {
+    "ink": "#20242a",
+    "muted": "#5c646e",
+    "line": "#e2e0db",
+    "card": "#ffffff",
+    "good": "#18794e",
+    "bad": "#b42318",
+}
+DARK = {
+    "ink": "#e8e6e1",
+    "muted": "#a3a9b1",
+    "line": "#383c42",
+    "card": "#1e2125",
+    "good": "#4cc38a",
+    "bad": "#ff8b7e",
+}
+SERIES_LIGHT = (
+    "#7a8088", "#0b6bcb", "#c2410c", "#18794e", "#8250c4", "#b8860b", "#c2256c", "#0e8a8a", "#6b7f1c", "#a0522d",
+    "#4553c4", "#d1495b", "#3f7d58", "#9b5fa8",
+)  # fmt: skip
+SERIES_DARK = (
+    "#a8aeb6", "#5eb1ff", "#ff9a5c", "#4cc38a", "#b794f4", "#e5c04b", "#ff7eb6", "#3fd0d0", "#b5cc4f", "#d99a6c",
+    "#93a0ff", "#ff8f9f", "#7fc9a0", "#d3a3df",
+)  # fmt: skip
+
+RC: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "freestone",
+    "font.size": FONT,
+    "font.family": "DejaVu Sans",
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": FONT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+    "path.simplify_threshold": 0.5,
+}
+
+
+def slot_colour(slot: int) -> str:
+    return f"#0500{slot % SLOTS:02x}"
+
+
+def two_decimals(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def finish(figure: Figure, title: str) -> str:
+    """The figure as an <svg> element with `title` as its accessible name."""
+    buffer = io.StringIO()
+    empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with matplotlib.rc_context(RC):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=empty)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"<style[^>]*>.*?</style>", "", text, flags=re.S)
+    text = re.sub(r"<defs>\s*</defs>", "", text)
+    text = re.sub(r' id="peer-(\d+)[^"]*"', r' class="p p\1"', text)
+    text = re.sub(r' id="\w*_\d+(\.\w+)?"', "", text)
+    text = re.sub(r"font(-family)?: (?:[\d.]+px )?'[^;\"]*sans-serif;? ?", "", text)
+    text = re.sub(r" transform=\"rotate\(-0 [^\"]*\"", "", text)
+    for placeholder, name in NAMES.items():
+        text = text.replace(placeholder, f"var(--{name})")
+    text = re.sub(r"#0500([0-9a-f]{2})", lambda m: f"var(--s{int(m[1], 16)})", text)
+    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{3,}", two_decimals, tag[0]), text)
+    text = re.sub(r"\s*\n\s*", " ", text)
+    text = re.sub(r"> <", "><", text)
+    opening = re.compile(r"<svg[^>]*>")
+    view = re.search(r'viewBox="[^"]*"', text)
+    head = (
+        '<svg xmlns:xlink="http://www.w3.org/1999/xlink" xmlns="http://www.w3.org/2000/svg" '
+        f'{view[0] if view else ""} role="img" class="plot"><title>{escape(title)}</title>'
+    )
+    return opening.sub(lambda _: head, text, count=1).strip()
+
+
+def variables(dark: bool) -> str:
+    """The CSS declarations behind the placeholders."""
+    base = DARK if dark else LIGHT
+    series = SERIES_DARK if dark else SERIES_LIGHT
+    named = [f"--{name}:{value}" for name, value in base.items()]
+    return ";".join(named + [f"--s{i}:{value}" for i, value in enumerate(series)])
+
+
+def standalone(svg: str, width: int = 640) -> str:
+    """The fragment as an SVG file of its own, light and dark."""
+    style = (
+        f"<style>svg{{{variables(False)};background:var(--card);font-family:system-ui,sans-serif}}"
+        f"@media(prefers-color-scheme:dark){{svg{{{variables(True)}}}}}</style>"
+    )
+    return svg.replace(' class="plot"', f' width="{width}"', 1).replace("</title>", "</title>" + style, 1) + "\n"

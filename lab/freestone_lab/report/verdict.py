@@ -1,0 +1,147 @@
+"""The verdict in words. It claims an order only where the paired comparison does; otherwise it says that it cannot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from freestone_lab import statistics
+from freestone_lab.report.analysis import Analysis, Overall, pair
+from freestone_lab.report.quantity import Role, percent_change, ratio, span
+
+MEASURE: dict[Role, str] = {"speed": "time", "latency": "latency", "memory": "memory"}
+LEAD: dict[Role, str] = {"speed": "fastest", "latency": "lowest in latency", "memory": "smallest in memory"}
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The answer in one sentence, and the sentences that qualify it."""
+
+    sentence: str
+    details: list[str]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Who is ahead in one role: the best, and those that cannot be told from it."""
+
+    role: Role
+    names: list[str]
+    best: Overall
+    field: int  # how many were eligible
+
+
+def join(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> set[str]:
+    """The allocators that are shown to be worse than `best`, compared with it directly and Holm-corrected."""
+    estimates = {o: pair(analysis.experiments, role, o, best, analysis.result.seed)[0] for o in others}
+    known = {o: e for o, e in estimates.items() if e is not None}
+    corrected = dict(zip(known, statistics.holm([e.p for e in known.values()]), strict=True))
+    return {
+        o for o, e in known.items() if statistics.verdict(e, corrected[o], analysis.floors[role], "lower") == "worse"
+    }
+
+
+def least_rounds(rivals: int) -> int:
+    """The rounds below which no paired test over `rivals` allocators can reach significance, however clear the data."""
+    return max(2, math.ceil(math.log2(2 * max(rivals, 1) / statistics.ALPHA)))
+
+
+def leads(analysis: Analysis) -> list[Lead]:
+    """The leader of every measured role, among the allocators that finished everything."""
+    found = []
+    for role, scores in analysis.ranked.items():
+        if len(scores) < 2:
+            continue
+        order = sorted(scores, key=lambda n: scores[n].ratio)
+        worse = told_apart(analysis, role, order[0], order[1:])
+        found.append(Lead(role, [n for n in order if n not in worse], scores[order[0]], len(scores)))
+    return found
+
+
+def evidence(lead: Lead, baseline: str) -> str | None:
+    """The interval behind a lead, as a sentence."""
+    found = lead.best.estimate
+    if found is None or len(lead.names) > 1:
+        return None
+    return (
+        f"{lead.names[0]}: {ratio(found.ratio)} of {baseline}'s {MEASURE[lead.role]}, 95 % interval "
+        f"{span(found.low, found.high)}, {found.pairs} pairs of runs."
+    )
+
+
+def clause(lead: Lead, baseline: str) -> str:
+    """One lead as a clause of the verdict."""
+    measure = MEASURE[lead.role]
+    if len(lead.names) == lead.field:
+        return f"no difference in {measure} could be shown"
+    if len(lead.names) > 1:
+        shown = join(lead.names) if len(lead.names) <= 4 else f"{len(lead.names)} allocators"
+        return f"{shown} share first place in {measure}"
+    name = lead.names[0]
+    if name == baseline:
+        return f"{name} is {LEAD[lead.role]}"
+    return f"{name} is {LEAD[lead.role]}, {percent_change(lead.best.ratio)} than {baseline}"
+
+
+def conclude(analysis: Analysis) -> Conclusion:
+    """The sentence at the top of the page, and what must be known with it."""
+    baseline = analysis.result.baseline
+    found = leads(analysis)
+    main = [lead for lead in found if lead.role in ("speed", "memory")] or found
+    details = [clause(lead, baseline) + "." for lead in found if lead not in main]
+    details += [text for lead in main if (text := evidence(lead, baseline)) is not None]
+    if not main:
+        sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
+    elif analysis.rounds < 2:
+        sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
+        details = []
+    elif analysis.rounds < (needed := least_rounds(main[0].field - 1)):
+        crowd = main[0].field
+        sentence = f"No verdict: {analysis.rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
+        details = []
+    elif len(main) == 2 and len(main[0].names) == 1 and main[0].names == main[1].names:
+        name, fast, small = main[0].names[0], main[0].best, main[1].best
+        sentence = (
+            f"{name} is both fastest and smallest: there is no reason to switch."
+            if name == baseline
+            else f"{name} is both fastest and smallest: {percent_change(fast.ratio)} time and "
+            f"{percent_change(small.ratio)} memory than {baseline}."
+        )
+    elif all(len(lead.names) == lead.field for lead in main):
+        sentence = f"No difference in {join([MEASURE[lead.role] for lead in main])} could be shown."
+    else:
+        sentence = "; ".join(clause(lead, baseline) for lead in main) + "."
+    return Conclusion(opening(sentence), [opening(d) for d in details] + qualifications(analysis))
+
+
+def opening(sentence: str) -> str:
+    """A sentence that begins with a word gets a capital; one that begins with an allocator's name keeps it."""
+    return "N" + sentence[1:] if sentence.startswith("no ") else sentence
+
+
+def qualifications(analysis: Analysis) -> list[str]:
+    """Who could not win and why, and how large a difference has to be before it is claimed."""
+    said = []
+    names = [c.name for c in analysis.candidates]
+    failed = [n for n in names if n in analysis.failed]
+    if failed:
+        said.append(f"Not ranked, because a run failed: {join(failed)}. The reasons stand below.")
+    partial = sorted({n for s in analysis.overall.values() for n, o in s.items() if not o.complete} - set(failed))
+    if partial:
+        said.append(f"Not ranked, because experiments are missing: {join(partial)}.")
+    if analysis.rounds < 2:
+        return said
+    baseline = analysis.result.baseline
+    known = {r: f for r, f in analysis.floors.items() if not math.isinf(f)}
+    if known:
+        worst = "; ".join(f"{MEASURE[r]} {statistics.margin(f) * 100:.1f} %" for r, f in known.items())
+        said.append(f"{baseline} was also measured against itself. Differences below this are not claimed: {worst}.")
+    else:
+        said.append(
+            f"{baseline} was not measured against itself, so the noise is unknown and no difference is claimed."
+        )
+    return said
