@@ -1,0 +1,56 @@
+"""How the library comes into a process: first of all, late, repeatedly, and how it leaves."""
+
+from __future__ import annotations
+
+import unittest
+
+from support import harness
+from support.harness import PROBES, run
+
+EARLY = PROBES / "early.so"
+
+
+class Preloaded(unittest.TestCase):
+    def test_constructors_that_run_before_ours_may_allocate(self) -> None:
+        # The dynamic loader runs the constructors of the last preloaded library first.
+        done = run([PROBES / "early_probe"], also_preload=[EARLY])
+        self.assertEqual((done.status, done.out, done.err), (0, "early: done\n", ""))
+
+    def test_constructors_that_run_after_ours_may_allocate(self) -> None:
+        done = run([PROBES / "early_probe"], library=EARLY, also_preload=[harness.LIBRARY] if harness.LIBRARY else [])
+        self.assertEqual((done.status, done.out, done.err), (0, "early: done\n", ""))
+
+    def test_program_without_companions(self) -> None:
+        done = run([PROBES / "early_probe"])
+        self.assertEqual((done.status, done.out, done.err), (0, "", ""))
+
+    def test_lazy_and_immediate_binding(self) -> None:
+        for binding in ({"LD_BIND_NOW": "1"}, {}):
+            done = run([PROBES / "early_probe"], also_preload=[EARLY], extra=binding)
+            self.assertEqual(done.status, 0, done)
+
+    def test_under_the_audit_of_the_loader(self) -> None:
+        done = run([PROBES / "early_probe"], extra={"LD_DEBUG": "statistics"})
+        self.assertEqual(done.status, 0, done)
+
+
+class LoadedLate(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def test_fifty_times_into_a_program_on_another_malloc(self) -> None:
+        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "50"], library=None)
+        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+
+    def test_with_no_more_static_thread_storage_than_the_loader_keeps(self) -> None:
+        tunables = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=512:glibc.rtld.nns=1"}
+        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "3"], library=None, extra=tunables)
+        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+
+    def test_into_another_namespace(self) -> None:
+        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "1", "namespace"], library=None)
+        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+
+
+if __name__ == "__main__":
+    harness.main()

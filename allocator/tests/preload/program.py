@@ -1,0 +1,29 @@
+"""The shape of one entry in the table of real programs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from preload.session import Session
+
+
+@dataclass(frozen=True)
+class Program:
+    """`needs`: executables without which it is skipped; `served`: how the program that must run on the library is called (a prefix)."""
+
+    needs: tuple[str, ...]
+    served: str
+    play: Callable[[Session], str]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sample_text(lines: int = 20_000) -> str:
+    """The same words everywhere: input for text tools."""
+    words = "slab span block cache class shard unit purge refill flush live dirty clean decay".split()
+    return "\n".join(f"{i * 7919 % 10007} {words[i % 14]} {words[i * i % 13]} {'x' * (i % 50)}" for i in range(lines)) + "\n"
