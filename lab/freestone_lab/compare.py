@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from freestone_lab import statistics
+from freestone_lab.counts import SPECS as COUNT_SPECS
 from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample, Status
+from freestone_lab.samples import PROCESS_SPECS
 from freestone_lab.statistics import Estimate, Summary, Verdict
 
 AGAIN = " again"  # the baseline's second name: the A/A control
@@ -132,6 +134,17 @@ def tables(result: Result) -> list[Table]:
     return [analyse(e, result.baseline, result.seed, order) for e in result.experiments]
 
 
+def headline(experiment: Experiment) -> list[str]:
+    """The figures that a table shows: the workload's own first two, or the time; then peak memory."""
+    process = (*PROCESS_SPECS, *COUNT_SPECS)
+    own = [
+        name for name, spec in experiment.specs.items()
+        if name not in process and not name.startswith("process_") and spec.better != "neither"
+    ]  # fmt: skip
+    chosen = own[:2] or [name for name in ("wall",) if name in experiment.specs]
+    return [*chosen, *(["rss"] if "rss" in experiment.specs else [])]
+
+
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
 _SIZE_UNITS = {"B", "KiB", "MiB", "GiB"}
 
@@ -146,6 +159,11 @@ def verdict_word(verdict: Verdict, spec: FigureSpec) -> str:
     if spec.unit in _SIZE_UNITS:
         return "smaller" if good else "larger"
     return "better" if good else "worse"
+
+
+def superlative(spec: FigureSpec) -> str:
+    """What the winner of a figure is called."""
+    return {"faster": "fastest", "smaller": "smallest"}.get(verdict_word("better", spec), "best")
 
 
 def percent(ratio: float) -> str:
@@ -171,8 +189,9 @@ def change(cell: Cell, spec: FigureSpec) -> str:
     return f"{words(e.ratio)} {noun} (95 % interval {interval})"
 
 
-def sentence(table: Table, peers: Sequence[Peer], time: str = "wall", memory: str = "rss") -> str:
-    """The verdict on one experiment in one sentence."""
+def sentence(table: Table, peers: Sequence[Peer], memory: str = "rss") -> str:
+    """The verdict on one experiment's first headline figure in one sentence."""
+    time = headline(table.experiment)[0]
     controls = {p.name for p in peers if p.kind == "control"} | {control_name(table.baseline), table.baseline}
     rows = [r for r in table.rows if r.peer not in controls]
     failed = [r.peer for r in rows if r.status != "ok"]
@@ -185,7 +204,7 @@ def sentence(table: Table, peers: Sequence[Peer], time: str = "wall", memory: st
     if cell.verdict != "better":
         word = verdict_word("better", spec)
         return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
-    head = f"{row.peer} is the fastest: {change(cell, spec)} than {table.baseline}"
+    head = f"{row.peer} is the {superlative(spec)}: {change(cell, spec)} than {table.baseline}"
     if memory in row.cells and row.cells[memory].verdict != "inconclusive":
         head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
     close = [r.peer for r, _, _ in paired if r is not row and not told_apart(table, r.peer, row.peer, time)]

@@ -38,7 +38,7 @@ def _compiler(scratch: Path) -> Task | None:
     if program is None or source is None:
         return None
     output = scratch / "compiled.o"
-    argv = (program, "-std=c++20", "-O1", "-pipe", "-c", str(source), "-o", str(output))
+    argv = (program, "-std=c++20", "-O0", "-pipe", "-c", str(source), "-o", str(output))
     return Task("g++", f"g++ compiling {source.name}", argv, output_files=(output,))
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-from freestone_lab.compare import Table, sentence, tables, verdict_word
+from freestone_lab.compare import Table, headline, sentence, tables, verdict_word
 from freestone_lab.model import FigureSpec, Result
 
 _NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -71,11 +71,10 @@ def _judged(table: Table) -> set[str]:
 
 
 def markdown(result: Result, figures: list[str] | None = None) -> str:
-    """The tables of a result; `figures` defaults to time and peak memory, or what the experiment has instead."""
+    """The tables of a result; `figures` defaults to each experiment's headline."""
     lines: list[str] = []
     for table in tables(result):
-        present = table.experiment.specs
-        chosen = [f for f in (figures or ["wall", "rss"]) if f in present] or list(present)[:2]
+        chosen = [f for f in (figures or headline(table.experiment)) if f in table.experiment.specs]
         lines += [*_markdown_table(table, result, chosen), ""]
     return "\n".join(lines)
 

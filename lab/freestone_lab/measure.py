@@ -76,7 +76,7 @@ class Run:
         return None
 
 
-def _cpu_ticks() -> tuple[float, float, float]:
+def cpu_ticks() -> tuple[float, float, float]:
     """All, stolen and waiting ticks of /proc/stat since boot."""
     fields = [float(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(fields), fields[7], fields[4]
@@ -106,7 +106,7 @@ def run(request: Request, stdout: Path, stderr: Path) -> Run:
     if request.linger_ms:
         command += ["--linger-ms", str(request.linger_ms)]
     command += ["--", *request.argv]
-    ticks, pressure = _cpu_ticks(), _pressure_us()
+    ticks, pressure = cpu_ticks(), _pressure_us()
     with stdout.open("wb") as out, stderr.open("wb") as err, Path(request.stdin or os.devnull).open("rb") as stdin:
         process = subprocess.Popen(
             command,
@@ -130,7 +130,7 @@ def run(request: Request, stdout: Path, stderr: Path) -> Run:
     if process.returncode != 0:
         raise UserError(f"the launcher failed: {tail(stderr)}")
     raw = json.loads(report)
-    after = _cpu_ticks()
+    after = cpu_ticks()
     elapsed = max(after[0] - ticks[0], 1.0)
     wall_s = raw["wall_ns"] / 1e9
     gauges = {

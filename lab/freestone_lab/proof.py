@@ -52,7 +52,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _defines(path: str, symbol: str) -> bool:
+def defines(path: str, symbol: str) -> bool:
     """Whether the object itself defines `symbol`. An undefined one with a value is a jump stub, not a provider."""
     try:
         with Path(path).open("rb") as file:
@@ -84,7 +84,7 @@ def read_account(folder: Path, cwd: Path = Path("/")) -> Account:
                     continue
                 user, provider = _real(match[1], str(cwd)), _real(match[2], str(cwd))
                 # An undefined symbol is a stub: the program's address of the function, which jumps on to the provider.
-                if _defines(provider, match[3]):
+                if defines(provider, match[3]):
                     account.owners[match[3]][provider].add(user)
     return account
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +16,9 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
-from freestone_lab.compare import Table, control_name, percent, sentence, verdict_word
+from freestone_lab.compare import Table, control_name, headline, percent, sentence, verdict_word
+from freestone_lab.diff import Comparison
+from freestone_lab.doctor import Finding
 from freestone_lab.export import quantity
 from freestone_lab.method import Progress, Report
 from freestone_lab.model import Result
@@ -34,7 +37,7 @@ def console(stderr: bool = False) -> Console:
 def show_table(out: Console, table: Table, figures: Sequence[str] | None = None) -> None:
     """One experiment: medians with spread, ratio to the baseline with its interval, verdict."""
     specs = table.experiment.specs
-    names = [f for f in (figures or ("wall", "rss")) if f in specs] or list(specs)[:2]
+    names = [f for f in (figures or headline(table.experiment)) if f in specs]
     grid = Grid(title=escape(table.experiment.id), title_justify="left", title_style="bold")
     grid.add_column("allocator", no_wrap=True)
     for name in names:
@@ -138,3 +141,53 @@ def progress(out: Console, tasks: int) -> Iterator[Report]:
             bar.update(line, description=escape(text(p)), completed=p.done, total=max(p.expected, 1))
 
         yield update
+
+
+def show_changes(out: Console, found: Comparison, objections: Sequence[str]) -> None:
+    """Two results side by side, and what the gates object to."""
+    grid = Grid(title="from A to B", title_justify="left", title_style="bold")
+    for name in ("experiment", "allocator", "figure", "change", "95 % interval", "verdict"):
+        grid.add_column(name, justify="right" if name in ("change", "95 % interval") else "left", no_wrap=True)
+    for c in found.changes:
+        cells = [escape(c.experiment), escape(c.peer), c.spec.label or c.figure]
+        if c.ratio is None:
+            grid.add_row(*cells, "", "", "too few values")
+            continue
+        word = f"[{_COLOURS[c.verdict]}]{verdict_word(c.verdict, c.spec)}[/]"
+        grid.add_row(*cells, percent(c.ratio.ratio), f"{percent(c.ratio.low)} … {percent(c.ratio.high)}", word)
+    out.print(grid)
+    for line in found.broken:
+        out.print(f"  [red]broken[/]: {escape(line)}")
+    if found.only_a:
+        out.print(f"  only in A: {escape(', '.join(found.only_a))}", style="dim")
+    if found.only_b:
+        out.print(f"  only in B: {escape(', '.join(found.only_b))}", style="dim")
+    for line in objections:
+        out.print(f"[red]fails[/] {escape(line)}")
+
+
+def show_findings(out: Console, findings: Sequence[Finding]) -> None:
+    """What the doctor found, and the sum of it."""
+    colours = {"ok": "green", "warn": "yellow", "bad": "red"}
+    for f in findings:
+        out.print(f"[{colours[f.state]}]{f.state:<4}[/] {escape(f.name)}: {escape(f.text)}")
+    bad = [f.name for f in findings if f.state == "bad"]
+    warned = [f.name for f in findings if f.state == "warn"]
+    if bad:
+        out.print(f"[bold red]not fit to measure times now[/]: {', '.join(bad)}")
+    elif warned:
+        out.print(f"[bold yellow]fit, with reserve[/]: {', '.join(warned)}")
+    else:
+        out.print("[bold green]fit to measure[/]")
+
+
+def show_suites(
+    out: Console, suites: Mapping[str, Sequence[object]], workloads: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """What `bench` can run."""
+    for name, rows in suites.items():
+        out.print(f"suite {escape(name)}: {len(rows)} experiments")
+    for name, about in workloads.items():
+        out.print(f"workload {escape(name)}: {escape(str(about['summary']))}")
+        parameters = ", ".join(f"{p['name']}={p['default']}" for p in about["params"])
+        out.print(f"    {escape(parameters)}", style="dim")

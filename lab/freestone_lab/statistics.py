@@ -22,6 +22,7 @@ from freestone_lab.model import Better
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 LEAST_MARGIN = 0.01  # differences below one per cent are never claimed
+LARGEST_SAME = 0.05  # with a noise floor above this, "same" would say nothing
 ALPHA = 0.05
 
 Floats = NDArray[np.float64]
@@ -192,7 +193,7 @@ def verdict(estimate: Estimate | None, corrected_p: float, floor: float, better:
         return "inconclusive"
     bound = math.log1p(margin(floor))
     low, ratio, high = math.log(estimate.low), math.log(estimate.ratio), math.log(estimate.high)
-    if estimate.pairs >= 6 and -bound <= low and high <= bound:
+    if estimate.pairs >= 6 and margin(floor) <= LARGEST_SAME and -bound <= low and high <= bound:
         return "same"
     if corrected_p < ALPHA and abs(ratio) > bound and (high < 0 or low > 0):
         return "better" if (ratio < 0) == (better == "lower") else "worse"

@@ -156,23 +156,24 @@ static struct Tree look(bool with_pss, long page_kib) {
     return tree;
 }
 
-// 1: some mapping of `pid` names `library`. 0: none does. -1: the process cannot be read any more.
+// 1: some mapping of `pid` names `library`. 0: libc is mapped and `library` is not, which cannot change any more, for the
+// linker maps preloaded objects before the program's own libraries. -1: too early to say, or the process is gone.
 static int maps_name(pid_t pid, const char* library) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/maps", pid);
     FILE* maps = fopen(path, "re");
     if (!maps) return -1;
     static char line[8192];
-    int lines = 0, found = 0;
+    bool found = false, libc = false;
     while (!found && fgets(line, sizeof line, maps)) {
-        lines++;
         char* name = strchr(line, '/');
         if (!name) continue;
         name[strcspn(name, "\n")] = 0;
         found = strcmp(name, library) == 0;
+        libc = libc || strstr(name, "/libc.so.6") || strstr(name, "/libc-2.");
     }
     fclose(maps);
-    return lines ? found : -1;
+    return found ? 1 : libc ? 0 : -1;
 }
 
 static void keep_point(long tick, long ms, long rss_kib) {
@@ -319,8 +320,7 @@ int main(int argc, char** argv) {
         keep_point(tick, (long)((t - start) / 1000000LL), tree.rss_kib);
         if (library && mapped != 1 && !exited) {
             int found = maps_name(child, library);
-            if (found == 1) mapped = 1;
-            else if (found == 0 && t - start > 50000000LL) mapped = 0;
+            if (found >= 0) mapped = found;
         }
     }
     kill_tree(SIGKILL);

@@ -1,0 +1,137 @@
+"""Everything `freestone test` runs: which builds, which of their tests, then the lab's own; counted into one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from freestone_lab import paths
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tests of one CMake preset: those whose label matches `labels` (all when empty) and not `without`."""
+
+    preset: str
+    labels: str = ""
+    without: str = ""
+
+
+# The one table. Sanitizer builds repeat what a sanitizer can judge; what runs programs under preload needs none.
+PARTS: tuple[Part, ...] = (
+    Part("release"),
+    Part("dev", labels="unit|model|stress"),
+    Part("asan", labels="unit"),
+    Part("ubsan", labels="unit"),
+    Part("tsan", labels="unit"),
+)
+LAB = "lab"
+
+
+@dataclass
+class Tally:
+    """What ran. `problems` are one line each."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.problems += other.problems
+
+    @property
+    def good(self) -> bool:
+        return self.failed == 0 and self.passed > 0
+
+    def line(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+def read_junit(path: Path, name: str) -> Tally:
+    """Counts the cases of a JUnit file. A file that is missing, unreadable or empty of cases is a failure."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError) as error:
+        return Tally(failed=1, problems=[f"{name}: no readable report of its tests ({error})"])
+    tally = Tally()
+    for case in root.iter("testcase"):
+        title = f"{name}: {case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+            tally.failed += 1
+            tally.problems.append(title)
+        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    if tally.passed + tally.failed + tally.skipped == 0:
+        return Tally(failed=1, problems=[f"{name}: not a single test"])
+    return tally
+
+
+def _run(command: Sequence[str], cwd: Path) -> int:
+    return subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL).returncode
+
+
+def run_part(part: Part, jobs: int) -> Tally:
+    """Configures, builds and tests one preset. A build that fails counts as one failed test."""
+    root, folder = paths.root(), paths.build_dir(part.preset)
+    report = folder / "tests.xml"
+    report.unlink(missing_ok=True)
+    for step in (["cmake", "--preset", part.preset], ["cmake", "--build", str(folder), "-j", str(jobs)]):
+        if _run(step, root) != 0:
+            return Tally(failed=1, problems=[f"{part.preset}: '{' '.join(step)}' failed"])
+    command = [
+        "ctest",
+        "--test-dir",
+        str(folder),
+        "-j",
+        str(jobs),
+        "--output-on-failure",
+        "--output-junit",
+        str(report),
+    ]
+    command += ["-L", part.labels] if part.labels else []
+    command += ["-LE", part.without] if part.without else []
+    status = _run(command, root)
+    tally = read_junit(report, part.preset)
+    if status != 0 and tally.failed == 0:
+        tally.failed += 1
+        tally.problems.append(f"{part.preset}: ctest ended with status {status}")
+    return tally
+
+
+def run_lab() -> Tally:
+    """The lab's own tests, by pytest."""
+    report = paths.cache_dir() / "pytest.xml"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    status = _run([sys.executable, "-m", "pytest", f"--junitxml={report}"], paths.root() / "lab")
+    tally = read_junit(report, LAB)
+    if status != 0 and tally.failed == 0:
+        tally.failed += 1
+        tally.problems.append(f"{LAB}: pytest ended with status {status}")
+    return tally
+
+
+def run_all(names: Iterable[str], say: Callable[[str], None]) -> Tally:
+    """Runs the named parts (all when none is named), the allocator's first."""
+    wanted = set(names)
+    jobs = os.cpu_count() or 1
+    total = Tally()
+    for part in PARTS:
+        if not wanted or part.preset in wanted:
+            say(f"testing {part.preset}")
+            total.add(run_part(part, jobs))
+    if not wanted or LAB in wanted:
+        say("testing the lab")
+        total.add(run_lab())
+    return total
