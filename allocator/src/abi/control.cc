@@ -1,0 +1,131 @@
+// Room 11, abi: glibc's control functions and the functions of freestone.h.
+
+#include <malloc.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+
+#include "base/compiler.h"
+#include "config/options.h"
+#include "freestone/freestone.h"
+#include "front/heap.h"
+#include "insight/statistics.h"
+#include "platform/os.h"
+
+#if FREESTONE_PREFIXED
+#define ABI(name) freestone_##name
+#else
+#define ABI(name) name
+#endif
+
+using namespace freestone;
+
+namespace {
+
+void write_to_stderr(void*, const char* text, usize length) { os::write_stderr(text, length); }
+void write_to_file(void* file, const char* text, usize length) { std::fwrite(text, 1, length, static_cast<std::FILE*>(file)); }
+void ignore_complaint(const char*, const char*, usize, const char*) {}
+
+struct mallinfo2 heap_info() {
+  Statistics s;
+  collect_statistics(s);
+  struct mallinfo2 info = {};
+  info.arena = s.committed_bytes;
+  info.hblks = s.mapped_blocks;
+  info.hblkhd = s.mapped_bytes;
+  info.uordblks = s.live_bytes - s.mapped_bytes;
+  info.fordblks = s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes;
+  info.keepcost = s.dirty_bytes;
+  for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks;
+  info.fsmblks = s.cached_bytes;
+  return info;
+}
+
+}  // namespace
+
+extern "C" {
+
+FREESTONE_EXPORT int ABI(malloc_trim)(size_t keep_bytes) { return trim(keep_bytes) ? 1 : 0; }
+
+FREESTONE_EXPORT struct mallinfo2 ABI(mallinfo2)() { return heap_info(); }
+
+// The members are ints: what does not fit is shown as INT_MAX rather than wrapped.
+FREESTONE_EXPORT struct mallinfo ABI(mallinfo)() {
+  const struct mallinfo2 wide = heap_info();
+  const auto narrow = [](usize value) { return static_cast<int>(min_of<usize>(value, INT_MAX)); };
+  struct mallinfo info = {};
+  info.arena = narrow(wide.arena);
+  info.smblks = narrow(wide.smblks);
+  info.hblks = narrow(wide.hblks);
+  info.hblkhd = narrow(wide.hblkhd);
+  info.fsmblks = narrow(wide.fsmblks);
+  info.uordblks = narrow(wide.uordblks);
+  info.fordblks = narrow(wide.fordblks);
+  info.keepcost = narrow(wide.keepcost);
+  return info;
+}
+
+FREESTONE_EXPORT int ABI(malloc_info)(int flags, FILE* file) {
+  if (flags != 0 || file == nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  print_statistics_xml(write_to_file, file);
+  return 0;
+}
+
+FREESTONE_EXPORT void ABI(malloc_stats)() { print_statistics_text(write_to_stderr, nullptr); }
+
+// 1 when the wish is carried out, 0 when it has no counterpart here.
+FREESTONE_EXPORT int ABI(mallopt)(int parameter, int value) {
+  if (ensure_started() != Mode::active || value < 0) return 0;
+  switch (parameter) {
+    case M_TRIM_THRESHOLD: options.dirty_bytes = static_cast<usize>(value); return 1;
+    case M_MMAP_THRESHOLD:
+      if (static_cast<usize>(value) > kRunBytesMax) return 0;
+      options.map_bytes = max_of(static_cast<usize>(value), kCachedBytesMax);
+      return 1;
+    case M_ARENA_MAX:
+      if (value == 0) return 0;
+      set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
+      return 1;
+    default: return 0;
+  }
+}
+
+FREESTONE_EXPORT const char* freestone_version() { return FREESTONE_VERSION; }
+FREESTONE_EXPORT int freestone_is_active() { return ensure_started() == Mode::active ? 1 : 0; }
+FREESTONE_EXPORT size_t freestone_good_size(size_t bytes) { return good_size(bytes); }
+FREESTONE_EXPORT int freestone_trim(size_t keep_bytes) { return trim(keep_bytes) ? 1 : 0; }
+
+FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
+  if (stats == nullptr || stats->version != FREESTONE_STATS_VERSION) return EINVAL;
+  Statistics s;
+  collect_statistics(s);
+  *stats = {FREESTONE_STATS_VERSION, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes, s.slab_free_bytes, s.dirty_bytes,
+            s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes, s.resident_bytes, s.purged_bytes, s.purge_calls};
+  return 0;
+}
+
+FREESTONE_EXPORT int freestone_option_get(const char* name, char* value, size_t capacity) {
+  ensure_started();
+  const OptionInfo* info = find_option(name, std::strlen(name));
+  if (info == nullptr) return ENOENT;
+  char text[kOptionTextBytes];
+  const usize length = option_text(*info, text, sizeof text);
+  if (length >= capacity) return ERANGE;
+  std::memcpy(value, text, length);
+  value[length] = '\0';
+  return 0;
+}
+
+FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
+  ensure_started();
+  const OptionInfo* info = find_option(name, std::strlen(name));
+  if (info == nullptr) return ENOENT;
+  return set_option(*info, value, std::strlen(value), ignore_complaint) ? 0 : EINVAL;
+}
+
+}  // extern "C"

@@ -1,0 +1,110 @@
+// Room 11, abi: C++ operator new and delete, without linking a C++ runtime.
+//
+// The new-handler and the exception belong to the program's runtime. They are reached through weak references: a program
+// whose operator new can fail has them, a C program never gets here.
+
+#include <cstddef>
+
+#include "base/compiler.h"
+#include "front/heap.h"
+#include "platform/message.h"
+
+// Catching in the nothrow forms needs the runtime's personality routine and handlers; a program without C++ has none.
+asm(".weak __gxx_personality_v0");
+asm(".weak __cxa_begin_catch");
+asm(".weak __cxa_end_catch");
+asm(".weak _Unwind_Resume");
+
+namespace std {
+using new_handler = void (*)();
+new_handler get_new_handler() noexcept __attribute__((weak));
+[[noreturn]] void __throw_bad_alloc() __attribute__((weak));
+struct nothrow_t;
+enum class align_val_t : size_t;
+}  // namespace std
+
+using namespace freestone;
+
+namespace {
+
+[[noreturn]] void throw_bad_alloc() {
+  if (&std::__throw_bad_alloc != nullptr) std::__throw_bad_alloc();
+  (Message() << "out of memory in operator new, and the program has no C++ runtime to throw std::bad_alloc").write();
+  abort_now();
+}
+
+void* allocate_for_new(usize bytes, usize alignment) {
+  return alignment <= kGranule ? allocate(bytes) : allocate_aligned(bytes, alignment);
+}
+
+// Asks the new-handler for memory until there is some or no handler. Null when there is no handler.
+FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment) {
+  while (true) {
+    const std::new_handler handler = &std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
+    if (handler == nullptr) return nullptr;
+    handler();
+    if (void* block = allocate_for_new(bytes, alignment); block != nullptr) return block;
+  }
+}
+
+FREESTONE_SLOW void* new_slow(usize bytes, usize alignment) {
+  if (void* block = retry_with_handler(bytes, alignment); block != nullptr) return block;
+  throw_bad_alloc();
+}
+
+// A handler that throws means null here.
+FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment) {
+  try {
+    return retry_with_handler(bytes, alignment);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+FREESTONE_INLINE void* new_block(usize bytes) {
+  void* block = allocate(bytes);
+  if (FREESTONE_UNLIKELY(block == nullptr)) return new_slow(bytes, 1);
+  return block;
+}
+
+FREESTONE_INLINE void* new_block_nothrow(usize bytes) {
+  void* block = allocate(bytes);
+  if (FREESTONE_UNLIKELY(block == nullptr)) return new_nothrow_slow(bytes, 1);
+  return block;
+}
+
+void* new_aligned(usize bytes, std::align_val_t alignment) {
+  void* block = allocate_for_new(bytes, static_cast<usize>(alignment));
+  return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment));
+}
+
+void* new_aligned_nothrow(usize bytes, std::align_val_t alignment) {
+  void* block = allocate_for_new(bytes, static_cast<usize>(alignment));
+  return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment));
+}
+
+}  // namespace
+
+#define EXPORT FREESTONE_EXPORT FREESTONE_HOT
+
+EXPORT void* operator new(std::size_t bytes) { return new_block(bytes); }
+EXPORT void* operator new[](std::size_t bytes) { return new_block(bytes); }
+EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes); }
+EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes); }
+EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
+EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
+EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return new_aligned_nothrow(bytes, alignment); }
+EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return new_aligned_nothrow(bytes, alignment); }
+
+EXPORT void operator delete(void* block) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block, std::size_t) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block, std::size_t) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block, std::align_val_t) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block, std::align_val_t) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block, std::size_t, std::align_val_t) noexcept { deallocate(block); }
+EXPORT void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { deallocate(block); }

@@ -1,0 +1,62 @@
+// Room 1, base: atomics with the memory order in the name. There is no default order.
+//
+// `or_` and `and_` without a result compile to one locked instruction on x86-64; the `fetch_` forms become a
+// compare-exchange loop there unless the result is unused, so a caller that needs no old value says so.
+#pragma once
+
+#include <atomic>
+
+#include "base/units.h"
+
+namespace freestone {
+
+template <typename T>
+class Atomic {
+ public:
+  constexpr Atomic() = default;
+  constexpr explicit Atomic(T value) : value_(value) {}
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+
+  T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  T load_acquire() const { return value_.load(std::memory_order_acquire); }
+  T load_seq() const { return value_.load(std::memory_order_seq_cst); }
+  void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
+  void store_release(T value) { value_.store(value, std::memory_order_release); }
+  void store_seq(T value) { value_.store(value, std::memory_order_seq_cst); }
+  T exchange_acquire(T value) { return value_.exchange(value, std::memory_order_acquire); }
+  T exchange_release(T value) { return value_.exchange(value, std::memory_order_release); }
+  T exchange_seq(T value) { return value_.exchange(value, std::memory_order_seq_cst); }
+
+  bool replace_acquire(T& expected, T desired) {
+    return value_.compare_exchange_strong(expected, desired, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  bool replace_seq(T& expected, T desired) {
+    return value_.compare_exchange_strong(expected, desired, std::memory_order_seq_cst, std::memory_order_seq_cst);
+  }
+
+  void or_seq(T bits) { value_.fetch_or(bits, std::memory_order_seq_cst); }
+  void and_seq(T bits) { value_.fetch_and(bits, std::memory_order_seq_cst); }
+  T fetch_or_seq(T bits) { return value_.fetch_or(bits, std::memory_order_seq_cst); }
+  T fetch_and_seq(T bits) { return value_.fetch_and(bits, std::memory_order_seq_cst); }
+  T fetch_add_relaxed(T amount) { return value_.fetch_add(amount, std::memory_order_relaxed); }
+  void add_relaxed(T amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
+  void sub_relaxed(T amount) { value_.fetch_sub(amount, std::memory_order_relaxed); }
+
+  // A counter with a single writer: readers on other threads see whole values, the writer pays no locked instruction.
+  void bump_single_writer(T amount) { store_relaxed(static_cast<T>(load_relaxed() + amount)); }
+
+ private:
+  std::atomic<T> value_{};
+  static_assert(std::atomic<T>::is_always_lock_free);
+};
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+}  // namespace freestone

@@ -1,0 +1,69 @@
+// Room 1, base: bit tricks on 64-bit words.
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone {
+
+constexpr unsigned lowest_bit(u64 word) { return static_cast<unsigned>(__builtin_ctzll(word)); }
+constexpr unsigned highest_bit(u64 word) { return 63U - static_cast<unsigned>(__builtin_clzll(word)); }
+constexpr unsigned count_bits(u64 word) { return static_cast<unsigned>(__builtin_popcountll(word)); }
+constexpr u64 bit(unsigned position) { return u64{1} << position; }
+
+// The lowest `count` bits set; `count` may be 64.
+constexpr u64 low_mask(unsigned count) { return count >= 64 ? ~u64{0} : bit(count) - 1; }
+
+// The lowest `count` set bits of `word`.
+constexpr u64 lowest_set(u64 word, unsigned count) {
+  u64 rest = word;
+  for (unsigned i = 0; i < count && rest != 0; ++i) rest &= rest - 1;
+  return word ^ rest;
+}
+
+// The positions at which a run of `length` set bits starts (1 <= length <= 64).
+constexpr u64 run_starts(u64 word, unsigned length) {
+  unsigned have = 1;
+  while (have < length) {
+    const unsigned step = min_of(have, length - have);
+    word &= word >> step;
+    have += step;
+  }
+  return word;
+}
+
+// The length of the longest run of set bits: doubling finds the highest power of two that fits, halving refines it.
+constexpr unsigned longest_run(u64 word) {
+  if (word == 0) return 0;
+  u64 runs[7] = {word};  // runs[k]: where runs of at least 2^k bits start
+  unsigned k = 0;
+  while (k < 6) {
+    const u64 next = runs[k] & (runs[k] >> (1U << k));
+    if (next == 0) break;
+    runs[++k] = next;
+  }
+  u64 starts = runs[k];
+  unsigned length = 1U << k;
+  while (k-- > 0 && length < 64) {
+    if (const u64 longer = starts & (runs[k] >> length); longer != 0) {
+      starts = longer;
+      length += 1U << k;
+    }
+  }
+  return length;
+}
+
+static_assert(run_starts(0b0111'0110, 3) == 0b0001'0000);
+static_assert(run_starts(~u64{0}, 64) == 1);
+static_assert(longest_run(0b0111'0110) == 3 && longest_run(0) == 0 && longest_run(~u64{0}) == 64 && longest_run(~u64{1}) == 63);
+static_assert(lowest_set(0b1011'0000, 2) == 0b0011'0000);
+
+// A 64-bit mixing step (Steele et al., SplitMix): a bijection in which every input bit reaches every output bit.
+constexpr u64 mix_bits(u64 value) {
+  value ^= value >> 30;
+  value *= 0xbf58476d1ce4e5b9ULL;
+  value ^= value >> 27;
+  value *= 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+}  // namespace freestone

@@ -1,0 +1,48 @@
+// Room 1, base: what the compiler is told. The only macros outside config/build_config.h.
+#pragma once
+
+#define FREESTONE_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FREESTONE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+// A fast path: always inlined into the exported function, so that no frame is built.
+#define FREESTONE_INLINE inline __attribute__((always_inline))
+
+// A slow path: out of line and away from the hot text, so that the fast path needs neither stack nor spills.
+#define FREESTONE_SLOW __attribute__((noinline, cold))
+
+#define FREESTONE_EXPORT __attribute__((visibility("default")))
+// For declarations of variables that the fast paths read: their address is then known relative to the code.
+#define FREESTONE_HIDDEN __attribute__((visibility("hidden")))
+#define FREESTONE_HOT __attribute__((hot, section(".text.freestone_hot")))
+
+// Zero-initialised thread-local state reached without a call: legal in a library that is loaded late because the
+// whole of it stays below the 512 bytes of surplus that ld.so keeps.
+#define FREESTONE_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FREESTONE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FREESTONE_SANITIZED 1
+#endif
+#endif
+#ifndef FREESTONE_SANITIZED
+#define FREESTONE_SANITIZED 0
+#endif
+
+// clang's thread-safety analysis; gcc has no counterpart.
+#if defined(__clang__)
+#define FREESTONE_CAPABILITY __attribute__((capability("mutex")))
+#define FREESTONE_SCOPED_CAPABILITY __attribute__((scoped_lockable))
+#define FREESTONE_ACQUIRES(...) __attribute__((acquire_capability(__VA_ARGS__)))
+#define FREESTONE_TRY_ACQUIRES(...) __attribute__((try_acquire_capability(__VA_ARGS__)))
+#define FREESTONE_RELEASES(...) __attribute__((release_capability(__VA_ARGS__)))
+#define FREESTONE_NO_ANALYSIS __attribute__((no_thread_safety_analysis))
+#else
+#define FREESTONE_CAPABILITY
+#define FREESTONE_SCOPED_CAPABILITY
+#define FREESTONE_ACQUIRES(...)
+#define FREESTONE_TRY_ACQUIRES(...)
+#define FREESTONE_RELEASES(...)
+#define FREESTONE_NO_ANALYSIS
+#endif

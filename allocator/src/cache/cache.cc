@@ -1,0 +1,299 @@
+// Room 8, cache: see cache.h.
+
+#include "cache/cache.h"
+
+#include <cstring>
+
+#include "config/options.h"
+#include "region/metadata.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+constinit Mutex cache_registry_lock;
+
+namespace {
+
+Cache* first_cache = nullptr;  // guarded by cache_registry_lock
+Atomic<u32> caches_in_use;
+Atomic<u32> next_shard;
+Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
+
+// In the child of a fork: the registered caches of other threads are nobody's. Drained at the first refill, so that a child that
+// only calls exec pays nothing.
+bool orphans = false;
+
+constexpr u32 kEventsPerAdaptation = 128;
+
+// The first capacity of a class: one small array, so that a thread that allocates little stays small.
+unsigned first_capacity(const ClassInfo& info) {
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(8, 4 * kKiB / info.bytes)));
+}
+
+usize budget_bytes() {
+  const usize share = kCacheBytesTotal / max_of(caches_in_use.load_relaxed(), 1U);
+  return min_of(options.cache_bytes, max_of(share, kCacheBytesFloor));
+}
+
+// The metadata room rounds to powers of two: a capacity between two of them needs no new array.
+usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, capacity * sizeof(void*)); }
+
+void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
+  const usize bytes = class_info(c).bytes;
+  cache.capacity_bytes = cache.capacity_bytes - cache.capacity(c) * bytes + capacity * bytes;
+  cache.high[c] = cache.base[c] + capacity;
+}
+
+// Raises the capacity of a class to `capacity`; false when the budget or memory does not allow it.
+bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
+  const unsigned old = cache.capacity(c);
+  if (cache.capacity_bytes + (capacity - old) * usize{class_info(c).bytes} > budget_bytes()) return false;
+  const usize old_bytes = array_bytes(old);
+  const usize new_bytes = array_bytes(capacity);
+  if (old == 0 || new_bytes > old_bytes) {
+    auto** array = static_cast<void**>(take_metadata(new_bytes));
+    if (array == nullptr) return false;
+    void** old_array = cache.base[c];
+    const usize count = cache.count(c);
+    const usize low = static_cast<usize>(cache.low[c] - old_array);
+    if (count > 0) std::memcpy(array, old_array, count * sizeof(void*));
+    cache.base[c] = array;
+    cache.low[c] = array + low;
+    cache.top[c] = array + count;
+    cache.high[c] = array + old;
+    if (old > 0) return_metadata(old_array, old_bytes);
+  }
+  set_capacity(cache, c, capacity);
+  return true;
+}
+
+void grow(Cache& cache, SizeClass c) {
+  const ClassInfo& info = class_info(c);
+  const unsigned old = cache.capacity(c);
+  const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2, info.cap_max);
+  if (wanted > old) grow_to(cache, c, wanted);
+}
+
+void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count) {
+  if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
+  const ClassInfo& info = class_info(c);
+  for (unsigned i = 0; i < count; ++i) {
+    const UnitIndex first = unit_of(blocks[i]);
+    for (u32 k = 0; k < info.units; ++k) set_tag(first + k, kTagNone);
+    return_span(first, info.units, true);
+  }
+  runs_out[c].sub_relaxed(count);
+}
+
+// Gives the oldest `count` blocks back.
+void flush(Cache& cache, SizeClass c, unsigned count) {
+  if (count == 0) return;
+  void** base = cache.base[c];
+  const unsigned left = cache.count(c) - count;
+  return_class_blocks(c, cache.user, base, count);
+  std::memmove(base, base + count, left * sizeof(void*));
+  cache.top[c] = base + left;
+  const auto low = static_cast<unsigned>(cache.low[c] - base);
+  cache.low[c] = base + (low > count ? low - count : 0);
+}
+
+// Drops the array of a class that holds nothing.
+void drop_array(Cache& cache, SizeClass c) {
+  const unsigned capacity = cache.capacity(c);
+  if (capacity == 0) return;
+  void** array = cache.base[c];
+  const usize bytes = array_bytes(capacity);
+  set_capacity(cache, c, 0);
+  cache.base[c] = cache.low[c] = cache.top[c] = cache.high[c] = nullptr;
+  return_metadata(array, bytes);
+}
+
+// What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
+void adapt(Cache& cache) {
+  cache.events = 0;
+  const usize budget = budget_bytes();
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] == nullptr) continue;
+    const auto unused = static_cast<unsigned>(cache.low[c] - cache.base[c]);
+    cache.changing.store_relaxed(static_cast<u8>(c));
+    flush(cache, c, unused - unused / 4);
+    unsigned capacity = cache.capacity(c);
+    const unsigned smallest = first_capacity(class_info(c));
+    // Shrink by whole powers of two, so that the array can be exchanged for a smaller one.
+    while (capacity / 2 >= smallest && (unused >= capacity / 2 || cache.capacity_bytes > budget)) {
+      if (cache.count(c) > capacity / 2) flush(cache, c, cache.count(c) - capacity / 2);
+      auto** array = static_cast<void**>(take_metadata(array_bytes(capacity / 2)));
+      if (array == nullptr) break;
+      void** old_array = cache.base[c];
+      const unsigned count = cache.count(c);
+      std::memcpy(array, old_array, count * sizeof(void*));
+      cache.capacity_bytes -= usize{capacity - capacity / 2} * class_info(c).bytes;
+      cache.base[c] = array;
+      cache.low[c] = array;
+      cache.top[c] = array + count;
+      cache.high[c] = array + capacity / 2;
+      return_metadata(old_array, array_bytes(capacity));
+      capacity /= 2;
+      if (unused < capacity) break;
+    }
+    cache.low[c] = cache.top[c];
+    cache.changing.store_relaxed(0);
+  }
+}
+
+void note_event(Cache& cache) {
+  if (++cache.events >= kEventsPerAdaptation) adapt(cache);
+}
+
+void drain_orphans(Cache* own) {
+  orphans = false;
+  for (Cache* cache = first_cache; cache != nullptr;) {
+    Cache* next = cache->next;
+    if (cache != own) {
+      repair_slab_in_child(cache->user.token.load_relaxed());
+      cache->user.token.store_relaxed(kNoUnit);
+      // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
+      if (const u8 c = cache->changing.load_relaxed(); c != 0) {
+        cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
+      }
+      destroy_cache(*cache);
+    }
+    cache = next;
+  }
+}
+
+void* take_class_block(SizeClass c, SlabUser& user) {
+  bool zeroed;
+  if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
+  void* block = nullptr;
+  return take_blocks(c, user, 1, 1, &block) == 1 ? block : nullptr;
+}
+
+}  // namespace
+
+void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
+  const ClassInfo& info = class_info(size_class);
+  const Span span = take_span(info.units, alignment_units);
+  if (span.first == kNoUnit) return nullptr;
+  zeroed = span.zeroed;
+  runs_out[size_class].add_relaxed(1);
+  set_tag(span.first, static_cast<u8>(size_class));
+  for (u32 k = 1; k < info.units; ++k) set_tag(span.first + k, kTagInside);
+  return unit_address(span.first);
+}
+
+Cache* create_cache() {
+  auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
+  if (cache == nullptr) return nullptr;
+  for (usize g = 0; g < sizeof cache->class_of_granules; ++g) cache->class_of_granules[g] = static_cast<u8>(class_of(g * kGranule));
+  cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
+  caches_in_use.add_relaxed(1);
+  LockGuard guard(cache_registry_lock);
+  cache->next = first_cache;
+  if (first_cache != nullptr) first_cache->previous = cache;
+  first_cache = cache;
+  return cache;
+}
+
+void flush_all(Cache& cache) {
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] == nullptr) continue;
+    cache.changing.store_relaxed(static_cast<u8>(c));
+    flush(cache, c, cache.count(c));
+    drop_array(cache, c);
+    cache.changing.store_relaxed(0);
+  }
+}
+
+void destroy_cache(Cache& cache) {
+  flush_all(cache);
+  {
+    LockGuard guard(cache_registry_lock);
+    if (cache.previous != nullptr) cache.previous->next = cache.next;
+    if (cache.next != nullptr) cache.next->previous = cache.previous;
+    if (first_cache == &cache) first_cache = cache.next;
+  }
+  caches_in_use.sub_relaxed(1);
+  return_metadata(&cache, sizeof(Cache));
+}
+
+void* pop_slow(Cache& cache, SizeClass c) {
+  cache.changing.store_relaxed(static_cast<u8>(c));
+  if (cache.top[c] == cache.base[c]) {
+    if (FREESTONE_UNLIKELY(orphans)) drain_orphans(&cache);
+    grow(cache, c);
+    const ClassInfo& info = class_info(c);
+    const unsigned room = cache.capacity(c);
+    if (room == 0) {
+      cache.changing.store_relaxed(0);
+      return take_class_block(c, cache.user);
+    }
+    unsigned got = 0;
+    if (is_slab_class(c)) {
+      got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.base[c]);
+    } else {
+      cache.base[c][0] = take_class_block(c, cache.user);
+      got = cache.base[c][0] != nullptr ? 1 : 0;
+    }
+    cache.low[c] = cache.base[c];
+    cache.top[c] = cache.base[c] + got;
+    cache.changing.store_relaxed(0);
+    if (got == 0) return nullptr;
+    void* block = *--cache.top[c];
+    note_event(cache);
+    return block;
+  }
+  cache.low[c] = cache.base[c] + cache.count(c) / 2;
+  cache.changing.store_relaxed(0);
+  return *--cache.top[c];
+}
+
+void push_slow(Cache& cache, SizeClass c, void* block) {
+  cache.changing.store_relaxed(static_cast<u8>(c));
+  const unsigned capacity = cache.capacity(c);
+  grow(cache, c);
+  if (cache.capacity(c) == 0) {
+    cache.changing.store_relaxed(0);
+    return return_class_blocks(c, cache.user, &block, 1);
+  }
+  if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2);
+  *cache.top[c] = block;
+  ++cache.top[c];
+  cache.changing.store_relaxed(0);
+  note_event(cache);
+}
+
+void* take_one(SizeClass size_class, SlabUser& user) { return take_class_block(size_class, user); }
+void return_one(SizeClass size_class, SlabUser& user, void* block) { return_class_blocks(size_class, user, &block, 1); }
+
+void count_cached(usize (&blocks)[kClassEnd]) {
+  for (usize& b : blocks) b = 0;
+  LockGuard guard(cache_registry_lock);
+  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += cache->count(c);
+  }
+}
+
+usize class_blocks_outside(SizeClass size_class) {
+  return is_slab_class(size_class) ? blocks_outside(size_class) : runs_out[size_class].load_relaxed();
+}
+
+void note_run_resized(SizeClass from, SizeClass to) {
+  runs_out[from].sub_relaxed(1);
+  runs_out[to].add_relaxed(1);
+}
+
+usize cache_count() { return caches_in_use.load_relaxed(); }
+
+void adopt_caches_in_child() { orphans = true; }
+
+bool cache_is_valid(const Cache& cache) {
+  usize bytes = 0;
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] > cache.low[c] || cache.low[c] > cache.top[c] || cache.top[c] > cache.high[c]) return false;
+    bytes += usize{cache.capacity(c)} * class_info(c).bytes;
+  }
+  return bytes == cache.capacity_bytes;
+}
+
+}  // namespace freestone

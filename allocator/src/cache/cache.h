@@ -1,0 +1,85 @@
+// Room 8, cache: what stands in front of the slabs, one per thread.
+//
+// Per class an array of block addresses, used as a stack: `malloc` pops, `free` pushes, neither touches the block.
+//
+//   base        low             top            high
+//    | blocks ... | blocks .......|  room .......|
+//
+// CACHE-1  base <= low <= top <= high, all null before the class is first used, so "empty", "full" and "not yet initialised" are
+//          the same tests.
+// CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the child of a fork
+//          may drain the cache of a thread that stood anywhere but inside a slow path. A slow path names its class in
+//          `changing` first.
+// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread that
+//          falls asleep holds no more than that.
+//
+// `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes the slow way,
+// lowers it by half of what is below, and goes on.
+//
+// Only the owning thread changes a cache; statistics read the pointers without order.
+#pragma once
+
+#include "base/compiler.h"
+#include "platform/mutex.h"
+#include "slab/slab.h"
+
+namespace freestone {
+
+inline constexpr usize kGranuleTableBytes = kKiB;  // sizes up to here find their class in a table
+
+struct alignas(64) Cache {
+  // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
+  void** top[kTagCount] = {};
+  void** low[kTagCount] = {};
+  void** high[kTagCount] = {};
+  u8 class_of_granules[kGranuleTableBytes / kGranule + 1] = {};
+
+  void** base[kClassEnd] = {};
+  SlabUser user;
+  Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
+  u32 events = 0;       // refills and flushes since the last adaptation
+  usize capacity_bytes = 0;
+  Cache* next = nullptr;  // registry, guarded by its lock
+  Cache* previous = nullptr;
+
+  unsigned capacity(SizeClass c) const { return static_cast<unsigned>(high[c] - base[c]); }
+  unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
+};
+static_assert(sizeof(Cache) <= 4 * kKiB, "a thread that allocates little pays one page for its cache");
+
+// A cache for the calling thread, registered; null when memory is out.
+Cache* create_cache();
+// Flushes everything and gives the cache back.
+void destroy_cache(Cache& cache);
+
+// Pops a block of the class after refilling or lowering the mark; null when memory is out.
+void* pop_slow(Cache& cache, SizeClass size_class);
+// Pushes a block of the class after making room.
+void push_slow(Cache& cache, SizeClass size_class, void* block);
+// Gives all cached blocks back.
+void flush_all(Cache& cache);
+
+// A block without a cache, for threads that are ending and for when no cache can be had.
+void* take_one(SizeClass size_class, SlabUser& user);
+void return_one(SizeClass size_class, SlabUser& user, void* block);
+// A run of a class above the slabs; `zeroed` says whether its memory is zero.
+void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
+
+// A live run changed its class in place.
+void note_run_resized(SizeClass from, SizeClass to);
+// Blocks of a class that are live or in a cache.
+usize class_blocks_outside(SizeClass size_class);
+// Blocks in all caches, per class. The owners may go on.
+void count_cached(usize (&blocks)[kClassEnd]);
+usize cache_count();
+
+// After a fork: the other threads' caches are nobody's. All that is in them goes back at the next refill, except the class that one of
+// them was changing.
+void adopt_caches_in_child();
+
+extern Mutex cache_registry_lock;  // for the fork handlers
+
+// Debug: CACHE-1 and CACHE-3.
+bool cache_is_valid(const Cache& cache);
+
+}  // namespace freestone

@@ -1,0 +1,35 @@
+// Room 3, config: the constants of a build. Each number that bounds something is named here once.
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone {
+
+// The region: tried at the first size and halved on refusal.
+inline constexpr usize kRegionBytesMax = kTiB;
+inline constexpr usize kRegionBytesMin = 16 * kMiB;
+// Below this a refused reservation means that address space is limited: keep at most half of what can be had, the
+// program needs the rest for stacks, libraries and its own mappings.
+inline constexpr usize kRegionBytesUnlimited = 256 * kGiB;
+
+// Shards of the slab trees. A thread belongs to one; more shards than cores only dilute the heap.
+inline constexpr unsigned kShardsMax = 16;
+
+// Blocks up to this size live in slabs, above it in runs of their own.
+inline constexpr usize kSmallBytesMax = 32 * kKiB;
+// Runs up to this size are kept by the thread cache like blocks.
+inline constexpr usize kCachedBytesMax = 256 * kKiB;
+// Runs above this size get a mapping of their own.
+inline constexpr usize kRunBytesMax = 32 * kMiB;
+
+// The thread cache: what one thread may hold, and all threads together.
+inline constexpr usize kCacheBytesPerThread = 256 * kKiB;
+inline constexpr usize kCacheBytesTotal = 64 * kMiB;
+inline constexpr usize kCacheBytesFloor = 16 * kKiB;
+
+// Dirty free memory kept for reuse: a constant plus a fraction of what is live.
+inline constexpr usize kDirtyBytesBase = 8 * kMiB;
+inline constexpr unsigned kDirtyLiveShift = 3;
+inline constexpr usize kPurgeBytesPerCall = kMiB;
+
+}  // namespace freestone

@@ -1,0 +1,211 @@
+// Room 3, config: parsing of the option table. No allocation, no locale, no libc state.
+
+#include "config/options.h"
+
+#include <cstring>
+
+namespace freestone {
+
+constinit Options options;
+
+namespace {
+
+constexpr OptionInfo kInfos[] = {
+#define OPTION(kind, name, initial, minimum, maximum, unit, text) \
+  {OptionKind::kind, #name, minimum, maximum, unit, text, offsetof(Options, name)},
+#include "config/options.def"
+#undef OPTION
+};
+constexpr usize kCount = sizeof kInfos / sizeof kInfos[0];
+
+// The number of single-letter edits between two names (Levenshtein), for names of up to 31 letters.
+usize edit_distance(const char* a, usize a_length, const char* b, usize b_length) {
+  constexpr usize kLongest = 31;
+  a_length = min_of(a_length, kLongest);
+  b_length = min_of(b_length, kLongest);
+  usize row[kLongest + 1];
+  for (usize j = 0; j <= b_length; ++j) row[j] = j;
+  for (usize i = 1; i <= a_length; ++i) {
+    usize diagonal = row[0];
+    row[0] = i;
+    for (usize j = 1; j <= b_length; ++j) {
+      const usize replaced = diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U);
+      diagonal = row[j];
+      row[j] = min_of(replaced, min_of(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[b_length];
+}
+
+const char* nearest_name(const char* name, usize length) {
+  const OptionInfo* best = &kInfos[0];
+  usize best_distance = ~usize{0};
+  for (const OptionInfo& info : kInfos) {
+    const usize distance = edit_distance(name, length, info.name, std::strlen(info.name));
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &info;
+    }
+  }
+  return best->name;
+}
+
+template <typename T>
+T& field(const OptionInfo& info) {
+  return *reinterpret_cast<T*>(reinterpret_cast<char*>(&options) + info.offset);
+}
+
+bool equals(const char* text, usize length, const char* word) {
+  return std::strlen(word) == length && std::memcmp(text, word, length) == 0;
+}
+
+// A decimal number with an optional k, m or g; false when it is anything else or does not fit.
+bool parse_number(const char* text, usize length, bool allow_suffix, u64& result) {
+  u64 value = 0;
+  usize i = 0;
+  for (; i < length && text[i] >= '0' && text[i] <= '9'; ++i) {
+    if (__builtin_mul_overflow(value, u64{10}, &value)) return false;
+    if (__builtin_add_overflow(value, static_cast<u64>(text[i] - '0'), &value)) return false;
+  }
+  if (i == 0) return false;
+  if (i < length && allow_suffix) {
+    const char letter = static_cast<char>(text[i] | 0x20);
+    const unsigned shift = letter == 'k' ? 10 : letter == 'm' ? 20 : letter == 'g' ? 30 : 0;
+    if (shift == 0 || __builtin_mul_overflow(value, u64{1} << shift, &value)) return false;
+    ++i;
+  }
+  result = value;
+  return i == length;
+}
+
+// The position of the word in "a|b|c", or -1.
+int choice_position(const char* choices, const char* word, usize length) {
+  int position = 0;
+  while (true) {
+    const char* end = std::strchr(choices, '|');
+    const usize word_length = end != nullptr ? static_cast<usize>(end - choices) : std::strlen(choices);
+    if (word_length == length && std::memcmp(choices, word, length) == 0) return position;
+    if (end == nullptr) return -1;
+    choices = end + 1;
+    ++position;
+  }
+}
+
+const char* expectation(const OptionInfo& info) {
+  switch (info.kind) {
+    case OptionKind::flag: return "true or false";
+    case OptionKind::bytes: return "a size such as 65536, 64k, 16m or 1g within the range of the option";
+    case OptionKind::number: return "a number within the range of the option";
+    case OptionKind::choice: return info.unit;
+    case OptionKind::text: return "at most 255 characters";
+  }
+  return "";
+}
+
+usize append(char* buffer, usize capacity, usize length, const char* text, usize text_length) {
+  const usize taken = min_of(text_length, capacity - length);
+  std::memcpy(buffer + length, text, taken);
+  return length + taken;
+}
+
+usize append_number(char* buffer, usize capacity, u64 number) {
+  char digits[20];
+  usize count = 0;
+  do {
+    digits[sizeof digits - ++count] = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  return append(buffer, capacity, 0, digits + sizeof digits - count, count);
+}
+
+}  // namespace
+
+usize option_count() { return kCount; }
+const OptionInfo& option_info(usize index) { return kInfos[index]; }
+
+const OptionInfo* find_option(const char* name, usize length) {
+  for (const OptionInfo& info : kInfos) {
+    if (equals(name, length, info.name)) return &info;
+  }
+  return nullptr;
+}
+
+usize option_text(const OptionInfo& info, char* buffer, usize capacity) {
+  switch (info.kind) {
+    case OptionKind::flag: {
+      const char* word = field<bool>(info) ? "true" : "false";
+      return append(buffer, capacity, 0, word, std::strlen(word));
+    }
+    case OptionKind::bytes: return append_number(buffer, capacity, field<usize>(info));
+    case OptionKind::number: return append_number(buffer, capacity, field<u64>(info));
+    case OptionKind::choice: {
+      const char* word = info.unit;
+      for (u32 i = field<u32>(info); i > 0; --i) word = std::strchr(word, '|') + 1;
+      const char* end = std::strchr(word, '|');
+      return append(buffer, capacity, 0, word, end != nullptr ? static_cast<usize>(end - word) : std::strlen(word));
+    }
+    case OptionKind::text: {
+      const char* value = &field<char>(info);
+      return append(buffer, capacity, 0, value, std::strlen(value));
+    }
+  }
+  return 0;
+}
+
+bool set_option(const OptionInfo& info, const char* value, usize length, OptionComplaint complain) {
+  u64 number = 0;
+  bool good = false;
+  switch (info.kind) {
+    case OptionKind::flag:
+      good = equals(value, length, "true") || equals(value, length, "false");
+      if (good) field<bool>(info) = length == 4;
+      break;
+    case OptionKind::bytes:
+      good = parse_number(value, length, true, number) && number >= info.minimum && number <= info.maximum;
+      if (good) field<usize>(info) = number;
+      break;
+    case OptionKind::number:
+      good = parse_number(value, length, false, number) && number >= info.minimum && number <= info.maximum;
+      if (good) field<u64>(info) = number;
+      break;
+    case OptionKind::choice: {
+      const int position = choice_position(info.unit, value, length);
+      good = position >= 0;
+      if (good) field<u32>(info) = static_cast<u32>(position);
+      break;
+    }
+    case OptionKind::text:
+      good = length < kOptionTextBytes;
+      if (good) {
+        char* target = &field<char>(info);
+        std::memcpy(target, value, length);
+        target[length] = '\0';
+      }
+      break;
+  }
+  if (!good) complain(info.name, value, length, expectation(info));
+  return good;
+}
+
+void parse_options(const char* text, OptionComplaint complain) {
+  while (*text != '\0') {
+    const char* end = std::strchr(text, ',');
+    const usize length = end != nullptr ? static_cast<usize>(end - text) : std::strlen(text);
+    const auto* colon = static_cast<const char*>(std::memchr(text, ':', length));
+    const usize name_length = colon != nullptr ? static_cast<usize>(colon - text) : length;
+    if (length > 0) {
+      const OptionInfo* info = find_option(text, name_length);
+      if (info == nullptr) {
+        complain(nullptr, text, name_length, nearest_name(text, name_length));
+      } else if (colon == nullptr) {
+        complain(info->name, "", 0, expectation(*info));
+      } else {
+        set_option(*info, colon + 1, length - name_length - 1, complain);
+      }
+    }
+    text += length;
+    if (*text == ',') ++text;
+  }
+}
+
+}  // namespace freestone

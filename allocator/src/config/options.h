@@ -1,0 +1,53 @@
+// Room 3, config: the run-time options in force.
+//
+// Read once, at the first slow path, from the application's symbol `freestone_conf` and then from the environment
+// variable FREESTONE_CONF ("key:value,key:value"); the environment wins and is ignored for privileged programs.
+#pragma once
+
+#include "base/compiler.h"
+#include "base/units.h"
+
+namespace freestone {
+
+inline constexpr usize kOptionTextBytes = 256;
+
+struct Options {
+#define FREESTONE_OPTION_FIELD_flag(name, initial) bool name = initial;
+#define FREESTONE_OPTION_FIELD_bytes(name, initial) usize name = initial;
+#define FREESTONE_OPTION_FIELD_number(name, initial) u64 name = initial;
+#define FREESTONE_OPTION_FIELD_choice(name, initial) u32 name = initial;
+#define FREESTONE_OPTION_FIELD_text(name, initial) char name[kOptionTextBytes] = initial;
+#define OPTION(kind, name, initial, minimum, maximum, unit, text) FREESTONE_OPTION_FIELD_##kind(name, initial)
+#include "config/options.def"
+#undef OPTION
+};
+
+enum class OptionKind : u8 { flag, bytes, number, choice, text };
+
+struct OptionInfo {
+  OptionKind kind;
+  const char* name;
+  u64 minimum;
+  u64 maximum;
+  const char* unit;
+  const char* text;
+  usize offset;  // of the field in Options
+};
+
+extern FREESTONE_HIDDEN Options options;
+
+usize option_count();
+const OptionInfo& option_info(usize index);
+// Null when no option has this name.
+const OptionInfo* find_option(const char* name, usize length);
+// The value as text into `buffer`; returns its length.
+usize option_text(const OptionInfo& info, char* buffer, usize capacity);
+
+// Reports one problem of a setting: `what` is wrong with `given`; `expected` says what would be right.
+using OptionComplaint = void (*)(const char* what, const char* given, usize given_length, const char* expected);
+// Sets one option. On a bad value complains and leaves the option as it was; returns false.
+bool set_option(const OptionInfo& info, const char* value, usize length, OptionComplaint complain);
+// Reads "key:value,key:value". Unknown keys name the nearest one.
+void parse_options(const char* text, OptionComplaint complain);
+
+}  // namespace freestone

@@ -1,0 +1,216 @@
+// Room 9, front: the slow paths of malloc and free.
+
+#include "front/heap.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "front/large.h"
+#include "platform/message.h"
+#include "span/mapping.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+constinit Cache no_cache;
+FREESTONE_THREAD_LOCAL ThreadState this_thread;
+
+namespace {
+
+void* out_of_memory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// For threads without a cache. The shard of the main thread is as good as any.
+void* take_without_cache(SizeClass size_class) {
+  SlabUser user;
+  return take_one(size_class, user);
+}
+
+void return_without_cache(SizeClass size_class, void* block) {
+  SlabUser user;
+  return_one(size_class, user, block);
+}
+
+void* allocate_class(SizeClass size_class) {
+  Cache* cache = ensure_cache();
+  void* block = nullptr;
+  if (cache == nullptr) {
+    block = take_without_cache(size_class);
+  } else if (cache->top[size_class] != cache->low[size_class]) {
+    block = *--cache->top[size_class];
+  } else {
+    block = pop_slow(*cache, size_class);
+  }
+  return block != nullptr ? block : out_of_memory();
+}
+
+// A block of which the memory is known to be zero, when one can be had for less than clearing costs: null otherwise.
+void* allocate_known_zero(SizeClass size_class) {
+  constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
+  const ClassInfo& info = class_info(size_class);
+  if (info.bytes < kWorthIt) return nullptr;
+  Cache* cache = ensure_cache();
+  if (cache == nullptr || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
+  if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache->user) : nullptr;
+  bool zeroed = false;
+  void* block = take_class_run(size_class, 1, zeroed);
+  if (block != nullptr && !zeroed) std::memset(block, 0, info.bytes);
+  return block;
+}
+
+// What the tag of an address says, with the address checked as far as costs nothing on this path.
+struct Found {
+  enum class Kind : u8 { class_block, run, mapping, none } kind = Kind::none;
+  SizeClass size_class = 0;
+};
+
+Found find_block(const void* block) {
+  if (!in_window(block)) return {mapped_block_bytes(block) != 0 ? Found::Kind::mapping : Found::Kind::none, 0};
+  const u8 tag = tag_of(unit_of(block));
+  if (tag == kTagNone) return {};
+  if (tag <= kLastSmallClass) return {block_start(tag, block) == block ? Found::Kind::class_block : Found::Kind::none, tag};
+  const bool at_start = address_of(block) % kUnitBytes == 0;
+  if (tag < kTagClassEnd && at_start) return {Found::Kind::class_block, tag};
+  if (tag == kTagRun && at_start) return {Found::Kind::run, 0};
+  return {};
+}
+
+[[noreturn]] void fail_invalid(const char* call, const void* block) {
+  if (!in_window(block)) fail(call, block, "the address is not from this allocator");
+  const u8 tag = tag_of(unit_of(block));
+  fail(call, block, tag == kTagNone ? "nothing is allocated there" : "the address is not the start of a block");
+}
+
+}  // namespace
+
+void* allocate_slow(usize bytes) {
+  const Mode current = ensure_started();
+  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
+  if (bytes > kCachedBytesMax) {
+    void* block = bytes > PTRDIFF_MAX ? nullptr : allocate_large(bytes, 1, nullptr);
+    return block != nullptr ? block : out_of_memory();
+  }
+  return allocate_class(class_of(bytes));
+}
+
+void deallocate_slow(void* block) {
+  if (block == nullptr) return;
+  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
+  const Found found = find_block(block);
+  switch (found.kind) {
+    case Found::Kind::class_block:
+      if (Cache* cache = ensure_cache(); cache == nullptr) {
+        return_without_cache(found.size_class, block);
+      } else if (cache->top[found.size_class] != cache->high[found.size_class]) {
+        *cache->top[found.size_class] = block;
+        ++cache->top[found.size_class];
+      } else {
+        push_slow(*cache, found.size_class, block);
+      }
+      return;
+    case Found::Kind::run: return deallocate_run(block);
+    case Found::Kind::mapping:
+      if (unmap_block(block)) return;
+      break;  // another thread freed it between the two looks
+    case Found::Kind::none: break;
+  }
+  fail_invalid("invalid free", block);
+}
+
+void* allocate_zeroed(usize bytes) {
+  if (bytes > kGranuleTableBytes) return allocate_zeroed_slow(bytes);
+  void* block = allocate(bytes);
+  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, bytes);
+  return block;
+}
+
+void* allocate_zeroed_slow(usize bytes) {
+  const Mode current = ensure_started();
+  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
+  if (bytes > kCachedBytesMax) {
+    bool zeroed = false;
+    void* block = bytes > PTRDIFF_MAX ? nullptr : allocate_large(bytes, 1, &zeroed);
+    if (block == nullptr) return out_of_memory();
+    if (!zeroed) std::memset(block, 0, bytes);
+    return block;
+  }
+  if (void* block = allocate_known_zero(class_of(bytes)); block != nullptr) return block;
+  void* block = allocate(bytes);
+  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, bytes);
+  return block;
+}
+
+void* allocate_aligned(usize bytes, usize alignment) {
+  if (alignment <= kGranule) return allocate(bytes);
+  const Mode current = ensure_started();
+  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_aligned(bytes, alignment) : out_of_memory();
+  if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return out_of_memory();
+  const usize wanted = max_of<usize>(bytes, 1);
+  if (wanted <= kSmallBytesMax && alignment <= kUnitBytes) {
+    const SizeClass size_class = class_of_aligned(wanted, alignment);
+    if (is_slab_class(size_class)) return allocate_class(size_class);
+  }
+  if (wanted <= kCachedBytesMax && alignment <= kUnitBytes) return allocate_class(class_of(max_of(wanted, kSmallBytesMax + 1)));
+  void* block = allocate_large(wanted, alignment, nullptr);
+  return block != nullptr ? block : out_of_memory();
+}
+
+void* reallocate(void* block, usize bytes) {
+  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_realloc(block, bytes);
+  const Found found = find_block(block);
+  usize old_bytes = 0;
+  switch (found.kind) {
+    case Found::Kind::class_block:
+      old_bytes = class_info(found.size_class).bytes;
+      // In place while at least half of the block stays in use.
+      if (bytes <= old_bytes && bytes >= old_bytes / 2) return block;
+      if (!is_slab_class(found.size_class) && resize_class_run(block, found.size_class, bytes)) return block;
+      break;
+    case Found::Kind::run:
+    case Found::Kind::mapping:
+      old_bytes = found.kind == Found::Kind::run ? run_bytes(block) : mapped_block_bytes(block);
+      if (bytes > PTRDIFF_MAX) return out_of_memory();
+      if (void* resized = resize_large(block, old_bytes, bytes, found.kind == Found::Kind::mapping); resized != nullptr) return resized;
+      break;
+    case Found::Kind::none: fail_invalid("invalid realloc", block);
+  }
+  void* moved = allocate_for_growth(old_bytes, bytes);
+  if (moved == nullptr) return bytes <= old_bytes ? block : out_of_memory();
+  std::memcpy(moved, block, min_of(old_bytes, bytes));
+  deallocate(block);
+  return moved;
+}
+
+usize usable_bytes(const void* block) {
+  if (block == nullptr) return 0;
+  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_usable_size(block);
+  const Found found = find_block(block);
+  switch (found.kind) {
+    case Found::Kind::class_block: return class_info(found.size_class).bytes;
+    case Found::Kind::run: return run_bytes(block);
+    case Found::Kind::mapping: return mapped_block_bytes(block);
+    case Found::Kind::none: break;
+  }
+  fail_invalid("invalid malloc_usable_size", block);
+}
+
+usize good_size(usize bytes) {
+  if (bytes <= kCachedBytesMax) return class_info(class_of(bytes)).bytes;
+  return large_good_size(bytes);
+}
+
+bool trim(usize keep_bytes) {
+  if (ensure_started() != Mode::active) return false;
+  usize given = 0;
+  if (Cache* cache = ensure_cache(); cache != nullptr) {
+    flush_all(*cache);
+    given += purge_slabs(cache->user);
+  }
+  given += purge_spans(keep_bytes);
+  return given > 0;
+}
+
+}  // namespace freestone

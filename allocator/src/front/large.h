@@ -1,0 +1,38 @@
+// Room 9, front: blocks above the size classes, and glibc when the allocator is switched off.
+//
+// Runs (up to kRunBytesMax) are units of the region; their length stands in the record of their first unit. Larger blocks,
+// and runs that the region has no room for, are mappings of their own.
+#pragma once
+
+#include "slab/size_class.h"
+
+namespace freestone {
+
+// `bytes` at a multiple of `alignment`; sets *zeroed (if not null) to whether the memory is zero. Null when memory is out.
+void* allocate_large(usize bytes, usize alignment, bool* zeroed);
+void deallocate_run(void* block);
+usize run_bytes(const void* block);
+usize large_good_size(usize bytes);
+
+struct RunCounts {
+  usize blocks;
+  usize bytes;
+};
+RunCounts run_counts();
+
+// Makes a cached-class run the size of another class in place. False when it must move.
+bool resize_class_run(void* block, SizeClass size_class, usize bytes);
+// Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
+void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
+// The new block of a realloc that copies. One that grows past a mebibyte becomes a mapping, which grows further without copying.
+void* allocate_for_growth(usize old_bytes, usize bytes);
+
+// glibc's own malloc, for FREESTONE_DISABLE=1.
+void* passthrough_malloc(usize bytes);
+void* passthrough_calloc(usize bytes);
+void* passthrough_realloc(void* block, usize bytes);
+void* passthrough_aligned(usize bytes, usize alignment);
+void passthrough_free(void* block);
+usize passthrough_usable_size(const void* block);
+
+}  // namespace freestone

@@ -1,0 +1,66 @@
+// Room 4, platform: see message.h.
+
+#include "platform/message.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "platform/os.h"
+
+namespace freestone {
+
+Message& Message::text(const char* text, usize length) {
+  const usize room = kCapacity - 1 - length_;  // one byte is kept for the newline
+  const usize taken = min_of(length, room);
+  std::memcpy(buffer_ + length_, text, taken);
+  length_ += taken;
+  return *this;
+}
+
+Message& Message::operator<<(const char* string) { return text(string, std::strlen(string)); }
+Message& Message::operator<<(char character) { return text(&character, 1); }
+
+Message& Message::operator<<(u64 number) {
+  char digits[20];
+  usize count = 0;
+  do {
+    digits[sizeof digits - ++count] = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  return text(digits + sizeof digits - count, count);
+}
+
+Message& Message::operator<<(int number) {
+  if (number < 0) return *this << '-' << (u64{0} - static_cast<u64>(number));
+  return *this << static_cast<u64>(number);
+}
+
+Message& Message::operator<<(const void* pointer) {
+  char digits[18];
+  usize count = 0;
+  usize value = address_of(pointer);
+  do {
+    digits[sizeof digits - ++count] = "0123456789abcdef"[value & 15];
+    value >>= 4;
+  } while (value != 0);
+  return text("0x", 2).text(digits + sizeof digits - count, count);
+}
+
+void Message::write() {
+  buffer_[length_++] = '\n';
+  os::write_stderr(buffer_, length_);
+}
+
+void fail(const char* kind, const void* block, const char* detail) {
+  (Message() << kind << " of " << block << " (" << detail << ')').write();
+  abort_now();
+}
+
+void fail_block(const char* kind, const void* block, usize block_bytes) {
+  (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
+  abort_now();
+}
+
+void abort_now() { std::abort(); }
+
+}  // namespace freestone

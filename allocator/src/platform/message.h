@@ -1,0 +1,40 @@
+// Room 4, platform: text without allocation. A Message builds one line on the stack and writes it with one write(2).
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone {
+
+class Message {
+ public:
+  Message() { *this << "freestone: "; }
+  explicit Message(const char* start) { *this << start; }
+
+  Message& operator<<(const char* text);
+  Message& operator<<(char character);
+  Message& operator<<(u64 number);
+  Message& operator<<(u32 number) { return *this << u64{number}; }
+  Message& operator<<(int number);
+  Message& operator<<(const void* pointer);
+  Message& text(const char* text, usize length);
+
+  // Ends the line and writes it to standard error.
+  void write();
+  const char* data() const { return buffer_; }
+  usize length() const { return length_; }
+
+ private:
+  static constexpr usize kCapacity = 400;
+  char buffer_[kCapacity];
+  usize length_ = 0;
+};
+
+// The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT.
+[[noreturn]] void fail(const char* kind, const void* block, const char* detail);
+// The same with the block's size: "freestone: KIND of 0x… (block of N bytes)".
+[[noreturn]] void fail_block(const char* kind, const void* block, usize block_bytes);
+
+// Ends the process by SIGABRT without running handlers that could allocate first.
+[[noreturn]] void abort_now();
+
+}  // namespace freestone

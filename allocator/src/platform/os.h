@@ -1,0 +1,65 @@
+// Room 4, platform: the only door to the kernel. Raw system calls, because an interposed or sanitised libc wrapper must
+// not see the allocator's own mappings and because errno belongs to the program.
+//
+// Contract: every function may be called from any thread at any time, also before libc is initialised and inside
+// fork handlers; none allocates, none touches errno.
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone::os {
+
+struct Failure {
+  int error = 0;  // an errno value; 0 = success
+  explicit operator bool() const { return error != 0; }
+};
+
+// Bytes of a page of this kernel: 4, 16 or 64 KiB. Read once from the auxiliary vector.
+usize page_bytes();
+
+// Address space without memory and without access. `hint` may be 0. Null on refusal.
+void* reserve(usize bytes, usize hint);
+// Zeroed memory, ready to use. Null on refusal.
+void* map(usize bytes);
+// Grants access to reserved memory. Fails under strict overcommit, data limits or when mappings run out.
+Failure commit(void* address, usize bytes);
+// Grants reading only: untouched pages read as zero and cost nothing.
+Failure make_readable(void* address, usize bytes);
+// Withdraws access; the memory stays.
+Failure protect_none(void* address, usize bytes);
+// Gives addresses back. On failure (mapping limit) the range stays mapped.
+Failure unmap(void* address, usize bytes);
+// Gives the memory back, keeps the range: the next read sees zeros. On failure nothing is known to be zero.
+Failure purge(void* address, usize bytes);
+// Moves a mapping, letting the kernel choose the place. Null on refusal, the old mapping is then untouched.
+void* remap(void* address, usize old_bytes, usize new_bytes);
+// Makes a range fault on access without a mapping of its own (kernel >= 6.13). Fails elsewhere.
+Failure guard_install(void* address, usize bytes);
+Failure guard_remove(void* address, usize bytes);
+enum class HugePages { refuse, request };
+void advise_huge_pages(void* address, usize bytes, HugePages wish);
+
+// Bytes of the process's resident set and its private part, from /proc/self. 0 when /proc is absent.
+usize resident_bytes();
+
+// Writes all of `text` to standard error; gives up on an error other than EINTR.
+void write_stderr(const char* text, usize length);
+// The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
+usize read_file(const char* path, char* buffer, usize capacity);
+
+// 64 bits nobody can guess: getrandom, else the kernel's start-up bytes mixed with the clock.
+u64 entropy();
+// A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions, no system call.
+u64 coarse_milliseconds();
+unsigned cpu_count();
+unsigned thread_id();
+unsigned process_id();
+// True when the program runs with more rights than its caller: the environment is then not to be trusted.
+bool is_privileged();
+// The environment block as the program was started with; works before libc is initialised. Null if unknown.
+const char* environment_value(const char* name);
+
+void futex_wait(void* word, u32 expected);
+void futex_wake_one(void* word);
+
+}  // namespace freestone::os

@@ -1,0 +1,75 @@
+// Room 5, region: see metadata.h.
+
+#include "region/metadata.h"
+
+#include <cstring>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+constinit Mutex metadata_lock;
+
+namespace {
+
+constexpr usize kFirstChunk = 64 * kKiB;
+constexpr usize kLaterChunk = 512 * kKiB;
+constexpr unsigned kSizes = 11;  // 64 B ... 64 KiB
+static_assert(kMetadataPieceMin << (kSizes - 1) == kMetadataPieceMax);
+
+struct Piece {
+  Piece* next;
+};
+
+Piece* free_pieces[kSizes];  // guarded by metadata_lock, like the next two
+char* chunk_next = nullptr;
+char* chunk_end = nullptr;
+Atomic<usize> mapped_bytes;  // relaxed: a statistic
+
+unsigned size_index(usize bytes) {
+  return bytes <= kMetadataPieceMin ? 0 : highest_bit(bytes - 1) + 1 - highest_bit(kMetadataPieceMin);
+}
+
+// Takes a piece from the chunk; starts a new chunk when it does not fit. What is left of the old one is dropped: it was
+// never touched.
+char* carve(usize bytes) {
+  auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
+  if (chunk_next == nullptr || start + bytes > chunk_end) {
+    const usize chunk = mapped_bytes.load_relaxed() == 0 ? kFirstChunk : kLaterChunk;
+    start = static_cast<char*>(os::map(chunk));
+    if (start == nullptr) return nullptr;
+    chunk_end = start + chunk;
+    mapped_bytes.add_relaxed(chunk);
+  }
+  chunk_next = start + bytes;
+  return start;
+}
+
+}  // namespace
+
+void* take_metadata(usize bytes) {
+  const unsigned index = size_index(bytes);
+  const usize rounded = kMetadataPieceMin << index;
+  LockGuard guard(metadata_lock);
+  if (Piece* piece = free_pieces[index]; piece != nullptr) {
+    free_pieces[index] = piece->next;
+    std::memset(static_cast<void*>(piece), 0, rounded);
+    return piece;
+  }
+  return carve(rounded);
+}
+
+void return_metadata(void* memory, usize bytes) {
+  if (memory == nullptr) return;
+  const unsigned index = size_index(bytes);
+  LockGuard guard(metadata_lock);
+  auto* piece = static_cast<Piece*>(memory);
+  piece->next = free_pieces[index];
+  free_pieces[index] = piece;
+}
+
+usize metadata_mapped_bytes() { return mapped_bytes.load_relaxed(); }
+
+}  // namespace freestone

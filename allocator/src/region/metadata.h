@@ -1,0 +1,27 @@
+// Room 5, region: memory for the allocator's own small structures: thread caches and their arrays.
+//
+// It comes from mappings that hold nothing else, so that no overflow in the program reaches it from a neighbouring
+// block. Sizes are powers of two from 64 bytes; freed pieces wait in a list per size for the next taker of that size.
+// Any thread; takes the metadata lock, which ranks last (nothing is locked while it is held).
+#pragma once
+
+#include "base/units.h"
+#include "platform/mutex.h"
+
+namespace freestone {
+
+inline constexpr usize kMetadataPieceMin = 64;
+inline constexpr usize kMetadataPieceMax = 64 * kKiB;
+
+// Zeroed memory of at least `bytes` (rounded up to a power of two), aligned to that power up to a page. Null when the
+// kernel refuses.
+void* take_metadata(usize bytes);
+// Gives back what take_metadata(bytes) returned.
+void return_metadata(void* piece, usize bytes);
+
+// Bytes mapped for this purpose.
+usize metadata_mapped_bytes();
+
+extern Mutex metadata_lock;  // for the fork handlers
+
+}  // namespace freestone

@@ -1,0 +1,99 @@
+// Room 5, region: the reserved address range, what each unit of it is, and where the records about it lie.
+//
+//   window   [ tag table | inaccessible | heap units ......................................... ]
+//              1 byte/unit  guard         committed up to a frontier, reserved beyond
+//   metadata [ Super 0 | 64 Groups | Super 1 | 64 Groups | ... ]   a mapping of its own, committed along with the heap
+//
+// `free` needs one subtraction and one compare to know that an address lies in the window (which rejects null, foreign
+// and wild addresses together) and one byte load to know what its unit is. The table is readable over the whole window.
+//
+// REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab or a run of that class.
+// REGION-2  Metadata exists for every unit below the frontier before the frontier moves.
+//
+// Reserving and committing is done by the span room under its lock; everything else here is read by any thread.
+#pragma once
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/units.h"
+#include "config/build_config.h"
+
+namespace freestone {
+
+// What a unit is. Values below kTagClassEnd are size classes (0 = nothing that can be freed).
+inline constexpr unsigned kTagClassEnd = 97;
+inline constexpr u8 kTagNone = 0;
+inline constexpr u8 kTagRun = 97;     // the first unit of a run above kCachedBytesMax
+inline constexpr u8 kTagInside = 98;  // a later unit of a run
+inline constexpr u8 kTagSampled = 99; // the first unit of a sampled or guarded block
+inline constexpr unsigned kTagCount = 104;
+
+inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
+inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
+
+// The record of a slab or run, kept for its first unit. Type-stable: the memory is never used for anything else, so a
+// late reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
+struct alignas(64) Record {
+  Atomic<u64> summary;     // slab: generation | busy | nonempty words
+  Atomic<u8> shard;        // slab: the shard whose tree offers it
+  u8 size_class;           // slab: fixed while the slab exists
+  u16 reserved;
+  u32 run_units;           // run: its length
+  Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
+  u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
+  Atomic<u64> words[16];   // slab: a set bit is a free block
+  u64 padding[4];
+};
+static_assert(sizeof(Record) == 192);
+
+struct Group {
+  Record records[kGroupUnits];
+  Atomic<u64> slabs_with_room[kShardsMax][kTagCount];
+};
+
+struct alignas(4096) Super {
+  u64 free_units[kSuperGroups];   // a set bit: free; guarded by the span lock, like the next two
+  u64 dirty_units[kSuperGroups];  // a set bit: free and perhaps not zero
+  u8 longest_free[kSuperGroups];  // the longest free run within the group
+  Atomic<u64> groups_with_room[kShardsMax][kTagCount];
+};
+
+struct Region {
+  usize base = 0;          // hot: read by every free
+  usize window_bytes = 0;  // hot: 0 until reserved, so every address is refused
+  usize metadata = 0;      // address of Super 0 (biased: the supers below the heap do not exist)
+  UnitIndex heap_start = 0;
+  UnitIndex window_end = 0;
+  Atomic<UnitIndex> reserved_end;  // written under the span lock
+  Atomic<UnitIndex> frontier;      // units below are accessible; written under the span lock
+};
+extern FREESTONE_HIDDEN Region region;
+
+inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups * sizeof(Group);
+
+inline Super& super_at(usize index) { return *reinterpret_cast<Super*>(region.metadata + index * kSuperStride); }
+inline Group& group_at(usize index) {
+  const usize super = index / kSuperGroups;
+  return *reinterpret_cast<Group*>(region.metadata + super * kSuperStride + sizeof(Super) + (index % kSuperGroups) * sizeof(Group));
+}
+inline Record& record_of(UnitIndex unit) { return group_at(unit / kGroupUnits).records[unit % kGroupUnits]; }
+
+inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
+inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
+// Relaxed: a thread that may free the block received its address from this one, through something that orders.
+inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
+
+inline bool in_window(const void* pointer) { return address_of(pointer) - region.base < region.window_bytes; }
+inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }
+inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
+
+// Reserves the window and its metadata; called once. False when not even the smallest can be had.
+bool reserve_region();
+// Makes at least `units` more units accessible beyond the frontier and moves it. The new units are zero. Returns how many,
+// 0 when the kernel refuses or the window is full.
+usize commit_units(usize units);
+
+// Bytes of metadata that are accessible, for statistics.
+usize metadata_committed_bytes();
+
+}  // namespace freestone

@@ -1,0 +1,72 @@
+// Room 7, slab: see room_tree.h.
+
+#include "slab/room_tree.h"
+
+namespace freestone {
+
+namespace {
+Atomic<u32> lowest_super[kShardsMax][kTagCount];  // TREE-1
+}
+
+Atomic<u32>& RoomTree::hint() const { return lowest_super[shard_][class_]; }
+
+void RoomTree::lower_hint(u32 super) const {
+  u32 current = hint().load_seq();
+  while (super < current && !hint().replace_seq(current, super)) {
+  }
+}
+
+void RoomTree::raise_hint(u32 from, u32 to) const {
+  u32 expected = from;
+  if (!hint().replace_seq(expected, to)) return;
+  const u32 first = static_cast<u32>(region.heap_start / kGroupUnits / kSuperGroups);
+  for (u32 super = max_of(from, first); super < to; ++super) {
+    if (groups(super).load_seq() != 0) return lower_hint(super);
+  }
+}
+
+void RoomTree::offer(UnitIndex unit) {
+  const usize group = unit / kGroupUnits;
+  const auto super = static_cast<u32>(group / kSuperGroups);
+  const u64 group_bit = bit(group % kSuperGroups);
+  slabs(group).or_seq(bit(unit % kGroupUnits));
+  if ((groups(super).load_seq() & group_bit) == 0) groups(super).or_seq(group_bit);
+  if (super < hint().load_seq()) lower_hint(super);
+}
+
+bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
+  const u64 unit_bit = bit(unit % kGroupUnits);
+  Atomic<u64>& word = slabs(unit / kGroupUnits);
+  if ((word.load_seq() & unit_bit) == 0) return false;
+  watch.store_relaxed(unit);  // read only by the child of a fork, which has one thread
+  return (word.fetch_and_seq(~unit_bit) & unit_bit) != 0;
+}
+
+UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
+  const UnitIndex frontier = region.frontier.load_acquire();
+  if (frontier == region.heap_start) return kNoUnit;  // no metadata yet
+  const u32 start = hint().load_seq();
+  const auto end = static_cast<u32>((frontier / kGroupUnits + kSuperGroups - 1) / kSuperGroups);
+  const auto first = static_cast<u32>(region.heap_start / kGroupUnits / kSuperGroups);
+  for (u32 super = max_of(start, first); super < end; ++super) {
+    u64 occupied = groups(super).load_seq();
+    while (occupied != 0) {
+      const unsigned position = lowest_bit(occupied);
+      const usize group = usize{super} * kSuperGroups + position;
+      while (const u64 word = slabs(group).load_seq()) {
+        const auto unit = static_cast<UnitIndex>(group * kGroupUnits + lowest_bit(word));
+        if (claim(unit, watch)) {
+          if (super > start) raise_hint(start, super);
+          return unit;
+        }
+      }
+      groups(super).and_seq(~bit(position));
+      if (slabs(group).load_seq() != 0) groups(super).or_seq(bit(position));
+      occupied &= occupied - 1;
+    }
+  }
+  if (end > start) raise_hint(start, end);
+  return kNoUnit;
+}
+
+}  // namespace freestone

@@ -1,0 +1,39 @@
+// Room 7, slab: which slabs of a class have room, per shard. Lock-free; a search finds the lowest address.
+//
+// Three levels: a bit per unit in the group, a bit per group in the super, and per (shard, class) the lowest super that may hold
+// something. An offer sets the levels from below; a search clears a group's bit when its word is empty and looks
+// again, so a bit above an empty word is possible, a missing one above an occupied word is not (SLAB-4).
+//
+// TREE-1  The lowest-super hint may be too low, never too high: a search that raises it looks again at what it passed, an offer
+//         sets its bits before it reads the hint. All sequentially consistent, so one of the two sees the other.
+#pragma once
+
+#include "base/bits.h"
+#include "region/region.h"
+#include "slab/size_class.h"
+
+namespace freestone {
+
+class RoomTree {
+ public:
+  RoomTree(unsigned shard, SizeClass size_class) : shard_(shard), class_(size_class) {}
+
+  // Puts the token of the slab that starts at `unit` into the tree.
+  void offer(UnitIndex unit);
+  // Takes the token of the lowest slab; `watch` holds the unit from before the token is taken. kNoUnit if there is none.
+  UnitIndex claim_lowest(Atomic<UnitIndex>& watch);
+  // Takes the token of this slab if it lies in the tree.
+  bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);
+
+ private:
+  Atomic<u64>& slabs(usize group) const { return group_at(group).slabs_with_room[shard_][class_]; }
+  Atomic<u64>& groups(usize super) const { return super_at(super).groups_with_room[shard_][class_]; }
+  Atomic<u32>& hint() const;
+  void lower_hint(u32 super) const;
+  void raise_hint(u32 from, u32 to) const;
+
+  unsigned shard_;
+  SizeClass class_;
+};
+
+}  // namespace freestone

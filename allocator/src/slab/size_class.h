@@ -1,0 +1,123 @@
+// Room 7, slab: the size classes.
+//
+// 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs; above, up
+// to kCachedBytesMax, each block is a run of units of its own that the thread cache keeps by the same rules. Every size is
+// a multiple of 16 and every class of at least 4 KiB that a page-aligned request can ask for is a multiple of 4 KiB
+// up to 32 KiB, so page-aligned blocks cost no more than their size.
+//
+// The classes are numbered from 1; the same number is the tag of a unit that holds blocks of the class.
+#pragma once
+
+#include "base/bits.h"
+#include "base/units.h"
+#include "config/build_config.h"
+
+namespace freestone {
+
+using SizeClass = u32;
+
+inline constexpr usize kGranule = 16;
+inline constexpr usize kFineBytesMax = 128;  // one class per granule up to here
+inline constexpr unsigned kStepsPerDoubling = 8;
+
+inline constexpr SizeClass kFineClasses = kFineBytesMax / kGranule;
+inline constexpr unsigned kFineShift = 7;
+static_assert(usize{1} << kFineShift == kFineBytesMax);
+
+// The class of a size above kFineBytesMax: the position of its highest bit gives the doubling, the three bits below
+// give the step.
+constexpr SizeClass class_above_fine(usize bytes) {
+  const usize last = bytes - 1;
+  const unsigned doubling = highest_bit(last);
+  return kFineClasses + 1 + (doubling - kFineShift) * kStepsPerDoubling + ((last >> (doubling - 3)) & 7);
+}
+
+constexpr SizeClass class_of(usize bytes) {
+  if (bytes <= kFineBytesMax) return bytes == 0 ? 1 : static_cast<SizeClass>((bytes + kGranule - 1) / kGranule);
+  return class_above_fine(bytes);
+}
+
+inline constexpr SizeClass kLastSmallClass = class_of(kSmallBytesMax);
+inline constexpr SizeClass kLastClass = class_of(kCachedBytesMax);
+inline constexpr SizeClass kClassEnd = kLastClass + 1;
+
+constexpr usize class_bytes(SizeClass size_class) {
+  if (size_class <= kFineClasses) return size_class * kGranule;
+  const unsigned step = (size_class - kFineClasses - 1) % kStepsPerDoubling + 1;
+  const unsigned doubling = (size_class - kFineClasses - 1) / kStepsPerDoubling;
+  const usize from = kFineBytesMax << doubling;
+  return from + from / kStepsPerDoubling * step;
+}
+
+constexpr bool is_slab_class(SizeClass size_class) { return size_class <= kLastSmallClass; }
+
+struct ClassInfo {
+  u32 bytes = 0;    // of a block
+  u32 units = 0;    // of a slab, a power of two; or of the run
+  u32 blocks = 0;   // in a slab; 1 for a run
+  u16 batch = 0;    // blocks that a refill aims for
+  u16 cap_max = 0;  // blocks that a thread cache keeps at most
+  u64 inverse = 0;  // ceil(2^40 / bytes): offset * inverse >> 40 is the block's number, exact for offsets below 2^22
+};
+
+inline constexpr unsigned kInverseShift = 40;
+inline constexpr unsigned kSlabWordsMax = 16;
+
+constexpr u32 slab_units(usize bytes) {
+  if (bytes <= 256) return 1;
+  if (bytes <= kKiB) return 2;
+  if (bytes <= 8 * kKiB) return 4;
+  return 16;
+}
+
+struct ClassTable {
+  ClassInfo info[kClassEnd];
+
+  constexpr ClassTable() : info() {
+    for (SizeClass c = 1; c < kClassEnd; ++c) {
+      const usize bytes = class_bytes(c);
+      ClassInfo& i = info[c];
+      i.bytes = static_cast<u32>(bytes);
+      i.units = is_slab_class(c) ? slab_units(bytes) : static_cast<u32>(bytes_to_units(bytes));
+      i.blocks = is_slab_class(c) ? static_cast<u32>(units_to_bytes(i.units) / bytes) : 1;
+      i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 16 * kKiB / bytes)) : 1);
+      i.cap_max = static_cast<u16>(max_of<usize>(is_slab_class(c) ? 8 : 1, min_of<usize>(1024, 64 * kKiB / bytes)));
+      i.inverse = ((u64{1} << kInverseShift) + bytes - 1) / bytes;
+    }
+  }
+};
+
+inline constexpr ClassTable kClasses;
+
+constexpr const ClassInfo& class_info(SizeClass size_class) { return kClasses.info[size_class]; }
+constexpr unsigned slab_words(const ClassInfo& info) { return (info.blocks + 63) / 64; }
+
+// The number of the block at `offset` bytes from the start of its slab; for an interior pointer, of the block it points into.
+constexpr u32 block_number(const ClassInfo& info, usize offset) { return static_cast<u32>((offset * info.inverse) >> kInverseShift); }
+
+// The first class that holds `bytes` at an alignment of up to a unit: slabs start on unit borders, so a block is aligned to
+// whatever divides its size.
+constexpr SizeClass class_of_aligned(usize bytes, usize alignment) {
+  SizeClass c = class_of(max_of(bytes, alignment));
+  while (is_slab_class(c) && class_bytes(c) % alignment != 0) ++c;
+  return c;
+}
+
+constexpr bool classes_are_sound() {
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    const ClassInfo& info = class_info(c);
+    if (class_of(info.bytes) != c || (c > 1 && class_of(class_bytes(c - 1) + 1) != c)) return false;
+    if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
+    if (is_slab_class(c) && !is_power_of_two(info.units)) return false;
+    for (u32 n = 0; n < info.blocks; ++n) {
+      const usize start = usize{n} * info.bytes;
+      if (block_number(info, start) != n || block_number(info, start + info.bytes - 1) != n) return false;
+    }
+  }
+  return true;
+}
+static_assert(classes_are_sound());
+static_assert(class_bytes(kLastSmallClass) == kSmallBytesMax && class_bytes(kLastClass) == kCachedBytesMax);
+static_assert(class_bytes(class_of_aligned(12288, 4096)) == 12288 && class_bytes(class_of_aligned(4097, 4096)) == 8192);
+
+}  // namespace freestone

@@ -1,0 +1,361 @@
+// Room 7, slab: see slab.h for the protocol and its invariants.
+
+#include "slab/slab.h"
+
+#include "base/bits.h"
+#include "platform/message.h"
+#include "platform/os.h"
+#include "slab/room_tree.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr u64 kWordsMask = low_mask(kSlabWordsMax);
+constexpr u64 kBusy = bit(kSlabWordsMax);
+constexpr unsigned kGenerationShift = 32;
+
+Atomic<u32> shards_in_use{1};
+Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
+
+u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
+
+// All blocks of word `index` free.
+u64 full_word(const ClassInfo& info, unsigned index) { return low_mask(min_of(64U, info.blocks - index * 64)); }
+
+RoomTree tree_of(const Record& record, SizeClass size_class) { return {record.shard.load_relaxed(), size_class}; }
+
+// The holder of a token sets busy and learns which words may have bits.
+u64 begin_holding(Record& record) {
+  u64 summary = record.summary.load_seq();
+  while (!record.summary.replace_seq(summary, (summary & ~kWordsMask) | kBusy)) {
+  }
+  return summary & kWordsMask;
+}
+
+// The holder gives the token up: into the tree if any word has bits, out of existence otherwise. `words` are those
+// that it left bits in.
+void end_holding(Record& record, SizeClass size_class, UnitIndex unit, u64 words) {
+  u64 summary = record.summary.load_seq();
+  while (!record.summary.replace_seq(summary, (summary & ~kBusy) | words)) {
+  }
+  if (((summary | words) & kWordsMask) != 0) tree_of(record, size_class).offer(unit);
+}
+
+// Every block is free. Scans from the highest word: blocks are handed out from the lowest, so a used slab fails soon.
+bool looks_wholly_free(const ClassInfo& info, const Record& record) {
+  for (unsigned w = slab_words(info); w-- > 0;) {
+    if (record.words[w].load_seq() != full_word(info, w)) return false;
+  }
+  return true;
+}
+
+UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
+  const ClassInfo& info = class_info(size_class);
+  const Span span = take_span(info.units, info.units);
+  if (span.first == kNoUnit) return kNoUnit;
+  Record& record = record_of(span.first);
+  // Relaxed stores: the slab is ours alone until end_holding publishes it.
+  for (unsigned w = 0; w < slab_words(info); ++w) record.words[w].store_relaxed(full_word(info, w));
+  record.zero_blocks.store_relaxed(span.zeroed && info.blocks <= 64 ? full_word(info, 0) : 0);
+  record.shard.store_relaxed(static_cast<u8>(user.shard));
+  record.size_class = static_cast<u8>(size_class);
+  const u64 generation = generation_of(record.summary.load_relaxed());
+  record.summary.store_seq((generation << kGenerationShift) | low_mask(slab_words(info)));
+  for (u32 k = 0; k < info.units; ++k) set_tag(span.first + k, static_cast<u8>(size_class));
+  user.token.store_relaxed(span.first);
+  return span.first;
+}
+
+// The token of the slab to take blocks from. kNoUnit when memory is out.
+UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
+  UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
+  if (unit != kNoUnit) return unit;
+  const unsigned shards = shards_in_use.load_relaxed();
+  for (unsigned k = 1; k < shards; ++k) {
+    unit = RoomTree((user.shard + k) % shards, size_class).claim_lowest(user.token);
+    if (unit != kNoUnit) {
+      // Ours from here on: the thread that frees into it offers it to this shard.
+      record_of(unit).shard.store_relaxed(static_cast<u8>(user.shard));
+      return unit;
+    }
+  }
+  return carve_slab(size_class, user);
+}
+
+// Writes the addresses of the blocks in `taken`, ascending.
+void** put_blocks(void** out, char* slab, const ClassInfo& info, unsigned word, u64 taken) {
+  for (; taken != 0; taken &= taken - 1) *out++ = slab + usize{word * 64 + lowest_bit(taken)} * info.bytes;
+  return out;
+}
+
+// Takes up to `room` blocks from a slab whose token the caller holds, and gives the token up.
+unsigned take_from_slab(SizeClass size_class, UnitIndex unit, unsigned room, void** out) {
+  const ClassInfo& info = class_info(size_class);
+  Record& record = record_of(unit);
+  char* slab = unit_address(unit);
+  u64 words = begin_holding(record);
+  unsigned taken_count = 0;
+  while (words != 0 && taken_count < room) {
+    const unsigned w = lowest_bit(words);
+    u64 taken = record.words[w].exchange_seq(0);
+    const unsigned limit = room - taken_count;
+    if (count_bits(taken) > limit) {
+      const u64 kept = lowest_set(taken, limit);
+      record.words[w].or_seq(taken & ~kept);
+      taken = kept;
+    } else {
+      words &= words - 1;
+    }
+    if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~taken);
+    out = put_blocks(out, slab, info, w, taken);
+    taken_count += count_bits(taken);
+  }
+  end_holding(record, size_class, unit, words);
+  return taken_count;
+}
+
+// Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing
+// happens, and whoever next sees all blocks free tries again.
+void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
+  const ClassInfo& info = class_info(size_class);
+  Record& record = record_of(unit);
+  while (looks_wholly_free(info, record) && tree_of(record, size_class).claim(unit, user.token)) {
+    begin_holding(record);
+    u64 left[kSlabWordsMax];
+    bool all_free = true;
+    for (unsigned w = 0; w < slab_words(info); ++w) {
+      left[w] = record.words[w].exchange_seq(0);
+      all_free = all_free && left[w] == full_word(info, w);
+    }
+    if (all_free) {
+      for (u32 k = 0; k < info.units; ++k) set_tag(unit + k, kTagNone);
+      record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
+      const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
+      return_span(unit, info.units, dirty);
+      return;
+    }
+    u64 words = 0;
+    for (unsigned w = 0; w < slab_words(info); ++w) {
+      if (left[w] == 0) continue;
+      record.words[w].or_seq(left[w]);
+      words |= bit(w);
+    }
+    end_holding(record, size_class, unit, words);
+  }
+}
+
+// Sets `blocks` free in one word of a slab (SLAB-3, the giver's side).
+void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned w, u64 blocks) {
+  Record& record = record_of(unit);
+  // While these blocks are not free the slab cannot be released, so this is the generation they belong to.
+  const u64 generation = generation_of(record.summary.load_relaxed());
+  if (const u64 twice = record.words[w].load_relaxed() & blocks; FREESTONE_UNLIKELY(twice != 0)) {
+    const ClassInfo& info = class_info(size_class);
+    fail_block("double free", unit_address(unit) + usize{w * 64 + lowest_bit(twice)} * info.bytes, info.bytes);
+  }
+  record.words[w].or_seq(blocks);
+  u64 summary = record.summary.load_seq();
+  while ((summary & bit(w)) == 0) {
+    if (generation_of(summary) != generation) return;  // released by a thread that saw our bits
+    user.token.store_relaxed(unit);
+    const u64 before = summary;
+    if (record.summary.replace_seq(summary, summary | bit(w))) {
+      if ((before & (kWordsMask | kBusy)) == 0) tree_of(record, size_class).offer(unit);
+      break;
+    }
+  }
+  const ClassInfo& info = class_info(size_class);
+  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record)) try_release(size_class, unit, user);
+}
+
+// Calls visit(unit, size_class) for the first unit of every slab.
+template <typename Visit>
+void for_each_slab(Visit visit) {
+  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end;) {
+    const u8 tag = tag_of(unit);
+    const bool slab = tag != kTagNone && tag <= kLastSmallClass;
+    if (slab) visit(unit, SizeClass{tag});
+    unit += slab ? class_info(tag).units : 1;
+  }
+}
+
+}  // namespace
+
+void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
+unsigned shard_count() { return shards_in_use.load_relaxed(); }
+
+unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {
+  unsigned count = 0;
+  while (count < want) {
+    const UnitIndex unit = claim_slab(size_class, user);
+    if (unit == kNoUnit) break;
+    count += take_from_slab(size_class, unit, room - count, out + count);
+  }
+  user.token.store_relaxed(kNoUnit);
+  blocks_out[user.shard][size_class].add_relaxed(count);
+  for (unsigned i = 0, j = count; i + 1 < j; ++i) {
+    --j;
+    void* block = out[i];
+    out[i] = out[j];
+    out[j] = block;
+  }
+  return count;
+}
+
+void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
+  const ClassInfo& info = class_info(size_class);
+  UnitIndex unit = kNoUnit;
+  unsigned word = 0;
+  u64 gathered = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const usize offset = address_of(blocks[i]) - region.base;
+    const UnitIndex start = slab_start(info, static_cast<UnitIndex>(offset >> kUnitShift));
+    const u32 number = block_number(info, offset - units_to_bytes(start));
+    if (FREESTONE_UNLIKELY(units_to_bytes(start) + usize{number} * info.bytes != offset)) {
+      fail("invalid free", blocks[i], "the address is not the start of a block");
+    }
+    if (start != unit || number / 64 != word) {
+      if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
+      unit = start;
+      word = number / 64;
+      gathered = 0;
+    }
+    if (FREESTONE_UNLIKELY((gathered & bit(number % 64)) != 0)) fail_block("double free", blocks[i], info.bytes);
+    gathered |= bit(number % 64);
+  }
+  if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
+  user.token.store_relaxed(kNoUnit);
+  blocks_out[user.shard][size_class].sub_relaxed(count);
+}
+
+void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
+  const UnitIndex unit = claim_slab(size_class, user);
+  if (unit == kNoUnit) return nullptr;
+  Record& record = record_of(unit);
+  void* block = nullptr;
+  u64 words = begin_holding(record);
+  if (const u64 zero = record.zero_blocks.load_relaxed(); zero != 0) {
+    u64 free_blocks = record.words[0].exchange_seq(0);
+    if (const u64 candidates = free_blocks & zero; candidates != 0) {
+      const unsigned number = lowest_bit(candidates);
+      record.zero_blocks.and_seq(~bit(number));
+      free_blocks &= ~bit(number);
+      block = unit_address(unit) + usize{number} * class_info(size_class).bytes;
+    }
+    if (free_blocks != 0) record.words[0].or_seq(free_blocks);
+    words = free_blocks != 0 ? 1 : 0;
+  }
+  end_holding(record, size_class, unit, words);
+  user.token.store_relaxed(kNoUnit);
+  if (block != nullptr) blocks_out[user.shard][size_class].add_relaxed(1);
+  return block;
+}
+
+usize blocks_outside(SizeClass size_class) {
+  u64 sum = 0;  // modulo 2^64: a block may return through another shard than it came from
+  for (auto& shard : blocks_out) sum += shard[size_class].load_relaxed();
+  return sum;
+}
+
+void* block_start(SizeClass size_class, const void* pointer) {
+  const ClassInfo& info = class_info(size_class);
+  const UnitIndex start = slab_start(info, unit_of(pointer));
+  char* slab = unit_address(start);
+  const u32 number = block_number(info, address_of(pointer) - address_of(slab));
+  return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
+}
+
+bool is_block_free(SizeClass size_class, const void* block) {
+  const ClassInfo& info = class_info(size_class);
+  const UnitIndex start = slab_start(info, unit_of(block));
+  const u32 number = block_number(info, address_of(block) - address_of(unit_address(start)));
+  return (record_of(start).words[number / 64].load_seq() & bit(number % 64)) != 0;
+}
+
+usize purge_slabs(SlabUser& user) {
+  usize purged = 0;
+  const usize page = os::page_bytes();
+  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
+    const ClassInfo& info = class_info(size_class);
+    Record& record = record_of(unit);
+    if (looks_wholly_free(info, record)) return try_release(size_class, unit, user);
+    if (units_to_bytes(info.units) % page != 0) return;  // a page that reaches into neighbours is not ours to purge
+    if (!tree_of(record, size_class).claim(unit, user.token)) return;
+    begin_holding(record);
+    u64 free_blocks[kSlabWordsMax];
+    for (unsigned w = 0; w < slab_words(info); ++w) free_blocks[w] = record.words[w].exchange_seq(0);
+    const auto block_is_free = [&](usize number) { return number >= info.blocks || (free_blocks[number / 64] & bit(number % 64)) != 0; };
+    const usize slab_bytes = units_to_bytes(info.units);
+    usize run = 0;  // bytes of whole free pages that end at `offset`
+    for (usize offset = 0; offset <= slab_bytes; offset += page) {
+      bool page_is_free = offset < slab_bytes;
+      for (usize number = block_number(info, offset); page_is_free && number * info.bytes < offset + page && number < info.blocks; ++number) {
+        page_is_free = block_is_free(number);
+      }
+      if (page_is_free) {
+        run += page;
+      } else if (run > 0) {
+        if (!os::purge(unit_address(unit) + offset - run, run)) purged += run;
+        run = 0;
+      }
+    }
+    u64 words = 0;
+    for (unsigned w = 0; w < slab_words(info); ++w) {
+      if (free_blocks[w] == 0) continue;
+      record.words[w].or_seq(free_blocks[w]);
+      words |= bit(w);
+    }
+    end_holding(record, size_class, unit, words);
+    if (looks_wholly_free(info, record)) try_release(size_class, unit, user);
+  });
+  user.token.store_relaxed(kNoUnit);
+  return purged;
+}
+
+void repair_slab_in_child(UnitIndex unit) {
+  if (unit == kNoUnit) return;
+  const u8 tag = tag_of(unit);
+  if (tag == kTagNone || tag > kLastSmallClass || slab_start(class_info(tag), unit) != unit) return;
+  Record& record = record_of(unit);
+  u64 words = 0;
+  for (unsigned w = 0; w < slab_words(class_info(tag)); ++w) {
+    if (record.words[w].load_relaxed() != 0) words |= bit(w);
+  }
+  end_holding(record, tag, unit, words);
+}
+
+void count_slabs(SlabCounts (&counts)[kClassEnd]) {
+  for (SlabCounts& c : counts) c = {};
+  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
+    SlabCounts& c = counts[size_class];
+    const ClassInfo& info = class_info(size_class);
+    ++c.slabs;
+    c.blocks += info.blocks;
+    for (unsigned w = 0; w < slab_words(info); ++w) c.free_blocks += count_bits(record_of(unit).words[w].load_relaxed());
+  });
+}
+
+bool slabs_are_valid() {
+  bool valid = true;
+  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
+    const ClassInfo& info = class_info(size_class);
+    Record& record = record_of(unit);
+    const u64 summary = record.summary.load_seq();
+    if ((summary & kBusy) != 0) valid = false;
+    bool any = false;
+    for (unsigned w = 0; w < slab_words(info); ++w) {
+      const u64 word = record.words[w].load_seq();
+      if ((word & ~full_word(info, w)) != 0) valid = false;
+      if (word != 0 && (summary & bit(w)) == 0) valid = false;
+      any = any || word != 0;
+    }
+    const Group& group = group_at(unit / kGroupUnits);
+    const bool offered = (group.slabs_with_room[record.shard.load_seq()][size_class].load_seq() & bit(unit % kGroupUnits)) != 0;
+    if (any && !offered) valid = false;
+  });
+  return valid;
+}
+
+}  // namespace freestone

@@ -1,0 +1,78 @@
+// Room 7, slab: blocks of one size class, their bitmaps, and which slabs have room. No slab has an owner and there is no lock.
+//
+// A set bit in Record::words is a free block. Any thread gives a block back by setting its bit; a thread that needs blocks
+// takes whole words by exchange. `summary` holds one bit per word that may be nonzero, a busy bit, and a generation:
+//
+//   63        32 31      17 16 15            0
+//   [generation][ unused ][busy][ nonempty words ]
+//
+// The token. For every slab there is at most one *token*, the right to hand out its blocks. It comes into being when the
+// summary leaves "no word, not busy", and then lies
+//   - with the thread that made that transition, until it sets the slab's bit in its shard's tree (`offer`);
+//   - in the tree; the thread that clears the bit gets it (`claim`) and sets busy;
+//   - with the claiming thread until it clears busy. Words that are nonempty by then are offered again by it.
+// SLAB-1  Only the holder of the token takes bits out of words.
+// SLAB-2  Only the holder of the token releases the slab, when every bit is set; it then raises the generation, so that a
+//         thread that set one of those bits and comes late to the summary does nothing.
+// SLAB-3  A nonzero word's bit is in the summary, except between a giver's two steps. Giver: set the word's bits, then read the
+//         summary. Holder: clear the summary, then exchange the word. Both pairs are sequentially consistent, so either the
+//         holder takes the new bits or the giver sees that it must set the summary: no free block is lost.
+// SLAB-4  Tree bits may say too much (a claim then finds nothing) but, once an offer has returned, never too little.
+#pragma once
+
+#include "region/region.h"
+#include "slab/size_class.h"
+
+namespace freestone {
+
+static_assert(kClassEnd == kTagClassEnd, "the tags of REGION-1 are the size classes");
+
+// Who asks: the shard that it belongs to, and the slab whose token it holds, so that the child of a fork can repair that slab.
+struct SlabUser {
+  unsigned shard = 0;
+  Atomic<UnitIndex> token;
+};
+
+// Takes up to `room` free blocks of a class, at least `want` if memory can be had, into `out`, the lowest address last.
+// `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns how many.
+unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out);
+
+// Gives blocks of one class back; slabs that become wholly free return to the span room.
+// Aborts when an address is not the start of a block, or is free already.
+void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count);
+
+// One block whose memory is still zero, from the lowest slab with room in the shard; null when that slab has none.
+// For classes of at most 64 blocks per slab.
+void* take_zeroed_block(SizeClass size_class, SlabUser& user);
+
+// Blocks of a slab class that are live or in thread caches.
+usize blocks_outside(SizeClass size_class);
+
+// The number of shards in use, a power of two; set before the second thread starts.
+void set_shard_count(unsigned count);
+unsigned shard_count();
+
+// The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the last block).
+inline UnitIndex slab_start(const ClassInfo& info, UnitIndex unit) { return unit & ~(info.units - 1); }
+void* block_start(SizeClass size_class, const void* pointer);
+// Whether the block's bit says that it is free. A block in a thread cache is not.
+bool is_block_free(SizeClass size_class, const void* block);
+
+// Gives back whole free OS pages inside slabs. Returns the bytes given.
+usize purge_slabs(SlabUser& user);
+
+// After a fork: the slab whose token another thread held at that instant is offered again. `unit` may be kNoUnit.
+void repair_slab_in_child(UnitIndex unit);
+
+struct SlabCounts {
+  usize slabs;
+  usize blocks;
+  usize free_blocks;
+};
+// Reads the bitmaps of all slabs; other threads may go on.
+void count_slabs(SlabCounts (&counts)[kClassEnd]);
+
+// Debug: walks every slab and checks SLAB-3 at rest (no other thread may run).
+bool slabs_are_valid();
+
+}  // namespace freestone

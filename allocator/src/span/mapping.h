@@ -1,0 +1,31 @@
+// Room 6, span: blocks with a mapping of their own: above kRunBytesMax, or when the window has no room.
+//
+// A table of live mappings (open addressing, linear probing) tells them from foreign addresses. Any thread; one lock,
+// not held across mmap or munmap of user memory.
+#pragma once
+
+#include "platform/mutex.h"
+#include "base/units.h"
+
+namespace freestone {
+
+// A zeroed block of `bytes` at a multiple of `alignment` (a power of two). Null on refusal.
+void* map_block(usize bytes, usize alignment);
+// The usable bytes of a mapped block; 0 when the address is not the start of one.
+usize mapped_block_bytes(const void* block);
+// False when the address is not the start of a mapped block.
+bool unmap_block(void* block);
+// Changes the size, moving the pages rather than copying when the place is too small. Null on refusal; the block then stays as it was.
+void* remap_block(void* block, usize bytes);
+
+struct MappingCounts {
+  usize blocks;
+  usize bytes;
+};
+MappingCounts mapping_counts();
+// Calls visit(context, block, bytes) for each mapped block, under the lock.
+void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context);
+
+extern Mutex mapping_lock;  // for the fork handlers
+
+}  // namespace freestone

@@ -1,0 +1,319 @@
+// Room 6, span: see span_heap.h.
+
+#include "span/span_heap.h"
+
+#include "base/bits.h"
+#include "config/options.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+constinit Mutex span_lock;
+
+namespace {
+
+constexpr unsigned kWordUnits = kGroupUnits;
+constexpr usize kInWordMax = 16;      // spans up to here are sought inside one word
+constexpr unsigned kHintCount = 5;    // one search start per power of two up to kInWordMax
+constexpr unsigned kDecayTicks = 16;  // decay steps per half-life
+constexpr u32 kClockEvery = 32;       // operations between two looks at the clock
+
+// All guarded by span_lock.
+struct State {
+  usize search_start[kHintCount];  // no word below has a run of this length; 0 means unset
+  usize dirty_top;                 // no word above has a dirty unit
+  usize free_count;
+  usize dirty_count;
+  usize dirty_low_water;  // the least dirty_count since the last decay step: memory that nobody needed
+  u64 last_decay_ms;
+  u32 operations;
+  bool purge_refused;  // the kernel keeps pages (locked memory): do not try again until asked
+};
+State state;
+
+Atomic<u64> purged_bytes;  // relaxed: statistics
+Atomic<u64> purge_calls;
+
+usize first_word() { return region.heap_start / kWordUnits; }
+usize end_word() { return region.frontier.load_relaxed() / kWordUnits; }
+u64& free_word(usize word) { return super_at(word / kSuperGroups).free_units[word % kSuperGroups]; }
+u64& dirty_word(usize word) { return super_at(word / kSuperGroups).dirty_units[word % kSuperGroups]; }
+u8& longest(usize word) { return super_at(word / kSuperGroups).longest_free[word % kSuperGroups]; }
+
+// The hint that is valid for runs of `units`: of the largest power of two that is no longer.
+unsigned hint_of(usize units) { return highest_bit(units); }
+
+void note_free_changed(usize word) {
+  const unsigned run = longest_run(free_word(word));
+  longest(word) = static_cast<u8>(run);
+  for (unsigned h = 0; h < kHintCount && (1U << h) <= run; ++h) state.search_start[h] = min_of(state.search_start[h], word);
+}
+
+// Applies `change(word, mask)` to every word that the units touch.
+template <typename Change>
+void for_words(UnitIndex first, usize units, Change change) {
+  usize unit = first;
+  const usize end = unit + units;
+  while (unit < end) {
+    const unsigned from = unit % kWordUnits;
+    const auto count = static_cast<unsigned>(min_of<usize>(kWordUnits - from, end - unit));
+    change(unit / kWordUnits, low_mask(count) << from);
+    unit += count;
+  }
+}
+
+void mark_free(UnitIndex first, usize units, bool dirty) {
+  for_words(first, units, [&](usize word, u64 mask) {
+    free_word(word) |= mask;
+    if (dirty) {
+      dirty_word(word) |= mask;
+      state.dirty_top = max_of(state.dirty_top, word);
+    }
+    note_free_changed(word);
+  });
+  state.free_count += units;
+  if (dirty) state.dirty_count += units;
+}
+
+// Returns whether all of the units were clean.
+bool mark_taken(UnitIndex first, usize units) {
+  usize dirty = 0;
+  for_words(first, units, [&](usize word, u64 mask) {
+    dirty += count_bits(dirty_word(word) & mask);
+    free_word(word) &= ~mask;
+    dirty_word(word) &= ~mask;
+    note_free_changed(word);
+  });
+  state.free_count -= units;
+  state.dirty_count -= dirty;
+  state.dirty_low_water = min_of(state.dirty_low_water, state.dirty_count);
+  return dirty == 0;
+}
+
+// Bits at positions that are multiples of `alignment` (a power of two up to 64).
+u64 aligned_positions(usize alignment) {
+  if (alignment >= 64) return 1;
+  return ~u64{0} / low_mask(static_cast<unsigned>(alignment));
+}
+
+UnitIndex find_in_words(usize units, usize alignment) {
+  const unsigned hint = hint_of(units);
+  const u64 positions = aligned_positions(alignment);
+  const usize end = end_word();
+  bool could_hold = false;  // a word with a long enough run at a wrong alignment: the search start may not pass it
+  for (usize word = max_of(state.search_start[hint], first_word()); word < end; ++word) {
+    if (longest(word) < units) continue;
+    const u64 starts = run_starts(free_word(word), static_cast<unsigned>(units)) & positions;
+    if (starts != 0) {
+      if (!could_hold && units == usize{1} << hint) state.search_start[hint] = word;
+      return static_cast<UnitIndex>(word * kWordUnits + lowest_bit(starts));
+    }
+    could_hold = true;
+  }
+  if (!could_hold && units == usize{1} << hint) state.search_start[hint] = end;
+  return kNoUnit;
+}
+
+UnitIndex find_across_words(usize units, usize alignment) {
+  usize run_start = 0;
+  usize run = 0;
+  const auto fits = [&](usize& at) {
+    at = round_up(run_start, alignment);
+    return at + units <= run_start + run;
+  };
+  usize at = 0;
+  for (usize word = first_word(), end = end_word(); word < end; ++word) {
+    u64 bits = free_word(word);
+    unsigned position = 0;
+    while (position < kWordUnits) {
+      const u64 rest = bits >> position;
+      if (rest == 0) {
+        run = 0;
+        break;
+      }
+      const unsigned zeros = lowest_bit(rest);
+      if (zeros > 0) run = 0;
+      position += zeros;
+      const u64 ones = ~(bits >> position);
+      const unsigned length = min_of(ones == 0 ? 64U : lowest_bit(ones), kWordUnits - position);
+      if (run == 0) run_start = word * kWordUnits + position;
+      run += length;
+      position += length;
+      if (fits(at)) return static_cast<UnitIndex>(at);
+      if (position < kWordUnits) run = 0;
+    }
+  }
+  return kNoUnit;
+}
+
+UnitIndex find(usize units, usize alignment) {
+  return units <= kInWordMax && alignment <= kWordUnits ? find_in_words(units, alignment) : find_across_words(units, alignment);
+}
+
+usize watermark_units() {
+  const usize live = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
+  return (options.dirty_bytes >> kUnitShift) + (live >> kDirtyLiveShift);
+}
+
+// The highest run of dirty units, at most kPurgeBytesPerCall long, taken out of both bitmaps (SPAN-2).
+UnitIndex take_highest_dirty(usize most, usize& units) {
+  const usize lowest = first_word();
+  for (usize word = min_of(state.dirty_top, end_word() - 1);; --word) {
+    const u64 dirty = word >= lowest ? dirty_word(word) : 0;
+    if (dirty != 0) {
+      state.dirty_top = word;
+      const unsigned top = highest_bit(dirty);
+      unsigned bottom = top;
+      const usize limit = min_of(most, bytes_to_units(kPurgeBytesPerCall));
+      while (bottom > 0 && (dirty & bit(bottom - 1)) != 0 && top - bottom + 1 < limit) --bottom;
+      units = top - bottom + 1;
+      const auto first = static_cast<UnitIndex>(word * kWordUnits + bottom);
+      mark_taken(first, units);
+      return first;
+    }
+    if (word <= lowest) return kNoUnit;
+  }
+}
+
+// Purges up to `excess` units. Called without the lock; `refused` stops the attempt when the kernel keeps the pages.
+usize purge_units(usize excess) {
+  usize done = 0;
+  while (done < excess) {
+    span_lock.lock();
+    usize units = 0;
+    const UnitIndex first = take_highest_dirty(excess - done, units);
+    span_lock.unlock();
+    if (first == kNoUnit) break;
+    // With pages larger than a unit, only whole pages inside the run can be given back; a smaller run stays dirty.
+    const usize page = os::page_bytes();
+    const usize from = round_up(address_of(unit_address(first)), page);
+    const usize to = round_down(address_of(unit_address(first)) + units_to_bytes(units), page);
+    const bool whole = from == address_of(unit_address(first)) && to == from + units_to_bytes(units);
+    const bool purged = from < to && !os::purge(reinterpret_cast<void*>(from), to - from);
+    {
+      LockGuard guard(span_lock);
+      mark_free(first, units, !(purged && whole));
+      if (!purged) state.purge_refused = true;
+    }
+    if (!purged) break;
+    purged_bytes.add_relaxed(to - from);
+    purge_calls.add_relaxed(1);
+    done += units;
+    if (!whole) break;
+  }
+  return units_to_bytes(done);
+}
+
+// Called after units were freed: what exceeds the watermark goes at once, down to three quarters of it, so that a program
+// that now goes idle does not hoard and one that goes on does not purge at every free.
+usize excess_over_watermark() {
+  const usize mark = watermark_units();
+  if (state.dirty_count <= mark || state.purge_refused) return 0;
+  return state.dirty_count - (mark - mark / 4);
+}
+
+// How much of the memory that nobody needed since the last step is due.
+usize due_by_decay() {
+  if (++state.operations % kClockEvery != 0 || state.purge_refused) return 0;
+  const u64 now = os::coarse_milliseconds();
+  const u64 half_life = options.dirty_decay_ms;
+  if (half_life == 0) return state.dirty_count;
+  const u64 elapsed = now - state.last_decay_ms;
+  if (elapsed < half_life / kDecayTicks) return 0;
+  const bool first_step = state.last_decay_ms == 0;
+  state.last_decay_ms = now;
+  const usize unused = state.dirty_low_water;
+  state.dirty_low_water = state.dirty_count;
+  if (first_step) return 0;
+  // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses give back all but 1/4.
+  if (elapsed >= 2 * half_life) return unused - unused / 4;
+  const usize due = static_cast<usize>(static_cast<u64>(unused) * elapsed * 11 / (half_life * 16));
+  return min_of(unused, max_of<usize>(due, 1));
+}
+
+}  // namespace
+
+Span take_span(usize units, usize alignment) {
+  for (int attempt = 0;; ++attempt) {
+    {
+      LockGuard guard(span_lock);
+      UnitIndex first = find(units, alignment);
+      if (first == kNoUnit) {
+        const UnitIndex start = region.frontier.load_relaxed();
+        const usize wanted = units + (alignment > kGroupUnits ? alignment : 0);
+        if (const usize more = commit_units(wanted); more > 0) {
+          mark_free(start, more, false);
+          first = find(units, alignment);
+        }
+      }
+      if (first != kNoUnit) {
+        const bool zeroed = mark_taken(first, units);
+        return {first, zeroed};
+      }
+    }
+    // Memory that the kernel gets back here may be what it refused a moment ago.
+    if (attempt > 0 || purge_spans(0) == 0) return {};
+  }
+}
+
+void return_span(UnitIndex first, usize units, bool dirty) {
+  usize due;
+  {
+    LockGuard guard(span_lock);
+    mark_free(first, units, dirty);
+    due = max_of(excess_over_watermark(), due_by_decay());
+  }
+  if (FREESTONE_UNLIKELY(due > 0)) purge_units(due);
+}
+
+bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
+  LockGuard guard(span_lock);
+  const UnitIndex start = first + static_cast<UnitIndex>(units);
+  if (start + more > region.frontier.load_relaxed()) return false;
+  bool all_free = true;
+  for_words(start, more, [&](usize word, u64 mask) { all_free = all_free && (free_word(word) & mask) == mask; });
+  if (all_free) zeroed = mark_taken(start, more);
+  return all_free;
+}
+
+usize purge_spans(usize keep_bytes) {
+  usize excess;
+  {
+    LockGuard guard(span_lock);
+    state.purge_refused = false;
+    const usize keep = keep_bytes >> kUnitShift;
+    excess = state.dirty_count > keep ? state.dirty_count - keep : 0;
+  }
+  return purge_units(excess);
+}
+
+void decay_spans() {
+  usize due;
+  {
+    LockGuard guard(span_lock);
+    state.operations = kClockEvery - 1;
+    due = due_by_decay();
+  }
+  if (due > 0) purge_units(due);
+}
+
+SpanCounts span_counts() {
+  LockGuard guard(span_lock);
+  return {region.frontier.load_relaxed() - region.heap_start, state.free_count, state.dirty_count, purged_bytes.load_relaxed(),
+          purge_calls.load_relaxed()};
+}
+
+bool spans_are_valid() {
+  LockGuard guard(span_lock);
+  usize free_units = 0;
+  usize dirty_units = 0;
+  for (usize word = first_word(); word < end_word(); ++word) {
+    if ((dirty_word(word) & ~free_word(word)) != 0) return false;
+    if (longest(word) != longest_run(free_word(word))) return false;
+    free_units += count_bits(free_word(word));
+    dirty_units += count_bits(dirty_word(word));
+  }
+  return free_units == state.free_count && dirty_units == state.dirty_count;
+}
+
+}  // namespace freestone
