@@ -213,5 +213,5 @@ PROGRAMS: dict[str, Program] = {
     "clangxx": compiled("clang++-19", "cc", CXX_SOURCE, "-O2", "-std=c++20"),
     "gcc_lto_link": Program(("gcc", "strip"), "lto1", linked),
     "clang_lld": Program(("clang-19", "ld.lld-19"), "lld", clang_lld),
-    "rustc": Program(("rustc",), "rustc", rust),
+    "rust": Program(("rustc",), "program", rust),
 }

@@ -41,7 +41,7 @@ class Session:
             "FREESTONE_WITNESS": str(self.witness),
         }
         base.update(extra or {})
-        return harness.environment([*([self.library] if self.library else []), WITNESS], base)
+        return harness.environment([WITNESS, *([self.library] if self.library else [])], base)
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name

@@ -184,7 +184,7 @@ PROGRAMS: dict[str, Program] = {
     "gdb": Program(("gdb", "gcc"), "gdb", gdb),
     "make": Program(("make",), "make", make),
     "cmake": Program(("cmake", "make"), "cmake", cmake),
-    "graphviz": Program(("dot",), "dot", graphviz),
+    "graphviz": Program(("dot",), "libgvc6", graphviz),
     "ghostscript": Program(("gs",), "gs", ghostscript),
     "xmllint": Program(("xmllint",), "xmllint", xmllint),
     "m4": Program(("m4",), "m4", m4),

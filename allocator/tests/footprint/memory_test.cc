@@ -1,0 +1,303 @@
+// What the heap costs beyond the blocks: metadata, threads, and memory that is no longer used. Each case is a fresh child, so that no
+// other case's memory is counted.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "support/child.h"
+#include "support/process_memory.h"
+#include "support/random.h"
+#include "support/subject.h"
+
+namespace freestone_test {
+namespace {
+
+constexpr size_t kKiB = 1024;
+constexpr size_t kMiB = 1024 * kKiB;
+
+// The child prints figures and returns 0; a bound that does not hold is named.
+class Footprint : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  }
+  static int bounded(const char* what, size_t actual, size_t bound) {
+    dprintf(STDERR_FILENO, "%s: %zu KiB, bound %zu KiB\n", what, actual / kKiB, bound / kKiB);
+    return actual <= bound ? 0 : 1;
+  }
+  static void expect_success(const std::function<int()>& body) {
+    const ChildEnd end = run_in_child(body, 120);
+    EXPECT_TRUE(end.exited_with(0)) << end.describe();
+    std::fprintf(stderr, "%s", end.errors.c_str());
+  }
+};
+
+// A table that is not in the heap under test, touched beforehand.
+void** table_of(size_t count) {
+  void* table = mmap(nullptr, count * sizeof(void*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  return static_cast<void**>(table);
+}
+
+void* touched(size_t size) {
+  auto* block = static_cast<char*>(api().malloc(size));
+  for (size_t at = 0; at < size; at += 4096) block[at] = 1;
+  block[size - 1] = 1;
+  return block;
+}
+
+size_t growth_since(size_t before) {
+  const size_t now = resident_bytes();
+  return now > before ? now - before : 0;
+}
+
+TEST_F(Footprint, MetadataOfSmallBlocksStaysUnderOneAndAHalfPercent) {
+  expect_success([] {
+    constexpr size_t kLive = 96 * kMiB;
+    void** table = table_of(kLive / 64);
+    const size_t before = resident_bytes();
+    for (size_t i = 0; i < kLive / 64; ++i) table[i] = touched(64);
+    const size_t beyond = growth_since(before) - std::min(growth_since(before), kLive);
+    // The canary of the hardened build lies inside the block and makes it a larger class: 80 bytes for 64.
+    return bounded("beyond the live bytes", beyond, subject().is_hardened ? kLive * 27 / 100 : kLive * 15 / 1000 + 300 * kKiB);
+  });
+}
+
+TEST_F(Footprint, PageAlignedBlocksCostNoMoreThanTheirSize) {
+  for (const size_t pages : {1, 2, 4, 7, 16, 64})
+    expect_success([pages] {
+      const size_t size = pages * 4096;
+      const size_t count = 64 * kMiB / size;
+      void** table = table_of(count);
+      const size_t before = resident_bytes();
+      for (size_t i = 0; i < count; ++i) {
+        if (api().posix_memalign(&table[i], 4096, size) != 0) return 2;
+        for (size_t at = 0; at < size; at += 4096) static_cast<char*>(table[i])[at] = 1;
+      }
+      const std::string what = "blocks of " + std::to_string(pages) + " pages, grown by";
+      return bounded(what.c_str(), growth_since(before), count * size * 110 / 100 + 512 * kKiB);
+    });
+}
+
+TEST_F(Footprint, AddressSpaceOfPageAlignedBlocksIsNotWasted) {
+  expect_success([] {
+    constexpr size_t kCount = 4096;
+    uintptr_t low = UINTPTR_MAX;
+    uintptr_t high = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      void* block = nullptr;
+      if (api().posix_memalign(&block, 4096, 4096) != 0) return 2;
+      low = std::min(low, reinterpret_cast<uintptr_t>(block));
+      high = std::max(high, reinterpret_cast<uintptr_t>(block) + 4096);
+    }
+    return bounded("from the lowest to the highest", high - low, subject().is_hardened ? kCount * 4096 * 4 : kCount * 4096 * 3 / 2);
+  });
+}
+
+// Threads that wait at a barrier after `body`; what is measured is the memory that they hold then.
+size_t resident_with_idle_threads(size_t count, void (*body)()) {
+  static pthread_barrier_t ready;
+  static pthread_barrier_t leave;
+  static void (*work)();
+  work = body;
+  pthread_barrier_init(&ready, nullptr, static_cast<unsigned>(count + 1));
+  pthread_barrier_init(&leave, nullptr, static_cast<unsigned>(count + 1));
+  std::vector<pthread_t> threads(count);
+  for (pthread_t& thread : threads)
+    pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          work();
+          pthread_barrier_wait(&ready);
+          pthread_barrier_wait(&leave);
+          return nullptr;
+        },
+        nullptr);
+  pthread_barrier_wait(&ready);
+  const size_t resident = resident_bytes();
+  pthread_barrier_wait(&leave);
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+  return resident;
+}
+
+// The cost of the threads themselves (stacks, control blocks) is measured first and left out; the C library keeps stacks for reuse.
+TEST_F(Footprint, ThreadThatMadeAFewAllocationsHoldsAtMostSixteenKiB) {
+  expect_success([] {
+    constexpr size_t kThreads = 100;
+    const size_t bare = resident_with_idle_threads(kThreads, [] {});
+    const size_t used = resident_with_idle_threads(kThreads, [] {
+      void* blocks[12];
+      for (size_t i = 0; i < 12; ++i) blocks[i] = api().malloc(16 + i % 4 * 40);
+      for (void* block : blocks) {
+        *static_cast<char*>(block) = 1;
+        api().free(block);
+      }
+    });
+    return bounded("per thread", (used - std::min(used, bare)) / kThreads, 16 * kKiB);
+  });
+}
+
+TEST_F(Footprint, IdleThreadsHoldABoundedAmountAfterABurst) {
+  expect_success([] {
+    constexpr size_t kThreads = 128;
+    const size_t bare = resident_with_idle_threads(kThreads, [] {});
+    const size_t used = resident_with_idle_threads(kThreads, [] {
+      Random random(1);
+      for (int round = 0; round < 3; ++round) {
+        std::vector<void*> blocks;
+        for (int i = 0; i < 3000; ++i) blocks.push_back(touched(random.log_uniform(16, 2000)));
+        for (int i = 0; i < 6; ++i) blocks.push_back(touched(random.log_uniform(32768, 500000)));
+        for (void* block : blocks) api().free(block);
+      }
+    });
+    return bounded("all of them", used - std::min(used, bare), kThreads * 256 * kKiB + 16 * kMiB);
+  });
+}
+
+struct Shape {
+  const char* name;
+  size_t (*draw)(Random&);
+};
+
+const Shape kShapes[] = {
+    {"64 bytes", [](Random&) { return size_t{64}; }},
+    {"up to 1 KiB", [](Random& random) { return size_t{1} + random.below(1024); }},
+    {"up to 256 KiB", [](Random& random) { return static_cast<size_t>(random.log_uniform(16, 256 * 1024)); }},
+    {"64 KiB to 4 MiB", [](Random& random) { return static_cast<size_t>(random.log_uniform(65536, 4 << 20)); }},
+};
+
+// A peak of 192 MiB, then the last nine tenths are freed at once and nothing more is called.
+TEST_F(Footprint, ProgramThatGoesIdleAfterItsPeakKeepsLittle) {
+  for (const Shape& shape : kShapes)
+    for (const size_t kept_percent : {0, 10})
+      expect_success([&] {
+        Random random(7);
+        void** table = table_of(4 << 20);
+        const size_t before = resident_bytes();
+        size_t count = 0;
+        size_t live = 0;
+        for (size_t total = 0; total < 192 * kMiB; ++count) {
+          const size_t size = shape.draw(random);
+          table[count] = touched(size);
+          total += size;
+          if (total < 192 * kMiB * kept_percent / 100) live = total;
+        }
+        const size_t peak = growth_since(before);
+        size_t freed_from = 0;
+        for (size_t total = 0; total < live; ++freed_from) total += api().malloc_usable_size(table[freed_from]);
+        for (size_t i = count; i > freed_from; --i) api().free(table[i - 1]);
+        dprintf(STDERR_FILENO, "peak %zu KiB, ", peak / kKiB);
+        const std::string what = std::string(shape.name) + ", " + std::to_string(kept_percent) + " % kept, idle";
+        return bounded(what.c_str(), growth_since(before), live * 12 / 10 + 16 * kMiB);
+      });
+}
+
+// Large blocks freed at random leave holes of whole units: those pages go back without being asked for.
+TEST_F(Footprint, ScatteredHolesOfLargeBlocksAreGivenBack) {
+  expect_success([] {
+    Random random(9);
+    void** table = table_of(100000);
+    const size_t before = resident_bytes();
+    size_t count = 0;
+    size_t live = 0;
+    for (size_t total = 0; total < 192 * kMiB; ++count) {
+      const size_t size = random.log_uniform(64 * kKiB, 1 * kMiB);
+      table[count] = touched(size);
+      total += size;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (random.below(10) == 0)
+        live += api().malloc_usable_size(table[i]);
+      else
+        api().free(table[i]);
+    }
+    return bounded("after nine of ten were freed", growth_since(before), live * 12 / 10 + 16 * kMiB);
+  });
+}
+
+// Free pages inside slabs that are still in use.
+TEST_F(Footprint, TrimGivesBackFreePagesInsideUsedSlabs) {
+  for (const size_t size : {64, 256, 1024})
+    expect_success([size] {
+      constexpr size_t kTotal = 96 * kMiB;
+      const size_t count = kTotal / size;
+      void** table = table_of(count);
+      for (size_t i = 0; i < count; ++i) table[i] = touched(size);
+      const size_t peak = resident_bytes();
+      // Three pages of four become free, so hardly a slab does.
+      size_t freed = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const auto first = reinterpret_cast<uintptr_t>(table[i]) / 4096;
+        const auto last = (reinterpret_cast<uintptr_t>(table[i]) + size - 1) / 4096;
+        if (first % 4 == 0 || last % 4 == 0) continue;
+        api().free(table[i]);
+        freed += size;
+      }
+      const int released = api().malloc_trim(0);
+      const size_t after = resident_bytes();
+      dprintf(STDERR_FILENO, "%zu byte blocks, freed %zu KiB, trim said %d; ", size, freed / kKiB, released);
+      if (released != 1) return 3;
+      return bounded("still resident", after, peak - freed * 9 / 10);
+    });
+}
+
+TEST_F(Footprint, GrowthOfAHugeBlockMovesPagesInsteadOfCopying) {
+  expect_success([] {
+    auto* block = static_cast<char*>(touched(64 * kMiB));
+    block[12345] = 'x';
+    long faults = minor_faults();
+    block = static_cast<char*>(api().realloc(block, 256 * kMiB));
+    faults = minor_faults() - faults;
+    if (block == nullptr || block[12345] != 'x' || block[64 * kMiB - 1] != 1) return 2;
+    dprintf(STDERR_FILENO, "%ld page faults; ", faults);
+    return bounded("touched by the growth", static_cast<size_t>(faults) * 4096, 1 * kMiB);
+  });
+}
+
+TEST_F(Footprint, GrowingBufferCopiesLittle) {
+  // 1 MiB to 200 MiB in steps of 1 MiB: by copying, 20 GiB would be touched.
+  expect_success([] {
+    auto* block = static_cast<char*>(touched(1 * kMiB));
+    long faults = minor_faults();
+    for (size_t size = 2 * kMiB; size <= 200 * kMiB; size += kMiB) {
+      block = static_cast<char*>(api().realloc(block, size));
+      if (block == nullptr) return 2;
+      for (size_t at = size - kMiB; at < size; at += 4096) block[at] = 1;
+    }
+    faults = minor_faults() - faults;
+    for (size_t at = 4096; at < 200 * kMiB; at += 4096)
+      if (block[at] != 1) return 3;
+    return bounded("touched", static_cast<size_t>(faults) * 4096, 240 * kMiB);
+  });
+}
+
+TEST_F(Footprint, CallocOfFreshMemoryTouchesNoPages) {
+  for (const size_t size : {64 * kKiB, 300 * kKiB, 3 * kMiB, 64 * kMiB})
+    expect_success([size] {
+      const size_t before = resident_bytes();
+      const size_t count = 64 * kMiB / size;
+      for (size_t i = 0; i < count; ++i)
+        if (api().calloc(1, size) == nullptr) return 2;
+      const std::string what = "calloc of " + std::to_string(size / kKiB) + " KiB, resident";
+      return bounded(what.c_str(), growth_since(before), count * 8 * kKiB + 1 * kMiB);
+    });
+}
+
+TEST_F(Footprint, BlocksOfASmallProgramStayDense) {
+  // A little of every size: the first slab of each class must not cost more than the pages that are used.
+  expect_success([] {
+    const size_t before = resident_bytes();
+    size_t live = 0;
+    for (size_t size = 16; size <= 4096; size += size / 8 / 16 * 16 + 16) {
+      touched(size);
+      live += size;
+    }
+    return bounded("beyond the live bytes", growth_since(before) - std::min(growth_since(before), live), 512 * kKiB);
+  });
+}
+
+}  // namespace
+}  // namespace freestone_test

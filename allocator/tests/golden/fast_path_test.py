@@ -1,0 +1,155 @@
+"""Counts what the hit paths execute: the call is single-stepped, each executed instruction is looked up in the disassembly.
+
+The counts are compared with golden/gcc.txt or golden/clang.txt. A count above the table's fails; `fast_path_test.py --write` writes the
+table anew, to be looked at before it is checked in. The bounds of LIMITS hold whatever the table says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from support import harness
+
+COMPILER = os.environ.get("FREESTONE_COMPILER", "gcc")
+TABLE = Path(__file__).with_name(f"{COMPILER}.txt")
+LIMITS = {"malloc": 16, "free": 18, "new": 16, "delete": 18, "sized": 18}
+
+# Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their brackets.
+READ_MODIFY_WRITE = {"add", "sub", "inc", "dec", "and", "or", "xor", "not", "neg", "shl", "shr", "sar", "adc", "sbb", "bts", "btr", "btc", "xchg", "cmpxchg", "xadd"}
+READ_ONLY = {"cmp", "test", "bt", "push", "jmp", "call"}
+NO_ACCESS = {"lea", "nop", "endbr64", "prefetcht0", "prefetchw"}
+
+
+@dataclass
+class Counts:
+    instructions: int = 0
+    loads: int = 0
+    stores: int = 0
+    branches: int = 0
+    calls: int = 0
+    locks: int = 0
+
+    def add(self, text: str) -> None:
+        """Count one instruction in Intel syntax, such as `mov QWORD PTR [rdx+0x8],rax`."""
+        words = text.split(None, 1)
+        locked = words[0] == "lock"
+        if words[0] in ("lock", "bnd", "notrack", "rep", "repz", "data16", "cs"):
+            words = words[1].split(None, 1)
+        name, operands = words[0], words[1] if len(words) > 1 else ""
+        self.instructions += 1
+        self.locks += locked or (name == "xchg" and "[" in operands)
+        self.calls += name == "call"
+        self.branches += name.startswith("j")
+        self.stores += name in ("push", "call")
+        self.loads += name in ("pop", "ret")
+        memory = "[" in operands or re.search(r"\b[fg]s:", operands) is not None
+        if not memory or name in NO_ACCESS:
+            return
+        destination = operands.split(",")[0]
+        writes_memory = ("[" in destination or re.search(r"\b[fg]s:", destination) is not None) and name not in READ_ONLY
+        self.stores += writes_memory
+        self.loads += not writes_memory or name in READ_MODIFY_WRITE
+
+
+def disassembly() -> dict[int, str]:
+    """Address -> instruction, of the whole library."""
+    out = subprocess.run(["objdump", "-d", "-M", "intel", "--no-show-raw-insn", str(harness.LIBRARY)], capture_output=True, text=True, check=True).stdout
+    result: dict[int, str] = {}
+    for line in out.splitlines():
+        match = re.match(r"\s*([0-9a-f]+):\t(.*)", line)
+        if match:
+            result[int(match[1], 16)] = re.sub(r"\s+[#<].*", "", match[2]).strip()
+    return result
+
+
+def traced() -> dict[str, list[str]] | None:
+    """Scenario -> executed addresses; None where single-stepping is not allowed."""
+    done = harness.run([harness.PROBES / "trace_probe"], extra={"FREESTONE_EXPECT_LIBRARY": str(harness.LIBRARY)})
+    if done.status == harness.SKIPPED:
+        return None
+    assert done.status == 0, done
+    return {words[0]: words[1:] for words in (line.split() for line in done.out.splitlines())}
+
+
+def counted() -> tuple[dict[str, Counts], dict[str, list[str]]] | None:
+    traces = traced()
+    if traces is None:
+        return None
+    code = disassembly()
+    counts: dict[str, Counts] = {}
+    listing: dict[str, list[str]] = {}
+    for name, addresses in traces.items():
+        counts[name] = Counts()
+        listing[name] = []
+        for address in addresses:
+            text = "call outside" if address == "outside" else code[int(address, 16)]
+            counts[name].add(text)
+            listing[name].append(f"{address:>8}  {text}")
+    return counts, listing
+
+
+def table() -> dict[str, Counts]:
+    rows = [line.split() for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
+    return {row[0]: Counts(*(int(word) for word in row[1:])) for row in rows}
+
+
+def written(counts: dict[str, Counts]) -> str:
+    names = [field.name for field in fields(Counts)]
+    lines = ["# " + f"{'hit path':<18}" + "".join(f"{name:>14}" for name in names)]
+    lines += [f"{name:<20}" + "".join(f"{value:>14}" for value in astuple(row)) for name, row in counts.items()]
+    return "\n".join(lines) + "\n"
+
+
+class FastPaths(unittest.TestCase):
+    counts: dict[str, Counts]
+    listing: dict[str, list[str]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        if harness.IS_HARDENED:
+            raise unittest.SkipTest("the hardened build has checks on these paths")
+        if os.environ.get("FREESTONE_BUILD_TYPE", "Release") not in ("Release", "RelWithDebInfo"):
+            raise unittest.SkipTest("counts are those of an optimised build")
+        result = counted()
+        if result is None:
+            raise unittest.SkipTest("no single-stepping here")
+        cls.counts, cls.listing = result
+        print(written(cls.counts))
+
+    def explain(self, name: str) -> str:
+        return f"{name}: {self.counts[name]}\n" + "\n".join(self.listing[name])
+
+    def test_stay_within_the_limits(self) -> None:
+        for name, row in self.counts.items():
+            with self.subTest(name):
+                self.assertGreater(row.instructions, 5, "the hit path was not seen")
+                self.assertLessEqual(row.instructions, LIMITS[name.split("_")[0]], self.explain(name))
+
+    def test_make_no_calls_and_use_no_locked_instructions(self) -> None:
+        for name, row in self.counts.items():
+            with self.subTest(name):
+                self.assertEqual((row.calls, row.locks), (0, 0), self.explain(name))
+
+    def test_are_no_longer_than_the_table_says(self) -> None:
+        golden = table()
+        self.assertEqual(sorted(golden), sorted(self.counts))
+        for name, row in self.counts.items():
+            with self.subTest(name):
+                worse = [field.name for field in fields(Counts) if getattr(row, field.name) > getattr(golden[name], field.name)]
+                self.assertEqual(worse, [], f"{TABLE.name} says {golden[name]}\n{self.explain(name)}")
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        measured = counted()
+        assert measured is not None, "no single-stepping here"
+        TABLE.write_text(written(measured[0]))
+    else:
+        harness.main()
