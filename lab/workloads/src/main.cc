@@ -120,7 +120,7 @@ void add_process_figures(const Args& args, Report& report, std::uint64_t start_k
   std::uint64_t peak = std::max(peak_resident_kib(), start_kib);
   report.add("start_rss", static_cast<double>(start_kib), "KiB", Better::neither);
   report.add("own_tables", static_cast<double>(own_bytes_peak.load()) / 1024, "KiB", Better::neither);
-  report.add("process_faults", static_cast<double>(minor_faults_process()), "count", Better::lower);
+  report.add("all_faults", static_cast<double>(minor_faults_process()), "count", Better::neither);
   if (const std::uint64_t idle = args.number("idle-ms"); idle != 0) {
     sleep_ms(idle);
     const std::uint64_t kib = resident_exact_kib();

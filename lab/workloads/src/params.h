@@ -18,7 +18,7 @@ struct Param {
   const char* unit;     // of an integer
   const char* choices;  // "a|b|c" of a choice
   const char* help;
-  bool sweeps;  // may be a list: one fresh process per value, figures become curves
+  bool sweeps;  // may be a list: one fresh process per value, figures per point
 };
 
 constexpr Param integer(const char* name, const char* fallback, std::uint64_t low, std::uint64_t high, const char* unit,

@@ -14,6 +14,7 @@ extern char** environ;
 namespace workload {
 namespace {
 
+constexpr std::size_t kMostMerged = 64;  // different figures of one workload
 constexpr std::uint64_t kMagic = 0x66726565706f696e;
 
 struct Head {
@@ -121,72 +122,81 @@ void absorb(Report& report, const Report& part) {
   }
 }
 
+namespace {
+
+// What one figure adds up to over all points.
+struct Merge {
+  char name[48];
+  char unit[16];
+  double log_sum, sum, largest;
+  bool positive;
+  std::uint64_t points, samples;
+  Better better;
+
+  void begin(const Figure& figure) {
+    *this = {};
+    std::memcpy(name, figure.name, sizeof name);
+    std::memcpy(unit, figure.unit, sizeof unit);
+    better = figure.better;
+    positive = true;
+  }
+  void add(const Figure& figure) {
+    positive = positive && figure.value > 0;
+    log_sum += std::log(figure.value > 0 ? figure.value : 1);
+    sum += figure.value;
+    largest = figure.value > largest ? figure.value : largest;
+    samples += figure.samples;
+    ++points;
+  }
+  double value() const {
+    if (std::strcmp(unit, "KiB") == 0) return largest;
+    if (std::strcmp(unit, "count") == 0) return sum;
+    return positive ? std::exp(log_sum / static_cast<double>(points)) : sum / static_cast<double>(points);
+  }
+};
+
+}  // namespace
+
 void run_sweep(const Args& args, std::size_t swept, Report& report) {
   const Value& values = args.value_at(swept);
-  static OwnArray<Report> parts;
-  parts = OwnArray<Report>(1);
-  struct Merge {
-    double log_sum = 0, sum = 0, largest = 0;
-    bool positive = true;
-    std::uint64_t points = 0, samples = 0;
-    Better better = Better::neither;
-    char unit[16] = "";
-  };
-  OwnArray<Merge> merges(Report::kFigures);
-  std::size_t names = 0;
-  char words_text[26][128];
-  const char* words[28];
+  OwnArray<Report> place(1);
+  OwnArray<Merge> merges(kMostMerged);
+  std::size_t merged = 0;
+  char texts[24][128];
+  const char* words[25];
   for (std::size_t v = 0; v < values.count; ++v) {
+    const auto point = static_cast<unsigned long long>(values.list[v]);
     std::size_t count = 0;
     words[count++] = args.workload().name;
     for (std::size_t i = 0; i < args.size(); ++i) {
       const Param& param = args.param(i);
-      char* text = words_text[i];
       const Value& value = args.value_at(i);
-      if (param.kind == Param::Kind::choice)
-        std::snprintf(text, 128, "--%s=%s", param.name, value.text);
-      else
-        std::snprintf(text, 128, "--%s=%llu", param.name,
-                      static_cast<unsigned long long>(i == swept                                ? values.list[v]
-                                                      : std::strcmp(param.name, "idle-ms") == 0 ? 0
-                                                                                                : value.list[0]));
-      words[count++] = text;
+      auto number = static_cast<unsigned long long>(value.list[0]);
+      if (i == swept) number = point;
+      if (std::strcmp(param.name, "idle-ms") == 0) number = 0;
+      if (param.kind == Param::Kind::choice) std::snprintf(texts[i], sizeof texts[i], "--%s=%s", param.name, value.text);
+      else std::snprintf(texts[i], sizeof texts[i], "--%s=%llu", param.name, number);
+      words[count++] = texts[i];
     }
-    Report& part = *new (&parts[0]) Report;
+    Report& part = *new (&place[0]) Report;
     run_point({words, count}, part);
     absorb(report, part);
     for (std::size_t f = 0; f < part.figure_count; ++f) {
       const Figure& figure = part.figures[f];
-      std::size_t s = 0;
-      while (s < names && std::strcmp(report.series[s].name, figure.name) != 0) ++s;
-      if (s == Report::kSeries) continue;
-      if (s == names) {
-        report.curve(figure.name, values.count);
-        ++names;
-        new (&merges[s]) Merge;
-        merges[s].better = figure.better;
-        std::memcpy(merges[s].unit, figure.unit, sizeof figure.unit);
-      }
-      report.series[s].add(static_cast<double>(values.list[v]), figure.value);
-      Merge& merge = merges[s];
-      merge.positive = merge.positive && figure.value > 0;
-      merge.log_sum += std::log(figure.value > 0 ? figure.value : 1);
-      merge.sum += figure.value;
-      merge.largest = figure.value > merge.largest ? figure.value : merge.largest;
-      merge.samples += figure.samples;
-      ++merge.points;
+      std::size_t m = 0;
+      while (m < merged && std::strcmp(merges[m].name, figure.name) != 0) ++m;
+      if (m == kMostMerged) continue;
+      if (m == merged) merges[merged++].begin(figure);
+      merges[m].add(figure);
+      if (figure.better == Better::neither) continue;
+      char name[sizeof figure.name];
+      std::snprintf(name, sizeof name, "%.24s_%s_%llu", figure.name, args.param(swept).name, point);
+      report.add(name, figure.value, figure.unit, figure.better, figure.samples);
     }
   }
-  for (std::size_t s = 0; s < names; ++s) {
-    const Merge& merge = merges[s];
-    const auto points = static_cast<double>(merge.points);
-    double value = merge.positive ? std::exp(merge.log_sum / points) : merge.sum / points;
-    if (std::strcmp(merge.unit, "KiB") == 0) value = merge.largest;
-    if (std::strcmp(merge.unit, "count") == 0) value = merge.sum;
-    report.add(report.series[s].name, value, merge.unit, merge.better, merge.samples);
-  }
-  report.caveat("%zu points of %s, each in a fresh process; over them times and rates are geometric means, KiB the largest, "
-                "counts the sum; idle_rss is not read", values.count, args.param(swept).name);
+  for (std::size_t m = 0; m < merged; ++m) report.add(merges[m].name, merges[m].value(), merges[m].unit, merges[m].better, merges[m].samples);
+  report.caveat("%zu points of %s, each in a fresh process; the figures without a point's value are the geometric mean (times, rates), the "
+                "largest (KiB) or the sum (counts); idle_rss is not read", values.count, args.param(swept).name);
 }
 
 }  // namespace workload

@@ -15,8 +15,8 @@ void run_point(std::span<const char* const> words, Report& report);
 // In a point's process: hands the report to the parent through `fd`. Returns the exit status.
 int hand_over(const Report& report, int fd);
 
-// Runs the workload once per value of the parameter `swept`, and makes every figure a curve over these values. The single
-// figures become the geometric mean (times, rates), the largest (KiB) or the sum (counts).
+// Runs the workload once per value of the parameter `swept`. Every directed figure is reported per point, as
+// FIGURE_PARAMETER_VALUE, and once for all points: the geometric mean (times, rates), the largest (KiB) or the sum (counts).
 void run_sweep(const Args& args, std::size_t swept, Report& report);
 
 // Takes over what `part` found beside its figures: tally, failures and new caveats.

@@ -10,6 +10,8 @@
 
 namespace workload {
 
+// Which way a figure is better. What repeats another figure in other units, or describes the run, is `neither`: a summary over
+// directed figures then counts every fact once.
 enum class Better : std::uint8_t { lower, higher, neither };
 
 struct Figure {
@@ -47,7 +49,7 @@ class Text {
 };
 
 struct Report {
-  static constexpr std::size_t kFigures = 96;
+  static constexpr std::size_t kFigures = 1024;
   static constexpr std::size_t kSeries = 64;
   static constexpr std::size_t kCaveats = 24;
 

@@ -105,10 +105,10 @@ Timing run_team(Report& report, unsigned threads, void (*body)(void*, Lane&), vo
   return crew.timing;
 }
 
-void add_timing(Report& report, const Timing& timing, unsigned threads) {
-  report.add("time", timing.seconds, "s", Better::lower);
-  report.add("cpu", timing.cpu_seconds, "s", Better::lower);
-  report.add("minor_faults", static_cast<double>(timing.faults), "count", Better::lower);
+void add_timing(Report& report, const Timing& timing, unsigned threads, Better time) {
+  report.add("time", timing.seconds, "s", time);
+  report.add("timed_cpu", timing.cpu_seconds, "s", Better::neither);
+  report.add("timed_faults", static_cast<double>(timing.faults), "count", Better::lower);
   report.add("timed_allocations", static_cast<double>(timing.allocations), "count", Better::neither);
   report.add("timed_frees", static_cast<double>(timing.frees), "count", Better::neither);
   if (threads > usable_cpus()) report.caveat("oversubscribed: %u threads on %u processors", threads, usable_cpus());

@@ -63,7 +63,8 @@ Timing run_team(Report& report, unsigned threads, F body) {
 }
 
 // The figures that every workload reports about its timed part.
-void add_timing(Report& report, const Timing& timing, unsigned threads);
+// `time` has a direction where no other figure tells the speed.
+void add_timing(Report& report, const Timing& timing, unsigned threads, Better time = Better::neither);
 
 // A thread that is no member of a team. `join` answers false when it could not be made (counted in the report).
 class Thread {

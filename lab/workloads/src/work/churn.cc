@@ -39,11 +39,12 @@ void run_churn(const Args& args, Report& report) {
   for (auto& size : sizes) size = random.between(16, args.number("high"));
   OwnArray<Block> slots(std::size_t{width} * blocks);
   OwnArray<Life> lives(width);
-  Series& resident = report.curve("rss", 130);
+  Series& resident = report.curve("resident", 130);
   const std::uint64_t sample_every = waves / 64 + 1;
   std::uint32_t number = 0;
   Timing timing;
   double early = 0;
+  const std::uint64_t origin = now_ns();
   const std::uint64_t faults = minor_faults_process();
   for (std::uint64_t wave = 0; wave < waves; ++wave) {
     const std::uint64_t begin = now_ns();
@@ -59,7 +60,7 @@ void run_churn(const Args& args, Report& report) {
       report.tally.add(life.tally);
     }
     timing.seconds += static_cast<double>(now_ns() - begin) * 1e-9;
-    if (wave % sample_every == 0 || wave + 1 == waves) resident.add(static_cast<double>(wave), static_cast<double>(resident_exact_kib()));
+    if (wave % sample_every == 0 || wave + 1 == waves) resident.add(static_cast<double>(now_ns() - origin) * 1e-9, static_cast<double>(resident_exact_kib()));
     if (wave == waves / 4) early = static_cast<double>(resident_exact_kib());
   }
   const double last = static_cast<double>(resident_exact_kib());

@@ -27,7 +27,7 @@ void run_fragmentation(const Args& args, Report& report) {
   const std::uint64_t phases = args.number("phases");
   const std::uint64_t survivors = args.number("survivors");
   const auto touch = static_cast<Touch>(args.pick("touch"));
-  Series& ratio = report.curve("rss_over_live", phases);
+  Series& ratio = report.curve("memory_over_live", phases);
   double sum = 0;
   double worst = 0;
   double last = 0;
@@ -68,9 +68,9 @@ void run_fragmentation(const Args& args, Report& report) {
     }
     for (std::uint32_t i = 0; i < heap.count; ++i) give(heap.blocks[i], touch, lane.tally);
   });
-  report.add("rss_over_live_mean", sum / static_cast<double>(phases), "ratio", Better::lower, phases);
-  report.add("rss_over_live_worst", worst, "ratio", Better::lower, phases);
-  report.add("rss_over_live_last", last, "ratio", Better::lower);
+  report.add("memory_over_live_mean", sum / static_cast<double>(phases), "ratio", Better::lower, phases);
+  report.add("memory_over_live_worst", worst, "ratio", Better::lower, phases);
+  report.add("memory_over_live_last", last, "ratio", Better::lower);
   report.add("pair_ns", timing.seconds * 1e9 / static_cast<double>(timing.allocations), "ns", Better::lower, timing.allocations);
   add_timing(report, timing, 1);
 }

@@ -42,9 +42,9 @@ void add_percentiles(Report& report, const char* call, const Histogram& histogra
     report.add(name, histogram.percentile(point.share) * scale, "ns", Better::lower, histogram.total());
   }
   std::snprintf(name, sizeof name, "%s_mean", call);
-  report.add(name, histogram.mean() * scale, "ns", Better::lower, histogram.total());
+  report.add(name, histogram.mean() * scale, "ns", Better::neither, histogram.total());
   std::snprintf(name, sizeof name, "%s_max", call);
-  report.add(name, static_cast<double>(histogram.largest()) * scale, "ns", Better::lower, histogram.total());
+  report.add(name, static_cast<double>(histogram.largest()) * scale, "ns", Better::neither, histogram.total());
   if (!curve) return;
   std::snprintf(name, sizeof name, "%s_ccdf", call);
   Series& series = report.curve(name, 1024);

@@ -31,11 +31,14 @@ struct Usable {
   double small_sum = 0;
 };
 
+double percent(std::size_t got, std::uint64_t asked) { return 100 * (static_cast<double>(got) / static_cast<double>(asked) - 1); }
+
 void ask_usable(const Args& args, Report& report) {
   const std::uint64_t steps = args.pick("grid") == 0 ? 32 : 512;
-  Series& curve = report.curve("usable", 24 * 512 + 2048);
+  Series& curve = report.curve("usable_overhead_percent", 2 * (24 * 512 + 2048));
   Usable sum;
-  std::size_t last = 0;
+  std::size_t last_usable = 0;
+  std::uint64_t last_size = 0;
   for (std::uint64_t size = 1; size <= args.number("top"); size = next_size(size, steps)) {
     void* at = std::malloc(size);
     hide(at);
@@ -63,14 +66,18 @@ void ask_usable(const Args& args, Report& report) {
       sum.worst = extra;
       sum.worst_size = size;
     }
-    if (usable != last) curve.add(static_cast<double>(size), static_cast<double>(usable));
-    last = usable;
+    if (usable != last_usable) {
+      if (last_size != 0) curve.add(static_cast<double>(last_size), percent(last_usable, last_size));
+      curve.add(static_cast<double>(size), percent(usable, size));
+    }
+    last_usable = usable;
+    last_size = size;
   }
   report.add("usable_overhead_small", 100 * sum.small_sum / static_cast<double>(sum.small_sizes), "%", Better::lower, sum.small_sizes);
   report.add("usable_overhead_all", 100 * sum.overhead_sum / static_cast<double>(sum.sizes), "%", Better::lower, sum.sizes);
   report.add("usable_overhead_worst", 100 * sum.worst, "%", Better::lower, sum.sizes);
   report.add("usable_overhead_worst_size", static_cast<double>(sum.worst_size), "B", Better::neither);
-  report.caveat("the series usable holds [request, usable] where usable changes; between two points it stays. The worst is over sizes from 16 B");
+  report.caveat("the series usable_overhead_percent holds the first and the last size asked for each usable size. The worst is over sizes from 16 B");
 }
 
 void run_overhead(const Args& args, Report& report) {
@@ -81,7 +88,7 @@ void run_overhead(const Args& args, Report& report) {
   }
   const std::uint64_t budget = args.number("budget-mib");
   if (budget == 0) return;
-  Series& bytes = report.curve("rss_per_block", 128);
+  Series& curve = report.curve("memory_overhead_percent", 128);
   static OwnArray<Report> place(1);
   double small_sum = 0;
   unsigned small = 0;
@@ -99,7 +106,7 @@ void run_overhead(const Args& args, Report& report) {
       for (std::size_t i = 0; i < part.figure_count; ++i) {
         if (std::strcmp(part.figures[i].name, "rss_per_block") != 0) continue;
         const double value = part.figures[i].value;
-        bytes.add(static_cast<double>(size), value);
+        curve.add(static_cast<double>(size), 100 * (value / static_cast<double>(size) - 1));
         if (size < 16 || size > 1024) continue;
         small_sum += value / static_cast<double>(size) - 1;
         ++small;
@@ -107,7 +114,7 @@ void run_overhead(const Args& args, Report& report) {
     }
   }
   if (small != 0) report.add("rss_overhead_small", 100 * small_sum / small, "%", Better::lower, small);
-  report.caveat("rss_per_block: resident growth per block with about %llu MiB of blocks live and wholly written, sizes 2^k, 2^k + 1, 1.5 x 2^k, "
+  report.caveat("memory_overhead_percent: resident growth per requested byte with about %llu MiB of blocks live and wholly written, sizes 2^k, 2^k + 1, 1.5 x 2^k, "
                 "each in a fresh process", static_cast<unsigned long long>(budget));
 }
 

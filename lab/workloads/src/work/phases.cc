@@ -16,8 +16,7 @@ void run_phases(const Args& args, Report& report) {
   const std::uint64_t peak = args.number("peak-mib") << 20;
   const std::uint64_t idle_ms = args.number("idle");
   const auto touch = static_cast<Touch>(args.pick("touch"));
-  Series& resident = report.curve("rss", 4096);
-  Series& requested = report.curve("requested", 4096);
+  Series& resident = report.curve("resident", 4096);
   const Timing timing = run_team(report, 1, [&](Lane& lane) {
     Random random(args.number("seed"), 0);
     const ProgramSizes law(static_cast<unsigned>(args.number("exponent")));
@@ -31,12 +30,8 @@ void run_phases(const Args& args, Report& report) {
     const std::uint64_t origin = now_ns();
     std::uint64_t live = 0;
     std::uint32_t number = 0;
-    const auto sample = [&] {
-      const double ms = static_cast<double>(now_ns() - origin) * 1e-6;
-      resident.add(ms, static_cast<double>(resident_exact_kib()) - base);
-      requested.add(ms, static_cast<double>(live) / 1024);
-    };
     const auto rss = [&] { return static_cast<double>(resident_exact_kib()) - base; };
+    const auto sample = [&] { resident.add(static_cast<double>(now_ns() - origin) * 1e-9, rss()); };
     const auto grow = [&](std::size_t from) {
       for (std::size_t i = from; i < count;) {
         const std::size_t end = std::min(count, i + count / kSamples + 1);
@@ -90,7 +85,7 @@ void run_phases(const Args& args, Report& report) {
     idle();
     report.add("rss_freed_idle", rss(), "KiB", Better::lower);
   });
-  add_timing(report, timing, 1);
+  add_timing(report, timing, 1, Better::lower);
   report.caveat("KiB above the resident memory at the start, own tables excluded; while idle the program makes no allocator call");
 }
 

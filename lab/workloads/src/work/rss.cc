@@ -53,12 +53,12 @@ void run_rss(const Args& args, Report& report) {
   std::atomic<unsigned> filling{threads};
   std::atomic<unsigned> working{threads};
   OwnArray<Worker> workers(threads);
-  Series& resident = report.curve("rss", 8192);
+  Series& resident = report.curve("resident", 8192);
   const std::uint64_t start_kib = resident_exact_kib();
   const std::uint64_t begin = now_ns();
   const auto sample = [&] {
     const std::uint64_t kib = resident_exact_kib();
-    resident.add(static_cast<double>(now_ns() - begin) * 1e-6, static_cast<double>(kib));
+    resident.add(static_cast<double>(now_ns() - begin) * 1e-9, static_cast<double>(kib));
     return kib;
   };
   sample();

@@ -45,7 +45,7 @@ void run_startup(const Args& args, Report& report) {
   const char* words[] = {"nothing", "--report=yes"};
   run_point(words, part);
   absorb(report, part);
-  report.add("start_p50", ns.percentile(.5) * 1e-3, "us", Better::lower, ns.total());
+  report.add("start_time", ns.percentile(.5) * 1e-3, "us", Better::lower, ns.total());
   report.add("start_p90", ns.percentile(.9) * 1e-3, "us", Better::lower, ns.total());
   for (std::size_t i = 0; i < part.figure_count; ++i)
     report.add(part.figures[i].name, part.figures[i].value, part.figures[i].unit, part.figures[i].better, part.figures[i].samples);
