@@ -6,51 +6,34 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from freestone_lab import paths, peers
+from freestone_lab import apps, paths, peers, suites
 from freestone_lab.errors import UserError
 from freestone_lab.method import Plan, Task
 from freestone_lab.model import Peer
 
-PROGRAM = "freestone-workload"
 NULL_PEER = "null"
 DEFAULT_SUITE = "quick"
-DEFAULT_ROUNDS = 10
-DEFAULT_TIMEOUT_S = 300.0
-
-
-class WorkloadRow(Protocol):
-    """A row of `suites.SUITES`: one workload with fixed parameters."""
-
-    @property
-    def workload(self) -> str: ...
-    @property
-    def params(self) -> Mapping[str, Any]: ...
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def caveats(self) -> Sequence[str]: ...
+ROUNDS = 10
+CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
+TIMEOUT_S = 300.0
+LEAST_TIMEOUT_S = 30.0
 
 
 def workload_program() -> Path:
     """The built workload program; built first when it is missing."""
-    path = paths.build_dir() / PROGRAM
-    if path.exists():
-        return path
-    done = subprocess.run([str(paths.root() / "freestone"), "build", PROGRAM], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0 or not path.exists():
-        raise UserError(f"{PROGRAM} could not be built; the build's messages stand above")
-    return path
+    path = paths.build_dir() / suites.PROGRAM
+    if not path.exists():
+        command = [str(paths.root() / "freestone"), "build", suites.PROGRAM]
+        if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+            raise UserError(f"{suites.PROGRAM} could not be built; the build's messages stand above")
+    return suites.program()
 
 
 @cache
@@ -62,91 +45,113 @@ def workloads(program: Path) -> dict[str, dict[str, Any]]:
     return {w["name"]: w for w in json.loads(done.stdout)["workloads"]}
 
 
-def suites() -> dict[str, list[WorkloadRow]]:
-    """The tables of `suites.py`; empty when that part of the lab is absent."""
-    if importlib.util.find_spec("freestone_lab.suites") is None:
-        return {}
-    found: dict[str, list[WorkloadRow]] = importlib.import_module("freestone_lab.suites").SUITES
-    return found
-
-
-def experiment_id(workload: str, params: Mapping[str, Any]) -> str:
-    """`lifetimes/threads=2,law=article`: unique for one workload and its parameters."""
-    text = ",".join(f"{name}={value}" for name, value in sorted(params.items()))
-    return f"{workload}/{text}" if text else workload
-
-
-def workload_task(
-    program: Path, workload: str, params: Mapping[str, Any], timeout_s: float, caveats: Sequence[str] = ()
-) -> Task:
-    """The task of one workload; its checksum stands for its output."""
+def _workload_task(program: Path, identity: str, workload: str, params: Mapping[str, Any], timeout_s: float) -> Task:
+    """One workload; its checksum stands for its output."""
     return Task(
-        id=experiment_id(workload, params),
+        id=identity,
         workload=workload,
         argv=(str(program), workload, *(f"--{name}={value}" for name, value in params.items())),
         params=dict(params),
         cwd=Path("/"),
         timeout_s=timeout_s,
         read="workload",
-        caveats=tuple(caveats),
     )
 
 
-def fixed_plan(rounds: int, seed: int) -> Plan:
-    """Exactly that many rounds."""
-    return Plan(min_rounds=rounds, max_rounds=rounds, budget_s=None, precision=None, seed=seed)
+def row_task(program: Path, row: suites.WorkloadRun) -> Task:
+    """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
+    return _workload_task(program, row.id, row.workload, row.params, LEAST_TIMEOUT_S + 20 * row.seconds)
 
 
-def parse_workload(name: str) -> tuple[str, dict[str, str]]:
-    """`lifetimes:threads=2,law=program` as a workload and its parameters."""
+def app_task(command: apps.Command) -> Task:
+    """A real program as a task: output compared with the baseline's and with what the table expects."""
+    return Task(
+        id=f"app/{command.name}",
+        workload=command.title,
+        argv=command.argv,
+        env=command.env,
+        cwd=command.cwd,
+        stdin=command.stdin,
+        output_files=command.outputs,
+        check=command.check,
+        caveats=command.caveats,
+    )
+
+
+def custom_task(program: Path, name: str) -> Task | None:
+    """`lifetimes:threads=2,law=program` as a task; None when that is no workload. UserError for a wrong parameter."""
     workload, _, text = name.partition(":")
+    about = workloads(program).get(workload)
+    if about is None:
+        return None
+    accepted = [p["name"] for p in about["params"]]
     params: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
-        if not equals or not key or not value:
-            raise UserError(f"'{name}': expected WORKLOAD:PARAMETER=VALUE,..., found '{part}'")
+        if not equals or not value:
+            raise UserError(f"'{name}': expected {workload}:PARAMETER=VALUE,..., found '{part}'")
+        if key not in accepted:
+            raise UserError(f"'{name}': {workload} has no parameter '{key}'; it has {', '.join(accepted)}")
         params[key] = value
-    return workload, params
+    return _workload_task(program, name, workload, params, TIMEOUT_S)
 
 
-def select(names: Sequence[str], *, rounds: int | None, seed: int, program: Path) -> list[tuple[Task, Plan]]:
+def _app_tasks(names: Sequence[str], say: Callable[[str], None]) -> list[Task]:
+    found, absent = apps.available(names)
+    if absent:
+        say(f"not installed, skipped (freestone setup --apps installs them): {', '.join(a.name for a in absent)}")
+    tasks = []
+    for app in found:
+        try:
+            tasks.append(app_task(apps.as_command(app, apps.work_folder())))
+        except apps.AppError as error:
+            say(f"skipped: {error}")
+    return tasks
+
+
+def select(names: Sequence[str], program: Path, say: Callable[[str], None]) -> list[Task]:
     """The experiments of the named suites, workloads and applications, each once, in the order given."""
-    from freestone_lab import bench_apps
-
-    table, known, apps = suites(), workloads(program), bench_apps.names()
-    chosen: dict[str, tuple[Task, Plan]] = {}
-
-    def add(task: Task, count: int) -> None:
-        chosen.setdefault(task.id, (task, fixed_plan(rounds or count, seed)))
-
+    app_names = {app.name for app in apps.APPS}
+    chosen: list[Task] = []
     for name in names:
-        workload, params = parse_workload(name)
-        if name in table or name == "apps":
-            for row in table.get(name, []):
-                add(workload_task(program, row.workload, row.params, row.timeout_s, row.caveats), row.rounds)
-            if name in ("apps", "full"):
-                for task in bench_apps.tasks(sorted(apps)):
-                    add(task, DEFAULT_ROUNDS)
-        elif workload in known:
-            accepted = {p["name"] for p in known[workload]["params"]}
-            wrong = [key for key in params if key not in accepted]
-            if wrong:
-                raise UserError(f"{workload} has no parameter '{wrong[0]}'; it has {', '.join(sorted(accepted))}")
-            add(workload_task(program, workload, params, DEFAULT_TIMEOUT_S), DEFAULT_ROUNDS)
-        elif name in apps:
-            for task in bench_apps.tasks([name]):
-                add(task, DEFAULT_ROUNDS)
+        custom = custom_task(program, name) if ":" in name else None
+        if custom:
+            chosen.append(custom)
+        elif name in app_names:
+            chosen += _app_tasks([name], say)
+        elif name in suites.SUITES:
+            chosen += [row_task(program, row) for row in suites.suite(name)]
+            if name in suites.WITH_APPS:
+                chosen += _app_tasks([], say)
         else:
-            every = ", ".join([*table, "apps", *known, *sorted(apps)])
-            raise UserError(f"no suite, workload or application is named '{name}'; there are: {every}")
-    return list(chosen.values())
+            chosen += _workload_runs(program, name, sorted(app_names))
+    return list({task.id: task for task in chosen}.values())
+
+
+def _workload_runs(program: Path, name: str, app_names: Sequence[str]) -> list[Task]:
+    """Every row of the suites that uses the workload `name`; the workload's own defaults when none does."""
+    try:
+        return [row_task(program, row) for row in suites.suite(name)]
+    except UserError:
+        plain = custom_task(program, name)
+        if plain is None:
+            known = ", ".join([*suites.SUITES, *workloads(program), *app_names])
+            raise UserError(f"no suite, workload or application is named '{name}'; there are: {known}") from None
+        return [plain]
+
+
+def plan(rounds: int | None, seed: int) -> Plan:
+    """Exactly that many rounds of each experiment."""
+    count = rounds or ROUNDS
+    return Plan(
+        min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS
+    )
 
 
 def with_null(chosen: Sequence[Peer]) -> list[Peer]:
     """The peers and the null allocator, whose figures are the workload's own cost; it is left out when not built."""
     found = list(chosen)
-    if any(p.name == NULL_PEER for p in found):
-        return found
-    with contextlib.suppress(peers.PeerError):
-        found.append(peers.find(NULL_PEER))
+    if all(p.name != NULL_PEER for p in found):
+        with contextlib.suppress(peers.PeerError):
+            found.append(peers.find(NULL_PEER))
     return found

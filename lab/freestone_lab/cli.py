@@ -45,8 +45,14 @@ The root command also offers `build` and `lib`: LD_PRELOAD=$(./freestone lib) ./
 """
 
 
-def build_app() -> typer.Typer:
-    """The application with every command whose module is on disk."""
+PROVIDED_BY = {"top": "stats"}  # commands that share the module of another
+
+
+def build_app(wanted: str | None = None) -> typer.Typer:
+    """The application with every command whose module is on disk, or just `wanted` when that is one of them.
+
+    Loading one module only keeps `run` and `stats` from importing what the analysis needs, which takes seconds.
+    """
     app = typer.Typer(
         help=HELP,
         no_args_is_help=True,
@@ -60,8 +66,10 @@ def build_app() -> typer.Typer:
 
     root.__doc__ = HELP
     folder = Path(__file__).parent / "commands"
-    for name in COMMANDS:
-        if (folder / f"{name}.py").exists():
+    present = [name for name in COMMANDS if (folder / f"{name}.py").exists()]
+    single = PROVIDED_BY.get(wanted, wanted) if wanted else None
+    for name in present:
+        if single not in present or name == single:
             importlib.import_module(f"freestone_lab.commands.{name}").register(app)
     return app
 
@@ -69,7 +77,7 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Entry point: exit codes 0 (fine), 1 (a gate or a verdict failed), 2 (wrong usage or an error)."""
     try:
-        build_app()(prog_name="freestone")
+        build_app(next(iter(sys.argv[1:]), None))(prog_name="freestone")
     except (UserError, ResultError) as error:
         print(f"freestone: {error}", file=sys.stderr)
         sys.exit(2)

@@ -6,12 +6,12 @@ Renderers (terminal, HTML, exports) read these types and compute nothing themsel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from freestone_lab import statistics
 from freestone_lab.counts import SPECS as COUNT_SPECS
-from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample, Status
+from freestone_lab.model import Experiment, FigureSpec, Result, Sample, Status
 from freestone_lab.samples import PROCESS_SPECS
 from freestone_lab.statistics import Estimate, Summary, Verdict
 
@@ -54,6 +54,7 @@ class Table:
     baseline: str
     rows: list[Row]
     floors: dict[str, float]
+    controls: frozenset[str] = frozenset()  # rows that are measured and not judged
 
     def row(self, peer: str) -> Row | None:
         return next((row for row in self.rows if row.peer == peer), None)
@@ -92,11 +93,13 @@ def _row(experiment: Experiment, peer: str) -> Row:
     return Row(peer, status, detail, runs, len(bad))
 
 
-def analyse(experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = ()) -> Table:
+def analyse(
+    experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = (), controls: Collection[str] = ()
+) -> Table:
     """Every peer's figures against the baseline. A peer with any failed run keeps its row and has no figures.
 
     Rows come in `order`, then as they were measured. Holm's correction runs over the peers of one figure: the claims
-    that a reader sees side by side.
+    that a reader sees side by side. `controls` get ratios and no verdict, and are not part of that family.
     """
     again = control_name(baseline)
     found = {s.peer for s in experiment.samples}
@@ -108,7 +111,7 @@ def analyse(experiment: Experiment, baseline: str, seed: int = 0, order: Sequenc
         floors[figure] = statistics.noise_floor(control)
         estimates: dict[str, Estimate] = {}
         for row in rows:
-            if row.status == "ok" and row.peer not in (baseline, again):
+            if row.status == "ok" and row.peer not in (baseline, again, *controls):
                 ratio = estimate(experiment, row.peer, baseline, figure, seed)
                 if ratio:
                     estimates[row.peer] = ratio
@@ -123,26 +126,31 @@ def analyse(experiment: Experiment, baseline: str, seed: int = 0, order: Sequenc
             elif row.peer in estimates:
                 ratio, p = estimates[row.peer], corrected[row.peer]
                 row.cells[figure] = Cell(summary, ratio, p, statistics.verdict(ratio, p, floors[figure], spec.better))
-            else:
+            elif row.peer == baseline:
                 row.cells[figure] = Cell(summary)
-    return Table(experiment, baseline, rows, floors)
+            else:
+                row.cells[figure] = Cell(summary, estimate(experiment, row.peer, baseline, figure, seed))
+    return Table(experiment, baseline, rows, floors, frozenset({again, *controls}))
 
 
 def tables(result: Result) -> list[Table]:
     """Every experiment of a result, analysed with the result's own baseline and seed."""
     order = [p.name for p in result.peers]
-    return [analyse(e, result.baseline, result.seed, order) for e in result.experiments]
+    controls = [p.name for p in result.peers if p.kind == "control"]
+    return [analyse(e, result.baseline, result.seed, order, controls) for e in result.experiments]
 
 
 def headline(experiment: Experiment) -> list[str]:
-    """The figures that a table shows: the workload's own first two, or the time; then peak memory."""
+    """The figures that a table shows: the workload's weighted, first timed or first one, or the time; then memory."""
     process = (*PROCESS_SPECS, *COUNT_SPECS)
-    own = [
-        name for name, spec in experiment.specs.items()
-        if name not in process and not name.startswith("process_") and spec.better != "neither"
-    ]  # fmt: skip
-    chosen = own[:2] or [name for name in ("wall",) if name in experiment.specs]
-    return [*chosen, *(["rss"] if "rss" in experiment.specs else [])]
+    specs = experiment.specs
+    own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
+    # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
+    whole = [n for n in own if not any(n.startswith(o + "_") and n[-1].isdigit() for o in own if o != n)]
+    weighted = [n for n in whole if n.startswith("weighted")]
+    timed = [n for n in whole if verdict_word("better", specs[n]) == "faster"]
+    chosen = (weighted or timed or whole)[:1] or [n for n in ("wall",) if n in specs]
+    return [*chosen, *(["rss"] if "rss" in specs else [])]
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
@@ -189,11 +197,10 @@ def change(cell: Cell, spec: FigureSpec) -> str:
     return f"{words(e.ratio)} {noun} (95 % interval {interval})"
 
 
-def sentence(table: Table, peers: Sequence[Peer], memory: str = "rss") -> str:
+def sentence(table: Table, memory: str = "rss") -> str:
     """The verdict on one experiment's first headline figure in one sentence."""
     time = headline(table.experiment)[0]
-    controls = {p.name for p in peers if p.kind == "control"} | {control_name(table.baseline), table.baseline}
-    rows = [r for r in table.rows if r.peer not in controls]
+    rows = [r for r in table.rows if r.peer not in table.controls and r.peer != table.baseline]
     failed = [r.peer for r in rows if r.status != "ok"]
     tail = f"; failed, with no figures: {', '.join(failed)}" if failed else ""
     paired = [(r, c, c.estimate) for r in rows if (c := r.cells.get(time)) is not None and c.estimate is not None]

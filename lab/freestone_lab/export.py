@@ -40,12 +40,12 @@ def write_csv(result: Result, file: TextIO) -> None:
                 writer.writerow([*head, name, experiment.specs[name].unit, repr(value)])
 
 
-def _markdown_table(table: Table, result: Result, figures: list[str]) -> list[str]:
+def _markdown_table(table: Table, figures: list[str]) -> list[str]:
     specs = table.experiment.specs
     heads = ["allocator"]
     for name in figures:
         heads += [specs[name].label or name, f"ratio to {table.baseline}", "verdict"]
-    lines = [f"### {table.experiment.id}", "", sentence(table, result.peers) + ".", ""]
+    lines = [f"### {table.experiment.id}", "", sentence(table) + ".", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in table.rows:
         if row.status != "ok":
@@ -60,14 +60,10 @@ def _markdown_table(table: Table, result: Result, figures: list[str]) -> list[st
             e = cell.estimate
             cells.append(f"{quantity(cell.summary.median, specs[name])} ± {cell.summary.spread:.1%}")
             cells.append(f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]" if e else "1")
-            cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer in _judged(table) else "")
+            cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"- {text}" for text in table.experiment.caveats)]
     return lines
-
-
-def _judged(table: Table) -> set[str]:
-    return {r.peer for r in table.rows if not r.peer.startswith(table.baseline)}
 
 
 def markdown(result: Result, figures: list[str] | None = None) -> str:
@@ -75,7 +71,7 @@ def markdown(result: Result, figures: list[str] | None = None) -> str:
     lines: list[str] = []
     for table in tables(result):
         chosen = [f for f in (figures or headline(table.experiment)) if f in table.experiment.specs]
-        lines += [*_markdown_table(table, result, chosen), ""]
+        lines += [*_markdown_table(table, chosen), ""]
     return "\n".join(lines)
 
 

@@ -31,6 +31,7 @@ STEAL_LIMIT = 0.05
 SERIES_ROUNDS = 3  # the memory curve of this many rounds is kept
 SERIES_POINTS = 120
 WARM_UP_TIMEOUT_S = 600.0
+LEAST_ROUNDS = 6  # with fewer pairs no signed-rank test can reach 5 %
 
 Check = Callable[[Path, Path], str | None]
 
@@ -65,10 +66,12 @@ class Plan:
     min_rounds: int = 10
     max_rounds: int = 60
     budget_s: float | None = 60.0
+    budget_share: int = 1  # experiments that divide the budget which the user gave
     precision: float | None = 0.01
     seed: int = 0
     cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
     counts: bool = False
+    control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,7 @@ class Engine:
         while not self._enough(round_, spent):
             round_ += 1
             begun = time.monotonic()
-            order = [p for p in self.peers if p.name not in self.dropped]
+            order = [p for p in self.peers if p.name not in self.dropped and not self._enough_of(p, round_)]
             self.random.shuffle(order)
             for peer in order:
                 self._tell(peer, round_)
@@ -319,6 +322,11 @@ class Engine:
                     self.dropped.add(peer.name)
             spent.append(time.monotonic() - begun)
             self.round_s = sum(spent[1:]) / len(spent[1:])
+
+    def _enough_of(self, peer: Peer, round_: int) -> bool:
+        limit = self.plan.control_rounds
+        second = peer.name == control_name(self.baseline.name)
+        return limit is not None and round_ > limit and peer.kind == "control" and not second
 
     def _enough(self, rounds: int, spent: Sequence[float]) -> bool:
         plan = self.plan
@@ -360,7 +368,7 @@ class Engine:
         for peer in self.peers:
             if peer.name in self.dropped or peer.name == control_name(self.baseline.name):
                 continue
-            self._tell(peer, 0)
+            self._tell(peer, -1)
             env = {**base_environment(self.task.env), **peer_environment(peer)}
             figures = {}
             for name, counter in (("instructions", counts.instructions), ("syscalls", counts.syscalls)):
@@ -377,6 +385,9 @@ class Engine:
         if stolen:
             self.caveat(f"in {stolen} of {len(samples)} runs the host took more than {STEAL_LIMIT:.0%} of the CPU time")
         rounds = max((s.round for s in samples), default=0)
-        if 0 < rounds < 6:
-            need = self.round_s * (self.plan.min_rounds + 2)
-            self.caveat(f"only {rounds} rounds fitted, too few for a verdict; --budget {need:.0f}s would allow more")
+        if 0 < rounds < LEAST_ROUNDS:
+            advice = f"{LEAST_ROUNDS} are the least, {Plan.min_rounds} are usual"
+            if self.plan.budget_s is not None:
+                need = self.round_s * (Plan.min_rounds + 2) * self.plan.budget_share
+                advice = f"--budget {need:.0f}s would allow {Plan.min_rounds}"
+            self.caveat(f"{rounds} rounds are too few for a verdict; {advice}")

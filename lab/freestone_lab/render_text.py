@@ -16,14 +16,17 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
-from freestone_lab.compare import Table, control_name, headline, percent, sentence, verdict_word
+from freestone_lab.compare import Row, Table, headline, percent, sentence, verdict_word
 from freestone_lab.diff import Comparison
 from freestone_lab.doctor import Finding
 from freestone_lab.export import quantity
 from freestone_lab.method import Progress, Report
 from freestone_lab.model import Result
+from freestone_lab.statistics import margin
+from freestone_lab.suites import WorkloadRun
 
 PLAIN_WIDTH = 160
+WIDE = 132
 _COLOURS = {"better": "green", "worse": "red", "same": "cyan", "inconclusive": "yellow"}
 
 
@@ -35,50 +38,81 @@ def console(stderr: bool = False) -> Console:
 
 
 def show_table(out: Console, table: Table, figures: Sequence[str] | None = None) -> None:
-    """One experiment: medians with spread, ratio to the baseline with its interval, verdict."""
+    """One experiment: medians with spread, change to the baseline with its interval, verdict; then every caveat."""
     specs = table.experiment.specs
     names = [f for f in (figures or headline(table.experiment)) if f in specs]
-    grid = Grid(title=escape(table.experiment.id), title_justify="left", title_style="bold")
-    grid.add_column("allocator", no_wrap=True)
-    for name in names:
-        grid.add_column(specs[name].label or name, justify="right", no_wrap=True)
-        grid.add_column(f"to {table.baseline}", justify="right", no_wrap=True)
-        grid.add_column("95 % interval", justify="right", no_wrap=True)
-        grid.add_column("verdict", no_wrap=True)
-    counted = sorted({name for row in table.rows for name in row.counts})
-    for name in counted:
-        grid.add_column(specs[name].label or name, justify="right")
-    grid.add_column("runs", justify="right")
-    failures = []
+    # On a narrow terminal each figure has a table of its own, so that no column is cut.
+    groups = [names] if out.width >= WIDE else [[name] for name in names]
+    for group in groups:
+        out.print(_grid(table, group))
+    if any(row.counts for row in table.rows):
+        out.print(_count_grid(table))
     for row in table.rows:
         if row.status != "ok":
-            failures.append(row)
-            grid.add_row(escape(row.peer), f"[red]{row.status}[/]")
-            continue
-        cells = [escape(row.peer)]
-        for name in names:
-            cell = row.cells.get(name)
-            if cell is None:
-                cells += ["", "", "", ""]
-                continue
-            e = cell.estimate
-            cells.append(f"{quantity(cell.summary.median, specs[name])} ±{cell.summary.spread * 100:.1f} %")
-            if e is None:
-                cells += ["", "", "baseline" if row.peer == table.baseline else ""]
-                continue
-            word = "control" if row.peer == control_name(table.baseline) else verdict_word(cell.verdict, specs[name])
-            colour = "dim" if word == "control" else _COLOURS[cell.verdict]
-            cells += [percent(e.ratio), f"{percent(e.low)} … {percent(e.high)}", f"[{colour}]{word}[/]"]
-        cells += [quantity(row.counts[n], specs[n]) if n in row.counts else "" for n in counted]
-        grid.add_row(*cells, str(row.runs))
-    out.print(grid)
-    for row in failures:
-        out.print(f"  [red]{escape(row.peer)}: {row.status}[/]: {escape(row.detail)}")
+            out.print(f"  [red]{escape(row.peer)}: {row.status}[/]: {escape(row.detail)}")
     floors = [f"{specs[n].label or n} {table.floors[n] * 100:.1f} %" for n in names if table.floors[n] < 10]
     if floors:
         out.print(f"  noise floor (the baseline against itself): {', '.join(floors)}", style="dim")
     for text in table.experiment.caveats:
         out.print(f"  note: {escape(text)}", style="dim")
+
+
+def _count_grid(table: Table) -> Grid:
+    """Counted once each, in passes of their own: no spread, no interval, and little noise."""
+    specs = table.experiment.specs
+    names = sorted({name for row in table.rows for name in row.counts})
+    grid = Grid(title=f"{escape(table.experiment.id)}, counted once", title_justify="left", title_style="bold")
+    grid.add_column("allocator", no_wrap=True)
+    for name in names:
+        grid.add_column(specs[name].label or name, justify="right")
+        grid.add_column(f"to {table.baseline}", justify="right", no_wrap=True)
+    base = table.row(table.baseline)
+    for row in table.rows:
+        if row.counts:
+            cells = [escape(row.peer)]
+            for name in names:
+                value, other = row.counts.get(name), base.counts.get(name) if base else None
+                cells.append(quantity(value, specs[name]) if value is not None else "")
+                cells.append(percent(value / other) if value is not None and other and row is not base else "")
+            grid.add_row(*cells)
+    return grid
+
+
+def _grid(table: Table, names: Sequence[str]) -> Grid:
+    specs = table.experiment.specs
+    grid = Grid(title=escape(table.experiment.id), title_justify="left", title_style="bold")
+    grid.add_column("allocator", no_wrap=True)
+    for name in names:
+        grid.add_column(specs[name].label or name, justify="right", no_wrap=True)
+        grid.add_column(f"to {table.baseline} (95 % interval)", justify="right", no_wrap=True)
+        grid.add_column("verdict", no_wrap=True)
+    grid.add_column("runs", justify="right", no_wrap=True)
+    for row in table.rows:
+        if row.status != "ok":
+            grid.add_row(escape(row.peer), f"[red]{row.status}[/]")
+            continue
+        cells = [escape(row.peer)]
+        for name in names:
+            cells += _cells(table, row, name)
+        grid.add_row(*cells, str(row.runs))
+    return grid
+
+
+def _cells(table: Table, row: Row, name: str) -> list[str]:
+    cell, spec = row.cells.get(name), table.experiment.specs[name]
+    if cell is None:
+        return ["", "", ""]
+    value = f"{quantity(cell.summary.median, spec)} ±{cell.summary.spread * 100:.1f} %"
+    e = cell.estimate
+    if e is None:
+        return [value, "", "baseline" if row.peer == table.baseline else ""]
+    ratio = f"{percent(e.ratio)} ({percent(e.low)[:-2]} … {percent(e.high)[:-2]})"
+    if row.peer in table.controls:
+        return [value, ratio, "[dim]control[/]"]
+    word = verdict_word(cell.verdict, spec)
+    if cell.verdict == "same":
+        word += f" ±{margin(table.floors[name]) * 100:.1f} %"
+    return [value, ratio, f"[{_COLOURS[cell.verdict]}]{word}[/]"]
 
 
 def show_served(out: Console, result: Result) -> None:
@@ -94,9 +128,9 @@ def show_served(out: Console, result: Result) -> None:
         out.print(f"  {escape(peer.name)}: {escape(where)} {escape(about)}, {proven}", style="dim")
 
 
-def show_verdict(out: Console, table: Table, result: Result) -> None:
+def show_verdict(out: Console, table: Table) -> None:
     """The one sentence."""
-    out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(sentence(table, result.peers))}.")
+    out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(sentence(table))}.")
 
 
 def show_written(out: Console, paths: Sequence[Path]) -> None:
@@ -182,12 +216,18 @@ def show_findings(out: Console, findings: Sequence[Finding]) -> None:
 
 
 def show_suites(
-    out: Console, suites: Mapping[str, Sequence[object]], workloads: Mapping[str, Mapping[str, Any]]
+    out: Console,
+    suites: Mapping[str, Sequence[WorkloadRun]],
+    about: Mapping[str, Mapping[str, Any]],
+    apps: Sequence[str],
 ) -> None:
     """What `bench` can run."""
     for name, rows in suites.items():
-        out.print(f"suite {escape(name)}: {len(rows)} experiments")
-    for name, about in workloads.items():
-        out.print(f"workload {escape(name)}: {escape(str(about['summary']))}")
-        parameters = ", ".join(f"{p['name']}={p['default']}" for p in about["params"])
+        out.print(f"[bold]suite {escape(name)}[/]: {len(rows)} experiments")
+        for row in rows if name != "full" else ():
+            out.print(f"    {escape(row.id)}: {escape(row.shows)}", style="dim")
+    for name, workload in about.items():
+        out.print(f"[bold]workload {escape(name)}[/]: {escape(str(workload['summary']))}")
+        parameters = ", ".join(f"{p['name']}={p['default']}" for p in workload["params"])
         out.print(f"    {escape(parameters)}", style="dim")
+    out.print(f"[bold]applications[/]: {escape(', '.join(apps))}")

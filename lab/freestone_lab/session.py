@@ -150,4 +150,4 @@ def to_stderr(text: str) -> None:
 
 def with_budget(plan: Plan, share: int) -> Plan:
     """The plan of one of `share` experiments that divide a budget."""
-    return plan if plan.budget_s is None else replace(plan, budget_s=plan.budget_s / max(1, share))
+    return plan if plan.budget_s is None else replace(plan, budget_s=plan.budget_s / max(1, share), budget_share=share)

@@ -11,9 +11,11 @@ from typer.core import TyperGroup
 
 from freestone_lab import bench as bencher
 from freestone_lab import render_text, session
+from freestone_lab.apps import APPS
 from freestone_lab.commands import attacks, compare
 from freestone_lab.errors import UserError
 from freestone_lab.model import Result
+from freestone_lab.suites import SUITES
 
 
 class _SuitesUnlessNamed(TyperGroup):
@@ -58,11 +60,12 @@ def suites(
     """
     program = bencher.workload_program()
     if listing:
-        render_text.show_suites(render_text.console(), bencher.suites(), bencher.workloads(program))
+        render_text.show_suites(render_text.console(), SUITES, bencher.workloads(program), [a.name for a in APPS])
         return
     wanted = names or [bencher.DEFAULT_SUITE]
     say = session.to_stderr
-    plans = bencher.select(wanted, rounds=rounds, seed=session.fresh_seed() if seed is None else seed, program=program)
+    plan = bencher.plan(rounds, session.fresh_seed() if seed is None else seed)
+    plans = [(task, plan) for task in bencher.select(wanted, program, say)]
     session.ensure_library(say)
     everyone = not with_ and not only and wanted != [bencher.DEFAULT_SUITE]
     chosen = session.choose_peers(["all"] if everyone else with_ or [], only or [])

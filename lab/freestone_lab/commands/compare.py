@@ -70,7 +70,7 @@ def show(result: Result, path: Path | None, extra: list[Path]) -> None:
         out.print()
     render_text.show_served(out, result)
     for table in analysed:
-        render_text.show_verdict(out, table, result)
+        render_text.show_verdict(out, table)
     render_text.show_written(out, [*([path] if path else []), *extra])
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from freestone_lab import bench_apps, packages, session
+from freestone_lab import apps as applications
+from freestone_lab import packages, session
 
 
 def register(app: typer.Typer) -> None:
@@ -15,16 +16,13 @@ def register(app: typer.Typer) -> None:
         apps: Annotated[bool, typer.Option("--apps", help="Also the real programs of the benchmark suites.")] = False,
     ) -> None:
         """Install Debian's allocators and the programs of the tests; with --apps those of the suites."""
-        wanted = [*packages.missing_peers(), *packages.missing_programs()]
+        wanted = list(dict.fromkeys([*packages.missing_peers(), *packages.missing_programs()]))
+        left = packages.install(wanted)
+        refused = [f"type: {packages.command_line(left)}"] if left else []
         if apps:
-            wanted += bench_apps.missing_packages()
-        if not wanted:
-            print("everything is installed")
-            return
-        left = packages.install(list(dict.fromkeys(wanted)))
-        installed = [name for name in dict.fromkeys(wanted) if name not in left]
-        if installed:
-            print(f"installed: {' '.join(installed)}")
-        if left:
-            session.to_stderr(f"not installed; type: {packages.command_line(left)}")
+            refused += applications.install()
+        for line in refused:
+            session.to_stderr(f"not installed: {line}")
+        if refused:
             raise typer.Exit(1)
+        print(f"installed: {' '.join(wanted)}" if wanted else "nothing was missing")
