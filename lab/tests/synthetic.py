@@ -27,13 +27,12 @@ PEERS = {  # name: (time factor, memory factor)
     "tbbmalloc": (0.86, 1.71),
 }
 FINGERPRINT = {
-    "cpu": "Imaginary CPU 9000 @ 3.0 GHz",
+    "cpu": {"model name": "Imaginary CPU 9000 @ 3.0 GHz", "flags": "fpu vme sse avx " * 30},
     "cpus": 2,
     "kernel": "6.1.0-test",
-    "glibc": "2.36",
+    "libc": "glibc 2.36",
     "thp": "madvise",
     "max_map_count": 65530,
-    "flags": ["sse4_2", "avx2"],
     "served": {"glibc": {"malloc": "/lib/x86_64-linux-gnu/libc.so.6"}, "freestone": {"malloc": "/opt/libfreestone.so"}},
 }
 
@@ -106,7 +105,7 @@ def program(names: list[str] | None = None, rounds: int = 12, *, controls: bool 
     for sample in experiment.samples:
         peak = sample.figures["rss"]
         sample.series["rss"] = [
-            [t * 0.01, peak * min(1, t / 60) * (0.55 if t > 150 and sample.peer in ("jemalloc", "freestone") else 1)]
+            [t * 10, peak * min(1, t / 60) * (0.55 if t > 150 and sample.peer in ("jemalloc", "freestone") else 1)]
             for t in range(180)
         ]
     return Result(
@@ -119,17 +118,17 @@ def program(names: list[str] | None = None, rounds: int = 12, *, controls: bool 
     )
 
 
-def suite(names: list[str] | None = None, rounds: int = 12) -> Result:
+def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, ...] = (1, 2), step: int = 6) -> Result:
     """What `freestone bench full` leaves: sweeps, percentiles, curves, the composite, failures."""
     known = names or list(PEERS)
     listed = peers(known)
     everyone = [p.name for p in listed]
     found: list[Experiment] = []
-    for threads in (1, 2, 4, 8):
-        for exponent in range(1, 23, 3):
-            specs = {"throughput": (8e7 / threads / (1 + exponent / 6), FigureSpec("ops/s", "higher"))}
+    for count in threads:
+        for exponent in range(1, 23, step):
+            specs = {"throughput": (8e7 / count / (1 + exponent / 6), FigureSpec("ops/s", "higher"))}
             found.append(
-                make("throughput", {"size": 2**exponent, "threads": threads}, specs, everyone, rounds, len(found))
+                make("throughput", {"size": 2**exponent, "threads": count}, specs, everyone, rounds, len(found))
             )
     latency = {
         "malloc_p50": (18.0, FigureSpec("ns")),
@@ -156,10 +155,10 @@ def suite(names: list[str] | None = None, rounds: int = 12) -> Result:
     found.append(overhead)
     memory = make("rss", {"threads": 4}, {"peak_rss": (51_000.0, FigureSpec("KiB"))}, everyone, rounds, 94)
     for sample in memory.samples:
-        sample.series["rss"] = [[t * 0.05, sample.figures["peak_rss"] * (1 - math.exp(-t / 12))] for t in range(120)]
+        sample.series["rss"] = [[t * 50.5, sample.figures["peak_rss"] * (1 - math.exp(-t / 12))] for t in range(120)]
     found.append(memory)
-    for number, sample in enumerate(s for s in found[5].samples if s.peer == "isoalloc"):
-        found[5].samples[found[5].samples.index(sample)] = Sample(
+    for number, sample in enumerate(s for s in found[1].samples if s.peer == "isoalloc"):
+        found[1].samples[found[1].samples.index(sample)] = Sample(
             "isoalloc",
             sample.round,
             "failed",

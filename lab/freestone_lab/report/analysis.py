@@ -20,6 +20,8 @@ from freestone_lab.samples import PROCESS_SPECS
 from freestone_lab.statistics import Estimate, Verdict
 
 NULL_PEER = "null"
+WEIGHTED = "weighted"
+OWN_PEAK = "peak_rss"
 ROLES: tuple[Role, ...] = ("speed", "latency", "memory")
 
 
@@ -82,7 +84,8 @@ class Analysis:
     failures: list[Failure]
     overall: dict[Role, dict[str, Overall]]
     floors: dict[Role, float]  # the noise floor of the overall ratios; infinite without an A/A control
-    rounds: int
+    rounds: int  # the most that any experiment has
+    fewest_rounds: int  # and the fewest: what the overall ratios rest on
 
     @property
     def failed(self) -> set[str]:
@@ -105,13 +108,19 @@ def failures_of(experiment: Experiment) -> list[Failure]:
 
 
 def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
-    """The figures that speak for an experiment: its workload's own; where it has none, the process's time and peak."""
+    """The figures that speak for an experiment in the overall ratios.
+
+    Time: the workload's weighted figure or the first that it names, and the process's own time where it is no workload.
+    Latency: every percentile. Memory: the peak resident memory, as the workload reports it or as seen from outside.
+    """
     own = {n: role(n, spec) for n, spec in specs.items() if n not in PROCESS_SPECS and not n.startswith("process_")}
-    found = {name for name, kind in own.items() if kind != "other"}
-    if not any(kind in ("speed", "latency") for kind in own.values()):
+    found = {name for name, kind in own.items() if kind == "latency"}
+    speeds = [name for name, kind in own.items() if kind == "speed"]
+    if speeds:
+        found.add(WEIGHTED if WEIGHTED in speeds else speeds[0])
+    elif not any(kind != "other" for kind in own.values()):
         found.add("wall")
-    if "memory" not in own.values():
-        found.add("rss")
+    found.add(OWN_PEAK if OWN_PEAK in own else "rss")
     return found
 
 
@@ -228,6 +237,6 @@ def analyse(result: Result) -> Analysis:
         scores, floor = overall_scores(result, views, names, wanted)
         if scores:
             overall[wanted], floors[wanted] = scores, floor
-    rounds = max((len({s.round for s in e.samples if s.round > 0}) for e in result.experiments), default=0)
+    rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
     failures = [f for v in views for f in v.failures]
-    return Analysis(result, candidates, controls, views, failures, overall, floors, rounds)
+    return Analysis(result, candidates, controls, views, failures, overall, floors, max(rounds), min(rounds))

@@ -7,9 +7,11 @@ the other parameters.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -17,7 +19,8 @@ from freestone_lab.model import FigureSpec, Sample
 from freestone_lab.report import plots
 from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView
 from freestone_lab.report.plots import Curve, Look
-from freestone_lab.report.quantity import BYTES, SECONDS, show, size_label, words
+from freestone_lab.report.quantity import BYTES, SECONDS, rate_unit, show, size_label, words
+from freestone_lab.samples import PROCESS_SPECS
 
 SIZE = re.compile(r"size|bytes", re.IGNORECASE)
 NUMBERED = re.compile(r"^(?P<head>.*?)[_/. =-]?(?P<number>\d+)(?P<tail>[_/. ]?(b|bytes)?)$", re.IGNORECASE)
@@ -25,6 +28,12 @@ LONGEST_SERIES = 160  # points drawn per curve
 MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's memory curve
 FEWEST_POINTS = 3
 PROCESS_SERIES = "rss"  # every run has it
+SKIPPED_SERIES = ("requested",)  # the same for every allocator
+SMALLEST_REQUEST = 8  # below it the overhead is a matter of the smallest block only
+OVERHEAD_SERIES = {
+    "usable": ("Overhead per size, as the allocator reports it", "usable size over the request, worst in each range"),
+    "rss_per_block": ("Overhead per size, in resident memory", "memory per block over the request"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Chart:
     """One drawing with its heading, the allocators in it, and what must be read with it."""
 
     title: str
-    svg: str
+    draw: Callable[[bool], str]  # with a legend inside, or without
     peers: list[str]
     caveats: list[str]
     note: str = ""
@@ -59,14 +68,16 @@ def typical(samples: list[Sample], name: str) -> list[tuple[float, float]]:
 
 
 def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -> list[Chart]:
-    """A drawing for every series that the samples of an experiment carry. `siblings`: the workload's experiments."""
+    """The drawings that an experiment's series call for. `siblings`: how many experiments its workload has."""
     by_peer: dict[str, list[Sample]] = {}
     names: dict[str, None] = {}
     for sample in view.experiment.samples:
         by_peer.setdefault(sample.peer, []).append(sample)
         names.update(dict.fromkeys(sample.series))
-    if siblings > MANY_EXPERIMENTS:
+    own = any(f.headline and f.name not in PROCESS_SPECS for f in view.figures)
+    if siblings > MANY_EXPERIMENTS and not own:
         names.pop(PROCESS_SERIES, None)
+    figures = {f.name: f for f in view.figures}
     charts = []
     for name in names:
         curves = []
@@ -74,47 +85,97 @@ def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -
             points = typical(by_peer.get(peer, []), name)
             if len(points) >= 2:
                 curves.append(Curve(peer, look, [p[0] for p in points], [p[1] for p in points]))
-        if curves:
+        if not curves or name in SKIPPED_SERIES:
+            continue
+        if name == PROCESS_SERIES or name not in figures:
             charts.append(series_chart(view, name, curves))
+        elif worth_a_sweep(figures[name]):
+            charts.append(swept_series(view, figures[name], curves))
     return charts
 
 
+def worth_a_sweep(figure: FigureView) -> bool:
+    """Of a swept workload's many figures: the main one, the median and the tail of latencies, the peak memory."""
+    return figure.headline and (figure.role != "latency" or figure.name.endswith(("_p50", "_p99", "_p99_9")))
+
+
+def swept_series(view: ExperimentView, figure: FigureView, curves: list[Curve]) -> Chart:
+    """A figure that the workload measured at several values of a parameter, in processes of its own."""
+    axis = axis_of(view, [x for c in curves for x in c.x])
+    points = [y for c in curves for y in c.y]
+    scale, unit = axis_unit(points, figure.spec.unit)
+    scaled = [Curve(c.name, c.look, c.x, [y * scale for y in c.y]) for c in curves]
+    settings = [
+        setting_words(k, v) for k, v in view.experiment.params.items() if k in ("threads", "size") and k != axis
+    ]
+    title = ", ".join([figure.spec.label or words(figure.name), *settings])
+    return sweep_drawing(title, axis, scaled, unit, figure.spec, view.experiment.caveats)
+
+
+def axis_of(view: ExperimentView, xs: list[float]) -> str:
+    """The parameter behind a swept series: the one that was given several values, else what the numbers look like."""
+    for name, value in view.experiment.params.items():
+        if isinstance(value, list) or (isinstance(value, str) and re.search(r"\d\s*(,|\.\.)\s*\d", value)):
+            return name
+    return "size" if max(xs) > 256 else "threads"
+
+
 def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
+    """A curve of its own kind: a distribution, memory over time, overhead per size, or anything else."""
     lower = name.lower()
-    unit = view.experiment.specs[name].unit if name in view.experiment.specs else ""
-    title = words(name)
     options: dict[str, Any] = {}
-    xs = [x for c in curves for x in c.x]
+    note = ""
     if "ccdf" in lower:
-        title = f"Share of calls slower than x: {words(lower.replace('ccdf', '')) or 'latency'}"
+        title = f"How long a {words(lower.split('ccdf')[0]) or 'call'} takes at worst"
+        note = "share of calls that take longer; left and low is better"
         curves = [positive(c) for c in curves]
-        options = {"log_x": True, "log_y": True, "step": True, "show_x": None, "show_y": share, "height": 3.4}
-        options["show_x"] = None
-        labels = ("nanoseconds", "share of calls that take longer")
-    elif re.search(r"rss|pss|resident", lower):
-        scale = BYTES.get(unit, 1024.0) / BYTES["MiB"]
-        curves = [Curve(c.name, c.look, c.x, [y * scale for y in c.y]) for c in curves]
-        title = "Resident memory over time" if lower.startswith(("rss", "pss")) else title
+        options = {"log_x": True, "log_y": True, "step": True, "show_y": share, "height": 3.5}
+        labels = ("nanoseconds", "share of calls")
+    elif lower == PROCESS_SERIES or re.search(r"(^|_)(rss|pss)$", lower):
+        title, labels = "Resident memory over time", (time_axis(view, curves), "MiB")
+        curves = [Curve(c.name, c.look, c.x, [y / 1024 for y in c.y]) for c in curves]
         options = {"floor": True}
-        labels = ("seconds" if max(xs) < 2000 else "milliseconds", "MiB")
-    elif "overhead" in lower or "usable" in lower:
-        options = {"log_x": True, "show_x": size_label, "x_ticks": plots.size_ticks(max(1, min(xs)), max(xs), 5)}
-        percent = unit in ("%", "percent") or "percent" in lower
-        labels = ("requested size", f"{words(name)}{', %' if percent else ''}")
-        curves = [positive(c, only_x=True) for c in curves]
-        ys = [y for c in curves for y in c.y if y > 0]
-        options["log_y"] = bool(ys) and max(ys) > 100 * min(ys) and all(y > 0 for c in curves for y in c.y)
+    elif lower in OVERHEAD_SERIES:
+        title, note = OVERHEAD_SERIES[lower]
+        curves = [overhead(c) for c in curves]
+        xs = [x for c in curves for x in c.x]
+        options = {"log_x": True, "show_x": size_label, "x_ticks": plots.size_ticks(min(xs), max(xs), 5), "floor": True}
+        labels = ("requested size", "% of the request")
     else:
-        ys = [y for c in curves for y in c.y]
+        title, labels = words(name), ("", "")
+        xs, ys = [x for c in curves for x in c.x], [y for c in curves for y in c.y]
         options = {
             "log_x": min(xs) > 0 and max(xs) > 100 * min(xs),
             "log_y": min(ys) > 0 and max(ys) > 100 * min(ys),
         }
         if SIZE.search(name) and options["log_x"]:
             options |= {"show_x": size_label, "x_ticks": plots.size_ticks(min(xs), max(xs), 5)}
-        labels = ("x", f"{words(name)}{f', {unit}' if unit else ''}")
-    svg = plots.lines(curves, *labels, f"{title}, {view.experiment.id}", **options)
-    return Chart(title, svg, [c.name for c in curves], view.experiment.caveats)
+    title = title[:1].upper() + title[1:]
+
+    def draw(legend: bool) -> str:
+        return plots.lines(curves, *labels, f"{title}, {view.experiment.id}", markers=False, legend=legend, **options)
+
+    return Chart(title, draw, [c.name for c in curves], view.experiment.caveats, note)
+
+
+def time_axis(view: ExperimentView, curves: list[Curve]) -> str:
+    """The x axis of a memory curve: milliseconds, but for workloads that count their own steps."""
+    own = any(f.headline and f.name not in PROCESS_SPECS for f in view.figures)
+    return "step" if own and all(float(x).is_integer() for c in curves for x in c.x) else "milliseconds"
+
+
+def overhead(curve: Curve) -> Curve:
+    """The worst overhead in percent, four points per doubling of the request.
+
+    The series holds (request, bytes held) wherever what is held grows, which is where the overhead is worst.
+    """
+    worst: dict[int, float] = {}
+    for request, held in zip(curve.x, curve.y, strict=True):
+        if request >= SMALLEST_REQUEST:
+            place = round(4 * math.log2(request))
+            worst[place] = max(worst.get(place, 0.0), 100 * (held / request - 1))
+    places = sorted(worst)
+    return Curve(curve.name, curve.look, [2 ** (p / 4) for p in places], [worst[p] for p in places])
 
 
 def positive(curve: Curve, *, only_x: bool = False) -> Curve:
@@ -141,7 +202,7 @@ def numbered(figures: list[FigureView]) -> dict[tuple[str, str], list[tuple[floa
 def figure_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
     """A curve for every family of numbered figures inside one experiment."""
     charts = []
-    for (head, _), points in numbered([f for f in view.figures if f.headline]).items():
+    for (head, _), points in numbered([f for f in view.figures if f.role == "speed"]).items():
         top = max(x for x, _ in points)
         axis = "size" if top > 128 or SIZE.search(head) else "threads" if "thread" in head else "n"
         chart = sweep_chart(
@@ -179,12 +240,18 @@ def sweep_chart(
         )
     if not curves:
         return None
+    return sweep_drawing(title, axis, curves, unit, spec, caveats)
+
+
+def sweep_drawing(title: str, axis: str, curves: list[Curve], unit: str, spec: FigureSpec, caveats: list[str]) -> Chart:
     xs = sorted({x for c in curves for x in c.x})
     ys = [y for c in curves for y in c.y]
     is_size = axis == "size"
     wide = xs[0] > 0 and xs[-1] >= 8 * xs[0]
     direction = {"lower": "lower is better", "higher": "higher is better"}.get(spec.better, "")
-    svg = plots.lines(
+    title = title[:1].upper() + title[1:]
+    draw = partial(
+        plots.lines,
         curves,
         "block size" if is_size else axis,
         unit,
@@ -192,12 +259,16 @@ def sweep_chart(
         log_x=wide,
         log_y=min(ys) > 0 and max(ys) > 20 * min(ys),
         show_x=size_label if is_size else (lambda v: f"{v:g}"),
-        show_y=None,
         x_ticks=plots.size_ticks(xs[0], xs[-1], 5) if is_size and wide else every(xs, 8),
         floor=True,
     )
-    title = title[:1].upper() + title[1:]
-    return Chart(title if "," in title else f"{title} by {axis}", svg, [c.name for c in curves], caveats, direction)
+    return Chart(
+        title if "," in title else f"{title} by {axis}",
+        lambda legend: draw(legend=legend),
+        [c.name for c in curves],
+        caveats,
+        direction,
+    )
 
 
 def every(xs: list[float], most: int) -> list[float]:
@@ -213,10 +284,13 @@ def axis_unit(values: list[float], unit: str) -> tuple[float, str]:
         shown = show(middle, unit).split()[-1]
         key = "us" if shown == "µs" else shown
         return table[unit] / table[key], shown
-    if "/s" in unit:
-        for name, size in (("G", 1e9), ("million ", 1e6), ("thousand ", 1e3)):
-            if middle >= size:
-                return 1 / size, f"{name}{unit}"
+    if unit.endswith("/s"):
+        times, what = rate_unit(unit)
+        shown = "" if what == "/s" else what.removesuffix("/s") + " "
+        for name, size in (("million ", 1e6), ("thousand ", 1e3)):
+            if middle * times >= size:
+                return times / size, f"{name}{shown}per second"
+        return times, f"{shown}per second"
     return 1.0, unit
 
 

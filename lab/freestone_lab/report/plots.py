@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from freestone_lab.report.svg import CARD, INK, MUTED, RC, WIDTH, finish, slot_colour
+from freestone_lab.report.svg import CARD, FONT, INK, MUTED, RC, WIDTH, finish, slot_colour
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 1.6)), (0, (1.2, 1.4)))
@@ -170,6 +170,12 @@ def label_points(axes: Axes, points: Sequence[Point]) -> None:
     frame = axes.get_window_extent()
     at = {p.name: transform((p.x, p.y)) for p in points}
     taken: list[tuple[float, float, float, float]] = [(x - 5, y - 5, x + 5, y + 5) for x, y in at.values()]
+    for point in points:  # the interval bars are in the way, too
+        (x, y) = at[point.name]
+        for low, high in [point.x_range] if point.x_range else []:
+            taken.append((transform((low, point.y))[0], y - 1, transform((high, point.y))[0], y + 1))
+        for low, high in [point.y_range] if point.y_range else []:
+            taken.append((x - 1, transform((point.x, low))[1], x + 1, transform((point.x, high))[1]))
     for point in sorted(points, key=lambda p: (not p.look.bold, at[p.name][1], p.name)):
         x, y = at[point.name]
         probe = axes.text(0, 0, point.name, weight="bold" if point.look.bold else "normal")
@@ -177,7 +183,7 @@ def label_points(axes: Axes, points: Sequence[Point]) -> None:
         probe.remove()
         width, height = box.width, box.height
         best: tuple[float, float, float] | None = None
-        for distance in (7, 14, 24, 36, 50, 66, 84):
+        for distance in (7, 14, 24, 36, 50, 66, 84, 105, 130, 160):
             for angle in range(0, 360, 30):
                 dx, dy = math.cos(math.radians(angle)), math.sin(math.radians(angle))
                 cx = x + dx * (distance + width / 2 * abs(dx) ** 0.5)
@@ -199,8 +205,8 @@ def label_points(axes: Axes, points: Sequence[Point]) -> None:
         far = math.hypot(max(0.0, abs(cx - x) - width / 2), cy - y) > 18
         axes.annotate(
             point.name, xy=(point.x, point.y), xytext=tuple(axes.transAxes.inverted().transform((cx, cy))),
-            textcoords="axes fraction", ha="center", va="center", color=INK, zorder=6,
-            weight="bold" if point.look.bold else "normal",
+            textcoords="axes fraction", ha="center", va="center", color=point.look.colour, zorder=6,
+            weight="bold" if point.look.bold else "normal", gid="label-1",
             arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.7, "shrinkB": 4} if far else None,
         )  # fmt: skip
 
@@ -239,24 +245,26 @@ def lines(
     log_x: bool = False,
     log_y: bool = False,
     step: bool = False,
+    markers: bool = True,
     show_x: Callable[[float], str] | None = None,
     show_y: Callable[[float], str] | None = None,
     x_ticks: Sequence[float] | None = None,
     y_ticks: Sequence[float] | None = None,
     height: float = 3.2,
     floor: bool = False,
+    legend: bool = False,
 ) -> str:
-    """Curves over a common axis; few points get markers, quartiles become bands."""
+    """Curves over a common axis; quartiles become bands."""
     drawn, axes = figure(height)
     if log_x:
         axes.set_xscale("log", base=2 if show_x else 10)
     if log_y:
         axes.set_yscale("log")
     for curve in sorted(curves, key=lambda c: c.look.bold):
-        few = len(curve.x) <= 40 and not step
         axes.plot(
-            curve.x, curve.y, color=curve.look.colour, ls=curve.look.dash, marker=curve.look.marker if few else None,
-            mec=CARD, mew=0.6, lw=2.4 if curve.look.bold else 1.6, gid=f"peer-{curve.look.slot}-line",
+            curve.x, curve.y, color=curve.look.colour, ls=curve.look.dash, label=curve.name,
+            marker=curve.look.marker if markers else None, mec=CARD, mew=0.6,
+            lw=2.4 if curve.look.bold else 1.6, gid=f"peer-{curve.look.slot}-line",
             drawstyle="steps-post" if step else "default", zorder=4 if curve.look.bold else 3,
         )  # fmt: skip
         if curve.low is not None and curve.high is not None and len(curve.x) > 1:
@@ -270,6 +278,16 @@ def lines(
         axes.set_ylim(bottom=0)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
+    if legend:
+        with matplotlib.rc_context(RC):
+            order = {curve.name: curve.look.slot for curve in curves}
+            handles, names = axes.get_legend_handles_labels()
+            pairs = sorted(zip(handles, names, strict=True), key=lambda pair: order[pair[1]])
+            drawn.legend(
+                [h for h, _ in pairs], [n for _, n in pairs], loc="outside lower center", ncols=3, frameon=False,
+                fontsize=FONT - 1.5, handlelength=1.8, columnspacing=1.2,
+            )  # fmt: skip
+            drawn.set_figheight(height + 0.22 * -(-len(curves) // 3) + 0.1)
     return finish(drawn, title)
 
 

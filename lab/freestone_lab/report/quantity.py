@@ -17,7 +17,7 @@ Role = Literal["speed", "latency", "memory", "other"]
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 BYTES = {"B": 1.0, "bytes": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3, "kB": 1e3, "KB": 1e3, "MB": 1e6}
 RATE = re.compile(r"/\s*s(ec)?$|ops$", re.IGNORECASE)
-PERCENTILE = re.compile(r"(^|[_./ ])p\d{2,}|percentile|latency|ccdf", re.IGNORECASE)
+PERCENTILE = re.compile(r"^(m|c|re)?(alloc|free)\w*_p\d+|latency", re.IGNORECASE)
 MEMORY = re.compile(r"rss|pss|resident|footprint|overhead|waste|mapped|heap_(size|bytes)|memory", re.IGNORECASE)
 
 
@@ -60,12 +60,19 @@ def show(value: float, unit: str) -> str:
             value * BYTES[unit], (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0), ("B", 1.0)), threshold=0.98
         )
     if RATE.search(unit):
-        return _scaled(value, (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), joint=" ", tail=unit)
+        times, what = rate_unit(unit)
+        return _scaled(value * times, (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), tail=what)
     if unit in ("%", "percent"):
         return f"{significant(value)} %"
     if unit in ("", "count", "ratio"):
         return f"{value:,.0f}" if unit == "count" and value == round(value) else significant(value)
     return f"{significant(value)} {unit}"
+
+
+def rate_unit(unit: str) -> tuple[float, str]:
+    """What one count of a rate's unit stands for, and how the rate is written: 1e6/s is (1e6, '/s')."""
+    factor = re.match(r"(1(?:e\d+)?)/", unit)
+    return (float(factor[1]), unit[factor.end() - 1 :]) if factor else (1.0, unit)
 
 
 def show_span(low: float, high: float, unit: str) -> str:
@@ -75,14 +82,12 @@ def show_span(low: float, high: float, unit: str) -> str:
     return f"{number} to {right}" if left_unit == right.partition(" ")[2] else f"{left} to {right}"
 
 
-def _scaled(
-    value: float, steps: tuple[tuple[str, float], ...], joint: str = " ", tail: str = "", threshold: float = 1.0
-) -> str:
+def _scaled(value: float, steps: tuple[tuple[str, float], ...], tail: str = "", threshold: float = 1.0) -> str:
     for name, size in steps:
         if abs(value) >= size * threshold:
-            return f"{significant(value / size)}{joint}{name}{tail}"
+            return f"{significant(value / size)} {name}{tail}"
     name, size = steps[-1]
-    return f"{significant(value / size)}{joint}{name}{tail}"
+    return f"{significant(value / size)} {name}{tail}"
 
 
 def size_label(value: float) -> str:

@@ -286,9 +286,33 @@ def served_by(result: Result, peer: Peer) -> dict[str, Any]:
 
 def machine(fingerprint: dict[str, Any]) -> str:
     """The machine in half a line: processor, CPUs, kernel, as far as they are known."""
-    forms = {"cpu": "{}", "cpu_model": "{}", "cpus": "{} CPUs", "kernel": "kernel {}", "glibc": "glibc {}"}
-    shown = [form.format(fingerprint[k]) for k, form in forms.items() if isinstance(fingerprint.get(k), (str, int))]
+    forms = {"cpu": "{}", "cpus": "{} CPUs", "kernel": "kernel {}", "libc": "{}"}
+    facts = dict(fingerprint)
+    if isinstance(facts.get("cpu"), dict):
+        facts["cpu"] = facts["cpu"].get("model name")
+    shown = [form.format(facts[k]) for k, form in forms.items() if isinstance(facts.get(k), (str, int))]
     return ", ".join(shown) + ". " if shown else ""
+
+
+def proof_tag(analysis: Analysis, peer: Peer) -> Markup:
+    """Whether the run proved that this library served malloc."""
+    if peer.kind == "control" and peer.path is None:
+        return Markup("")
+    doubted = any(f.peer == peer.name and f.status == "not_loaded" for f in analysis.failures)
+    seen = any(s.peer == peer.name for v in analysis.experiments for s in v.experiment.samples)
+    if doubted or not seen:
+        return Markup('<span class="tag bad">{}</span>').format("not proven" if seen else "not run")
+    return Markup('<span class="tag good">proven</span>')
+
+
+def sha256(result: Result, peer: Peer) -> str:
+    found = result.fingerprint.get("libraries", {})
+    return str(found.get(peer.name, "")) if isinstance(found, dict) else ""
+
+
+def rounds_words(analysis: Analysis) -> str:
+    low, high = analysis.fewest_rounds, analysis.rounds
+    return f"{low} to {high} rounds" if low != high else f"{high} {'round' if high == 1 else 'rounds'}"
 
 
 def moment(created: str) -> str:
@@ -338,6 +362,9 @@ def environment() -> jinja2.Environment:
         served_by=served_by,
         machine=machine,
         span=quantity.span,
+        rounds_words=rounds_words,
+        proof_tag=proof_tag,
+        sha256=sha256,
         show_span=quantity.show_span,
         title_of=title_of,
         legend=legend,
@@ -362,6 +389,7 @@ def render_report(results: list[Result], weights: dict[str, float] | None = None
         .get_template("report.html.j2")
         .render(
             parts=parts,
+            halo=Markup(svg.HALO),
             light=Markup(svg.variables(False)),
             dark=Markup(svg.variables(True)),
             facts=facts(),

@@ -103,6 +103,19 @@ def measured(analysis: Analysis, criterion: str) -> dict[str, Score]:
     return {n: Score(FULL * best / value, why=f"{value / best:.2f} times the best cost") for n, value in whole.items()}
 
 
+def parse_weights(text: str) -> dict[str, float]:
+    """`memory=2,latency=0.5` as a mapping. Raises UserError that names the piece that is not NAME=NUMBER."""
+    found = {}
+    for piece in text.split(","):
+        name, _, value = piece.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise UserError(f"--weights: {piece.strip()!r} is not NAME=NUMBER, such as memory=2") from None
+    check_weights(found)
+    return found
+
+
 def check_weights(weights: dict[str, float] | None) -> dict[str, float]:
     """The weights in full; equal when none are given. Raises UserError for unknown criteria and negative weights."""
     if weights is None:

@@ -47,6 +47,8 @@ SERIES_DARK = (
     "#93a0ff", "#ff8f9f", "#7fc9a0", "#d3a3df",
 )  # fmt: skip
 
+HALO = ".label text{paint-order:stroke;stroke:var(--card);stroke-width:3px;stroke-linejoin:round}"
+
 RC: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "freestone",
@@ -95,6 +97,7 @@ def finish(figure: Figure, title: str) -> str:
     text = re.sub(r"<style[^>]*>.*?</style>", "", text, flags=re.S)
     text = re.sub(r"<defs>\s*</defs>", "", text)
     text = re.sub(r' id="peer-(\d+)[^"]*"', r' class="p p\1"', text)
+    text = text.replace(' id="label-1"', ' class="label"')
     text = re.sub(r' id="\w*_\d+(\.\w+)?"', "", text)
     text = re.sub(r"font(-family)?: (?:[\d.]+px )?'[^;\"]*sans-serif;? ?", "", text)
     text = re.sub(r" transform=\"rotate\(-0 [^\"]*\"", "", text)
@@ -125,6 +128,7 @@ def standalone(svg: str, width: int = 640) -> str:
     """The fragment as an SVG file of its own, light and dark."""
     style = (
         f"<style>svg{{{variables(False)};background:var(--card);font-family:system-ui,sans-serif}}"
+        f"{HALO}"
         f"@media(prefers-color-scheme:dark){{svg{{{variables(True)}}}}}</style>"
     )
     return svg.replace(' class="plot"', f' width="{width}"', 1).replace("</title>", "</title>" + style, 1) + "\n"

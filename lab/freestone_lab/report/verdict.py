@@ -96,12 +96,14 @@ def conclude(analysis: Analysis) -> Conclusion:
     details += [text for lead in main if (text := evidence(lead, baseline)) is not None]
     if not main:
         sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
-    elif analysis.rounds < 2:
+    elif analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
-    elif analysis.rounds < (needed := least_rounds(main[0].field - 1)):
+    elif analysis.fewest_rounds < (needed := least_rounds(main[0].field - 1)):
         crowd = main[0].field
-        sentence = f"No verdict: {analysis.rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
+        sentence = (
+            f"No verdict: {analysis.fewest_rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
+        )
         details = []
     elif len(main) == 2 and len(main[0].names) == 1 and main[0].names == main[1].names:
         name, fast, small = main[0].names[0], main[0].best, main[1].best
@@ -133,7 +135,7 @@ def qualifications(analysis: Analysis) -> list[str]:
     partial = sorted({n for s in analysis.overall.values() for n, o in s.items() if not o.complete} - set(failed))
     if partial:
         said.append(f"Not ranked, because experiments are missing: {join(partial)}.")
-    if analysis.rounds < 2:
+    if analysis.fewest_rounds < 2:
         return said
     baseline = analysis.result.baseline
     known = {r: f for r, f in analysis.floors.items() if not math.isinf(f)}
