@@ -85,7 +85,7 @@ FREESTONE_EXPORT int ABI(mallopt)(int parameter, int value) {
     case M_TRIM_THRESHOLD: options.dirty_bytes = static_cast<usize>(value); return 1;
     case M_MMAP_THRESHOLD:
       if (static_cast<usize>(value) > kRunBytesMax) return 0;
-      options.map_bytes = max_of(static_cast<usize>(value), kCachedBytesMax);
+      options.map_bytes = max_of(static_cast<usize>(value), kSharedRunBytesMax);
       return 1;
     case M_ARENA_MAX:
       if (value == 0) return 0;

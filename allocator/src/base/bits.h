@@ -13,13 +13,6 @@ constexpr u64 bit(unsigned position) { return u64{1} << position; }
 // The lowest `count` bits set; `count` may be 64.
 constexpr u64 low_mask(unsigned count) { return count >= 64 ? ~u64{0} : bit(count) - 1; }
 
-// The lowest `count` set bits of `word`.
-constexpr u64 lowest_set(u64 word, unsigned count) {
-  u64 rest = word;
-  for (unsigned i = 0; i < count && rest != 0; ++i) rest &= rest - 1;
-  return word ^ rest;
-}
-
 // The positions at which a run of `length` set bits starts (1 <= length <= 64).
 constexpr u64 run_starts(u64 word, unsigned length) {
   unsigned have = 1;
@@ -55,7 +48,6 @@ constexpr unsigned longest_run(u64 word) {
 static_assert(run_starts(0b0111'0110, 3) == 0b0001'0000);
 static_assert(run_starts(~u64{0}, 64) == 1);
 static_assert(longest_run(0b0111'0110) == 3 && longest_run(0) == 0 && longest_run(~u64{0}) == 64 && longest_run(~u64{1}) == 63);
-static_assert(lowest_set(0b1011'0000, 2) == 0b0011'0000);
 
 // A 64-bit mixing step (Steele et al., SplitMix): a bijection in which every input bit reaches every output bit.
 constexpr u64 mix_bits(u64 value) {

@@ -17,8 +17,9 @@ inline constexpr unsigned kShardsMax = 16;
 
 // Blocks up to this size live in slabs, above it in runs of their own.
 inline constexpr usize kSmallBytesMax = 32 * kKiB;
-// Runs up to this size are kept by the thread cache like blocks.
-inline constexpr usize kCachedBytesMax = 256 * kKiB;
+// Runs up to this size are kept by the thread cache like blocks; up to the next size by the run cache of the thread's shard.
+inline constexpr usize kCachedBytesMax = 128 * kKiB;
+inline constexpr usize kSharedRunBytesMax = kMiB;
 // Runs above this size get a mapping of their own.
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
@@ -28,7 +29,6 @@ inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 
 // Dirty free memory kept for reuse: a constant plus a fraction of what is live.
-inline constexpr usize kDirtyBytesBase = 8 * kMiB;
 inline constexpr unsigned kDirtyLiveShift = 3;
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 

@@ -9,6 +9,7 @@
 #include "front/large.h"
 #include "platform/message.h"
 #include "span/mapping.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -99,6 +100,7 @@ void* allocate_slow(usize bytes) {
 void deallocate_slow(void* block) {
   if (block == nullptr) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
+  if (in_window(block) && tag_of(unit_of(block)) == kTagRun && address_of(block) % kUnitBytes == 0) return deallocate_run(block);
   const Found found = find_block(block);
   switch (found.kind) {
     case Found::Kind::class_block:
@@ -111,10 +113,10 @@ void deallocate_slow(void* block) {
         push_slow(*cache, found.size_class, block);
       }
       return;
-    case Found::Kind::run: return deallocate_run(block);
     case Found::Kind::mapping:
       if (unmap_block(block)) return;
       break;  // another thread freed it between the two looks
+    case Found::Kind::run:
     case Found::Kind::none: break;
   }
   fail_invalid("invalid free", block);
@@ -205,6 +207,7 @@ usize good_size(usize bytes) {
 bool trim(usize keep_bytes) {
   if (ensure_started() != Mode::active) return false;
   usize given = 0;
+  flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);
     given += purge_slabs(cache->user);

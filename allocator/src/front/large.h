@@ -14,12 +14,6 @@ void deallocate_run(void* block);
 usize run_bytes(const void* block);
 usize large_good_size(usize bytes);
 
-struct RunCounts {
-  usize blocks;
-  usize bytes;
-};
-RunCounts run_counts();
-
 // Makes a cached-class run the size of another class in place. False when it must move.
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.

@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "cache/cache.h"
-#include "front/large.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "region/metadata.h"
 #include "span/mapping.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -42,14 +42,14 @@ class Lines {
 
 void collect_statistics(Statistics& s) {
   s = {};
-  usize cached[kClassEnd];
-  count_cached(cached);
+  usize cached_blocks[kClassEnd];
+  count_cached(cached_blocks);
   usize slab_bytes_outside = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     ClassStatistics& k = s.classes[c];
     const usize outside = class_blocks_outside(c);
     k.block_bytes = class_info(c).bytes;
-    k.cached_blocks = min_of(cached[c], outside);
+    k.cached_blocks = min_of(cached_blocks[c], outside);
     k.live_blocks = outside - k.cached_blocks;
     s.live_blocks += k.live_blocks;
     s.live_bytes += k.live_blocks * k.block_bytes;
@@ -61,14 +61,15 @@ void collect_statistics(Statistics& s) {
   const SpanCounts spans = span_counts();
   s.mapped_bytes = mappings.bytes;
   s.mapped_blocks = mappings.blocks;
-  s.large_bytes = runs.bytes;
-  s.large_blocks = runs.blocks;
-  s.live_bytes += mappings.bytes + runs.bytes;
-  s.live_blocks += mappings.blocks + runs.blocks;
+  s.large_bytes = runs.live_bytes;
+  s.large_blocks = runs.live_runs;
+  s.live_bytes += mappings.bytes + runs.live_bytes;
+  s.live_blocks += mappings.blocks + runs.live_runs;
   s.committed_bytes = units_to_bytes(spans.committed_units);
-  s.dirty_bytes = units_to_bytes(spans.dirty_units);
-  s.clean_bytes = units_to_bytes(less(spans.free_units, spans.dirty_units));
-  s.slab_free_bytes = less(less(s.committed_bytes, units_to_bytes(spans.free_units)), slab_bytes_outside + runs.bytes);
+  s.dirty_bytes = spans.backed_bytes;
+  s.clean_bytes = less(units_to_bytes(spans.free_units), spans.backed_bytes);
+  s.slab_free_bytes = less(less(s.committed_bytes, units_to_bytes(spans.free_units)), slab_bytes_outside + runs.live_bytes + runs.cached_bytes);
+  s.cached_bytes += runs.cached_bytes;
   s.metadata_bytes = metadata_committed_bytes() + metadata_mapped_bytes();
   s.reserved_bytes = units_to_bytes(less(region.reserved_end.load_relaxed(), region.heap_start));
   s.resident_bytes = os::resident_bytes();

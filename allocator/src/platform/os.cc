@@ -91,6 +91,10 @@ Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_D
 Failure guard_install(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardInstall); }
 Failure guard_remove(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardRemove); }
 
+Failure resident_pages(void* address, usize bytes, u8* present) {
+  return failure_of(invoke(SYS_mincore, address_of(address), bytes, address_of(present)));
+}
+
 void* remap(void* address, usize old_bytes, usize new_bytes) {
   const long result = invoke(SYS_mremap, address_of(address), old_bytes, new_bytes, MREMAP_MAYMOVE, 0);
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);

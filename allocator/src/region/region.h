@@ -21,12 +21,12 @@
 namespace freestone {
 
 // What a unit is. Values below kTagClassEnd are size classes (0 = nothing that can be freed).
-inline constexpr unsigned kTagClassEnd = 97;
+inline constexpr unsigned kTagClassEnd = 89;
 inline constexpr u8 kTagNone = 0;
-inline constexpr u8 kTagRun = 97;     // the first unit of a run above kCachedBytesMax
-inline constexpr u8 kTagInside = 98;  // a later unit of a run
-inline constexpr u8 kTagSampled = 99; // the first unit of a sampled or guarded block
-inline constexpr unsigned kTagCount = 104;
+inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
+inline constexpr u8 kTagInside = 90;  // a later unit of a run
+inline constexpr u8 kTagSampled = 91;  // the first unit of a sampled or guarded block
+inline constexpr unsigned kTagCount = 96;
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
@@ -52,9 +52,13 @@ struct Group {
 };
 
 struct alignas(4096) Super {
-  u64 free_units[kSuperGroups];   // a set bit: free; guarded by the span lock, like the next two
-  u64 dirty_units[kSuperGroups];  // a set bit: free and perhaps not zero
-  u8 longest_free[kSuperGroups];  // the longest free run within the group
+  // Guarded by the span lock, which also says what they mean.
+  u64 free_units[kSuperGroups];
+  u64 dirty_units[kSuperGroups];
+  u64 backed_units[kSuperGroups];
+  u64 measured_units[kSuperGroups];
+  u8 longest_free[kSuperGroups];
+  u8 resident_pages[kSuperGroups][kGroupUnits];
   Atomic<u64> groups_with_room[kShardsMax][kTagCount];
 };
 

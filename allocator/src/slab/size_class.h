@@ -63,11 +63,11 @@ struct ClassInfo {
 inline constexpr unsigned kInverseShift = 40;
 inline constexpr unsigned kSlabWordsMax = 16;
 
+// 64 blocks, one bitmap word, where that is between one unit and sixteen.
 constexpr u32 slab_units(usize bytes) {
-  if (bytes <= 256) return 1;
-  if (bytes <= kKiB) return 2;
-  if (bytes <= 8 * kKiB) return 4;
-  return 16;
+  u32 units = 1;
+  while (units < 16 && units_to_bytes(units) < bytes * 64) units *= 2;
+  return units;
 }
 
 struct ClassTable {
@@ -80,8 +80,8 @@ struct ClassTable {
       i.bytes = static_cast<u32>(bytes);
       i.units = is_slab_class(c) ? slab_units(bytes) : static_cast<u32>(bytes_to_units(bytes));
       i.blocks = is_slab_class(c) ? static_cast<u32>(units_to_bytes(i.units) / bytes) : 1;
-      i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 16 * kKiB / bytes)) : 1);
-      i.cap_max = static_cast<u16>(max_of<usize>(is_slab_class(c) ? 8 : 1, min_of<usize>(1024, 64 * kKiB / bytes)));
+      i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 32 * kKiB / bytes)) : 1);
+      i.cap_max = static_cast<u16>(max_of<usize>(is_slab_class(c) ? 8 : 1, min_of<usize>(1024, 128 * kKiB / bytes)));
       i.inverse = ((u64{1} << kInverseShift) + bytes - 1) / bytes;
     }
   }

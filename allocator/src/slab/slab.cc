@@ -84,36 +84,28 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return carve_slab(size_class, user);
 }
 
-// Writes the addresses of the blocks in `taken`, ascending.
-void** put_blocks(void** out, char* slab, const ClassInfo& info, unsigned word, u64 taken) {
-  for (; taken != 0; taken &= taken - 1) *out++ = slab + usize{word * 64 + lowest_bit(taken)} * info.bytes;
-  return out;
-}
-
 // Takes up to `room` blocks from a slab whose token the caller holds, and gives the token up.
 unsigned take_from_slab(SizeClass size_class, UnitIndex unit, unsigned room, void** out) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
-  char* slab = unit_address(unit);
   u64 words = begin_holding(record);
-  unsigned taken_count = 0;
-  while (words != 0 && taken_count < room) {
+  void** const start = out;
+  void** const end = out + room;
+  while (words != 0 && out != end) {
     const unsigned w = lowest_bit(words);
-    u64 taken = record.words[w].exchange_seq(0);
-    const unsigned limit = room - taken_count;
-    if (count_bits(taken) > limit) {
-      const u64 kept = lowest_set(taken, limit);
-      record.words[w].or_seq(taken & ~kept);
-      taken = kept;
+    char* const first = unit_address(unit) + usize{w} * 64 * info.bytes;
+    const u64 all = record.words[w].exchange_seq(0);
+    u64 left = all;
+    for (; left != 0 && out != end; left &= left - 1) *out++ = first + usize{lowest_bit(left)} * info.bytes;
+    if (left != 0) {
+      record.words[w].or_seq(left);
     } else {
       words &= words - 1;
     }
-    if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~taken);
-    out = put_blocks(out, slab, info, w, taken);
-    taken_count += count_bits(taken);
+    if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~(all ^ left));
   }
   end_holding(record, size_class, unit, words);
-  return taken_count;
+  return static_cast<unsigned>(out - start);
 }
 
 // Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing

@@ -18,18 +18,25 @@ constexpr unsigned kHintCount = 5;    // one search start per power of two up to
 constexpr unsigned kDecayTicks = 16;  // decay steps per half-life
 constexpr u32 kClockEvery = 32;       // operations between two looks at the clock
 
+constexpr usize kPageBytes = 4 * kKiB;
+constexpr usize kUnitPages = kUnitBytes / kPageBytes;
+
 // All guarded by span_lock.
 struct State {
-  usize search_start[kHintCount];  // no word below has a run of this length; 0 means unset
-  usize dirty_top;                 // no word above has a dirty unit
-  usize free_count;
-  usize dirty_count;
-  usize dirty_low_water;  // the least dirty_count since the last decay step: memory that nobody needed
-  u64 last_decay_ms;
-  u32 operations;
-  bool purge_refused;  // the kernel keeps pages (locked memory): do not try again until asked
+  usize search_start[kHintCount] = {};  // no word below has a run of this length; 0 means unset
+  usize backed_top = 0;                // no word above has a backed unit
+  usize unmeasured_low = ~usize{0};            // no word outside [low, high] has a backed unit that is not measured
+  usize unmeasured_high = 0;
+  usize free_count = 0;
+  usize dirty_count = 0;
+  usize backed_pages = 0;     // SPAN-4
+  usize backed_low_water = 0; // the least backed_pages since the last decay step: memory that nobody needed
+  u64 last_decay_ms = 0;
+  u32 operations = 0;
+  bool purge_refused = false;    // the kernel keeps pages (locked memory): do not try again until asked
+  bool measure_refused = false;  // no mincore here: everything counts as resident
 };
-State state;
+constinit State state;
 
 Atomic<u64> purged_bytes;  // relaxed: statistics
 Atomic<u64> purge_calls;
@@ -38,6 +45,9 @@ usize first_word() { return region.heap_start / kWordUnits; }
 usize end_word() { return region.frontier.load_relaxed() / kWordUnits; }
 u64& free_word(usize word) { return super_at(word / kSuperGroups).free_units[word % kSuperGroups]; }
 u64& dirty_word(usize word) { return super_at(word / kSuperGroups).dirty_units[word % kSuperGroups]; }
+u64& backed_word(usize word) { return super_at(word / kSuperGroups).backed_units[word % kSuperGroups]; }
+u64& measured_word(usize word) { return super_at(word / kSuperGroups).measured_units[word % kSuperGroups]; }
+u8& resident_pages(usize unit) { return super_at(unit / kWordUnits / kSuperGroups).resident_pages[unit / kWordUnits % kSuperGroups][unit % kWordUnits]; }
 u8& longest(usize word) { return super_at(word / kSuperGroups).longest_free[word % kSuperGroups]; }
 
 // The hint that is valid for runs of `units`: of the largest power of two that is no longer.
@@ -67,27 +77,72 @@ void mark_free(UnitIndex first, usize units, bool dirty) {
     free_word(word) |= mask;
     if (dirty) {
       dirty_word(word) |= mask;
-      state.dirty_top = max_of(state.dirty_top, word);
+      backed_word(word) |= mask;
+      state.backed_top = max_of(state.backed_top, word);
+      state.unmeasured_low = min_of(state.unmeasured_low, word);
+      state.unmeasured_high = max_of(state.unmeasured_high, word);
     }
     note_free_changed(word);
   });
   state.free_count += units;
-  if (dirty) state.dirty_count += units;
+  if (dirty) {
+    state.dirty_count += units;
+    state.backed_pages += units * kUnitPages;
+  }
+}
+
+// The pages behind the units of `mask` in one word.
+usize pages_behind(usize word, u64 mask) {
+  const u64 measured = measured_word(word) & mask;
+  usize pages = count_bits(backed_word(word) & mask & ~measured) * kUnitPages;
+  for (u64 rest = measured; rest != 0; rest &= rest - 1) pages += resident_pages(word * kWordUnits + lowest_bit(rest));
+  return pages;
 }
 
 // Returns whether all of the units were clean.
 bool mark_taken(UnitIndex first, usize units) {
   usize dirty = 0;
   for_words(first, units, [&](usize word, u64 mask) {
-    dirty += count_bits(dirty_word(word) & mask);
+    if ((dirty_word(word) & mask) != 0) {
+      dirty += count_bits(dirty_word(word) & mask);
+      state.backed_pages -= pages_behind(word, mask);
+      measured_word(word) &= ~mask;
+      backed_word(word) &= ~mask;
+      dirty_word(word) &= ~mask;
+    }
     free_word(word) &= ~mask;
-    dirty_word(word) &= ~mask;
     note_free_changed(word);
   });
   state.free_count -= units;
   state.dirty_count -= dirty;
-  state.dirty_low_water = min_of(state.dirty_low_water, state.dirty_count);
+  state.backed_low_water = min_of(state.backed_low_water, state.backed_pages);
   return dirty == 0;
+}
+
+// Asks the kernel which pages of the unmeasured units of one word exist.
+void measure_word(usize word) {
+  const u64 unmeasured = backed_word(word) & ~measured_word(word);
+  if (unmeasured == 0) return;
+  const usize first = word * kWordUnits + lowest_bit(unmeasured);
+  const usize end = word * kWordUnits + highest_bit(unmeasured) + 1;
+  u8 present[kWordUnits * kUnitPages];
+  if (os::page_bytes() != kPageBytes || os::resident_pages(unit_address(static_cast<UnitIndex>(first)), units_to_bytes(end - first), present)) {
+    state.measure_refused = true;
+    return;
+  }
+  for (u64 rest = unmeasured; rest != 0; rest &= rest - 1) {
+    const unsigned position = lowest_bit(rest);
+    const usize unit = word * kWordUnits + position;
+    usize pages = 0;
+    for (usize k = 0; k < kUnitPages; ++k) pages += present[(unit - first) * kUnitPages + k] & 1U;
+    resident_pages(unit) = static_cast<u8>(pages);
+    if (pages == 0) {
+      backed_word(word) &= ~bit(position);
+    } else {
+      measured_word(word) |= bit(position);
+    }
+    state.backed_pages -= kUnitPages - pages;
+  }
 }
 
 // Bits at positions that are multiples of `alignment` (a power of two up to 64).
@@ -122,8 +177,21 @@ UnitIndex find_across_words(usize units, usize alignment) {
     return at + units <= run_start + run;
   };
   usize at = 0;
-  for (usize word = first_word(), end = end_word(); word < end; ++word) {
-    u64 bits = free_word(word);
+  // A run that crosses words has at least (units + 1) / 2 of its units, or 16, in one of them, and starts at most one word earlier
+  // than the first such word.
+  const unsigned hint = hint_of(min_of((units + 1) / 2, kInWordMax));
+  const usize start = max_of(state.search_start[hint], first_word() + 1) - 1;
+  bool hint_found = false;
+  for (usize word = start, end = end_word(); word < end; ++word) {
+    if (!hint_found && longest(word) >= (1U << hint)) {
+      state.search_start[hint] = word;
+      hint_found = true;
+    }
+    const u64 bits = free_word(word);
+    if (bits == 0) {
+      run = 0;
+      continue;
+    }
     unsigned position = 0;
     while (position < kWordUnits) {
       const u64 rest = bits >> position;
@@ -150,38 +218,41 @@ UnitIndex find(usize units, usize alignment) {
   return units <= kInWordMax && alignment <= kWordUnits ? find_in_words(units, alignment) : find_across_words(units, alignment);
 }
 
-usize watermark_units() {
-  const usize live = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
-  return (options.dirty_bytes >> kUnitShift) + (live >> kDirtyLiveShift);
+usize watermark_pages() {
+  const usize live_units = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
+  return options.dirty_bytes / kPageBytes + ((live_units * kUnitPages) >> kDirtyLiveShift);
 }
 
-// The highest run of dirty units, at most kPurgeBytesPerCall long, taken out of both bitmaps (SPAN-2).
-UnitIndex take_highest_dirty(usize most, usize& units) {
+// The highest run of backed units, at most kPurgeBytesPerCall long, taken out of the bitmaps (SPAN-2).
+UnitIndex take_highest_backed(usize& units, usize& pages) {
   const usize lowest = first_word();
-  for (usize word = min_of(state.dirty_top, end_word() - 1);; --word) {
-    const u64 dirty = word >= lowest ? dirty_word(word) : 0;
-    if (dirty != 0) {
-      state.dirty_top = word;
-      const unsigned top = highest_bit(dirty);
+  for (usize word = min_of(state.backed_top, end_word() - 1);; --word) {
+    const u64 backed = word >= lowest ? backed_word(word) : 0;
+    if (backed != 0) {
+      state.backed_top = word;
+      const unsigned top = highest_bit(backed);
       unsigned bottom = top;
-      const usize limit = min_of(most, bytes_to_units(kPurgeBytesPerCall));
-      while (bottom > 0 && (dirty & bit(bottom - 1)) != 0 && top - bottom + 1 < limit) --bottom;
+      const usize limit = bytes_to_units(kPurgeBytesPerCall);
+      while (bottom > 0 && (backed & bit(bottom - 1)) != 0 && top - bottom + 1 < limit) --bottom;
       units = top - bottom + 1;
       const auto first = static_cast<UnitIndex>(word * kWordUnits + bottom);
+      const usize before = state.backed_pages;
       mark_taken(first, units);
+      pages = before - state.backed_pages;
       return first;
     }
     if (word <= lowest) return kNoUnit;
   }
 }
 
-// Purges up to `excess` units. Called without the lock; `refused` stops the attempt when the kernel keeps the pages.
-usize purge_units(usize excess) {
+// Gives back the memory of about `excess` pages of free units. Called without the lock. Returns the pages given.
+usize purge_pages(usize excess) {
   usize done = 0;
   while (done < excess) {
-    span_lock.lock();
     usize units = 0;
-    const UnitIndex first = take_highest_dirty(excess - done, units);
+    usize pages = 0;
+    span_lock.lock();
+    const UnitIndex first = take_highest_backed(units, pages);
     span_lock.unlock();
     if (first == kNoUnit) break;
     // With pages larger than a unit, only whole pages inside the run can be given back; a smaller run stays dirty.
@@ -196,39 +267,42 @@ usize purge_units(usize excess) {
       if (!purged) state.purge_refused = true;
     }
     if (!purged) break;
-    purged_bytes.add_relaxed(to - from);
+    purged_bytes.add_relaxed(pages * kPageBytes);
     purge_calls.add_relaxed(1);
-    done += units;
+    done += pages;
     if (!whole) break;
   }
-  return units_to_bytes(done);
+  return done;
 }
 
 // Called after units were freed: what exceeds the watermark goes at once, down to three quarters of it, so that a program
 // that now goes idle does not hoard and one that goes on does not purge at every free.
 usize excess_over_watermark() {
-  const usize mark = watermark_units();
-  if (state.dirty_count <= mark || state.purge_refused) return 0;
-  return state.dirty_count - (mark - mark / 4);
+  const usize mark = watermark_pages();
+  if (state.backed_pages <= mark || state.purge_refused) return 0;
+  for (usize word = state.unmeasured_low; !state.measure_refused && word <= state.unmeasured_high; ++word) measure_word(word);
+  state.unmeasured_low = ~usize{0};
+  state.unmeasured_high = 0;
+  return state.backed_pages <= mark ? 0 : state.backed_pages - (mark - mark / 4);
 }
 
-// How much of the memory that nobody needed since the last step is due.
+// How much of the memory that nobody needed since the last step is due, in pages.
 usize due_by_decay() {
   if (++state.operations % kClockEvery != 0 || state.purge_refused) return 0;
   const u64 now = os::coarse_milliseconds();
   const u64 half_life = options.dirty_decay_ms;
-  if (half_life == 0) return state.dirty_count;
+  if (half_life == 0) return state.backed_pages;
   const u64 elapsed = now - state.last_decay_ms;
   if (elapsed < half_life / kDecayTicks) return 0;
   const bool first_step = state.last_decay_ms == 0;
   state.last_decay_ms = now;
-  const usize unused = state.dirty_low_water;
-  state.dirty_low_water = state.dirty_count;
+  const usize unused = state.backed_low_water;
+  state.backed_low_water = state.backed_pages;
   if (first_step) return 0;
   // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses give back all but 1/4.
   if (elapsed >= 2 * half_life) return unused - unused / 4;
   const usize due = static_cast<usize>(static_cast<u64>(unused) * elapsed * 11 / (half_life * 16));
-  return min_of(unused, max_of<usize>(due, 1));
+  return min_of(unused, due);
 }
 
 }  // namespace
@@ -263,7 +337,7 @@ void return_span(UnitIndex first, usize units, bool dirty) {
     mark_free(first, units, dirty);
     due = max_of(excess_over_watermark(), due_by_decay());
   }
-  if (FREESTONE_UNLIKELY(due > 0)) purge_units(due);
+  if (FREESTONE_UNLIKELY(due > 0)) purge_pages(due);
 }
 
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
@@ -281,10 +355,11 @@ usize purge_spans(usize keep_bytes) {
   {
     LockGuard guard(span_lock);
     state.purge_refused = false;
-    const usize keep = keep_bytes >> kUnitShift;
-    excess = state.dirty_count > keep ? state.dirty_count - keep : 0;
+    state.measure_refused = false;
+    const usize keep = keep_bytes / kPageBytes;
+    excess = state.backed_pages > keep ? state.backed_pages - keep : 0;
   }
-  return purge_units(excess);
+  return purge_pages(excess) * kPageBytes;
 }
 
 void decay_spans() {
@@ -294,26 +369,28 @@ void decay_spans() {
     state.operations = kClockEvery - 1;
     due = due_by_decay();
   }
-  if (due > 0) purge_units(due);
+  if (due > 0) purge_pages(due);
 }
 
 SpanCounts span_counts() {
   LockGuard guard(span_lock);
-  return {region.frontier.load_relaxed() - region.heap_start, state.free_count, state.dirty_count, purged_bytes.load_relaxed(),
-          purge_calls.load_relaxed()};
+  return {region.frontier.load_relaxed() - region.heap_start, state.free_count, state.dirty_count, state.backed_pages * kPageBytes,
+          purged_bytes.load_relaxed(), purge_calls.load_relaxed()};
 }
 
 bool spans_are_valid() {
   LockGuard guard(span_lock);
   usize free_units = 0;
   usize dirty_units = 0;
+  usize pages = 0;
   for (usize word = first_word(); word < end_word(); ++word) {
-    if ((dirty_word(word) & ~free_word(word)) != 0) return false;
+    if ((measured_word(word) & ~backed_word(word)) != 0 || (backed_word(word) & ~dirty_word(word)) != 0 || (dirty_word(word) & ~free_word(word)) != 0) return false;
     if (longest(word) != longest_run(free_word(word))) return false;
     free_units += count_bits(free_word(word));
     dirty_units += count_bits(dirty_word(word));
+    pages += pages_behind(word, ~u64{0});
   }
-  return free_units == state.free_count && dirty_units == state.dirty_count;
+  return free_units == state.free_count && dirty_units == state.dirty_count && pages == state.backed_pages;
 }
 
 }  // namespace freestone

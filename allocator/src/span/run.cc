@@ -1,0 +1,126 @@
+// Room 6, span: see run.h.
+
+#include "span/run.h"
+
+#include "base/bits.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr usize kUnitsMin = (kCachedBytesMax >> kUnitShift) + 1;
+constexpr usize kUnitsMax = kSharedRunBytesMax >> kUnitShift;
+constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin - 1) + 1;
+constexpr unsigned kSets = 4;
+static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
+
+// A slot holds first | units << 32 in one word, so that place and length are exchanged together; 0: empty.
+struct alignas(64) Set {
+  Atomic<u64> slot[kSlots];
+};
+Set sets[kSets];
+
+Atomic<usize> runs_taken;  // relaxed: statistics; from the span heap, so those in slots are included
+Atomic<usize> units_taken;
+
+usize units_of(u64 slot) { return slot >> 32; }
+UnitIndex first_of(u64 slot) { return static_cast<UnitIndex>(slot); }
+bool is_cacheable(usize units) { return units >= kUnitsMin && units <= kUnitsMax; }
+Atomic<u64>& slot_for(unsigned shard, usize units) { return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)]; }
+
+void set_tags(UnitIndex first, usize units, u8 start, u8 inside) {
+  set_tag(first, start);
+  for (usize k = 1; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), inside);
+}
+
+void return_to_spans(UnitIndex first, usize units) {
+  runs_taken.sub_relaxed(1);
+  units_taken.sub_relaxed(units);
+  set_tags(first, units, kTagNone, kTagNone);
+  return_span(first, units, true);
+}
+
+void evict(u64 slot) {
+  if (slot != 0) return_to_spans(first_of(slot), units_of(slot));
+}
+
+// One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
+UnitIndex pop(unsigned shard, usize units) {
+  Atomic<u64>& slot = slot_for(shard, units);
+  if (slot.load_relaxed() == 0) return kNoUnit;
+  const u64 run = slot.exchange_seq(0);
+  if (FREESTONE_LIKELY(units_of(run) == units)) return first_of(run);
+  evict(run);
+  return kNoUnit;
+}
+
+}  // namespace
+
+UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
+  UnitIndex first = alignment == 1 && is_cacheable(units) ? pop(shard, units) : kNoUnit;
+  zeroed = false;
+  if (first == kNoUnit) {
+    const Span span = take_span(units, alignment);
+    if (span.first == kNoUnit) return kNoUnit;
+    first = span.first;
+    zeroed = span.zeroed;
+    set_tags(first, units, kTagRun, kTagInside);
+    runs_taken.add_relaxed(1);
+    units_taken.add_relaxed(units);
+  }
+  record_of(first).run_units = static_cast<u32>(units);
+  return first;
+}
+
+bool return_run(unsigned shard, UnitIndex first) {
+  const u32 units = record_of(first).run_units;
+  if (units == 0) return false;
+  record_of(first).run_units = 0;
+  if (is_cacheable(units)) {
+    evict(slot_for(shard, units).exchange_seq(u64{first} | u64{units} << 32));
+  } else {
+    return_to_spans(first, units);
+  }
+  return true;
+}
+
+bool resize_run(UnitIndex first, usize units) {
+  const usize old = run_units(first);
+  if (units > old) {
+    bool zeroed;
+    if (!extend_span(first, old, units - old, zeroed)) return false;
+    for (usize k = old; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), kTagInside);
+    units_taken.add_relaxed(units - old);
+  } else if (units < old) {
+    const auto tail = first + static_cast<UnitIndex>(units);
+    set_tags(tail, old - units, kTagNone, kTagNone);
+    units_taken.sub_relaxed(old - units);
+    return_span(tail, old - units, true);
+  }
+  record_of(first).run_units = static_cast<u32>(units);
+  return true;
+}
+
+void flush_runs() {
+  for (Set& set : sets) {
+    for (Atomic<u64>& slot : set.slot) evict(slot.exchange_seq(0));
+  }
+}
+
+RunCounts run_counts() {
+  usize cached = 0;
+  usize cached_units = 0;
+  for (const Set& set : sets) {
+    for (const Atomic<u64>& slot : set.slot) {
+      const u64 run = slot.load_relaxed();
+      cached += run != 0 ? 1 : 0;
+      cached_units += units_of(run);
+    }
+  }
+  const usize runs = runs_taken.load_relaxed();
+  const usize units = units_taken.load_relaxed();
+  return {runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)), units_to_bytes(cached_units)};
+}
+
+}  // namespace freestone
