@@ -105,10 +105,11 @@ def _ours(name: str, *settings: str) -> Callable[[Source, Path], Path]:
 
 
 def _snmalloc(target: str) -> Callable[[Source, Path], Path]:
-    """snmalloc's own CMake build of its preload libraries; the C++ runtime inside stays private."""
+    """snmalloc's own CMake build of its preload libraries. It links the C++ runtime statically and exports it: hiding
+    that copy would give operator new a new_handler of its own."""
 
     def build(source: Source, work: Path) -> Path:
-        settings = ["-DSNMALLOC_BUILD_TESTING=OFF", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--exclude-libs,ALL,--build-id"]
+        settings = ["-DSNMALLOC_BUILD_TESTING=OFF", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--build-id"]
         _cmake(source.folder / "upstream", work / "out", settings, target)
         return work / "out" / f"lib{target}.so"
 

@@ -167,19 +167,32 @@ def _shown(found: PeerAnswers, question: str, say: Callable[[Answer], str]) -> s
     return say(found.answers[question]) if question in found.answers else ""
 
 
-def _refusals(found: PeerAnswers) -> str:
-    """ "all" when every request that cannot be served answers NULL with ENOMEM; otherwise what the others do."""
-    wrong = []
+def refusals_broken(found: PeerAnswers) -> dict[str, str]:
+    """What happens instead at each request that must answer NULL with ENOMEM and does not."""
+    wrong = {}
     for name in REFUSALS:
+        answer = found.answers.get(name)
         if name in found.failures:
-            wrong.append(f"{name}: {found.failures[name].partition(':')[0]}")
-        elif name in found.answers:
-            answer = found.answers[name]
-            if not answer["null"]:
-                wrong.append(f"{name}: block")
-            elif answer["errno"] != errno.ENOMEM:
-                wrong.append(f"{name}: {errno.errorcode.get(answer['errno'], 'no errno')}")
-    return ", ".join(wrong) or "all"
+            wrong[name] = found.failures[name]
+        elif answer is not None and not answer["null"]:
+            wrong[name] = "answers a block"
+        elif answer is not None and answer["errno"] != errno.ENOMEM:
+            wrong[name] = f"sets {errno.errorcode.get(answer['errno'], 'no errno')}"
+    return wrong
+
+
+def _refusals(found: PeerAnswers) -> str:
+    broken = refusals_broken(found)
+    return f"{len(REFUSALS) - len(broken)} of {len(REFUSALS)}"
+
+
+def remarks(found: PeerAnswers) -> list[str]:
+    """What the cells of the matrix are too narrow for."""
+    crashes = [f"{question}: {reason}" for question, reason in found.failures.items() if question not in REFUSALS]
+    broken: dict[str, list[str]] = {}
+    for name, what in refusals_broken(found).items():
+        broken.setdefault(what, []).append(name)
+    return [*crashes, *(f"{', '.join(names)}: {what}, not NULL with ENOMEM" for what, names in broken.items())]
 
 
 def _largest_alignment(found: PeerAnswers) -> str:

@@ -140,5 +140,5 @@ def _print_matrix(answers: list[probe.PeerAnswers]) -> None:
         console.print(table)
         console.print()
     for found in answers:
-        for question, reason in found.failures.items():
-            console.print(f"{found.peer.name}: {question}: {reason}", style="dim", highlight=False)
+        for remark in probe.remarks(found):
+            console.print(f"{found.peer.name}: {remark}", style="dim", highlight=False)

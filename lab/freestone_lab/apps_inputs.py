@@ -1,0 +1,263 @@
+"""Inputs of the real programs: generated from a fixed seed, so that every machine and every run reads the same bytes.
+
+Each function writes one input below `folder`, unless it is there already, and returns its path. The caller keeps one
+folder per version of this file. Sizes are set so that a run under glibc takes between 0.3 and 3 seconds on a machine of
+2026.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+SEED = 20260101
+
+
+def _kept(name: str) -> Callable[[Callable[..., bytes]], Callable[..., Path]]:
+    """Turns a function that makes bytes into one that writes them to `folder / name` once. `{}` takes the argument."""
+
+    def wrap(make: Callable[..., bytes]) -> Callable[..., Path]:
+        @functools.wraps(make)
+        def write(folder: Path, *arguments: int) -> Path:
+            path = folder / name.format(*arguments)
+            if not path.is_file():
+                partial = path.with_name(f"{path.name}.partial")
+                partial.write_bytes(make(*arguments))
+                partial.replace(path)
+            return path
+
+        return write
+
+    return wrap
+
+
+def _word(draw: random.Random, longest: int = 9) -> str:
+    return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(draw.randint(2, longest)))
+
+
+@_kept("table.pla")
+def truth_table(inputs: int = 11, outputs: int = 8, density: float = 0.52) -> bytes:
+    """A PLA of random products, for espresso to minimise."""
+    draw = random.Random(SEED)
+    lines = [f".i {inputs}", f".o {outputs}"]
+    for minterm in range(1 << inputs):
+        bits = "".join("1" if draw.random() < density else "0" for _ in range(outputs))
+        lines.append(f"{minterm:0{inputs}b} {bits}")
+    return "\n".join([*lines, ".e", ""]).encode()
+
+
+@_kept("people.json")
+def people_json(count: int = 12000) -> bytes:
+    """An array of flat records with a short list in each."""
+    draw = random.Random(SEED + 1)
+    cities = [f"{_word(draw)} {number}" for number in range(60)]
+    people = [
+        {
+            "name": f"{_word(draw)} {_word(draw)}",
+            "city": draw.choice(cities),
+            "values": [draw.randrange(1000) for _ in range(draw.randint(1, 8))],
+            "note": " ".join(_word(draw) for _ in range(5)),
+        }
+        for _ in range(count)
+    ]
+    return json.dumps(people).encode()
+
+
+@_kept("people-{}.xml")
+def people_xml(count: int) -> bytes:
+    """Records with attributes and child elements."""
+    draw = random.Random(SEED + 2)
+    lines = ["<people>"]
+    for number in range(count):
+        note = " ".join(_word(draw) for _ in range(6))
+        lines.append(
+            f'<person id="p{number}" city="city{draw.randrange(90)}"><name>{_word(draw)} {_word(draw)}</name>'
+            f"<score>{draw.randrange(10000)}</score><note>{note}</note></person>"
+        )
+    return "\n".join([*lines, "</people>", ""]).encode()
+
+
+@_kept("words.txt")
+def word_table(lines: int = 40000) -> bytes:
+    """A text of eight words a line, from a vocabulary of 40,000."""
+    draw = random.Random(SEED + 3)
+    vocabulary = [f"{_word(draw)}{number % 977}" for number in range(40000)]
+    text = "\n".join(" ".join(draw.choices(vocabulary, k=8)) for _ in range(lines))
+    return text.encode() + b"\n"
+
+
+@_kept("blob.bin")
+def blob(mebibytes: int) -> bytes:
+    """Bytes that compress to about half: repeated phrases among random ones."""
+    draw = random.Random(SEED + 4)
+    phrases = [draw.randbytes(draw.randint(8, 200)) for _ in range(4000)]
+    out = bytearray()
+    while len(out) < mebibytes << 20:
+        out += draw.choice(phrases) if draw.random() < 0.7 else draw.randbytes(draw.randint(8, 120))
+    return bytes(out[: mebibytes << 20])
+
+
+@_kept("graph.dot")
+def graph(nodes: int = 1500, edges: int = 2200) -> bytes:
+    """A sparse directed graph for a layered layout."""
+    draw = random.Random(SEED + 5)
+    lines = ["digraph g {", "rankdir=LR;"]
+    lines += [f'n{node} [label="{_word(draw)} {node}"];' for node in range(nodes)]
+    for _ in range(edges):
+        low, high = sorted(draw.sample(range(nodes), 2))
+        lines.append(f"n{low} -> n{min(high, low + 25)};")
+    return "\n".join([*lines, "}", ""]).encode()
+
+
+@_kept("problem.smt2")
+def smt_problem(variables: int = 24, clauses: int = 90) -> bytes:
+    """Bit-vector sums and products with a known model, so the solver must find one."""
+    draw = random.Random(SEED + 6)
+    width = 16
+    model = [draw.getrandbits(width) for _ in range(variables)]
+    lines = ["(set-logic QF_BV)"]
+    lines += [f"(declare-const x{number} (_ BitVec {width}))" for number in range(variables)]
+    for _ in range(clauses):
+        first, second, third = draw.sample(range(variables), 3)
+        operator = draw.choice(["bvadd", "bvxor", "bvand", "bvor", "bvmul"])
+        left, right = model[first], model[second]
+        value = {"bvadd": left + right, "bvxor": left ^ right, "bvand": left & right, "bvor": left | right}.get(
+            operator
+        )
+        value = (left * right if value is None else value) % (1 << width)
+        total = (value + model[third]) % (1 << width)
+        lines.append(f"(assert (= (bvadd ({operator} x{first} x{second}) x{third}) (_ bv{total} {width})))")
+    return "\n".join([*lines, "(check-sat)", ""]).encode()
+
+
+@_kept("templates.cpp")
+def template_source(types: int = 6) -> bytes:
+    """C++ that makes a compiler instantiate containers, algorithms and small class hierarchies."""
+    draw = random.Random(SEED + 7)
+    lines = [
+        f"#include <{header}>" for header in ("algorithm", "functional", "map", "memory", "string", "unordered_map")
+    ]
+    lines += ["#include <vector>", "namespace made {"]
+    lines.append("struct base { virtual ~base() = default; virtual long value() const = 0; };")
+    for number in range(types):
+        fields = [f"f{index}" for index in range(draw.randint(2, 6))]
+        lines.append(f"struct t{number} final : base {{")
+        lines += [f"  long {field} = {draw.randrange(1000)};" for field in fields]
+        lines.append(f"  long value() const override {{ return {' + '.join(fields)}; }}")
+        lines.append(f"  bool operator<(const t{number}& o) const {{ return value() < o.value(); }}\n}};")
+        lines.append(f"template <typename T> T mix{number}(std::vector<T> v) {{")
+        lines.append("  std::sort(v.begin(), v.end(), std::greater<T>());")
+        lines.append(f"  T sum{{}}; for (const T& e : v) sum = sum * {draw.randrange(3, 99)} + e; return sum; }}")
+        lines.append(
+            f"long use{number}(int n) {{ std::map<t{number}, std::string> m; std::vector<std::unique_ptr<base>> v;"
+        )
+        lines.append(f"  for (int i = 0; i < n; ++i) {{ t{number} k; k.f0 = i; m.emplace(k, std::to_string(i));")
+        lines.append(f"    v.push_back(std::make_unique<t{number}>(k)); }}")
+        lines.append("  long sum = static_cast<long>(m.size()); for (const auto& e : v) sum += e->value();")
+        lines.append(f"  return sum + mix{number}(std::vector<long>(static_cast<std::size_t>(n), sum)); }}")
+    lines.append("}  // namespace made")
+    return "\n".join([*lines, ""]).encode()
+
+
+@_kept("history.stream")
+def git_stream(commits: int = 500, files: int = 60) -> bytes:
+    """A history for `git fast-import`: small edits to text files, with fixed authors and dates."""
+    draw = random.Random(SEED + 8)
+    contents = [[_word(draw) * 2 for _ in range(draw.randint(40, 400))] for _ in range(files)]
+    out: list[bytes] = []
+    for commit in range(commits):
+        message = f"change {commit}: {_word(draw)} {_word(draw)}\n".encode()
+        out.append(b"commit refs/heads/main\n")
+        out.append(f"committer A U Thor <author@example.org> {1700000000 + commit * 3600} +0000\n".encode())
+        out.append(b"data %d\n%s" % (len(message), message))
+        for number in range(files) if commit == 0 else draw.sample(range(files), 4):
+            lines = contents[number]
+            for _ in range(6):
+                lines[draw.randrange(len(lines))] = f"{_word(draw)} {_word(draw)} {commit}"
+            lines.insert(draw.randrange(len(lines)), _word(draw))
+            text = ("\n".join(lines) + "\n").encode()
+            out.append(f"M 100644 inline dir{number % 7}/file{number}.txt\n".encode())
+            out.append(b"data %d\n%s\n" % (len(text), text))
+    return b"".join(out) + b"done\n"
+
+
+@_kept("document.pdf")
+def pdf_document(objects: int = 30000) -> bytes:
+    """A PDF of many small objects with a true cross-reference table."""
+    draw = random.Random(SEED + 9)
+    pages = objects // 20
+    bodies = [b"<< /Type /Catalog /Pages 2 0 R >>"]
+    kids = " ".join(f"{number} 0 R" for number in range(3, 3 + pages))
+    bodies.append(f"<< /Type /Pages /Count {pages} /Kids [{kids}] >>".encode())
+    for number in range(pages):
+        content = 3 + pages + number
+        bodies.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {content} 0 R >>".encode())
+    for _ in range(pages):
+        text = " ".join(f"{draw.randrange(600)} {draw.randrange(780)} m {draw.randrange(600)} 5 l S" for _ in range(30))
+        bodies.append(f"<< /Length {len(text)} >>\nstream\n{text}\nendstream".encode())
+    while len(bodies) < objects:
+        bodies.append(
+            f"<< /Kind /{_word(draw)} /List [{' '.join(str(draw.randrange(999)) for _ in range(8))}] >>".encode()
+        )
+    out = bytearray(b"%PDF-1.4\n")
+    offsets = []
+    for number, body in enumerate(bodies, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(bodies) + 1)
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(bodies) + 1, start)
+    return bytes(out)
+
+
+def _resp(*words: str) -> bytes:
+    parts = [f"*{len(words)}\r\n".encode()]
+    for word in words:
+        data = word.encode()
+        parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+@_kept("commands.resp")
+def redis_commands(commands: int = 300000) -> bytes:
+    """A pipelined conversation: strings, lists, hashes, sorted sets; then half of it is deleted; QUIT closes."""
+    draw = random.Random(SEED + 10)
+    out = bytearray()
+    values = [_word(draw, 60) * draw.randint(1, 6) for _ in range(2000)]
+    keys = commands // 8
+    for _ in range(commands):
+        kind, key, value = draw.randrange(10), draw.randrange(keys), draw.choice(values)
+        if kind < 3:
+            out += _resp("SET", f"string:{key}", value)
+        elif kind < 5:
+            out += _resp("GET", f"string:{key}")
+        elif kind == 5:
+            out += _resp("LPUSH", f"list:{key % 900}", value)
+        elif kind == 6:
+            out += _resp("HSET", f"hash:{key % 2500}", f"field{draw.randrange(40)}", value)
+        elif kind == 7:
+            out += _resp("ZADD", f"set:{key % 1200}", str(draw.randrange(10**6)), value[:24])
+        elif kind == 8:
+            out += _resp("APPEND", f"string:{key}", value[:40])
+        else:
+            out += _resp("LRANGE", f"list:{key % 900}", "0", "5")
+    for key in range(0, keys, 2):
+        out += _resp("DEL", f"string:{key}")
+    out += _resp("DBSIZE") + _resp("QUIT")
+    return bytes(out)
+
+
+@_kept("requests-{}.http")
+def http_requests(number: int, requests: int) -> bytes:
+    """Keep-alive requests for plain and compressed files; the last one closes the connection."""
+    draw = random.Random(SEED + 11 + number)
+    out = bytearray()
+    for request in range(requests):
+        name = f"{draw.choice(['plain', 'packed'])}/{draw.randrange(20)}.txt"
+        closing = "close" if request == requests - 1 else "keep-alive"
+        out += f"GET /{name} HTTP/1.1\r\nHost: local\r\nAccept-Encoding: gzip\r\nConnection: {closing}\r\n\r\n".encode()
+    return bytes(out)

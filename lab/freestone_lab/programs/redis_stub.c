@@ -1,0 +1,19 @@
+/* Stands in for libjemalloc.so.2 under Debian's redis-server, so that the program's malloc is whoever's turn it is.
+ * These are the names that it takes from jemalloc besides malloc's own: the first two report "not available", the last
+ * answers that a request is not rounded up. */
+#include <errno.h>
+#include <stddef.h>
+
+int mallctl(const char* name, void* old_value, size_t* old_bytes, void* new_value, size_t new_bytes) {
+  (void)name, (void)old_value, (void)old_bytes, (void)new_value, (void)new_bytes;
+  return ENOENT;
+}
+
+void malloc_stats_print(void (*write)(void*, const char*), void* context, const char* options) {
+  (void)write, (void)context, (void)options;
+}
+
+size_t nallocx(size_t bytes, int flags) {
+  (void)flags;
+  return bytes;
+}
