@@ -24,7 +24,7 @@ def _sqlite() -> Task | None:
 
 def _python() -> Task:
     program = os.path.realpath(sys.executable)
-    argv = (program, "-I", str(INPUTS / "parse.py"))
+    argv = (program, "-S", "-s", str(INPUTS / "parse.py"))
     caveat = "run with PYTHONMALLOC=malloc, so that every Python object comes from the allocator"
     return Task(
         "python", "python parsing its own library", argv, env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"},
