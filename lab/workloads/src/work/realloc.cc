@@ -60,7 +60,9 @@ void run_realloc(const Args& args, Report& report) {
           hide(at);
           if (at == nullptr) {
             ++tally.null_answers;
-            vector.bytes = top;
+            std::free(vector.at);
+            ++tally.frees;
+            vector.at = nullptr;
             continue;
           }
           moved += reinterpret_cast<std::uintptr_t>(at) != before ? 1 : 0;

@@ -1,0 +1,75 @@
+"""The suites: every run is accepted by the program, fits the machine, and covers what is promised."""
+
+from __future__ import annotations
+
+import pytest
+import workload_tools as tools
+
+from freestone_lab import suites
+from freestone_lab.errors import UserError
+
+EVERY = suites.suite("full") + suites.QUICK
+
+
+def number(text: str) -> int:
+    if text.startswith("2^"):
+        return 1 << int(text[2:])
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
+    return int(text if scale == 1 else text[:-1]) * scale
+
+
+def test_every_parameter_is_known_and_in_range() -> None:
+    described = tools.described()
+    for run in EVERY:
+        params = {p["name"]: p for p in described[run.workload]["params"]}
+        for name, value in run.params.items():
+            param = params[name]
+            if param["kind"] == "choice":
+                assert value in param["choices"], run.id
+                continue
+            items = [n for part in str(value).split(",") for n in part.split("..")]
+            assert param["list"] or len(items) == 1, run.id
+            assert all(param["low"] <= number(n) <= param["high"] for n in items), (run.id, name)
+
+
+def test_ids_are_unique_and_begin_with_the_workload() -> None:
+    ids = [run.id for run in EVERY]
+    assert len(ids) == len(set(ids))
+    assert all(run.id.startswith(run.workload + "/") for run in EVERY)
+
+
+def test_the_full_suite_uses_every_workload() -> None:
+    assert {run.workload for run in suites.suite("full")} == set(tools.described())
+
+
+def test_quick_fits_three_minutes_for_six_allocators() -> None:
+    per_allocator = sum(run.seconds for run in suites.QUICK)
+    # Six allocators and the baseline's twin, a warm-up round and five more.
+    assert per_allocator * 7 * 6 <= 180
+
+
+def test_no_run_asks_for_more_memory_than_the_machine_has() -> None:
+    assert max(run.memory_mib for run in EVERY) < 20 * 1024
+
+
+def test_published_covers_what_the_articles_vary() -> None:
+    runs = {run.id: run for run in suites.suite("published")}
+    assert [runs[f"throughput/threads={t}"].params["threads"] for t in (1, 2, 4, 8)] == [1, 2, 4, 8]
+    assert runs["ring/corrected"].params["threads"] == runs["ring/published"].params["threads"] == "1..128"
+    assert runs["ring/published"].params["form"] == "published"
+    laws = {run.params.get("law", "program") for run in runs.values() if run.workload == "lifetimes"}
+    assert laws == {"article", "program"}
+
+
+def test_a_run_of_a_suite_works() -> None:
+    run = next(r for r in suites.QUICK if r.id == "cross/quick")
+    out = tools.run(*run.arguments())
+    assert out.status == 0
+    assert out.json["params"]["blocks"] == 500000
+
+
+def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:
+    assert {run.workload for run in suites.suite("larson")} == {"larson"}
+    assert [run.id for run in suites.suite("rss/timeline")] == ["rss/timeline"]
+    with pytest.raises(UserError, match="'larsen' is no suite"):
+        suites.suite("larsen")
