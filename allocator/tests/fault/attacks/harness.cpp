@@ -5,16 +5,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace attack {
 namespace {
 
-constexpr std::size_t kTargetBytes = 16 * 1024;
-constexpr std::size_t kFullyFilled = 16 * 1024;  // larger blocks carry their pattern at both ends and in each page
-constexpr std::size_t kEnd = 8 * 1024;
+// A larger block carries its pattern at both ends and in at most 16 places between.
+constexpr std::size_t kFullyFilled = 2048;
+constexpr std::size_t kEnd = 1024;
 constexpr std::uint64_t kAnyContent = 0;  // the tag of a block that carries no pattern
 
-alignas(kPage) Byte g_target[kTargetBytes];
-void* g_bulk[4096];
+alignas(kPage) Byte g_target[16 * 1024];
+Byte* g_bulk[8192];
+constexpr std::size_t kFlushed = 4096;
 
 void mark(const char* word, const char* detail = "") {
   char line[256];
@@ -30,6 +33,8 @@ void mark(const char* word, const char* detail = "") {
   if (::write(STDOUT_FILENO, line, length) < 0) ::_exit(5);
 }
 
+std::size_t stride_of(std::size_t bytes) { return kEnd * (bytes / (16 * kEnd) + 1); }
+
 // Calls body(offset, bytes) for the parts of a block that carry its pattern; offsets are multiples of 8.
 template <class Body>
 void for_parts(std::size_t bytes, Body body) {
@@ -39,7 +44,7 @@ void for_parts(std::size_t bytes, Body body) {
   }
   body(0, kEnd);
   const std::size_t tail = (bytes - kEnd) & ~std::size_t{7};
-  for (std::size_t offset = kEnd; offset + 16 <= tail; offset += kPage) body(offset, 16);
+  for (std::size_t offset = kEnd; offset + 16 <= tail; offset += stride_of(bytes)) body(offset, 16);
   body(tail, bytes - tail);
 }
 
@@ -47,13 +52,20 @@ std::uint64_t word_at(std::uint64_t tag, std::size_t offset) {
   return (tag ^ offset) * 0x9e3779b97f4a7c15ULL;
 }
 
-Byte byte_at(std::uint64_t tag, std::size_t offset) {
-  return static_cast<Byte>(word_at(tag, offset & ~std::size_t{7}) >> (8 * (offset & 7)));
+// Calls body(place, word, bytes) for each word of a part; the last one may have fewer than 8 bytes.
+template <class Body>
+void for_words(Byte* block, std::size_t bytes, std::uint64_t tag, Body body) {
+  for_parts(bytes, [&](std::size_t from, std::size_t length) {
+    Byte* const start = opaque(block);
+    std::size_t i = from;
+    for (; i + 8 <= from + length; i += 8) body(start + i, word_at(tag, i), 8);
+    if (i < from + length) body(start + i, word_at(tag, i), from + length - i);
+  });
 }
 
 void fill(Byte* block, std::size_t bytes, std::uint64_t tag) {
-  for_parts(bytes, [&](std::size_t from, std::size_t length) {
-    for (std::size_t i = from; i < from + length; i++) opaque(block)[i] = byte_at(tag, i);
+  for_words(block, bytes, tag, [](Byte* place, std::uint64_t word, std::size_t count) {
+    __builtin_memcpy(place, &word, 8 < count ? 8 : count);
   });
 }
 
@@ -76,17 +88,27 @@ unsigned World::size_class() const {
   return size_ <= 1000 ? kSmall : size_ <= 32768 ? kMedium : kLarge;
 }
 
-Byte* World::target() const { return g_target + kTargetBytes / 2; }
+std::size_t marked_middle(std::size_t bytes) {
+  if (bytes <= kFullyFilled) return bytes / 2 & ~std::size_t{7};
+  return kEnd + (bytes / 2 - kEnd) / stride_of(bytes) * stride_of(bytes);
+}
 
-std::uint64_t World::target_sum() const {
+Byte* World::target() const { return g_target + kTargetReach; }
+
+std::uint64_t World::sum_of(const Byte* from, std::size_t bytes) {
   std::uint64_t sum = 14695981039346656037ULL;
-  for (const Byte byte : g_target) sum = (sum ^ byte) * 1099511628211ULL;
+  const Byte* const start = opaque(from);
+  for (std::size_t i = 0; i < bytes; i++) sum = (sum ^ start[i]) * 1099511628211ULL;
   return sum;
 }
 
-void World::seal_target() {
-  target_sealed_ = true;
-  target_sum_ = target_sum();
+// Watching the same memory again takes its present content as right.
+void World::watch(const Byte* from, std::size_t bytes) {
+  std::size_t slot = 0;
+  while (slot < watching_ && watched_[slot].from != from) slot++;
+  if (slot == kMaxWatched) refused("a place for watched memory");
+  watched_[slot] = {from, bytes, sum_of(from, bytes)};
+  if (slot == watching_) watching_++;
 }
 
 // ---- blocks
@@ -103,11 +125,21 @@ bool World::is_live(const void* address) const {
   return false;
 }
 
+bool World::meets_live(const Byte* from, std::size_t bytes) const {
+  for (std::size_t i = 0; i < live_; i++)
+    if (address_of(from) < address_of(blocks_[i].address) + blocks_[i].bytes &&
+        address_of(from) + bytes > address_of(blocks_[i].address))
+      return true;
+  return false;
+}
+
 bool World::intact(const Block& block) const {
   if (block.tag == kAnyContent) return true;
   bool same = true;
-  for_parts(block.bytes, [&](std::size_t from, std::size_t length) {
-    for (std::size_t i = from; i < from + length; i++) same = same && opaque(block.address)[i] == byte_at(block.tag, i);
+  for_words(block.address, block.bytes, block.tag, [&](Byte* place, std::uint64_t word, std::size_t count) {
+    std::uint64_t found = word;
+    __builtin_memcpy(&found, place, count);
+    same = same && found == word;
   });
   return same;
 }
@@ -117,14 +149,10 @@ void World::check_new(const Byte* block, std::size_t bytes) {
   const std::uintptr_t from = address_of(block);
   const std::uintptr_t to = from + (bytes > 0 ? bytes : 1);
   if (from % (bytes >= 16 ? 16 : 8) != 0) effect("a misaligned block was handed out");
-  if (from < address_of(g_target) + kTargetBytes && to > address_of(g_target)) effect("the attacker's target was handed out");
-  for (std::size_t i = 0; i < live_; i++) {
-    const std::uintptr_t other = address_of(blocks_[i].address);
-    if (from < other + blocks_[i].bytes && to > other) {
-      effect("a block that overlaps a live block was handed out");
-      return;
-    }
-  }
+  for (std::size_t i = 0; i < watching_; i++)
+    if (from < address_of(watched_[i].from) + watched_[i].bytes && to > address_of(watched_[i].from))
+      effect("memory of the attacker's choice was handed out");
+  if (meets_live(block, to - from)) effect("a block that overlaps a live block was handed out");
 }
 
 Byte* World::adopt(void* block, std::size_t bytes) {
@@ -166,7 +194,7 @@ Byte* World::populate() {
   const std::size_t first = live_;
   for (std::size_t i = 0; i < count; i++)
     if (take() == nullptr) refused("a block of the heap in use");
-  const std::size_t holes = kind == kLarge ? 0 : count / 16;
+  const std::size_t holes = kind == kLarge ? 0 : random_.below(count / 8);
   for (std::size_t i = 0; i < holes; i++) give(blocks_[first + random_.below(live_ - first)].address);
   return blocks_[first + random_.below(live_ - first)].address;
 }
@@ -206,9 +234,27 @@ std::size_t World::bulk(std::size_t wanted) const {
 }
 
 void World::flush_class() {
-  const std::size_t count = bulk(sizeof g_bulk / sizeof g_bulk[0]);
-  for (std::size_t i = 0; i < count; i++) g_bulk[i] = ::malloc(size_);
+  const std::size_t count = bulk(kFlushed);
+  for (std::size_t i = 0; i < count; i++) g_bulk[i] = static_cast<Byte*>(::malloc(size_));
   for (std::size_t i = 0; i < count; i++) ::free(g_bulk[i]);
+  freed_unseen_ = count;
+}
+
+// Takes `count` blocks, untouched, and looks for one that was handed out twice or that lies where it must not.
+void World::drain(std::size_t count) {
+  std::size_t got = 0;
+  for (std::size_t i = 0; i < count; i++) {
+    g_bulk[got] = static_cast<Byte*>(opaque(::malloc(size_)));
+    if (g_bulk[got] == nullptr) break;
+    got++;
+  }
+  std::sort(g_bulk, g_bulk + got);
+  for (std::size_t i = 0; i < got; i++) {
+    if (i > 0 && g_bulk[i - 1] + size_ > g_bulk[i]) effect("one block was handed out twice");
+    check_new(g_bulk[i], size_);
+    if (effect_seen_) return;  // what overlaps is not freed: the damage is shown
+  }
+  for (std::size_t i = 0; i < got; i++) ::free(g_bulk[i]);
 }
 
 // ---- markers
@@ -235,25 +281,22 @@ void World::refused(const char* what) {
 // ---- effects
 
 void World::touched(const Byte* from, std::size_t bytes, const char* what) {
-  for (std::size_t i = 0; i < live_; i++) {
-    const std::uintptr_t other = address_of(blocks_[i].address);
-    if (address_of(from) < other + blocks_[i].bytes && address_of(from) + bytes > other) {
-      effect(what);
-      return;
-    }
-  }
+  if (meets_live(from, bytes)) effect(what);
 }
 
 void World::verify() {
   for (std::size_t i = 0; i < live_; i++)
     if (!intact(blocks_[i])) effect("a live block was changed");
-  if (target_sealed_ && target_sum() != target_sum_) effect("the allocator wrote to an address of the attacker's choice");
+  for (std::size_t i = 0; i < watching_; i++)
+    if (sum_of(watched_[i].from, watched_[i].bytes) != watched_[i].sum)
+      effect("the allocator wrote to memory of the attacker's choice");
 }
 
 void World::aftermath() {
   const unsigned kind = size_class();
-  const std::size_t same = kind == kSmall ? 256 : kind == kMedium ? 48 : 6;
+  const std::size_t same = kind == kSmall ? 256 : kind == kMedium ? 48 : 24;
   verify();
+  if (freed_unseen_ > 0) drain(freed_unseen_ + 512);
   for (std::size_t i = 0; i < same; i++) {
     if (i % 4 == 3) {
       Byte* const zeroed = static_cast<Byte*>(opaque(::calloc(1, size_)));
@@ -296,20 +339,20 @@ int World::finish() {
 
 void World::write_secret(Byte* block, std::size_t bytes) const {
   for_parts(bytes, [&](std::size_t from, std::size_t length) {
-    for (std::size_t i = from; i < from + length; i++) opaque(block)[i] = static_cast<Byte>(secret_ >> (8 * (i & 7)));
+    Byte* const start = opaque(block);
+    for (std::size_t i = from; i < from + length; i++) start[i] = static_cast<Byte>(secret_ >> (8 * (i & 7)));
   });
 }
 
-// Four bytes of the secret in a row, at any of its eight phases, are no accident: one in 2^29 per place looked at.
+// Blocks and the parts they are filled in start at multiples of eight, so the secret's phase is the address's. Four of
+// its bytes at an address that is a multiple of four are no accident: one in 2^32 per place looked at.
 bool World::holds_secret(const Byte* block, std::size_t bytes) const {
   bool found = false;
   for_parts(bytes, [&](std::size_t from, std::size_t length) {
-    for (std::size_t phase = 0; phase < 8; phase++) {
-      std::size_t run = 0;
-      for (std::size_t i = from; i < from + length && !found; i++) {
-        run = opaque(block)[i] == static_cast<Byte>(secret_ >> (8 * ((i + phase) & 7))) ? run + 1 : 0;
-        found = run >= 4;
-      }
+    const Byte* const first = block + from;
+    for (std::uintptr_t place = (address_of(first) + 3) & ~std::uintptr_t{3}; place + 4 <= address_of(first) + length; place += 4) {
+      const std::uint32_t wanted = static_cast<std::uint32_t>(secret_ >> (8 * (place & 4)));
+      found = found || *at<const std::uint32_t>(place) == wanted;
     }
   });
   return found;

@@ -61,7 +61,8 @@ class World {
   void give(void* block, Source source = Source::kMalloc);  // checks the content, unregisters, frees
   void forget(void* block);                      // unregisters: the case frees it itself
   void disregard(void* block);                   // its content is the case's business: only its place is watched
-  bool is_live(const void* address) const;
+  bool is_live(const void* address) const;       // whether a live block starts there
+  bool meets_live(const Byte* from, std::size_t bytes) const;
 
   // A heap in use: blocks of the case's size, mostly live, with a few holes. Returns a random live one.
   Byte* populate();
@@ -70,13 +71,14 @@ class World {
 
   // Memory of the attacker's choice that no allocator may hand out or write to.
   Byte* target() const;
-  void seal_target();  // from here on, any change of it is an effect
+  void seal_target() { watch(target() - kTargetReach, 2 * kTargetReach); }
+  void watch(const Byte* from, std::size_t bytes);  // from here on, any change of it is an effect
 
   // Raw sequences that the shadow does not see: they only move the allocator's state.
   void churn(std::size_t pairs, std::size_t limit_bytes);  // malloc/free pairs of the case's size
   void churn(std::size_t pairs, std::size_t limit_bytes, std::size_t bytes);
   std::size_t bulk(std::size_t wanted) const;              // as many blocks as 4 MiB allow, at least 8
-  void flush_class();                                      // allocates and frees `bulk(4096)` blocks
+  void flush_class();  // allocates and frees `bulk(4096)` blocks; the aftermath then takes at least as many
 
   // Markers.
   void fault();
@@ -101,24 +103,36 @@ class World {
     std::size_t bytes;
     std::uint64_t tag;
   };
+  struct Watched {
+    const Byte* from;
+    std::size_t bytes;
+    std::uint64_t sum;
+  };
   static constexpr std::size_t kMaxBlocks = 8192;
+  static constexpr std::size_t kMaxWatched = 4;
+  static constexpr std::size_t kTargetReach = 8192;
 
   Block* find(const void* address);
   bool intact(const Block& block) const;
   void check_new(const Byte* block, std::size_t bytes);
-  std::uint64_t target_sum() const;
+  void drain(std::size_t count);
+  static std::uint64_t sum_of(const Byte* from, std::size_t bytes);
 
   std::size_t size_;
   Random random_;
   bool twin_;
   bool effect_seen_ = false;
-  bool target_sealed_ = false;
-  std::uint64_t target_sum_ = 0;
+  Watched watched_[kMaxWatched] = {};
+  std::size_t watching_ = 0;
+  std::size_t freed_unseen_ = 0;  // blocks of the case's size that flush_class freed: the aftermath digs below them
   std::uint64_t secret_;
   std::uint64_t next_tag_;
   std::size_t live_ = 0;
   static Block blocks_[kMaxBlocks];
 };
+
+// An offset near the middle of a block at which its pattern, or a secret, stands.
+std::size_t marked_middle(std::size_t bytes);
 
 // What a row of a case table hands to its function.
 struct Params {
@@ -162,6 +176,7 @@ inline std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<
 // Stores and loads that no compiler merges and no interposed memcpy sees.
 void poke(void* address, std::uint64_t word);
 std::uint64_t peek(const void* address);
+void dress(Byte* from, std::size_t bytes, std::size_t block_bytes);  // every word a plausible header of such a block
 void flip(Byte* from, std::size_t bytes, Random& random);  // changes every byte of the range
 unsigned peruse(const Byte* from, std::size_t bytes);      // reads every byte of the range
 

@@ -17,16 +17,12 @@ enum Where {
   kMinusOne, kLibcData, kBreak
 };
 
-thread_local Byte t_buffer[256];
+alignas(16) thread_local Byte t_buffer[512];
 const Byte kConstantBytes[256] alignas(16) = {0x21};
 
-// Sixteen bytes into memory that looks like a row of headers, should an allocator read before the pointer.
+// Memory in which every word looks like a block's header; the pointer is the first one with a header before it.
 Byte* dressed(Byte* memory, std::size_t bytes, std::size_t block_bytes) {
-  const std::uint64_t header = ((block_bytes + 8 + 15) & ~std::uint64_t{15}) | 1;
-  for (std::size_t i = 0; i + 16 <= bytes; i += 16) {
-    poke(memory + i, 0);
-    poke(memory + i + 8, i == 0 ? header : 0x21);
-  }
+  dress(memory, bytes, block_bytes);
   return memory + 16;
 }
 
@@ -35,14 +31,15 @@ void foreign(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take();
   Byte* wild = nullptr;
+  std::size_t watched = 0;  // bytes from 16 before `wild` that must stay as they are
   switch (static_cast<Where>(params.how)) {
-    case kStack: wild = dressed(stack, sizeof stack, w.size()); break;
-    case kAlloca: wild = dressed(static_cast<Byte*>(opaque(alloca(1024))), 1024, w.size()); break;
-    case kStatic: wild = dressed(w.target(), 2048, w.size()); break;
+    case kStack: wild = dressed(stack, sizeof stack, w.size()); watched = sizeof stack; break;
+    case kAlloca: wild = dressed(static_cast<Byte*>(opaque(alloca(1024))), 1024, w.size()); watched = 1024; break;
+    case kStatic: wild = dressed(w.target(), 2048, w.size()); watched = 2048; break;
     case kConstant: wild = const_cast<Byte*>(kConstantBytes) + 16; break;
     case kCode: wild = reinterpret_cast<Byte*>(&foreign); break;
-    case kThreadLocal: wild = dressed(t_buffer, sizeof t_buffer, w.size()); break;
-    case kEnvironment: wild = reinterpret_cast<Byte*>(*environ); break;
+    case kThreadLocal: wild = dressed(t_buffer, sizeof t_buffer, w.size()); watched = sizeof t_buffer; break;
+    case kEnvironment: wild = reinterpret_cast<Byte*>(*environ); watched = 32; break;
     case kMapping:
     case kMappingInside:
     case kUnmapped: {
@@ -51,16 +48,17 @@ void foreign(World& w, const Params& params) {
       if (mapping == MAP_FAILED) w.refused("a mapping");
       Byte* const memory = static_cast<Byte*>(mapping);
       wild = params.how == kMapping ? memory : dressed(memory + kPage, kPage, w.size());
+      if (params.how == kMappingInside) watched = kPage;
       if (params.how == kUnmapped) ::munmap(mapping, bytes);
       break;
     }
     case kOne: wild = at<Byte>(1); break;
     case kNonCanonical: wild = at<Byte>(0x4141414141414140); break;
     case kMinusOne: wild = at<Byte>(~std::uintptr_t{15}); break;
-    case kLibcData: wild = reinterpret_cast<Byte*>(&environ); break;
+    case kLibcData: wild = reinterpret_cast<Byte*>(&environ); watched = 32; break;
     case kBreak: wild = static_cast<Byte*>(::sbrk(0)) - 4096; break;
   }
-  w.seal_target();
+  if (watched > 0) w.watch(wild - 16, watched);
   w.fault();
   if (w.misuse()) {
     ::free(opaque(wild));
@@ -75,7 +73,7 @@ void foreign(World& w, const Params& params) {
 void displaced(World& w, const Params& params) {
   Byte* const block = w.populate();
   if (w.misuse()) {
-    dressed(block, w.size() < kPage ? w.size() : kPage, w.size());
+    dress(block, w.size(), w.size());
     w.disregard(block);
   }
   const std::uintptr_t base = address_of(block) + (params.how == 1 ? w.size() : params.how == 2 ? (w.size() / 2 & ~std::size_t{15}) : 0);
@@ -107,6 +105,10 @@ void never_allocated(World& w, const Params& params) {
 void aligned_interior(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take(w.size() + 256, static_cast<Source>(params.how));
+  if (w.misuse()) {
+    dress(block, w.size() + 256, w.size());
+    w.disregard(block);
+  }
   w.fault();
   if (w.misuse()) {
     ::free(opaque(block + params.distance));
@@ -121,7 +123,8 @@ void aligned_interior(World& w, const Params& params) {
 void deleted(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take(w.size(), Source::kNew);
-  Byte* const wrong = params.how == 0 ? dressed(w.target(), 2048, w.size()) : block + 16;
+  Byte* const wrong = dressed(params.how == 0 ? w.target() : block, params.how == 0 ? 2048 : w.size(), w.size());
+  w.disregard(block);
   w.seal_target();
   w.fault();
   if (w.misuse()) {

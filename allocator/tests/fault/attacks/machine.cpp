@@ -23,6 +23,15 @@ std::uint64_t peek(const void* address) {
   return word;
 }
 
+// A header as lists of blocks have it: the size with the header's own 8 bytes, a multiple of 16, and a flag in bit 0.
+// Words are those of the address space, so that a range that starts amid one is dressed as its neighbour would be.
+void dress(Byte* from, std::size_t bytes, std::size_t block_bytes) {
+  const std::uint64_t size = (block_bytes + 8 + 15) & ~std::uint64_t{15};
+  const std::uint64_t header = (size < 32 ? 32 : size) | 1;
+  volatile Byte* const range = opaque(from);
+  for (std::size_t i = 0; i < bytes; i++) range[i] = static_cast<Byte>(header >> (8 * ((address_of(from) + i) & 7)));
+}
+
 // The first byte changes by a multiple of 16 that keeps its low bits: in a heap with headers that is a plausible size,
 // which is what an attacker would choose.
 void flip(Byte* from, std::size_t bytes, Random& random) {

@@ -260,17 +260,16 @@ void sorted_list(World& w, const Params& params) {
 }
 
 // Headers that an allocator may keep at the start of an aligned run around the block. Where a live block or nothing at
-// all lies there, no metadata does, and the run of the next alignment is tried.
+// all lies there, no metadata does, and nothing is written.
 void aligned_header(World& w, const Params& params) {
   Byte* const block = w.populate();
   const std::uintptr_t alignment = static_cast<std::uintptr_t>(params.distance);
   Byte* const start = at<Byte>(address_of(block) & ~(alignment - 1));
-  bool live = false;
-  for (std::size_t i = 0; i < 256; i++) live = live || w.is_live(start + i) || start + i == block;
+  const bool live = w.meets_live(start, 256);
   unsigned char resident = 0;
   const bool mapped = ::mincore(start, kPage, &resident) == 0;
   w.fault();
-  if (w.misuse() && !live && mapped && address_of(block) - address_of(start) >= 256)
+  if (w.misuse() && !live && mapped)
     for (std::size_t i = 0; i < 256; i += 8) poke(start + i, params.how == 0 ? 0 : address_of(w.target()));
   w.past();
   w.aftermath();

@@ -29,7 +29,13 @@ void put(World& w, Byte* from, std::size_t bytes, int means) {
     case kMemset: ::memset(opaque(from), value, bytes); break;
     case kMemcpy: ::memcpy(opaque(from), source_of(bytes, value), bytes); break;
     case kMemmove: ::memmove(opaque(from), source_of(bytes, value), bytes); break;
-    default: flip(from, bytes, w.random()); break;
+    default:  // what an attacker would write where a heap keeps headers
+      if (bytes == 1) {
+        flip(from, 1, w.random());
+      } else {
+        dress(from, bytes, 2 * w.size());
+      }
+      break;
   }
 }
 

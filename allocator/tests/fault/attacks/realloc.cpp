@@ -117,6 +117,7 @@ void of_wrong(World& w, const Params& params) {
   alignas(16) Byte stack[256] = {0};
   Byte* const block = w.populate();
   w.disregard(block);
+  dress(block, w.size(), w.size());
   Byte* wrong = block;
   switch (params.how) {
     case kPlus1: wrong = block + 1; break;
@@ -127,7 +128,10 @@ void of_wrong(World& w, const Params& params) {
     case kStack: wrong = stack + 32; break;
     default: wrong = at<Byte>(1); break;
   }
+  dress(w.target() - 64, 1024, w.size());
+  dress(stack, sizeof stack, w.size());
   w.seal_target();
+  w.watch(stack, sizeof stack);
   const std::size_t bytes = 2 * w.size() + 64;
   w.fault();
   if (w.misuse()) {

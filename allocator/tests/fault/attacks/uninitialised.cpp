@@ -45,7 +45,7 @@ void reuse(World& w, const Params& params) {
   if (params.distance != kNothing) w.flush_class();
   if (params.distance == kTrimmed) ::malloc_trim(0);
   w.fault();
-  void* fresh[256];
+  static void* fresh[8192];
   const std::size_t count = w.bulk(static_cast<std::size_t>(params.count));
   for (std::size_t i = 0; i < count; i++) {
     fresh[i] = allocate(w.size(), source);
@@ -124,8 +124,8 @@ void from_thread(World& w, const Params& params) {
 const Case kCases[] = {
     {"uninitialised_malloc_1", kAll, "one malloc after the owner's free", reuse, {kNothing, static_cast<int>(Source::kMalloc), 1}},
     {"uninitialised_malloc_64", kAll, "64 mallocs after the owner's free", reuse, {kNothing, static_cast<int>(Source::kMalloc), 64}},
-    {"uninitialised_flushed", kAll, "after the blocks left the thread's cache", reuse, {kFlushed, static_cast<int>(Source::kMalloc), 64}},
-    {"uninitialised_trimmed", kAll, "after malloc_trim", reuse, {kTrimmed, static_cast<int>(Source::kMalloc), 64}},
+    {"uninitialised_flushed", kAll, "after the blocks left the thread's cache", reuse, {kFlushed, static_cast<int>(Source::kMalloc), 4608}},
+    {"uninitialised_trimmed", kAll, "after malloc_trim", reuse, {kTrimmed, static_cast<int>(Source::kMalloc), 4608}},
     {"uninitialised_calloc", kAll, "calloc must clear what was used", reuse, {kNothing, static_cast<int>(Source::kCalloc), 64}},
     {"uninitialised_aligned", kAll, "memalign(64)", reuse, {kNothing, static_cast<int>(Source::kAligned), 64}},
     {"uninitialised_page_aligned", kAll, "memalign(4096)", reuse, {kFlushed, static_cast<int>(Source::kPageAligned), 32}},

@@ -2,7 +2,6 @@
 // freed after its last use.
 #include <malloc.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <new>
 
@@ -23,7 +22,7 @@ void free_it(void* block) { ::free(opaque(block)); }
 Byte* word_of(Byte* block, std::size_t size, int place) {
   switch (place) {
     case kSecondWord: return block + 8;
-    case kMiddle: return block + (size / 2 & ~(size > 4 * kPage ? kPage - 1 : std::size_t{7}));  // where patterns lie
+    case kMiddle: return block + marked_middle(size);
     case kLastWord: return block + (size - 8);
     default: return block;
   }
@@ -131,14 +130,8 @@ void read_before_reuse(World& w, const Params& params) {
   if (params.distance == kChurned) w.churn(64, kMebibyte);
   w.fault();
   if (w.misuse()) {
-    bool seen = false;
-    if (params.how == kWhole) {
-      seen = w.holds_secret(block, w.size());
-    } else {
-      Byte copy[8];
-      ::memcpy(copy, opaque(word_of(block, w.size(), params.how)), sizeof copy);
-      seen = w.holds_secret(copy, sizeof copy);
-    }
+    const bool seen = params.how == kWhole ? w.holds_secret(block, w.size())
+                                           : w.holds_secret(word_of(block, w.size(), params.how), 8);
     w.past();
     if (seen) w.effect(kStaleRead);
   } else {
