@@ -223,9 +223,12 @@ void* pop_slow(Cache& cache, SizeClass c) {
     if (FREESTONE_UNLIKELY(orphans)) drain_orphans(&cache);
     grow(cache, c);
     const ClassInfo& info = class_info(c);
-    const unsigned room = cache.capacity(c);
+    // Up to the next sample and no further: the allocation after these goes the slow way again.
+    const auto until_sample = static_cast<u64>(max_of<i64>(cache.sample_countdown, 0)) / info.bytes + 1;
+    const auto room = static_cast<unsigned>(min_of<u64>(cache.capacity(c), until_sample));
     if (room == 0) {
       cache.changing.store_relaxed(0);
+      cache.sample_countdown -= info.bytes;
       return take_class_block(c, cache.user);
     }
     unsigned got = 0;
@@ -235,6 +238,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
       cache.base[c][0] = take_class_block(c, cache.user);
       got = cache.base[c][0] != nullptr ? 1 : 0;
     }
+    cache.sample_countdown -= i64{got} * info.bytes;
     cache.low[c] = cache.base[c];
     cache.top[c] = cache.base[c] + got;
     cache.changing.store_relaxed(0);
@@ -243,7 +247,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
     note_event(cache);
     return block;
   }
-  cache.low[c] = cache.base[c] + cache.count(c) / 2;
+  if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
   cache.changing.store_relaxed(0);
   return *--cache.top[c];
 }

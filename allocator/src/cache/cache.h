@@ -39,6 +39,7 @@ struct alignas(64) Cache {
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
   u32 events = 0;       // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
+  i64 sample_countdown = 0;  // bytes until the next sampled allocation; what it starts with is front's choice
   Cache* next = nullptr;  // registry, guarded by its lock
   Cache* previous = nullptr;
 

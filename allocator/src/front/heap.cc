@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "front/large.h"
+#include "front/sampled.h"
 #include "platform/message.h"
 #include "span/mapping.h"
 #include "span/run.h"
@@ -35,16 +36,41 @@ void return_without_cache(SizeClass size_class, void* block) {
   return_one(size_class, user, block);
 }
 
-void* allocate_class(SizeClass size_class) {
+// The countdown of this thread ran out. Null: the observer does not want this one.
+FREESTONE_SLOW void* allocate_sampled(Cache& cache, usize bytes, usize alignment) {
+  const SampleObserver* observer = sample_observer.load_acquire();
+  if (observer == nullptr) {
+    cache.sample_countdown = INT64_MAX;
+    return nullptr;
+  }
+  cache.sample_countdown = observer->next_interval();
+  return observer->allocate(bytes, alignment);
+}
+
+void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
   Cache* cache = ensure_cache();
   void* block = nullptr;
   if (cache == nullptr) {
     block = take_without_cache(size_class);
-  } else if (cache->top[size_class] != cache->low[size_class]) {
-    block = *--cache->top[size_class];
+  } else if (cache->top[size_class] != cache->base[size_class]) {
+    block = pop_slow(*cache, size_class);
   } else {
+    if (FREESTONE_UNLIKELY(cache->sample_countdown < 0)) {
+      if (block = allocate_sampled(*cache, bytes, alignment); block != nullptr) return block;
+    }
     block = pop_slow(*cache, size_class);
   }
+  return block != nullptr ? block : out_of_memory();
+}
+
+// A block above the classes. Its bytes count against the sample countdown as a refill of one block.
+void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
+  if (bytes > PTRDIFF_MAX) return out_of_memory();
+  if (Cache* cache = ensure_cache(); cache != nullptr && FREESTONE_UNLIKELY((cache->sample_countdown -= static_cast<i64>(bytes)) < 0)) {
+    if (zeroed != nullptr) *zeroed = false;
+    if (void* block = allocate_sampled(*cache, bytes, alignment); block != nullptr) return block;
+  }
+  void* block = allocate_large(bytes, alignment, zeroed);
   return block != nullptr ? block : out_of_memory();
 }
 
@@ -54,7 +80,8 @@ void* allocate_known_zero(SizeClass size_class) {
   const ClassInfo& info = class_info(size_class);
   if (info.bytes < kWorthIt) return nullptr;
   Cache* cache = ensure_cache();
-  if (cache == nullptr || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
+  if (cache == nullptr || cache->sample_countdown < 0 || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
+  cache->sample_countdown -= info.bytes;
   if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache->user) : nullptr;
   bool zeroed = false;
   void* block = take_class_run(size_class, 1, zeroed);
@@ -64,7 +91,7 @@ void* allocate_known_zero(SizeClass size_class) {
 
 // What the tag of an address says, with the address checked as far as costs nothing on this path.
 struct Found {
-  enum class Kind : u8 { class_block, run, mapping, none } kind = Kind::none;
+  enum class Kind : u8 { class_block, run, mapping, sampled, none } kind = Kind::none;
   SizeClass size_class = 0;
 };
 
@@ -76,6 +103,7 @@ Found find_block(const void* block) {
   const bool at_start = address_of(block) % kUnitBytes == 0;
   if (tag < kTagClassEnd && at_start) return {Found::Kind::class_block, tag};
   if (tag == kTagRun && at_start) return {Found::Kind::run, 0};
+  if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) return {Found::Kind::sampled, 0};
   return {};
 }
 
@@ -90,11 +118,8 @@ Found find_block(const void* block) {
 void* allocate_slow(usize bytes) {
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
-  if (bytes > kCachedBytesMax) {
-    void* block = bytes > PTRDIFF_MAX ? nullptr : allocate_large(bytes, 1, nullptr);
-    return block != nullptr ? block : out_of_memory();
-  }
-  return allocate_class(class_of(bytes));
+  if (bytes > kCachedBytesMax) return allocate_above_classes(bytes, 1, nullptr);
+  return allocate_class(class_of(bytes), bytes, 1);
 }
 
 void deallocate_slow(void* block) {
@@ -116,6 +141,7 @@ void deallocate_slow(void* block) {
     case Found::Kind::mapping:
       if (unmap_block(block)) return;
       break;  // another thread freed it between the two looks
+    case Found::Kind::sampled: return sample_observer.load_acquire()->deallocate(block, sampled_first_unit(block));
     case Found::Kind::run:
     case Found::Kind::none: break;
   }
@@ -134,9 +160,8 @@ void* allocate_zeroed_slow(usize bytes) {
   if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
   if (bytes > kCachedBytesMax) {
     bool zeroed = false;
-    void* block = bytes > PTRDIFF_MAX ? nullptr : allocate_large(bytes, 1, &zeroed);
-    if (block == nullptr) return out_of_memory();
-    if (!zeroed) std::memset(block, 0, bytes);
+    void* block = allocate_above_classes(bytes, 1, &zeroed);
+    if (block != nullptr && !zeroed) std::memset(block, 0, bytes);
     return block;
   }
   if (void* block = allocate_known_zero(class_of(bytes)); block != nullptr) return block;
@@ -153,11 +178,10 @@ void* allocate_aligned(usize bytes, usize alignment) {
   const usize wanted = max_of<usize>(bytes, 1);
   if (wanted <= kSmallBytesMax && alignment <= kUnitBytes) {
     const SizeClass size_class = class_of_aligned(wanted, alignment);
-    if (is_slab_class(size_class)) return allocate_class(size_class);
+    if (is_slab_class(size_class)) return allocate_class(size_class, wanted, alignment);
   }
-  if (wanted <= kCachedBytesMax && alignment <= kUnitBytes) return allocate_class(class_of(max_of(wanted, kSmallBytesMax + 1)));
-  void* block = allocate_large(wanted, alignment, nullptr);
-  return block != nullptr ? block : out_of_memory();
+  if (wanted <= kCachedBytesMax && alignment <= kUnitBytes) return allocate_class(class_of(max_of(wanted, kSmallBytesMax + 1)), wanted, alignment);
+  return allocate_above_classes(wanted, alignment, nullptr);
 }
 
 void* reallocate(void* block, usize bytes) {
@@ -177,6 +201,9 @@ void* reallocate(void* block, usize bytes) {
       if (bytes > PTRDIFF_MAX) return out_of_memory();
       if (void* resized = resize_large(block, old_bytes, bytes, found.kind == Found::Kind::mapping); resized != nullptr) return resized;
       break;
+    case Found::Kind::sampled:
+      old_bytes = sampled_bytes(sampled_first_unit(block));
+      break;
     case Found::Kind::none: fail_invalid("invalid realloc", block);
   }
   void* moved = allocate_for_growth(old_bytes, bytes);
@@ -194,6 +221,7 @@ usize usable_bytes(const void* block) {
     case Found::Kind::class_block: return class_info(found.size_class).bytes;
     case Found::Kind::run: return run_bytes(block);
     case Found::Kind::mapping: return mapped_block_bytes(block);
+    case Found::Kind::sampled: return sampled_bytes(sampled_first_unit(block));
     case Found::Kind::none: break;
   }
   fail_invalid("invalid malloc_usable_size", block);

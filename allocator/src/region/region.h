@@ -25,7 +25,7 @@ inline constexpr unsigned kTagClassEnd = 89;
 inline constexpr u8 kTagNone = 0;
 inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
 inline constexpr u8 kTagInside = 90;  // a later unit of a run
-inline constexpr u8 kTagSampled = 91;  // the first unit of a sampled or guarded block
+inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr unsigned kTagCount = 96;
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
