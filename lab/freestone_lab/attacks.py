@@ -217,6 +217,22 @@ def _attack(program: Path, peer: Peer, case: str, size: str, seeds: Sequence[int
     return tally
 
 
+def _parallel(
+    program: Path,
+    peer: Peer,
+    pairs: Sequence[tuple[AttackCase, str]],
+    seeds: Sequence[int],
+    jobs: int,
+    limit_s: float,
+) -> Iterator[Tally]:
+    """The tallies of `pairs` in their order. An interruption ends after the pairs that are running."""
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    try:
+        yield from pool.map(lambda pair: _attack(program, peer, pair[0].id, pair[1], seeds, limit_s), pairs)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def run(
     chosen: Sequence[Peer],
     cases: Sequence[AttackCase] | None = None,
@@ -252,14 +268,11 @@ def run(
             failure = start_failure(program, peer)
             tallies = {name: Tally() for name in table}
             if not failure:
-                with ThreadPoolExecutor(max_workers=jobs) as pool:
-                    parts = pool.map(
-                        lambda p, peer=peer: _attack(program, peer, p[0].id, p[1], numbers, limit_s), pairs
-                    )
-                    for done, ((case, size), part) in enumerate(zip(pairs, parts, strict=True), start=1):
-                        tallies[experiment_of(case, size)].merge(part)
-                        if progress is not None:
-                            progress(peer.name, done, len(pairs))
+                parts = _parallel(program, peer, pairs, numbers, jobs, limit_s)
+                for done, ((case, size), part) in enumerate(zip(pairs, parts, strict=True), start=1):
+                    tallies[experiment_of(case, size)].merge(part)
+                    if progress is not None:
+                        progress(peer.name, done, len(pairs))
             for name, experiment in table.items():
                 experiment.samples.append(_sample(peer, tallies[name], failure))
                 if tallies[name].examples:

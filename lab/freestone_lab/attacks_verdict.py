@@ -86,7 +86,7 @@ class Judgement:
 
 
 def _one_line(text: str) -> str:
-    own = _MARKER.sub("", text)
+    own = _MARKER.sub("\n", text)
     lines = ["".join(c for c in line if c.isprintable()).strip() for line in own.splitlines()]
     return " / ".join(line for line in lines if line)[:_DETAIL_LENGTH]
 

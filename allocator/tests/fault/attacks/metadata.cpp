@@ -220,7 +220,7 @@ void unlink_inside(World& w, const Params&) {
   Byte* const block = w.populate();
   w.disregard(block);
   Byte* const next = w.neighbour_above(block);
-  poke(w.target(), address_of(block) );
+  poke(w.target(), address_of(block));
   w.seal_target();
   w.fault();
   if (w.misuse() && next != nullptr && next - block <= static_cast<long>(w.size() + 32) && w.size() >= 64) {
@@ -248,13 +248,13 @@ void sorted_list(World& w, const Params& params) {
   w.take(24);
   w.disregard(larger);
   if (w.misuse()) w.give(larger);
-  w.take(0x438);
+  w.take(0x600);  // too large for it: the freed block moves to a sorted list, where there is one
   w.fault();
   poke(larger + 8 * params.distance, address_of(w.target()) - 0x20);
   w.past();
   if (!w.misuse()) w.give(larger);
   w.give(smaller);
-  w.take(0x438);
+  w.take(0x600);
   w.verify();
   w.aftermath();
 }
