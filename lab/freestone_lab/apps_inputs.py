@@ -24,6 +24,7 @@ def _kept(name: str) -> Callable[[Callable[..., bytes]], Callable[..., Path]]:
         def write(folder: Path, *arguments: int) -> Path:
             path = folder / name.format(*arguments)
             if not path.is_file():
+                folder.mkdir(parents=True, exist_ok=True)
                 partial = path.with_name(f"{path.name}.partial")
                 partial.write_bytes(make(*arguments))
                 partial.replace(path)
@@ -134,7 +135,7 @@ def smt_problem(variables: int = 24, clauses: int = 90) -> bytes:
 
 
 @_kept("templates.cpp")
-def template_source(types: int = 6) -> bytes:
+def template_source(types: int = 3) -> bytes:
     """C++ that makes a compiler instantiate containers, algorithms and small class hierarchies."""
     draw = random.Random(SEED + 7)
     lines = [

@@ -8,78 +8,27 @@ by the user. Nothing here is loaded into this process: files are read with pyelf
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
-
 from freestone_lab import paths
 from freestone_lab.errors import UserError
+from freestone_lab.libraries import CORE_NAMES as CORE_NAMES
+from freestone_lab.libraries import FAMILY as FAMILY
+from freestone_lab.libraries import OPERATOR_NAMES as OPERATOR_NAMES
+from freestone_lab.libraries import PeerError as PeerError
+from freestone_lab.libraries import inspect_library, owner, owning_packages
+from freestone_lab.libraries import library_paths as library_paths
 from freestone_lab.model import Peer, PeerKind
 
 LIBC_PEER = "glibc"
-
-# The names by which programs reach an allocator. A peer that lacks one leaves its callers with glibc's.
-CORE_NAMES = ("malloc", "free", "calloc", "realloc")
-C_NAMES = (
-    *CORE_NAMES,
-    *("posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc"),
-    *("malloc_usable_size", "malloc_size", "malloc_good_size", "reallocarray", "reallocf", "cfree"),
-    *("free_sized", "free_aligned_sized"),
-    *("malloc_trim", "malloc_stats", "malloc_info", "mallinfo", "mallinfo2", "mallopt"),
-    *("mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx", "nallocx"),
-    *("mallctl", "mallctlnametomib", "mallctlbymib", "malloc_stats_print"),
-    *("malloc_iterate", "malloc_disable", "malloc_enable"),
-    *("__libc_malloc", "__libc_free", "__libc_calloc", "__libc_realloc", "__libc_memalign"),
-)
-OPERATOR_NAMES: dict[str, str] = {
-    "_Znwm": "new",
-    "_Znam": "new[]",
-    "_ZnwmRKSt9nothrow_t": "new nothrow",
-    "_ZnamRKSt9nothrow_t": "new[] nothrow",
-    "_ZnwmSt11align_val_t": "new aligned",
-    "_ZnamSt11align_val_t": "new[] aligned",
-    "_ZnwmSt11align_val_tRKSt9nothrow_t": "new aligned nothrow",
-    "_ZnamSt11align_val_tRKSt9nothrow_t": "new[] aligned nothrow",
-    "_ZdlPv": "delete",
-    "_ZdaPv": "delete[]",
-    "_ZdlPvm": "delete sized",
-    "_ZdaPvm": "delete[] sized",
-    "_ZdlPvRKSt9nothrow_t": "delete nothrow",
-    "_ZdaPvRKSt9nothrow_t": "delete[] nothrow",
-    "_ZdlPvSt11align_val_t": "delete aligned",
-    "_ZdaPvSt11align_val_t": "delete[] aligned",
-    "_ZdlPvmSt11align_val_t": "delete sized aligned",
-    "_ZdaPvmSt11align_val_t": "delete[] sized aligned",
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t": "delete aligned nothrow",
-    "_ZdaPvSt11align_val_tRKSt9nothrow_t": "delete[] aligned nothrow",
-}
-FAMILY = frozenset(C_NAMES) | frozenset(OPERATOR_NAMES)
-
-_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "riscv64": "EM_RISCV", "ppc64le": "EM_PPC64"}
-
-
-class PeerError(UserError):
-    """An allocator that cannot be used; the message is one line that names it and says what was expected."""
-
-
-@dataclass(frozen=True)
-class LibraryFacts:
-    """What a shared library says of itself: `exports` holds the family's names only, sorted."""
-
-    build_id: str
-    exports: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -165,111 +114,6 @@ def build_folder() -> Path | None:
         return None
 
 
-def inspect_library(path: Path) -> LibraryFacts:
-    """Reads build-id, exported names and needed libraries. Raises PeerError when `path` cannot be preloaded here."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise PeerError(f"{path}: cannot be read: {error.strerror}; expected a shared library") from error
-    if not path.is_file():
-        raise PeerError(f"{path}: is not a file; expected a shared library")
-    return _inspect(str(path), status.st_mtime_ns, status.st_size)
-
-
-@functools.lru_cache(maxsize=256)
-def _inspect(path: str, _mtime_ns: int, _size: int) -> LibraryFacts:
-    try:
-        with Path(path).open("rb") as stream:
-            elf = ELFFile(stream)
-            _require_loadable(path, elf)
-            return LibraryFacts(_build_id(elf), _exports(elf))
-    except OSError as error:
-        raise PeerError(f"{path}: cannot be read: {error.strerror}; expected a shared library") from error
-    except ELFError as error:
-        raise PeerError(f"{path}: is not an ELF file; expected a shared library for {platform.machine()}") from error
-
-
-def _require_loadable(path: str, elf: ELFFile) -> None:
-    wanted = _MACHINES.get(platform.machine())
-    found = elf["e_machine"]
-    if elf.elfclass != 64 or (wanted is not None and found != wanted):
-        shown = f"{str(found).removeprefix('EM_')}, {elf.elfclass} bit"
-        raise PeerError(f"{path}: is built for {shown}; expected a library for {platform.machine()}, 64 bit")
-    if elf["e_type"] != "ET_DYN" or elf.get_section_by_name(".dynsym") is None:
-        raise PeerError(f"{path}: is an ELF file of type {elf['e_type']}; expected a shared library")
-
-
-def _build_id(elf: ELFFile) -> str:
-    for section in elf.iter_sections():
-        if isinstance(section, NoteSection):
-            for note in section.iter_notes():
-                if note["n_type"] == "NT_GNU_BUILD_ID":
-                    return str(note["n_desc"])
-    return ""
-
-
-def _exports(elf: ELFFile) -> tuple[str, ...]:
-    table = elf.get_section_by_name(".dynsym")
-    assert isinstance(table, SymbolTableSection)
-    names = {
-        symbol.name
-        for symbol in table.iter_symbols()
-        if symbol.name in FAMILY
-        and symbol["st_shndx"] != "SHN_UNDEF"
-        and symbol["st_info"]["bind"] in ("STB_GLOBAL", "STB_WEAK", "STB_LOOS")
-        and symbol["st_other"]["visibility"] in ("STV_DEFAULT", "STV_PROTECTED")
-    }
-    return tuple(sorted(names))
-
-
-def owning_packages(files: Iterable[Path]) -> dict[Path, str]:
-    """Maps each path that a Debian package owns to "package version". Paths that nobody owns are absent."""
-    asked: dict[str, Path] = {}
-    for path in files:
-        for same in (path, path.resolve()):
-            asked[str(same)] = path
-            asked[str(same).removeprefix("/usr")] = path  # dpkg knows /lib/..., the merged system shows /usr/lib/...
-    found = _owners(tuple(sorted(asked)))
-    return {asked[same]: text for same, text in found.items()}
-
-
-def _owner(path: Path) -> str:
-    return owning_packages([path]).get(path, "")
-
-
-@functools.lru_cache(maxsize=32)
-def _owners(paths: tuple[str, ...]) -> dict[str, str]:
-    if not paths or shutil.which("dpkg-query") is None:
-        return {}
-    found = subprocess.run(["dpkg-query", "-S", *paths], capture_output=True, text=True, check=False)
-    owner: dict[str, str] = {}
-    for line in found.stdout.splitlines():
-        packages, separator, path = line.partition(": ")
-        if separator and path in paths:
-            owner[path] = packages.split(",")[0].strip()
-    if not owner:
-        return {}
-    names = sorted(set(owner.values()))
-    shown = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${binary:Package} ${Version}\n", *names],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    version = {}
-    for line in shown.stdout.splitlines():
-        package, _, text = line.partition(" ")
-        version[package.split(":")[0]] = text
-    return {path: f"{name.split(':')[0]} {version.get(name.split(':')[0], '?')}" for path, name in owner.items()}
-
-
-def library_paths(library: str) -> list[Path]:
-    """The files of that name in the folders where the dynamic linker of a 64-bit program looks."""
-    folders = [f"/usr/lib/{platform.machine()}-linux-gnu", f"/lib/{platform.machine()}-linux-gnu"]
-    folders += ["/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib"]
-    return [path for path in (Path(folder) / library for folder in folders) if path.is_file()]
-
-
 def _from_file(
     name: str,
     path: Path,
@@ -297,7 +141,7 @@ def _glibc() -> Peer:
         path=None,
         kind="libc",
         version=version,
-        origin=_owner(files[0]),
+        origin=owner(files[0]),
         build_id=facts.build_id,
         exports=facts.exports,
         note="the program's own allocator: nothing is preloaded",
@@ -335,9 +179,9 @@ def _packaged() -> list[Peer]:
     owners = owning_packages(path for _, path in present)
     found = []
     for entry, path in present:
-        owner = owners.get(path, "")
-        version = _upstream(owner.partition(" ")[2])
-        found.append(_from_file(entry.name, path, version=version, origin=owner, note=entry.note))
+        package = owners.get(path, "")
+        version = _upstream(package.partition(" ")[2])
+        found.append(_from_file(entry.name, path, version=version, origin=package, note=entry.note))
     return found
 
 
@@ -351,9 +195,11 @@ def _scudo() -> list[Peer]:
     if not files:
         return []
     path = files[-1]
-    owner = _owner(path)
+    package = owner(path)
     return [
-        _from_file("scudo", path, version=_upstream(owner.partition(" ")[2]), origin=owner, note="LLVM's, standalone")
+        _from_file(
+            "scudo", path, version=_upstream(package.partition(" ")[2]), origin=package, note="LLVM's, standalone"
+        )
     ]
 
 
@@ -376,7 +222,7 @@ def _installed() -> list[Peer]:
                     env=tuple((str(key), str(value)) for key, value in raw.get("env", {}).items()),
                 )
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (PeerError, OSError, ValueError, KeyError, TypeError):
             continue  # a half-written or broken build is not a peer; `freestone peers install` makes it anew
     return found
 
@@ -404,8 +250,8 @@ def from_spec(spec: str) -> Peer:
     if "malloc" in missing:
         raise PeerError(f"{path}: exports no malloc, so a program would stay on glibc; expected an allocator")
     note = f"exports no {', '.join(missing)}: those calls reach glibc" if missing else ""
-    owner = _owner(path)
-    return _from_file(name, path, version=_upstream(owner.partition(" ")[2]), origin=owner or "given", note=note)
+    package = owner(path)
+    return _from_file(name, path, version=_upstream(package.partition(" ")[2]), origin=package or "given", note=note)
 
 
 def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Peer]:

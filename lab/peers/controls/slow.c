@@ -1,17 +1,13 @@
 /* glibc's allocator with a fixed delay at each allocation and each free.
  *
  * FREESTONE_CONTROL_SLOW_NS is the delay in nanoseconds per call, as a decimal with an optional fraction (default 1).
- * The delay is a chain of dependent additions whose length is set once, from the clock, when the library is loaded: it
- * takes time on the CPU and touches no memory, so it neither evicts caches nor sleeps. One step is about one cycle.
- * 0 leaves only the cost of the call, as in passthrough.c.
+ * The delay is a chain of additions through which the pointer itself passes, so that the CPU can neither skip it nor do
+ * it beside other work. Its length is set once, from the clock, when the library is loaded. It touches no memory, so it
+ * neither evicts caches nor sleeps. One step is about one cycle; 0 leaves only the cost of the call.
  */
 #include <time.h>
 
-static void control_delay(void);
-static inline void* control_delayed(void* pointer) {
-  control_delay();
-  return pointer;
-}
+static void* control_delayed(void* pointer);
 #define CONTROL_AFTER_ALLOC(pointer, bytes) control_delayed(pointer)
 #define CONTROL_BEFORE_FREE(pointer) control_delayed(pointer)
 #include "forward.h"
@@ -21,16 +17,15 @@ enum { kCalibrationSteps = 1 << 14, kCalibrationRounds = 9, kMaximumSteps = 1 <<
 static uint64_t delay_steps;
 
 /* The barrier keeps the compiler from folding the chain; each step waits for the one before it. */
-static inline uint64_t control_chain(uint64_t steps) {
-  uint64_t x = 1;
+static inline uintptr_t control_chain(uintptr_t x, uint64_t steps) {
   for (uint64_t i = 0; i < steps; ++i) {
-    x += i;
+    x += 1;
     __asm__ volatile("" : "+r"(x));
   }
-  return x;
+  return x - steps;
 }
 
-static void control_delay(void) { control_chain(delay_steps); }
+static void* control_delayed(void* pointer) { return (void*)control_chain((uintptr_t)pointer, delay_steps); }
 
 static double control_now_ns(void) {
   struct timespec now;
@@ -61,7 +56,8 @@ __attribute__((constructor)) static void control_calibrate(void) {
   double best = 1e18;
   for (int round = 0; round < kCalibrationRounds; ++round) {
     const double start = control_now_ns();
-    control_chain(kCalibrationSteps);
+    uintptr_t end = control_chain(0, kCalibrationSteps);
+    __asm__ volatile("" : "+r"(end));
     const double spent = control_now_ns() - start;
     if (spent < best) best = spent;
   }

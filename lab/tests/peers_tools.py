@@ -1,0 +1,94 @@
+"""The controls and a small program to run under them, built once per test session."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+from freestone_lab import paths, peers
+from freestone_lab.model import Peer
+
+SUBJECT = r"""
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static long resident(void) { /* now, in KiB */
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  return pages * 4;
+}
+
+int main(int argc, char **argv) {
+  static char buffer[4096];
+  setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+  const char *what = argv[1];
+  long n = argc > 2 ? atol(argv[2]) : 1000;
+  if (!strcmp(what, "pairs")) {
+    for (long i = 0; i < n; ++i) { char *volatile p = malloc(64); if (p) *p = 1; free(p); }
+    puts("done");
+  } else if (!strcmp(what, "growth")) { /* KiB that n freed blocks of 1000 bytes leave behind */
+    for (long i = 0; i < 100; ++i) { char *volatile p = malloc(1000); memset(p, 1, 1000); free(p); }
+    long before = resident();
+    for (long i = 0; i < n; ++i) { char *volatile p = malloc(1000); memset(p, 1, 1000); free(p); }
+    printf("%ld\n", resident() - before);
+  } else if (!strcmp(what, "in-use")) { /* bytes in use that n freed blocks of 1000 bytes leave behind */
+    size_t before = mallinfo2().uordblks;
+    for (long i = 0; i < n; ++i) { char *volatile p = malloc(1000); free(p); }
+    printf("%zu\n", mallinfo2().uordblks - before);
+  } else if (!strcmp(what, "granted")) { /* how many of n allocations were granted, and errno of the first refused */
+    long granted = 0; int error = 0;
+    for (long i = 0; i < n; ++i) {
+      errno = 0;
+      void *volatile p = malloc(32);
+      if (p) ++granted; else if (!error) error = errno;
+    }
+    printf("%ld %d\n", granted, error);
+  } else if (!strcmp(what, "damage")) { /* bytes that changed in n live blocks */
+    unsigned char **blocks = calloc(n, sizeof *blocks); long damaged = 0;
+    for (long i = 0; i < n; ++i) { blocks[i] = malloc(200); memset(blocks[i], 0x5a, 200); }
+    for (long i = 0; i < n; ++i) for (int j = 0; j < 200; ++j) damaged += blocks[i][j] != 0x5a;
+    printf("%ld\n", damaged);
+  }
+  return 0;
+}
+"""
+
+
+def build_subject(folder: Path) -> Path:
+    """Compiles the program."""
+    source = folder / "subject.c"
+    source.write_text(SUBJECT)
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-w", str(source), "-o", str(folder / "subject")], check=True)
+    return folder / "subject"
+
+
+def build_controls(folder: Path) -> Path:
+    """Builds lab/peers/controls alone, as it is on disk now."""
+    source = paths.root() / "lab" / "peers" / "controls"
+    subprocess.run(["cmake", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release"], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", folder, "-j", "2"], check=True, capture_output=True)
+    return folder
+
+
+def run_under(peer: Peer, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """One run of a command under a peer."""
+    full = {**os.environ, **peers.preload_environment(peer), **env}
+    return subprocess.run(
+        [str(part) for part in command], env=full, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def cpu_seconds(peer: Peer, *command: str | Path, **env: str) -> float:
+    """CPU time of one run that must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run_under(peer, *command, **env).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
