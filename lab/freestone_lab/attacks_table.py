@@ -91,9 +91,9 @@ def summary(result: Result) -> Grid:
         sums = totals(result, name)
         judged = sum(sums[verdict] for verdict in _COUNTED)
         if judged == 0:
-            reason = _failure(result, name)
-            rows.append((name, "failed to start", *("" for _ in _COUNTED), "0"))
-            notes.append(f"{name}: failed to start: {reason}")
+            word, reason = _failure(result, name)
+            rows.append((name, word, *("" for _ in _COUNTED), "0"))
+            notes.append(f"{name}: {word}: {reason}")
             continue
         share = defended_share(result, name)
         assert share is not None
@@ -104,7 +104,7 @@ def summary(result: Result) -> Grid:
 
 
 def by_family(result: Result) -> Grid:
-    """Per allocator: the share defended in each family; those counted apart in the last column."""
+    """Per allocator: the percentage defended in each family; those counted apart in the last column."""
     found = experiments(result)
     rows = []
     for name in ranking(result):
@@ -112,9 +112,9 @@ def by_family(result: Result) -> Grid:
         for experiment in found:
             sample = sample_of(experiment, name)
             share = sample.figures.get("defended") if sample is not None else None
-            cells.append("" if share is None else percent(share))
+            cells.append("" if share is None else percent(share).removesuffix(" %"))
         rows.append((name, *cells))
-    return Grid("Attacks: share defended by family", ("allocator", *(family(e) for e in found)), rows)
+    return Grid("Attacks: percentage defended by family", ("allocator", *(family(e) for e in found)), rows)
 
 
 def escapes(result: Result, peer: str, *, apart: bool = False) -> list[Escape]:
@@ -164,12 +164,12 @@ def apart_notes(result: Result) -> list[str]:
     return [f"{', '.join(cases)}: {reason}" for reason, cases in reasons.items()]
 
 
-def _failure(result: Result, peer: str) -> str:
+def _failure(result: Result, peer: str) -> tuple[str, str]:
     for experiment in experiments(result):
         sample = sample_of(experiment, peer)
-        if sample is not None and sample.detail:
-            return sample.detail
-    return "no process was judged"
+        if sample is not None and sample.status != "ok":
+            return ("not loaded" if sample.status == "not_loaded" else "failed to start"), sample.detail
+    return "not judged", "no case applies"
 
 
 def markdown(result: Result, details_for: Sequence[str] = ()) -> str:

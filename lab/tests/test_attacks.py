@@ -101,6 +101,7 @@ def test_library_that_does_not_serve_malloc_is_not_judged(cases: tuple[attacks.A
     sample = result.experiments[0].samples[0]
     assert sample.status == "not_loaded" and "malloc was served by" in sample.detail
     assert sample.figures == {}
+    assert attacks_table.summary(result).rows[0][:2] == ("libm", "not loaded")
 
 
 def test_accusing_a_correct_program_is_a_false_alarm(program: Path, cases: tuple[attacks.AttackCase, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -78,8 +78,8 @@ def command(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to `app`."""
-    app.command("attacks")(command)
+    """Adds `freestone attacks`, the short form of `freestone bench attacks`."""
+    app.command("attacks", hidden=True)(command)
 
 
 class _Reporter:
@@ -143,7 +143,8 @@ def _show(result: model.Result, details: list[str]) -> None:
         table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         numeric = grid.headings[-1] != "for example"
         for index, heading in enumerate(grid.headings):
-            table.add_column(heading, justify="right" if numeric and index else "left", overflow="fold")
+            justify: Literal["left", "right"] = "right" if numeric and index else "left"
+            table.add_column(heading.replace("-", "-\n"), justify=justify, overflow="fold", no_wrap=index == 0)
         for row in grid.rows:
             table.add_row(*(escape(cell) for cell in row))
         out.print(table)

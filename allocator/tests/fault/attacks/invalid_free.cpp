@@ -18,7 +18,7 @@ enum Where {
 };
 
 alignas(16) thread_local Byte t_buffer[512];
-const Byte kConstantBytes[256] alignas(16) = {0x21};
+alignas(16) const Byte kConstantBytes[256] = {0x21};
 
 // Memory in which every word looks like a block's header; the pointer is the first one with a header before it.
 Byte* dressed(Byte* memory, std::size_t bytes, std::size_t block_bytes) {
