@@ -297,7 +297,7 @@ RULES_TABLE = (
     Column("NULL and ENOMEM", _refusals),
     Column("realloc fails, keeps", _flag("realloc_huge", "keeps_block")),
     Column("free keeps errno", _flag("free_errno", "keeps_errno")),
-    Column("usable 1/100/1025", _value("usable", "of_1", "of_100", "of_1025")),
+    Column("usable 1/100", _value("usable", "of_1", "of_100")),
     Column("calloc 0", _flag("content", "calloc_zero")),
     Column("new_handler", _flag("operators", "new_handler_retried")),
 )
