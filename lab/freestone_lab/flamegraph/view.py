@@ -1,0 +1,122 @@
+"""The page: profiles merged into one tree of calls, with values per profile, drawn by a script in the page itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from freestone_lab.flamegraph.model import Frame, Profile, ProfileError
+from freestone_lab.report import svg
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass
+class Node:
+    """A call in its place. `own` holds what was allocated right here: profile, then sample type."""
+
+    frame: int
+    own: list[list[int]]
+    children: dict[int, Node] = field(default_factory=dict)
+
+
+def common_types(profiles: Sequence[Profile]) -> list[tuple[str, str]]:
+    """The sample types that every profile has. Raises ProfileError when there is none."""
+    found = [t for t in profiles[0].sample_types if all(t in p.sample_types for p in profiles)]
+    if not found:
+        names = "; ".join(f"{p.label}: {', '.join(n for n, _ in p.sample_types)}" for p in profiles)
+        raise ProfileError(f"the profiles share no sample type ({names})")
+    return found
+
+
+def frame_key(frame: Frame) -> tuple[str, str, bool]:
+    """What makes two frames one: the function (or the bare address), its module, whether it was inlined."""
+    name = frame.function or (
+        f"{Path(frame.module).name}+{frame.address:#x}" if frame.module else f"{frame.address:#x}"
+    )
+    return name, frame.module, frame.inlined
+
+
+def payload(profiles: Sequence[Profile], compare: bool) -> dict[str, object]:
+    """What the page's script draws: frames, and the tree as parallel lists, parents before children."""
+    types = common_types(profiles)
+    frames: dict[tuple[str, str, bool], int] = {("all", "", False): 0}
+    places: list[tuple[str, int]] = [("", 0)]
+    root = Node(0, [[0] * len(types) for _ in profiles])
+    for number, profile in enumerate(profiles):
+        picked = [profile.sample_types.index(t) for t in types]
+        for stack, values in profile.samples:
+            node = root
+            for frame in stack:
+                key = frame_key(frame)
+                ident = frames.setdefault(key, len(frames))
+                if ident == len(places):
+                    places.append((frame.file, frame.line))
+                child = node.children.get(ident)
+                if child is None:
+                    child = node.children[ident] = Node(ident, [[0] * len(types) for _ in profiles])
+                node = child
+            for place, index in enumerate(picked):
+                node.own[number][place] += values[index]
+    parents: list[int] = []
+    idents: list[int] = []
+    own: list[list[list[int]]] = []
+    waiting = [(root, -1)]
+    while waiting:
+        node, parent = waiting.pop()
+        here = len(parents)
+        parents.append(parent)
+        idents.append(node.frame)
+        own.append(node.own)
+        waiting.extend((child, here) for child in node.children.values())
+    return {
+        "types": types,
+        "profiles": [{"label": p.label, "time": p.time, "notes": p.notes} for p in profiles],
+        "frames": [
+            [name, module, int(inlined), file, line]
+            for ((name, module, inlined), (file, line)) in zip(frames, places, strict=True)
+        ],
+        "parents": parents,
+        "idents": idents,
+        "own": own,
+        "start": preferred(profiles, types),
+        "compare": compare,
+    }
+
+
+def preferred(profiles: Sequence[Profile], types: list[tuple[str, str]]) -> int:
+    """The sample type to show first: live bytes, else the last one that is not empty."""
+    names = [name for name, _ in types]
+    filled = [i for i, t in enumerate(types) if any(p.total(p.sample_types.index(t)) for p in profiles)] or [
+        len(types) - 1
+    ]
+    wanted = names.index("inuse_space") if "inuse_space" in names else filled[-1]
+    return wanted if wanted in filled else filled[-1]
+
+
+def render_profiles(profiles: Sequence[Profile], title: str, *, compare: bool = False) -> str:
+    """The page as text. `compare` opens it with the last profile against the first."""
+    if not profiles:
+        raise ProfileError("no profile to show")
+    data = json.dumps(payload(profiles, compare), separators=(",", ":")).replace("</", "<\\/")
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return env.get_template("profile.html.j2").render(
+        title=title,
+        data=Markup(data),
+        light=Markup(svg.variables(False)),
+        dark=Markup(svg.variables(True)),
+    )
+
+
+def write_profiles(profiles: Sequence[Profile], path: Path, title: str, *, compare: bool = False) -> None:
+    """Writes one self-contained HTML file that shows `profiles`."""
+    text = render_profiles(profiles, title, compare=compare)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
