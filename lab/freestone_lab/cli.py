@@ -74,13 +74,23 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Entry point: exit codes 0 (fine), 1 (a gate or a verdict failed), 2 (wrong usage or an error)."""
+def run(arguments: list[str]) -> int:
+    """One call of the command: exit status 0 (fine), 1 (a gate or a check failed), 2 (wrong usage), 130 (Ctrl-C)."""
     try:
-        build_app(next(iter(sys.argv[1:]), None))(prog_name="freestone")
+        build_app(arguments[0] if arguments else None)(arguments, prog_name="freestone")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1 if end.code else 0
     except (UserError, ResultError) as error:
         print(f"freestone: {error}", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def main() -> None:
+    """The entry point of the installed script."""
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Comparisons are made within rounds (`compare.py`), so a slow drift of the machin
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -141,6 +142,8 @@ class Engine:
                 f"the baseline '{baseline}' is not among the allocators: {', '.join(p.name for p in peers)}"
             )
         again = replace(base, name=control_name(baseline), kind="control")
+        if not task.cwd.is_dir():
+            raise UserError(f"{task.id}: its working folder '{task.cwd}' does not exist")
         self.task, self.plan, self.report, self.baseline = task, plan, report, base
         self.peers = [base, again, *(p for p in peers if p.name not in (baseline, again.name))]
         self.random = random.Random(f"{plan.seed}/{task.id}")
@@ -188,6 +191,7 @@ class Engine:
             address_space_kib=available_kib() * 6 // 10 if peer.kind == "control" and peer.path else 0,
             linger_ms=self.task.linger_ms,
         )
+        self._age_outputs()
         return measure.run(request, scratch / "stdout", scratch / "stderr")
 
     def _outputs(self, scratch: Path, workload: Mapping[str, Any] | None) -> dict[str, str]:
@@ -196,8 +200,15 @@ class Engine:
         found = {"stdout": digest(scratch / "stdout")}
         for path in self.task.output_files:
             full = self.task.cwd / path
-            found[str(path)] = digest(full) if full.exists() else "absent"
+            written = full.is_file() and full.stat().st_mtime_ns != 0
+            found[str(path)] = digest(full) if written else "absent"
         return found
+
+    def _age_outputs(self) -> None:
+        """Dates earlier outputs to the epoch, so that a file which this run did not write is seen as absent."""
+        for path in self.task.output_files:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self.task.cwd / path, ns=(0, 0))
 
     def _sample(self, peer: Peer, round_: int, run: Run, scratch: Path) -> Sample:
         """Turns a finished run into a sample: failures first, figures only for a run beyond doubt."""

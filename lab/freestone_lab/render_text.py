@@ -146,7 +146,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress(out: Console, tasks: int) -> Iterator[Report]:
-    """A bar with the remaining time on a terminal, otherwise a line every ten seconds; for `tasks` experiments."""
+    """A bar with the remaining time on a terminal; otherwise a line per stage and every ten seconds."""
     seen: dict[str, None] = {}
     last = 0.0
 
@@ -158,11 +158,14 @@ def progress(out: Console, tasks: int) -> Iterator[Report]:
         return f"{part}{p.task}: {stage}, {p.peer}{left}"
 
     if not out.is_terminal:
+        said: set[tuple[str, bool]] = set()
 
         def plain(p: Progress) -> None:
             nonlocal last
-            if time.monotonic() - last >= 10 or p.task not in seen:
+            stage = (p.task, p.round == 0)
+            if time.monotonic() - last >= 10 or stage not in said:
                 last = time.monotonic()
+                said.add(stage)
                 out.print(escape(text(p)))
 
         yield plain

@@ -60,7 +60,7 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
         return _unique([*everyone, *peers.discover(only=extra)] if extra else everyone)
     baseline = peers.find(BASELINE)
     if only:
-        return _unique([baseline, *peers.discover(only=list(only))])
+        return _unique([baseline, *peers.discover(only=[*only, *with_names])])
     defaults: list[Peer] = []
     for family in FAMILIES:
         with contextlib.suppress(peers.PeerError):

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from freestone_lab.model import Better
@@ -124,6 +123,8 @@ def signed_rank_p(differences: Floats) -> float:
     kept = differences[differences != 0]
     if len(kept) == 0:
         return 1.0
+    from scipy import stats  # takes a second to load, which most commands need not wait for
+
     if len(kept) > MOST_EXACT:
         return float(stats.wilcoxon(kept).pvalue)
     doubled = np.rint(2 * stats.rankdata(np.abs(kept))).astype(int)  # midranks are halves
@@ -166,6 +167,8 @@ def unpaired_ratio(other: Sequence[float], baseline: Sequence[float], seed: int 
     a, b = np.asarray(other, dtype=float), np.asarray(baseline, dtype=float)
     if len(a) < 2 or len(b) < 2 or np.any(a <= 0) or np.any(b <= 0):
         return None
+    from scipy import stats
+
     log_a, log_b = np.log(a), np.log(b)
     random = np.random.default_rng(seed)
     gaps = random.permutation(bootstrap_medians(log_a, seed)) - random.permutation(bootstrap_medians(log_b, seed + 1))
