@@ -174,6 +174,8 @@ constexpr long kMiB = 1L << 20;
 
 constexpr char kJump[] =
     "the byte lands inside another live block and touches no check value: seeing it takes a page per block or memory tagging";
+constexpr char kLeap[] =
+    "among large blocks the byte leaps over any guard between them into another live block: seeing it takes memory tagging";
 constexpr char kReadApart[] = "a read leaves no trace: seeing it takes a page per block or memory tagging";
 constexpr char kNeverAgain[] =
     "no call names the block again: seeing it in time takes a page per block or memory tagging";
@@ -216,7 +218,7 @@ const Case kOverflowCases[] = {
     {"overflow_new_array_8", kAll, "one element past a block of operator new[]", linear_source, {8, kStore, static_cast<long>(Source::kNewArray)}},
     {"overflow_stray_32", kAll, "one byte, 32 past the end", stray, {32}, kSlab, kJump},
     {"overflow_stray_page", kAll, "one byte, a page past the end", stray, {kPg}, kSlab, kJump},
-    {"overflow_stray_mebibyte", kAll, "one byte, 1 MiB past the end", stray, {kMiB}},
+    {"overflow_stray_mebibyte", kAll, "one byte, 1 MiB past the end", stray, {kMiB}, kLarge, kLeap},
     {"overread_1", kAll, "one byte past the end is read", read_beyond, {1}, kSlab, kReadApart},
     {"overread_32", kAll, "32 bytes past the end are read", read_beyond, {32}, kSlab, kReadApart},
     {"overread_page", kAll, "a page past the end is read", read_beyond, {kPg}, kSlab, kReadApart},
@@ -241,7 +243,7 @@ const Case kUnderflowCases[] = {
     {"underflow_new_array_8", kAll, "one element before a block of operator new[]", linear_source, {-8, kStore, static_cast<long>(Source::kNewArray)}},
     {"underflow_stray_32", kAll, "one byte, 32 before the start", stray, {-32}, kSlab, kJump},
     {"underflow_stray_page", kAll, "one byte, a page before the start", stray, {-kPg}, kSlab, kJump},
-    {"underflow_stray_mebibyte", kAll, "one byte, 1 MiB before the start", stray, {-kMiB}},
+    {"underflow_stray_mebibyte", kAll, "one byte, 1 MiB before the start", stray, {-kMiB}, kLarge, kLeap},
     {"underread_8", kAll, "eight bytes before the start are read", read_beyond, {-8}, kSlab, kReadApart},
     {"underread_page", kAll, "a page before the start is read", read_beyond, {-kPg}, kSlab, kReadApart},
     {"underread_mebibyte", kAll, "1 MiB before the start is read", read_beyond, {-kMiB}},

@@ -28,11 +28,11 @@ void of_freed(World& w, const Params& params) {
   w.fault();
   if (!w.misuse()) w.forget(block);
   Byte* const moved = static_cast<Byte*>(::realloc(opaque(block), bytes));
-  w.past();
-  if (moved != nullptr) {
+  if (moved != nullptr) {  // the first use of what came back belongs to the misuse: it may be inaccessible
     if (w.misuse() && w.holds_secret(moved, bytes < w.size() ? bytes : w.size())) w.effect("realloc copied the freed block's secret");
     w.adopt(moved, bytes);
   }
+  w.past();
   w.aftermath();
 }
 
@@ -55,8 +55,8 @@ void stale_after_move(World& w, const Params& params) {
     case kReallocAgain: {
       w.forget(used);
       Byte* const again = static_cast<Byte*>(::realloc(opaque(used), 2 * bytes));
-      w.past();
       if (again != nullptr) w.adopt(again, 2 * bytes);
+      w.past();
       break;
     }
     case kFree:
@@ -137,8 +137,8 @@ void of_wrong(World& w, const Params& params) {
   if (w.misuse()) {
     if (w.is_live(wrong)) w.forget(wrong);
     Byte* const moved = static_cast<Byte*>(::realloc(opaque(wrong), bytes));
-    w.past();
     if (moved != nullptr) w.adopt(moved, bytes);
+    w.past();
   } else {
     w.forget(block);
     w.adopt(::realloc(opaque(block), bytes), bytes);
