@@ -6,16 +6,17 @@ import json
 import re
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 MODULES = ("json/decoder.py", "json/encoder.py", "textwrap.py", "shlex.py", "fnmatch.py", "queue.py", "heapq.py")
 
 
-def as_data(node):
+def as_data(node: Any) -> Any:
     if isinstance(node, ast.AST):
         return {"kind": type(node).__name__, **{name: as_data(value) for name, value in ast.iter_fields(node)}}
     if isinstance(node, list):
         return [as_data(value) for value in node]
-    return node if isinstance(node, (str, int, float, bool, type(None))) else repr(node)
+    return node if isinstance(node, str | int | float | bool | None) else repr(node)
 
 
 library = Path(sysconfig.get_paths()["stdlib"])
