@@ -118,7 +118,7 @@ void* reserve = nullptr;
 TEST(NewHandler, ThatFreesMemoryLetsTheAllocationSucceed) {
   const ChildEnd end = run_in_child([] {
     const rlimit limit{size_t{1} << 30, size_t{1} << 30};
-    if (setrlimit(RLIMIT_AS, &limit) != 0) return 10;
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) return 10;
     for (size_t size = size_t{1} << 30; reserve == nullptr && size > (size_t{64} << 20); size -= size_t{32} << 20) reserve = api().malloc(size);
     if (reserve == nullptr) return 11;
     const size_t wanted = api().malloc_usable_size(reserve) / 4 * 3;

@@ -12,7 +12,7 @@ struct Law {
   const char* name;
   size_t (*draw)(Random&);
   size_t live_blocks;   // per thread, at most
-  size_t million_ops;   // of one ordinary run
+  size_t kilo_ops;      // of one ordinary run, in thousands
   friend std::ostream& operator<<(std::ostream& out, const Law& law) { return out << law.name; }
 };
 
@@ -41,8 +41,8 @@ inline size_t draw_large(Random& random) {
 }
 
 inline constexpr Law kLaws[] = {
-    {"small", draw_small, 20000, 30}, {"geometric", draw_geometric, 5000, 24}, {"log_uniform", draw_log_uniform, 400, 2},
-    {"edges", draw_edges, 300, 1},    {"program", draw_program, 8000, 16},      {"large", draw_large, 24, 0},
+    {"small", draw_small, 20000, 30000}, {"geometric", draw_geometric, 5000, 24000}, {"log_uniform", draw_log_uniform, 400, 1000},
+    {"edges", draw_edges, 300, 300},    {"program", draw_program, 8000, 16000},      {"large", draw_large, 24, 40},
 };
 
 }  // namespace freestone_test

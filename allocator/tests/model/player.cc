@@ -88,7 +88,7 @@ bool Player::allocate_into(Block& slot) {
     block.start = bytes(api().realloc(nullptr, size));
   } else if (dice < 66 && api().reallocarray != nullptr) {
     block.start = bytes(api().reallocarray(nullptr, size, 1));
-  } else if (dice < 80) {
+  } else if (dice < 80 && subject().serves_operators) {
     const bool array = random_.below(2) == 0;
     block.origin = array ? Origin::kNewArray : Origin::kNew;
     block.start = bytes(array ? ::operator new[](size, std::nothrow) : ::operator new(size));
@@ -101,6 +101,11 @@ bool Player::allocate_into(Block& slot) {
         block.start = bytes(api().aligned_alloc(alignment, size));
         break;
       case 1:
+        if (!subject().serves_operators) {
+          block.origin = Origin::kMemalign;
+          block.start = bytes(api().memalign(alignment, size));
+          break;
+        }
         block.origin = Origin::kNewAligned;
         block.start = bytes(::operator new(size, std::align_val_t{alignment}));
         break;

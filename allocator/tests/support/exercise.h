@@ -23,7 +23,7 @@ class Exerciser {
  public:
   explicit Exerciser(uint64_t seed) : random_(seed) {}
 
-  // Small, medium, large and aligned blocks, grown, shrunk, checked and freed; about 40 MiB live at most.
+  // Small, medium, large and aligned blocks, grown, shrunk, checked and freed; some hundred MiB at most, hardly touched.
   Exercise run(int steps) {
     for (int i = 0; i < steps && result_.sound(); ++i) step();
     if (api().malloc_trim != nullptr) api().malloc_trim(0);
@@ -44,7 +44,7 @@ class Exerciser {
     if (dice < 60) return 1 + random_.below(1024);
     if (dice < 85) return random_.log_uniform(1024, 65536);
     if (dice < 98) return random_.log_uniform(65536, 1 << 20);
-    return random_.log_uniform(1 << 20, 24 << 20);
+    return random_.log_uniform(1 << 20, 64 << 20);
   }
   void break_with(const char* what) {
     if (result_.broken == nullptr) result_.broken = what;
@@ -61,12 +61,14 @@ class Exerciser {
     if (zeroed && (held.start[0] != 0 || held.start[size - 1] != 0 || held.start[size / 2] != 0)) break_with("calloc gave bytes that are not zero");
     mark(held);
   }
+  // The first bytes, then one in every page or so, or in every 64 KiB of a large block.
+  static size_t stride(size_t at) { return at < 64 ? 1 : at < (1 << 20) ? 1021 : 65537; }
   static void mark(const Held& held) {
-    for (size_t i = 0; i < held.size; i += i < 64 ? 1 : 1021) held.start[i] = held.mark;
+    for (size_t i = 0; i < held.size; i += stride(i)) held.start[i] = held.mark;
     held.start[held.size - 1] = held.mark;
   }
   bool intact(const Held& held, size_t size) {
-    for (size_t i = 0; i < size; i += i < 64 ? 1 : 1021)
+    for (size_t i = 0; i < size; i += stride(i))
       if (held.start[i] != held.mark) break_with("content changed");
     return result_.sound();
   }

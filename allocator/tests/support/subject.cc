@@ -16,16 +16,23 @@ std::string object_of(void* address) {
   return realpath(info.dli_fname, resolved) != nullptr ? resolved : info.dli_fname;
 }
 
+// Sanitizer builds link the allocator's objects into the test; its functions are then called freestone_malloc and so on.
+#ifdef FREESTONE_TEST_PREFIXED
+constexpr const char* kPrefix = "freestone_";
+#else
+constexpr const char* kPrefix = "";
+#endif
+
 template <typename Function>
 void find(Function& target, const char* name, const std::string& owner) {
-  void* address = dlsym(RTLD_DEFAULT, name);
+  void* address = dlsym(RTLD_DEFAULT, (kPrefix + std::string(name)).c_str());
   if (address != nullptr && object_of(address) != owner) address = nullptr;
   target = reinterpret_cast<Function>(address);
 }
 
 Subject look_up() {
   Subject found{};
-  found.owner = object_of(dlsym(RTLD_DEFAULT, "malloc"));
+  found.owner = object_of(dlsym(RTLD_DEFAULT, (kPrefix + std::string("malloc")).c_str()));
   Api& api = found.api;
   const std::string& owner = found.owner;
   find(api.malloc, "malloc", owner);
@@ -48,9 +55,10 @@ Subject look_up() {
   find(api.mallinfo2, "mallinfo2", owner);
   find(api.malloc_info, "malloc_info", owner);
   find(api.malloc_stats, "malloc_stats", owner);
-  find(api.freestone_is_active, "freestone_is_active", owner);
+  api.freestone_is_active = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "freestone_is_active"));
   found.is_freestone = api.freestone_is_active != nullptr;
   found.is_hardened = found.is_freestone && owner.find("hardened") != std::string::npos;
+  found.serves_operators = *kPrefix == '\0';
   return found;
 }
 

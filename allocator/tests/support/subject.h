@@ -42,6 +42,7 @@ struct Subject {
   std::string owner;  // path of the object that defines malloc
   bool is_freestone;
   bool is_hardened;
+  bool serves_operators;  // operator new and delete are the subject's; not so in sanitizer builds, whose names carry a prefix
 };
 
 // Looked up once; safe to call from several threads after main has called it.
