@@ -86,7 +86,8 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
   if (is_mapping) {
     if (bytes <= old_bytes && bytes >= old_bytes - old_bytes / 4) return block;
     if (bytes <= kRunBytesMax / 2 && bytes < old_bytes / 2) return nullptr;
-    return remap_block(block, bytes > old_bytes ? with_headroom(bytes) : bytes);
+    void* moved = bytes > old_bytes ? remap_block(block, with_headroom(bytes)) : nullptr;
+    return moved != nullptr ? moved : remap_block(block, bytes);
   }
   return bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes)) ? block : nullptr;
 }

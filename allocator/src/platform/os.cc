@@ -28,7 +28,23 @@ namespace {
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
 
+Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
+
+CallKind kind_of(long number) {
+  switch (number) {
+    case SYS_mmap: return CallKind::map;
+    case SYS_munmap: return CallKind::unmap;
+    case SYS_mprotect: return CallKind::protect;
+    case SYS_madvise: return CallKind::advise;
+    case SYS_mincore: return CallKind::measure;
+    case SYS_mremap: return CallKind::remap;
+    case SYS_futex: return CallKind::wait;
+    default: return CallKind::other;
+  }
+}
+
 long invoke(long number, usize a = 0, usize b = 0, usize c = 0, usize d = 0, usize e = 0, usize f = 0) {
+  calls_made[static_cast<unsigned>(kind_of(number))].add_relaxed(1);
 #if defined(__x86_64__)
   long result;
   register usize r10 asm("r10") = d;
@@ -69,6 +85,8 @@ Failure protect(void* address, usize bytes, int protection) {
 }
 
 }  // namespace
+
+u64 calls(CallKind kind) { return calls_made[static_cast<unsigned>(kind)].load_relaxed(); }
 
 usize page_bytes() {
   static Atomic<usize> cached;  // relaxed: every thread computes the same value

@@ -14,6 +14,11 @@ struct Failure {
   explicit operator bool() const { return error != 0; }
 };
 
+// System calls made through this door since the start.
+enum class CallKind : unsigned { map, unmap, protect, advise, measure, remap, wait, other };
+inline constexpr unsigned kCallKinds = 8;
+u64 calls(CallKind kind);
+
 // Bytes of a page of this kernel: 4, 16 or 64 KiB. Read once from the auxiliary vector.
 usize page_bytes();
 

@@ -7,6 +7,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "platform/os.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -37,9 +38,13 @@ unsigned size_index(usize bytes) {
 char* carve(usize bytes) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
-    const usize chunk = mapped_bytes.load_relaxed() == 0 ? kFirstChunk : kLaterChunk;
+    const usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
+    if (!charge(chunk)) return nullptr;
     start = static_cast<char*>(os::map(chunk));
-    if (start == nullptr) return nullptr;
+    if (start == nullptr) {
+      uncharge(chunk);
+      return nullptr;
+    }
     chunk_end = start + chunk;
     mapped_bytes.add_relaxed(chunk);
   }

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "config/options.h"
 #include "platform/os.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -46,7 +47,7 @@ bool commit_metadata(UnitIndex end) {
   const usize needed = round_up(metadata_address(end) - metadata_start, os::page_bytes());
   if (needed <= metadata_committed) return true;
   const usize target = min_of(needed, metadata_bytes);
-  if (os::commit(reinterpret_cast<void*>(metadata_start + metadata_committed), target - metadata_committed)) return false;
+  if (!commit_charged(reinterpret_cast<void*>(metadata_start + metadata_committed), target - metadata_committed)) return false;
   metadata_committed = target;
   return true;
 }
@@ -54,7 +55,7 @@ bool commit_metadata(UnitIndex end) {
 bool commit_tags(UnitIndex end) {
   if (end <= tag_bytes_committed) return true;
   const usize target = min_of(round_up(end, kTagCommitStep), round_up(region.window_end, os::page_bytes()));
-  if (os::commit(tag_table() + tag_bytes_committed, target - tag_bytes_committed)) return false;
+  if (!commit_charged(tag_table() + tag_bytes_committed, target - tag_bytes_committed)) return false;
   tag_bytes_committed = target;
   return true;
 }
@@ -150,6 +151,7 @@ usize commit_units(usize units) {
   const usize in_use = units_to_bytes(frontier - region.heap_start);
   usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(in_use / 4, kMiB)));
   step = max_of(bytes_to_units(step), round_up(units, kGroupUnits));
+  if (is_limited()) step = kCommitStepMin;  // the records of units that the limit forbids would be charged for
   if (region.reserved_end.load_relaxed() - frontier < round_up(units, kGroupUnits) && !extend_reservation(round_up(units, kGroupUnits))) return 0;
   step = min_of<usize>(step, region.reserved_end.load_relaxed() - frontier);
   for (;; step = round_up(units, kGroupUnits)) {

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "platform/os.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -24,7 +25,7 @@ Entry* table = first_table;
 usize capacity = 16;
 usize used = 0;  // entries that are not empty, removed ones included
 usize live = 0;
-usize live_bytes = 0;
+usize live_bytes = 0;  // charged for, like the table once it is mapped
 
 usize slot_of(usize block) { return mix_bits(block >> 12) & (capacity - 1); }
 
@@ -50,11 +51,20 @@ void erase(Entry& entry) {
   entry = {kRemoved, 0, 0};
 }
 
+void* map_charged(usize bytes) {
+  if (!charge(bytes)) return nullptr;
+  void* start = os::map(bytes);
+  if (start == nullptr) uncharge(bytes);
+  return start;
+}
+
+usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
+
 // Keeps at least half of the table empty. False when it must grow and the kernel refuses.
 bool make_room() {
   if (used < capacity / 2) return true;
   const usize larger = live >= capacity / 4 ? capacity * 2 : capacity;
-  auto* fresh = static_cast<Entry*>(os::map(round_up(larger * sizeof(Entry), os::page_bytes())));
+  auto* fresh = static_cast<Entry*>(map_charged(table_bytes(larger)));
   if (fresh == nullptr) return used < capacity - 1;
   Entry* old = table;
   const usize old_capacity = capacity;
@@ -64,7 +74,7 @@ bool make_room() {
   for (usize i = 0; i < old_capacity; ++i) {
     if (old[i].block > kRemoved) put(old[i]);
   }
-  if (old != first_table) os::unmap(old, round_up(old_capacity * sizeof(Entry), os::page_bytes()));
+  if (old != first_table && !os::unmap(old, table_bytes(old_capacity))) uncharge(table_bytes(old_capacity));
   return true;
 }
 
@@ -75,7 +85,7 @@ void* map_block(usize bytes, usize alignment) {
   const usize wanted = round_up(bytes, page);
   const usize slack = alignment > page ? alignment : 0;
   if (wanted < bytes || wanted + slack < wanted) return nullptr;
-  auto* start = static_cast<char*>(os::map(wanted + slack));
+  auto* start = static_cast<char*>(map_charged(wanted + slack));
   if (start == nullptr) return nullptr;
   Entry entry{round_up(address_of(start), max_of(alignment, page)), address_of(start), wanted + slack};
   if (const usize head = entry.block - entry.start; head > 0 && !os::unmap(start, head)) {
@@ -85,6 +95,7 @@ void* map_block(usize bytes, usize alignment) {
   if (const usize tail = entry.start + entry.bytes - entry.block - wanted; tail > 0 && !os::unmap(reinterpret_cast<void*>(entry.block + wanted), tail)) {
     entry.bytes -= tail;
   }
+  uncharge(wanted + slack - entry.bytes);
   {
     LockGuard guard(mapping_lock);
     if (make_room()) {
@@ -93,6 +104,7 @@ void* map_block(usize bytes, usize alignment) {
     }
   }
   os::unmap(reinterpret_cast<void*>(entry.start), entry.bytes);
+  uncharge(entry.bytes);
   return nullptr;
 }
 
@@ -116,6 +128,7 @@ bool unmap_block(void* block) {
   void* start = reinterpret_cast<void*>(removed.start);
   // At the mapping limit munmap can fail; the memory at least goes back.
   if (os::unmap(start, removed.bytes)) os::purge(start, removed.bytes);
+  uncharge(removed.bytes);
   return true;
 }
 
@@ -128,22 +141,25 @@ void* remap_block(void* block, usize bytes) {
     LockGuard guard(mapping_lock);
     Entry* found = find(address_of(block));
     if (found == nullptr || found->start != found->block) return nullptr;
+    if (wanted > found->bytes && !charge(wanted - found->bytes)) return nullptr;
     entry = *found;
     erase(*found);
   }
   void* moved = os::remap(block, entry.bytes, wanted);
   LockGuard guard(mapping_lock);
   if (moved == nullptr) {
+    if (wanted > entry.bytes) uncharge(wanted - entry.bytes);
     put(entry);
     return nullptr;
   }
+  if (wanted < entry.bytes) uncharge(entry.bytes - wanted);
   put({address_of(moved), address_of(moved), wanted});
   return moved;
 }
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live, live_bytes};
+  return {live, live_bytes, table == first_table ? 0 : table_bytes(capacity)};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {

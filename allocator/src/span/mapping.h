@@ -21,6 +21,7 @@ void* remap_block(void* block, usize bytes);
 struct MappingCounts {
   usize blocks;
   usize bytes;
+  usize table_bytes;  // mapped for the table itself
 };
 MappingCounts mapping_counts();
 // Calls visit(context, block, bytes) for each mapped block, under the lock.

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "config/options.h"
 #include "platform/os.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -99,6 +100,15 @@ usize pages_behind(usize word, u64 mask) {
   return pages;
 }
 
+// What taking these free units adds to the account: the pages behind them are charged for already.
+usize charge_for(UnitIndex first, usize units) {
+  usize pages = units * kUnitPages;
+  for_words(first, units, [&](usize word, u64 mask) {
+    if ((backed_word(word) & mask) != 0) pages -= pages_behind(word, mask);
+  });
+  return pages * kPageBytes;
+}
+
 // Returns whether all of the units were clean.
 bool mark_taken(UnitIndex first, usize units) {
   usize dirty = 0;
@@ -130,6 +140,7 @@ void measure_word(usize word) {
     state.measure_refused = true;
     return;
   }
+  usize absent = 0;
   for (u64 rest = unmeasured; rest != 0; rest &= rest - 1) {
     const unsigned position = lowest_bit(rest);
     const usize unit = word * kWordUnits + position;
@@ -141,8 +152,10 @@ void measure_word(usize word) {
     } else {
       measured_word(word) |= bit(position);
     }
-    state.backed_pages -= kUnitPages - pages;
+    absent += kUnitPages - pages;
   }
+  state.backed_pages -= absent;
+  uncharge(absent * kPageBytes);
 }
 
 // Bits at positions that are multiples of `alignment` (a power of two up to 64).
@@ -265,6 +278,11 @@ usize purge_pages(usize excess) {
       LockGuard guard(span_lock);
       mark_free(first, units, !(purged && whole));
       if (!purged) state.purge_refused = true;
+      if (purged && whole) {
+        uncharge(pages * kPageBytes);
+      } else {
+        charge_anyway((units * kUnitPages - pages) * kPageBytes);
+      }
     }
     if (!purged) break;
     purged_bytes.add_relaxed(pages * kPageBytes);
@@ -320,7 +338,7 @@ Span take_span(usize units, usize alignment) {
           first = find(units, alignment);
         }
       }
-      if (first != kNoUnit) {
+      if (first != kNoUnit && charge(charge_for(first, units))) {
         const bool zeroed = mark_taken(first, units);
         return {first, zeroed};
       }
@@ -335,6 +353,7 @@ void return_span(UnitIndex first, usize units, bool dirty) {
   {
     LockGuard guard(span_lock);
     mark_free(first, units, dirty);
+    if (!dirty) uncharge(units_to_bytes(units));
     due = max_of(excess_over_watermark(), due_by_decay());
   }
   if (FREESTONE_UNLIKELY(due > 0)) purge_pages(due);
@@ -346,8 +365,9 @@ bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
   if (start + more > region.frontier.load_relaxed()) return false;
   bool all_free = true;
   for_words(start, more, [&](usize word, u64 mask) { all_free = all_free && (free_word(word) & mask) == mask; });
-  if (all_free) zeroed = mark_taken(start, more);
-  return all_free;
+  if (!all_free || !charge(charge_for(start, more))) return false;
+  zeroed = mark_taken(start, more);
+  return true;
 }
 
 usize purge_spans(usize keep_bytes) {

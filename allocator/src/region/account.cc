@@ -1,0 +1,44 @@
+// Room 5, region: see account.h.
+
+#include "region/account.h"
+
+namespace freestone {
+
+constinit Account account;
+constinit Atomic<u32> attention;
+constinit Atomic<void (*)()> attention_hook;
+constinit Atomic<u32> pressure_epoch;
+
+namespace {
+
+// Relaxed throughout: the account is a single number, and no other memory is published by it.
+void note_raised(usize now) {
+  usize peak = account.peak.load_relaxed();
+  while (now > peak && !account.peak.replace_acquire(peak, now)) {
+  }
+  if (FREESTONE_UNLIKELY(now > account.soft.load_relaxed())) {
+    account.soft_crossings.add_relaxed(1);
+    attention.or_seq(kAttentionSoftLimit);
+  }
+}
+
+}  // namespace
+
+bool charge(usize bytes) {
+  usize now = account.charged.load_relaxed();
+  do {
+    const usize hard = account.hard.load_relaxed();
+    if (FREESTONE_UNLIKELY(bytes > hard || now > hard - bytes)) {
+      account.refused_charges.add_relaxed(1);
+      return false;
+    }
+  } while (!account.charged.replace_acquire(now, now + bytes));
+  note_raised(now + bytes);
+  return true;
+}
+
+void charge_anyway(usize bytes) { note_raised(account.charged.fetch_add_relaxed(bytes) + bytes); }
+
+void uncharge(usize bytes) { account.charged.sub_relaxed(bytes); }
+
+}  // namespace freestone
