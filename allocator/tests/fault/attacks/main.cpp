@@ -25,7 +25,7 @@ std::size_t pick(const std::size_t (&sizes)[N], std::uint64_t seed) {
   return sizes[Random(seed).below(N)];
 }
 
-// A size class's name stands for one of its sizes, chosen by the seed. 0: not a size.
+// A size class's name stands for one of its sizes, chosen by the seed and the case. 0: not a size.
 std::size_t parse_size(const char* text, std::uint64_t seed) {
   if (strcmp(text, "small") == 0 || strcmp(text, "any") == 0) return pick(kSmallSizes, seed);
   if (strcmp(text, "medium") == 0) return pick(kMediumSizes, seed);
@@ -132,6 +132,8 @@ int main(int argc, char** argv) {
       return usage("unknown argument", argv[i]);
     }
   }
+  for (const char* letter = chosen->id; *letter != '\0'; letter++)  // so that one seed is not one size for all cases
+    seed = (seed ^ static_cast<Byte>(*letter)) * 1099511628211ULL;
   const std::size_t size = parse_size(size_text, seed);
   if (size == 0) return usage("not a size", size_text);
   say_owner();
