@@ -37,10 +37,18 @@ usize window_hint(usize bytes) {
   return sizeof(void*) == 8 ? round_down(lowest + os::entropy() % span, kGiB) : 0;
 }
 
-// Bytes of metadata between the starts of two groups.
-usize metadata_address(UnitIndex unit) {
-  const usize group = unit / kGroupUnits;
-  return region.metadata + (group / kSuperGroups) * kSuperStride + (group % kSuperGroups == 0 ? 0 : sizeof(Super) + (group % kSuperGroups) * sizeof(Group));
+// The end of the metadata for the units below `end`.
+usize metadata_end(UnitIndex end) {
+  const usize octets = (end + kOctetGroups * kGroupUnits - 1) / (kOctetGroups * kGroupUnits);
+  const usize supers = (octets + kSuperGroups / kOctetGroups - 1) / (kSuperGroups / kOctetGroups);
+  return region.metadata + supers * sizeof(Super) + octets * sizeof(Octet);
+}
+
+bool commit_charged(void* start, usize bytes) {
+  if (!charge(bytes)) return false;
+  if (!os::commit(start, bytes)) return true;
+  uncharge(bytes);
+  return false;
 }
 
 bool commit_metadata(UnitIndex end) {
