@@ -6,6 +6,8 @@
 
 #include "config/options.h"
 #include "region/metadata.h"
+#include "platform/os.h"
+#include "region/account.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -161,7 +163,13 @@ void drain_orphans(Cache* own) {
     cache = next;
   }
 }
+  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
+  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen)) {
+    cache.pressure_seen = epoch;
+    flush_all(cache);
+  }
 
+  attend();
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
   if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
@@ -213,6 +221,8 @@ void destroy_cache(Cache& cache) {
     if (cache.next != nullptr) cache.next->previous = cache.previous;
     if (first_cache == &cache) first_cache = cache.next;
   }
+  cache->thread_id = os::thread_id();
+  cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.sub_relaxed(1);
   return_metadata(&cache, sizeof(Cache));
 }
@@ -301,3 +311,12 @@ bool cache_is_valid(const Cache& cache) {
 }
 
 }  // namespace freestone
+void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context) {
+  LockGuard guard(cache_registry_lock);
+  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    usize bytes = 0;
+    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{cache->count(c) - counted_hole(*cache, c)} * class_info(c).bytes;
+    visit(context, *cache, bytes);
+  }
+}
+

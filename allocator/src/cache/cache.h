@@ -39,7 +39,10 @@ struct alignas(64) Cache {
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
   u32 events = 0;       // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
-  i64 sample_countdown = 0;  // bytes until the next sampled allocation; what it starts with is front's choice
+  u32 thread_id = 0;        // of the owner
+  u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
+  u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
+  Counting* counting = nullptr;  // counting.h; null: allocations are not counted
   Cache* next = nullptr;  // registry, guarded by its lock
   Cache* previous = nullptr;
 
@@ -77,6 +80,8 @@ usize cache_count();
 // After a fork: the other threads' caches are nobody's. All that is in them goes back at the next refill, except the class that one of
 // them was changing.
 void adopt_caches_in_child();
+// Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
+void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
 
 extern Mutex cache_registry_lock;  // for the fork handlers
 

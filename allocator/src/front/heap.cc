@@ -7,8 +7,10 @@
 #include <cstring>
 
 #include "front/large.h"
+#include "front/reclaim.h"
 #include "front/sampled.h"
 #include "platform/message.h"
+#include "region/account.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -60,7 +62,13 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
     }
     block = pop_slow(*cache, size_class);
   }
-  return block != nullptr ? block : out_of_memory();
+  void* block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
+  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
+    block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
+  }
+  if (block == nullptr) return out_of_memory();
+  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, bytes);
+  return block;
 }
 
 // A block above the classes. Its bytes count against the sample countdown as a refill of one block.
@@ -71,7 +79,13 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
     if (void* block = allocate_sampled(*cache, bytes, alignment); block != nullptr) return block;
   }
   void* block = allocate_large(bytes, alignment, zeroed);
-  return block != nullptr ? block : out_of_memory();
+  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
+    block = allocate_large(bytes, alignment, zeroed);
+  }
+  attend();
+  if (block == nullptr) return out_of_memory();
+  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, bytes);
+  return block;
 }
 
 // A block of which the memory is known to be zero, when one can be had for less than clearing costs: null otherwise.

@@ -1,0 +1,61 @@
+// Room 9, front: see reclaim.h.
+
+#include "front/reclaim.h"
+
+#include "front/heap.h"
+#include "platform/os.h"
+#include "region/account.h"
+#include "span/run.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+constinit Atomic<const OutOfMemoryHandler*> out_of_memory_handler;
+
+namespace {
+
+// A program that goes on asking at its limit must not walk all slabs each time: what a walk finds is rarely new.
+constexpr u64 kWalkEveryMs = 10;
+
+Atomic<u64> last_walk_ms;  // relaxed: two threads may walk at once, to no harm
+Atomic<u64> reclaims;      // relaxed: statistics
+Atomic<u64> failed_allocations;
+
+}  // namespace
+
+usize give_back_everything() {
+  const usize before = account.charged.load_relaxed();
+  pressure_epoch.fetch_add_relaxed(1);
+  flush_runs();
+  if (Cache* cache = ensure_cache(); cache != nullptr) {
+    cache->pressure_seen = pressure_epoch.load_relaxed();
+    flush_all(*cache);
+    const u64 now = os::coarse_milliseconds();
+    if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs) {
+      purge_slabs(cache->user);
+      last_walk_ms.store_relaxed(now);
+    }
+  }
+  purge_spans(0);
+  const usize after = account.charged.load_relaxed();
+  return before > after ? before - after : 0;
+}
+
+bool reclaim_memory(usize bytes, unsigned attempt) {
+  if (attempt == 0) {
+    // What can never fit is refused before the cache is thrown away for it.
+    if (bytes <= account.hard.load_relaxed()) {
+      reclaims.add_relaxed(1);
+      give_back_everything();
+      return true;
+    }
+  }
+  const OutOfMemoryHandler* handler = out_of_memory_handler.load_acquire();
+  if (handler != nullptr && handler->ask(handler->context, bytes, attempt)) return true;
+  failed_allocations.add_relaxed(1);
+  return false;
+}
+
+ReclaimCounts reclaim_counts() { return {reclaims.load_relaxed(), failed_allocations.load_relaxed()}; }
+
+}  // namespace freestone
