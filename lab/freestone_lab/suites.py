@@ -40,17 +40,17 @@ def _run(id_: str, seconds: float, memory_mib: int, shows: str, **params: str | 
 PROGRAM = "freestone-workload"
 
 QUICK: tuple[WorkloadRun, ...] = (
-    _run("pair/quick", 0.2, 8, "malloc/free pair by size", size="16,64,1024,32K,256K", rounds=400000, idle_ms=0),
+    _run("pair/quick", 0.15, 8, "malloc/free pair by size", size="16,64,1024,32K,256K", rounds=400000, idle_ms=0),
     _run("burst/quick", 0.3, 100, "a burst of 1000 blocks by size", size="64,4K,64K", rounds=60, idle_ms=0),
-    _run("latency/quick", 0.25, 16, "tail of malloc and free", law="mixed", live=1000, idle_ms=0),
-    _run("lifetimes/quick", 0.25, 40, "random lifetimes", slots="2^16", steps=1000000, idle_ms=0),
-    _run("ring/quick", 0.3, 40, "two threads, three bands of sizes", threads=2, steps=60000, idle_ms=0),
+    _run("latency/quick", 0.45, 16, "tail of malloc and free", law="mixed", live=1000, idle_ms=0),
+    _run("lifetimes/quick", 0.2, 40, "random lifetimes", slots="2^16", steps=1000000, idle_ms=0),
+    _run("ring/quick", 0.1, 40, "two threads, three bands of sizes", threads=2, steps=60000, idle_ms=0),
     _run("larson/quick", 0.1, 16, "blocks handed to new threads", threads=2, generations=10, idle_ms=0),
-    _run("cross/quick", 0.3, 64, "blocks freed by the other thread", threads=2, blocks=500000, idle_ms=0),
+    _run("cross/quick", 0.15, 64, "blocks freed by the other thread", threads=2, blocks=500000, idle_ms=0),
     _run("cfrac-like/quick", 0.15, 16, "small mixed calls", steps=500000, idle_ms=0),
     _run("realloc/quick", 0.1, 32, "vectors that grow", rounds=20, idle_ms=0),
-    _run("overhead/quick", 0.3, 32, "memory per request", budget_mib=4, rss_top="64K", top="1M", idle_ms=0),
-    _run("phases/quick", 0.7, 80, "memory kept after a peak", peak_mib=24, idle=150, idle_ms=0),
+    _run("overhead/quick", 0.45, 32, "memory per request", budget_mib=4, rss_top="64K", top="1M", idle_ms=0),
+    _run("phases/quick", 1.0, 80, "memory kept after a peak", peak_mib=24, idle=150, idle_ms=0),
     _run("startup/quick", 0.1, 16, "an empty program", runs=30, idle_ms=0),
 )
 
@@ -60,13 +60,20 @@ _THREADS = (1, 2, 4, 8)
 PUBLISHED: tuple[WorkloadRun, ...] = (
     # Article 0: throughput, latency, overhead and resident memory of five allocators.
     *(
-        _run(f"throughput/threads={t}", 3.5, 400, "article 0: items per second by size", size="2^1..2^25", threads=t)
+        _run(
+            f"throughput/threads={t}",
+            3.2 if t == 1 else 2.2,
+            400,
+            "article 0: items per second by size",
+            size="2^1..2^25",
+            threads=t,
+        )
         for t in _THREADS
     ),
     *(
         _run(
             f"latency/published/threads={t}",
-            6.0,
+            5.6 if t == 1 else 1.0,
             64,
             "article 0: latency by size, one block live, clock cost removed",
             size=_SIZES,
@@ -88,13 +95,13 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
         )
         for t in _THREADS
     ),
-    _run("overhead/published", 2.0, 1100, "article 0: usable and resident bytes per request", grid="published"),
+    _run("overhead/published", 1.7, 1100, "article 0: usable and resident bytes per request", grid="published"),
     _run(
-        "rss/threads", 6.0, 64, "article 0: resident memory by threads", threads="1,2,4,8", blocks=1000, steps=1000000
+        "rss/threads", 5.2, 64, "article 0: resident memory by threads", threads="1,2,4,8", blocks=1000, steps=1000000
     ),
     _run(
         "rss/blocks",
-        6.0,
+        4.0,
         160,
         "article 0: resident memory by number of blocks",
         threads=4,
@@ -104,7 +111,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     ),
     _run(
         "rss/sizes",
-        9.0,
+        5.0,
         1600,
         "article 0: resident memory by size",
         threads=4,
@@ -116,7 +123,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     ),
     _run(
         "rss/timeline",
-        2.0,
+        1.8,
         128,
         "article 0: resident memory over time, after stop, after idle",
         threads=4,
@@ -127,7 +134,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"lifetimes/program/threads={t}",
-            0.8 * t + 0.4,
+            1.2 if t == 1 else 0.7,
             500,
             "article 1: cost of a pair and memory overhead, the law that was run",
             slots="2^21",
@@ -139,7 +146,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"lifetimes/article/threads={t}",
-            0.6 * t + 0.2,
+            0.5,
             400,
             "article 1: the same with the law that was described",
             law="article",
@@ -152,7 +159,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"lifetimes/{touch}",
-            0.7,
+            1.0,
             400,
             "article 1: the lighter touching modes",
             slots="2^21",
@@ -163,12 +170,12 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     ),
     # Article 2: alloc-test with one thread, and the mixtures of its project. Espresso is among the programs of `apps`.
     _run(
-        "lifetimes/alloc-test", 2.5, 40, "article 2: alloc-test, one thread", exponent=10, slots="2^18", steps=10000000
+        "lifetimes/alloc-test", 1.5, 40, "article 2: alloc-test, one thread", exponent=10, slots="2^18", steps=10000000
     ),
     *(
         _run(
             f"larson/{name}",
-            0.6,
+            0.5,
             64,
             f"article 2: random mixed, 400 live blocks of {low} to {high} bytes",
             threads=1,
@@ -187,7 +194,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"cross/remote-{remote}",
-            1.0,
+            0.4,
             200,
             f"article 2: {remote} % of the blocks freed by another thread",
             threads=4,
@@ -198,21 +205,21 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
         for remote in (0, 50, 90)
     ),
     # Article 3: micro table, composite, threads, larson-like and cfrac-like; its programs are in `apps`.
-    _run("micro/published", 1.2, 40, "article 3: latency table, calloc, realloc, threads, weighted composite"),
+    _run("micro/published", 2.0, 40, "article 3: latency table, calloc, realloc, threads, weighted composite"),
     _run(
         "larson/like",
-        0.4,
+        0.3,
         16,
         "article 3: larson-like, 1000 slots of 8 to 512 bytes",
         threads=1,
         generations=4,
         steps=1000000,
     ),
-    _run("cfrac-like/published", 0.6, 16, "article 3: cfrac-like, 5,000,000 calls"),
+    _run("cfrac-like/published", 1.3, 16, "article 3: cfrac-like, 5,000,000 calls"),
     # Article 4: ring and batches. A quarter of the published slots: all 100,000 need 15 GiB with 128 threads.
     _run(
         "ring/published",
-        9.0,
+        3.5,
         5000,
         "article 4: thread scaling as it was run",
         form="published",
@@ -220,10 +227,10 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
         slots=25000,
         steps=62500,
     ),
-    _run("ring/published-full", 1.0, 1500, "article 4: all 100,000 slots, 8 threads", form="published", threads=8),
+    _run("ring/published-full", 0.6, 1500, "article 4: all 100,000 slots, 8 threads", form="published", threads=8),
     _run(
         "ring/corrected",
-        8.0,
+        3.0,
         1500,
         "article 4: thread scaling with frees",
         threads="1..128",
@@ -232,50 +239,53 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     ),
     _run("batch/mixed", 0.3, 16, "article 4: batches of 128 mixed blocks"),
     _run("batch/fixed", 0.2, 16, "article 4: batches of 128 blocks of 64 bytes", law="fixed"),
-    _run("batch/threads", 1.5, 64, "article 4: batches by threads", threads="1,2,4,8,16", rounds=3000),
+    _run("batch/threads", 0.6, 64, "article 4: batches by threads", threads="1,2,4,8,16", rounds=3000),
 )
 
 THREADS: tuple[WorkloadRun, ...] = (
-    *(_run(f"burst/threads={t}", 3.0, 1100, "a burst of 1000 blocks by size", threads=t) for t in _THREADS),
+    *(
+        _run(f"burst/threads={t}", 3.9 if t == 1 else 2.2, 1100, "a burst of 1000 blocks by size", threads=t)
+        for t in _THREADS
+    ),
     _run("pair/threads", 0.3, 16, "pairs of 64 bytes by threads", size=64, threads="1..16", rounds=2000000),
     _run(
-        "ring/tail", 1.5, 100, "tail with 8 threads, every second call timed", threads=8, steps=150000, sample_every=2
+        "ring/tail", 0.6, 100, "tail with 8 threads, every second call timed", threads=8, steps=150000, sample_every=2
     ),
-    _run("larson/threads", 2.0, 200, "blocks that cross to new threads", threads="1..16"),
-    _run("larson/large", 1.0, 400, "the same with 4 to 32 KiB", threads=4, low=4096, high=32768, steps=10000),
+    _run("larson/threads", 1.0, 200, "blocks that cross to new threads", threads="1..16"),
+    _run("larson/large", 0.4, 400, "the same with 4 to 32 KiB", threads=4, low=4096, high=32768, steps=10000),
     *(
-        _run(f"cross/{pattern}/threads={t}", 0.8, 200, f"blocks freed elsewhere: {pattern}", pattern=pattern, threads=t)
+        _run(f"cross/{pattern}/threads={t}", 0.4, 200, f"blocks freed elsewhere: {pattern}", pattern=pattern, threads=t)
         for pattern in ("share", "batch", "fan-in", "pipeline")
         for t in (2, 4, 8)
     ),
-    _run("churn/width-4", 0.4, 32, "threads that are born and end", threads=4),
-    _run("churn/width-100", 1.0, 200, "a hundred threads at once", threads=100, waves=20),
-    _run("false-sharing/active", 0.5, 16, "own blocks on shared lines", threads="1,2,4"),
-    _run("false-sharing/passive", 0.5, 16, "blocks handed out by one thread", threads="1,2,4", form="passive"),
+    _run("churn/width-4", 0.2, 32, "threads that are born and end", threads=4),
+    _run("churn/width-100", 0.3, 200, "a hundred threads at once", threads=100, waves=20),
+    _run("false-sharing/active", 0.1, 16, "own blocks on shared lines", threads="1,2,4"),
+    _run("false-sharing/passive", 0.1, 16, "blocks handed out by one thread", threads="1,2,4", form="passive"),
     _run("cfrac-like/threads", 1.0, 32, "small mixed calls by threads", threads="1,2,4,8", steps=500000),
 )
 
 MEMORY: tuple[WorkloadRun, ...] = (
-    _run("overhead/coarse", 1.2, 1100, "usable and resident bytes per request"),
+    _run("overhead/coarse", 1.6, 1100, "usable and resident bytes per request"),
     _run("startup/empty", 0.4, 16, "time and memory of an empty program"),
     _run("phases/peak", 3.5, 500, "grow, shrink, idle, grow, free, idle", peak_mib=48),
-    _run("phases/larger-blocks", 3.0, 500, "the same with blocks to 64 KiB", peak_mib=64, exponent=16),
-    _run("fragmentation/long", 2.0, 400, "resident over live bytes while sizes change", live_mib=32, phases=24),
+    _run("phases/larger-blocks", 3.7, 500, "the same with blocks to 64 KiB", peak_mib=64, exponent=16),
+    _run("fragmentation/long", 1.8, 400, "resident over live bytes while sizes change", live_mib=32, phases=24),
     _run(
-        "fragmentation/survivors", 2.0, 400, "the same with a third left in place", live_mib=32, phases=24, survivors=33
+        "fragmentation/survivors", 1.4, 400, "the same with a third left in place", live_mib=32, phases=24, survivors=33
     ),
     _run("aligned/small", 0.2, 32, "alignments of 16 to 4096 bytes"),
-    _run("aligned/pages", 0.6, 600, "page-aligned blocks", low=4096, high=4096, top="64K", steps=50000),
-    _run("aligned/large", 0.6, 600, "alignments up to 1 MiB", low="64K", high="1M", top="1M", live=50, steps=5000),
+    _run("aligned/pages", 0.2, 600, "page-aligned blocks", low=4096, high=4096, top="64K", steps=50000),
+    _run("aligned/large", 0.5, 600, "alignments up to 1 MiB", low="64K", high="1M", top="1M", live=50, steps=5000),
     _run("large/blocks", 0.5, 900, "blocks of 5 to 25 MiB"),
-    _run("realloc/double", 0.3, 64, "vectors that double"),
-    _run("realloc/append", 0.5, 64, "vectors that grow by a little", pattern="append", rounds=40),
+    _run("realloc/double", 0.4, 64, "vectors that double"),
+    _run("realloc/append", 0.3, 64, "vectors that grow by a little", pattern="append", rounds=40),
     _run("realloc/large", 0.5, 600, "vectors of 64 MiB", top="64M", vectors=2, rounds=4),
     _run(
-        "rss/idle", 3.0, 128, "memory after stop and two idle seconds", threads=4, blocks=10000, steps=300000, idle=2000
+        "rss/idle", 2.4, 128, "memory after stop and two idle seconds", threads=4, blocks=10000, steps=300000, idle=2000
     ),
-    _run("pair/calls", 0.3, 16, "calloc pairs by size", call="calloc", touch="ends", size="16..256K", rounds=50000),
-    _run("pair/new", 0.2, 16, "operator new pairs by size", call="new", size="16..256K", rounds=500000),
+    _run("pair/calls", 0.8, 16, "calloc pairs by size", call="calloc", touch="ends", size="16..256K", rounds=50000),
+    _run("pair/new", 0.4, 16, "operator new pairs by size", call="new", size="16..256K", rounds=500000),
 )
 
 # Names of real programs; how each is run, and which of them are installed, is the business of the programs' own module.

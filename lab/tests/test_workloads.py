@@ -123,6 +123,16 @@ def test_the_calls_reported_as_timed_are_timed(workload: str, libraries: Path) -
         assert out.value("time") >= 0.99 * out.value(figure) * wait_ns * 1e-9 / threads, figure
 
 
+WHOLE = ["throughput", "burst", "pair", "latency", "batch", "larson", "cfrac-like", "cross", "churn", "realloc"]
+WHOLE += ["aligned", "large", "phases", "false-sharing", "rss"]
+
+
+@pytest.mark.parametrize("workload", WHOLE)
+def test_every_allocation_of_the_timed_part_has_its_free_there(workload: str) -> None:
+    out = tools.small(workload)
+    assert out.value("timed_frees") == out.value("timed_allocations") > 0
+
+
 def test_the_published_ring_frees_nothing_in_its_timed_part(libraries: Path) -> None:
     words = ["ring", "--form=published", "--slots=5000", "--steps=12500", "--idle-ms=0"]
     out = tools.run(*words, preload=tools.library(libraries, FREE_NS=100_000))
