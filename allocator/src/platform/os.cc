@@ -7,7 +7,9 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,15 +153,62 @@ usize resident_bytes() {
   return pages * page_bytes();
 }
 
-void write_stderr(const char* text, usize length) {
+usize peak_resident_bytes() {
+  rusage usage{};
+  invoke(SYS_getrusage, static_cast<usize>(RUSAGE_SELF), address_of(&usage));
+  return static_cast<usize>(usage.ru_maxrss) * kKiB;
+}
+
+usize physical_bytes() {
+  struct sysinfo info {};
+  invoke(SYS_sysinfo, address_of(&info));
+  return static_cast<usize>(info.totalram) * info.mem_unit;
+}
+
+usize program_name(char* buffer, usize capacity) {
+  usize length = read_file("/proc/self/comm", buffer, capacity);
+  while (length > 0 && buffer[length - 1] == '\n') --length;
+  return length;
+}
+
+int create_file(const char* path) {
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  return is_error(file) ? -1 : static_cast<int>(file);
+}
+
+bool write_all(int file, const char* text, usize length) {
   while (length > 0) {
-    const long done = invoke(SYS_write, STDERR_FILENO, address_of(text), length);
+    const long done = invoke(SYS_write, static_cast<usize>(file), address_of(text), length);
     if (done == -EINTR) continue;
-    if (done <= 0) return;
+    if (done <= 0) return false;
     text += done;
     length -= static_cast<usize>(done);
   }
+  return true;
 }
+
+void close_file(int file) { invoke(SYS_close, static_cast<usize>(file)); }
+
+bool rename_file(const char* from, const char* to) {
+  const auto here = static_cast<usize>(AT_FDCWD);
+  return invoke(SYS_renameat2, here, address_of(from), here, address_of(to), 0) == 0;
+}
+
+void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_FDCWD), address_of(path), 0); }
+
+void* map_shared_file(const char* path, usize bytes) {
+  remove_file(path);  // of an ended process that had our number
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (is_error(file)) return nullptr;
+  long result = invoke(SYS_ftruncate, static_cast<usize>(file), bytes);
+  if (!is_error(result)) result = invoke(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0);
+  close_file(static_cast<int>(file));
+  if (!is_error(result)) return reinterpret_cast<void*>(result);
+  remove_file(path);
+  return nullptr;
+}
+
+void write_stderr(const char* text, usize length) { write_all(STDERR_FILENO, text, length); }
 
 u64 entropy() {
   u64 value = 0;
@@ -206,6 +255,11 @@ const char* environment_value(const char* name) {
 }
 
 void futex_wait(void* word, u32 expected) { invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, 0); }
+void futex_wait_for(void* word, u32 expected, u64 milliseconds) {
+  const timespec limit{static_cast<time_t>(milliseconds / 1000), static_cast<long>(milliseconds % 1000) * 1'000'000};
+  invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, address_of(&limit));
+}
+
 void futex_wake_one(void* word) { invoke(SYS_futex, address_of(word), FUTEX_WAKE_PRIVATE, 1); }
 
 }  // namespace freestone::os

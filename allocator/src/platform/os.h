@@ -46,13 +46,28 @@ Failure guard_remove(void* address, usize bytes);
 enum class HugePages { refuse, request };
 void advise_huge_pages(void* address, usize bytes, HugePages wish);
 
-// Bytes of the process's resident set and its private part, from /proc/self. 0 when /proc is absent.
+// Bytes of the process's resident set, from /proc/self. 0 when /proc is absent.
 usize resident_bytes();
+usize peak_resident_bytes();
+// Memory of the machine.
+usize physical_bytes();
+// The program's name as the kernel has it, at most 15 characters; returns its length.
+usize program_name(char* buffer, usize capacity);
 
 // Writes all of `text` to standard error; gives up on an error other than EINTR.
 void write_stderr(const char* text, usize length);
 // The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);
+
+// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link included); descriptors are
+// not inherited by exec.
+int create_file(const char* path);
+bool write_all(int file, const char* text, usize length);
+void close_file(int file);
+bool rename_file(const char* from, const char* to);
+void remove_file(const char* path);
+// A file of `bytes` zero bytes that readers on this machine share, readable by its owner alone. Null on refusal.
+void* map_shared_file(const char* path, usize bytes);
 
 // 64 bits nobody can guess: getrandom, else the kernel's start-up bytes mixed with the clock.
 u64 entropy();
@@ -67,6 +82,8 @@ bool is_privileged();
 const char* environment_value(const char* name);
 
 void futex_wait(void* word, u32 expected);
+// The same, at most so long.
+void futex_wait_for(void* word, u32 expected, u64 milliseconds);
 void futex_wake_one(void* word);
 
 }  // namespace freestone::os

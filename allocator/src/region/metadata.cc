@@ -27,7 +27,8 @@ struct Piece {
 Piece* free_pieces[kSizes];  // guarded by metadata_lock, like the next two
 char* chunk_next = nullptr;
 char* chunk_end = nullptr;
-Atomic<usize> mapped_bytes;  // relaxed: a statistic
+Atomic<usize> mapped_bytes;  // relaxed: statistics
+Atomic<usize> carved_bytes;
 
 unsigned size_index(usize bytes) {
   return bytes <= kMetadataPieceMin ? 0 : highest_bit(bytes - 1) + 1 - highest_bit(kMetadataPieceMin);
@@ -49,6 +50,7 @@ char* carve(usize bytes) {
     mapped_bytes.add_relaxed(chunk);
   }
   chunk_next = start + bytes;
+  carved_bytes.add_relaxed(bytes);
   return start;
 }
 
@@ -76,5 +78,6 @@ void return_metadata(void* memory, usize bytes) {
 }
 
 usize metadata_mapped_bytes() { return mapped_bytes.load_relaxed(); }
+usize metadata_touched_bytes() { return carved_bytes.load_relaxed(); }
 
 }  // namespace freestone

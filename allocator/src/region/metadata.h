@@ -21,6 +21,8 @@ void return_metadata(void* piece, usize bytes);
 
 // Bytes mapped for this purpose.
 usize metadata_mapped_bytes();
+// Those that were given out at some time, so that there may be memory behind them.
+usize metadata_touched_bytes();
 
 extern Mutex metadata_lock;  // for the fork handlers
 

@@ -175,6 +175,22 @@ usize commit_units(usize units) {
   return step;
 }
 
+usize metadata_resident_bytes() {
+  const usize page = os::page_bytes();
+  const auto resident = [page](usize start, usize bytes) {
+    u8 present[4 * kKiB];
+    usize pages = 0;
+    for (usize done = 0; done < bytes;) {
+      const usize piece = min_of(bytes - done, sizeof present * page);
+      if (os::resident_pages(reinterpret_cast<void*>(start + done), piece, present)) return bytes;
+      for (usize k = 0; k < piece / page; ++k) pages += present[k] & 1U;
+      done += piece;
+    }
+    return pages * page;
+  };
+  return resident(metadata_start, metadata_committed) + resident(region.base, round_down(tag_bytes_committed, page));
+}
+
 usize metadata_committed_bytes() { return metadata_committed + tag_bytes_committed; }
 
 }  // namespace freestone

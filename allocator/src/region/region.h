@@ -101,3 +101,5 @@ usize commit_units(usize units);
 usize metadata_committed_bytes();
 
 }  // namespace freestone
+// Of these, what is in memory. The kernel is asked; the caller holds the span lock.
+usize metadata_resident_bytes();
