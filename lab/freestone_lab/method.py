@@ -67,7 +67,7 @@ class Plan:
     min_rounds: int = 10
     max_rounds: int = 60
     budget_s: float | None = 60.0
-    budget_share: int = 1  # experiments that divide the budget which the user gave
+    budget_share: int = 1  # how many experiments divide the budget among them
     precision: float | None = 0.01
     seed: int = 0
     cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
@@ -401,4 +401,5 @@ class Engine:
             if self.plan.budget_s is not None:
                 need = self.round_s * (Plan.min_rounds + 2) * self.plan.budget_share
                 advice = f"--budget {need:.0f}s would allow {Plan.min_rounds}"
-            self.caveat(f"{rounds} rounds are too few for a verdict; {advice}")
+            counted = "1 round is" if rounds == 1 else f"{rounds} rounds are"
+            self.caveat(f"{counted} too few for a verdict; {advice}")

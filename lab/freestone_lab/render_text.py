@@ -102,7 +102,9 @@ def _cells(table: Table, row: Row, name: str) -> list[str]:
     cell, spec = row.cells.get(name), table.experiment.specs[name]
     if cell is None:
         return ["", "", ""]
-    value = f"{quantity(cell.summary.median, spec)} ±{cell.summary.spread * 100:.1f} %"
+    value = quantity(cell.summary.median, spec)
+    if cell.summary.n > 1:
+        value += f" ±{cell.summary.spread * 100:.1f} %"
     e = cell.estimate
     if e is None:
         return [value, "", "baseline" if row.peer == table.baseline else ""]

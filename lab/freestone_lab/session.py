@@ -9,6 +9,7 @@ import importlib.util
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,8 +86,8 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
 
-    `keep` gets the result after every experiment. With several tasks, one that fails under the baseline is said and
-    left out; with one, its error goes up.
+    A budget is for all experiments whose plans share it. `keep` gets the result after every experiment. With several
+    tasks, one that fails under the baseline is said and left out; with one, its error goes up.
     """
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -96,9 +97,10 @@ def run(
         peers=list(chosen),
         baseline=BASELINE,
     )
-    for task, plan in tasks:
+    begun = time.monotonic()
+    for place, (task, plan) in enumerate(tasks):
         try:
-            engine = Engine(task, chosen, BASELINE, plan, report)
+            engine = Engine(task, chosen, BASELINE, _share(plan, begun, len(tasks) - place), report)
             result.experiments.append(engine.measure())
         except Interrupted as stopped:
             if any(s.round > 0 for s in stopped.experiment.samples):
@@ -112,6 +114,13 @@ def run(
         if keep:
             keep(result)
     return Outcome(result, False)
+
+
+def _share(plan: Plan, begun: float, left: int) -> Plan:
+    """The plan with its part of the common budget: what is left of it, divided by the experiments to come."""
+    if plan.budget_s is None or plan.budget_share == 1:
+        return plan
+    return replace(plan, budget_s=max(1.0, (plan.budget_s - (time.monotonic() - begun)) / left))
 
 
 def fresh_seed() -> int:
@@ -146,8 +155,3 @@ def write_report(result: Result, path: Path, say: Say) -> Path | None:
 def to_stderr(text: str) -> None:
     """The usual `say`: one line to the user, beside the data on stdout."""
     print(f"freestone: {text}", file=sys.stderr)
-
-
-def with_budget(plan: Plan, share: int) -> Plan:
-    """The plan of one of `share` experiments that divide a budget."""
-    return plan if plan.budget_s is None else replace(plan, budget_s=plan.budget_s / max(1, share), budget_share=share)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
 
-from freestone_lab import apps, bench, defaults, paths, suites
+from freestone_lab import apps, bench, defaults, paths, session, suites
 from freestone_lab.errors import UserError
-from freestone_lab.method import Engine, Plan
+from freestone_lab.method import Engine, Plan, Task
 from freestone_lab.model import Peer
 
 GLIBC = Peer("glibc", None, "libc")
@@ -98,3 +99,20 @@ def test_the_default_programs_run_and_print_the_same_twice(tmp_path: Path) -> No
         assert not [text for text in found.caveats if "differs between two runs" in text], task.id
         wall = found.samples[0].figures["wall"]
         assert 0.03 < wall < 20, f"{task.id}: {wall} s"
+
+
+def test_a_shared_budget_is_divided_among_the_experiments_to_come(work: Path) -> None:
+    tasks = [Task(f"t{i}", "w", (str(work), "10", "10", "30"), cwd=Path("/")) for i in range(3)]
+    shared = Plan(budget_s=4.5, precision=None, max_rounds=1000, budget_share=3)
+    begun = time.monotonic()
+    outcome = session.run([(t, shared) for t in tasks], [GLIBC], ["x"], lambda p: None)
+    assert time.monotonic() - begun < 12
+    assert [e.id for e in outcome.result.experiments] == ["t0", "t1", "t2"]
+
+
+def test_an_experiment_that_fails_under_the_baseline_is_left_out_and_said(work: Path) -> None:
+    tasks = [Task("bad", "w", ("/bin/false",), cwd=Path("/")), Task("good", "w", (str(work),), cwd=Path("/"))]
+    said: list[str] = []
+    outcome = session.run([(t, ONCE) for t in tasks], [GLIBC], ["x"], lambda p: None, say=said.append)
+    assert [e.id for e in outcome.result.experiments] == ["good"]
+    assert said == ["'/bin/false' fails under glibc: exit status 1"]

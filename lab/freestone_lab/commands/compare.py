@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -134,7 +135,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Which allocator is best for CMD? Time and memory under each, with evidence.
 
-        Without CMD, three real programs of this machine are run.
+        Without CMD, three real programs of this machine are run, with --quick one.
 
         Examples:
 
@@ -152,13 +153,13 @@ def register(app: typer.Typer) -> None:
                 tasks = [task]
             else:
                 session.ensure_packages(packages.missing_programs(["sqlite3", "g++"]), say)
-                tasks = defaults.tasks(Path(scratch))
+                tasks = defaults.tasks(Path(scratch), quick)
                 programs = [target.resolve(t.argv).image for t in tasks]
             session.ensure_packages(packages.missing_peers(), say)
             session.ensure_library(say)
             chosen = session.choose_peers(with_ or [], only or [])
             with render_text.progress(render_text.console(stderr=True), len(tasks)) as tell:
-                each = session.with_budget(plan, len(tasks))
+                each = replace(plan, budget_share=len(tasks))
                 outcome = session.run(
                     [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say
                 )  # fmt: skip
