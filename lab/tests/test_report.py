@@ -207,6 +207,23 @@ def test_process_time_of_a_workload_is_not_its_figure() -> None:
     assert {f.name for f in view.figures if f.headline} == {"pair_ns", "rss"}
 
 
+def test_points_of_a_sweep_are_drawn_and_do_not_count_twice() -> None:
+    sizes = (16, 64, 256)
+    specs = {f"pair_ns_size_{n}": FigureSpec("ns") for n in sizes}
+    specs |= {"pair_ns": FigureSpec("ns"), "malloc_p99": FigureSpec("ns"), "malloc_p99_9": FigureSpec("ns")}
+    samples = [
+        Sample(p, r, "ok", figures=dict.fromkeys(specs, 2.0), series={"pair_ns": [[n, 2.0] for n in sizes]})
+        for r in range(3)
+        for p in ("glibc", "other")
+    ]
+    experiment = Experiment("pair/a", "pair", {"threads": 2}, specs, [], samples)
+    result = Result("", [], 1, {}, synthetic.peers(["glibc", "other"]), [experiment])
+    view = analyse(result).experiments[0]
+    assert {f.name for f in view.figures if f.headline} == {"pair_ns", "malloc_p99", "malloc_p99_9"}
+    page = render_report([result])
+    assert page.count("Pair ns, 2 threads<") == 1
+
+
 def test_counts_of_separate_runs_are_shown_and_not_compared() -> None:
     result = synthetic.program()
     result.experiments[0].specs["instructions"] = FigureSpec("count", "lower")

@@ -8,6 +8,7 @@ workloads, and compared in pairs like any other figure; below 1 is better.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,12 @@ def failures_of(experiment: Experiment) -> list[Failure]:
     return [Failure(experiment.id, p, status, detail, n, runs[p]) for (p, status, detail), n in bad.items()]
 
 
+def swept(name: str, others: Iterable[str]) -> str | None:
+    """The figure that `name` is one point of: `pair_ns` for `pair_ns_size_64`; None when it stands for itself."""
+    found = re.fullmatch(r"(.+)_[a-z]+_\d+", name)
+    return found[1] if found and found[1] in others else None
+
+
 def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
     """The figures that speak for an experiment in the overall ratios.
 
@@ -114,6 +121,7 @@ def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
     Latency: every percentile. Memory: the peak resident memory, as the workload reports it or as seen from outside.
     """
     own = {n: role(n, spec) for n, spec in specs.items() if n not in PROCESS_SPECS and not n.startswith("process_")}
+    own = {n: kind for n, kind in own.items() if swept(n, own) is None}
     found = {name for name, kind in own.items() if kind == "latency"}
     speeds = [name for name, kind in own.items() if kind == "speed"]
     if speeds:

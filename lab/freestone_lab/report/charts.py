@@ -17,7 +17,7 @@ from typing import Any
 
 from freestone_lab.model import FigureSpec, Sample
 from freestone_lab.report import plots
-from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView
+from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView, swept
 from freestone_lab.report.plots import Curve, Look
 from freestone_lab.report.quantity import BYTES, SECONDS, rate_unit, show, size_label, words
 from freestone_lab.samples import PROCESS_SPECS
@@ -89,7 +89,7 @@ def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -
             continue
         if name == PROCESS_SERIES or name not in figures:
             charts.append(series_chart(view, name, curves))
-        elif worth_a_sweep(figures[name]):
+        elif worth_a_sweep(figures[name]) and not any(swept(other, [name]) for other in figures):
             charts.append(swept_series(view, figures[name], curves))
     return charts
 
@@ -202,12 +202,17 @@ def numbered(figures: list[FigureView]) -> dict[tuple[str, str], list[tuple[floa
 def figure_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
     """A curve for every family of numbered figures inside one experiment."""
     charts = []
-    for (head, _), points in numbered([f for f in view.figures if f.role == "speed"]).items():
+    figures = {f.name: f for f in view.figures}
+    for (head, _), points in numbered([f for f in view.figures if f.role in ("speed", "latency")]).items():
+        whole = swept(points[0][1].name, figures)
+        if whole and not worth_a_sweep(figures[whole]):
+            continue
         top = max(x for x, _ in points)
         axis = "size" if top > 128 or SIZE.search(head) else "threads" if "thread" in head else "n"
-        chart = sweep_chart(
-            words(head) or words(view.experiment.workload), axis, points, looks, view.experiment.caveats
-        )
+        name = whole or (head.removesuffix("_threads") if axis == "threads" else head)
+        settings = [setting_words(k, v) for k, v in view.experiment.params.items() if k == "threads" != axis]
+        title = ", ".join([words(name) or words(view.experiment.workload), *settings])
+        chart = sweep_chart(title, axis, points, looks, view.experiment.caveats)
         if chart:
             charts.append(chart)
     return charts
@@ -365,7 +370,7 @@ def setting_words(name: str, value: Any) -> str:
 def main_figures(view: ExperimentView, most: int = 2) -> list[FigureView]:
     """The figures worth a drawing: the first of speed or latency, and the first of memory."""
     found: dict[str, FigureView] = {}
-    in_family = {f.name for group in numbered(view.figures).values() for _, f in group}
+    in_family = {f.name for group in numbered(view.figures).values() for _, f in group if f.role != "latency"}
     for figure in view.figures:
         if figure.headline and figure.name not in in_family:
             found.setdefault("memory" if figure.role == "memory" else "time", figure)
