@@ -215,14 +215,15 @@ void late_destructor(void* value) {
 TEST_F(Threads, DestructorsAtTheirEndMayAllocateAndFree) {
   for (pthread_key_t& key : late_keys) ASSERT_EQ(pthread_key_create(&key, late_destructor), 0);
   late_runs = 0;
-  for (uint64_t round = 0; round < scaled(60); ++round)
+  const uint64_t rounds = scaled(60);
+  for (uint64_t round = 0; round < rounds; ++round)
     run_threads(8, [](size_t) {
       thread_local LateUser user;
       user.blocks.push_back(make(7, 3000));
       for (const pthread_key_t key : late_keys) pthread_setspecific(key, reinterpret_cast<void*>(1));
       destroy(make(9, 64));
     });
-  EXPECT_GT(late_runs.load(), 8 * 8 * 60);
+  EXPECT_GT(late_runs.load(), static_cast<int>(8 * 8 * rounds)) << "destructors that set their key again were not called again";
   for (const pthread_key_t key : late_keys) pthread_key_delete(key);
 }
 
