@@ -18,7 +18,7 @@ from support import harness
 
 COMPILER = os.environ.get("FREESTONE_COMPILER", "gcc")
 TABLE = Path(__file__).with_name(f"{COMPILER}.txt")
-LIMITS = {"malloc": 16, "free": 18, "new": 22, "delete": 18, "sized": 18}
+LIMITS = {"malloc": 16, "free": 18, "new": 22, "delete": 20, "sized": 20}  # the operators may keep a frame for their slow path
 
 # Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their brackets.
 READ_MODIFY_WRITE = {"add", "sub", "inc", "dec", "and", "or", "xor", "not", "neg", "shl", "shr", "sar", "adc", "sbb", "bts", "btr", "btc", "xchg", "cmpxchg", "xadd"}
