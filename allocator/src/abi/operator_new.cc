@@ -61,16 +61,14 @@ FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment) {
   }
 }
 
-FREESTONE_INLINE void* new_block(usize bytes) {
-  void* block = allocate(bytes);
-  if (FREESTONE_UNLIKELY(block == nullptr)) return new_slow(bytes, 1);
-  return block;
+FREESTONE_SLOW void* new_miss(usize bytes) {
+  void* block = allocate_slow(bytes);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1);
 }
 
-FREESTONE_INLINE void* new_block_nothrow(usize bytes) {
-  void* block = allocate(bytes);
-  if (FREESTONE_UNLIKELY(block == nullptr)) return new_nothrow_slow(bytes, 1);
-  return block;
+FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
+  void* block = allocate_slow(bytes);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1);
 }
 
 void* new_aligned(usize bytes, std::align_val_t alignment) {
@@ -87,10 +85,10 @@ void* new_aligned_nothrow(usize bytes, std::align_val_t alignment) {
 
 #define EXPORT FREESTONE_EXPORT FREESTONE_HOT
 
-EXPORT void* operator new(std::size_t bytes) { return new_block(bytes); }
-EXPORT void* operator new[](std::size_t bytes) { return new_block(bytes); }
-EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes); }
-EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes); }
+EXPORT void* operator new(std::size_t bytes) { return allocate<new_miss>(bytes); }
+EXPORT void* operator new[](std::size_t bytes) { return allocate<new_miss>(bytes); }
+EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate<new_miss_nothrow>(bytes); }
+EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate<new_miss_nothrow>(bytes); }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return new_aligned_nothrow(bytes, alignment); }

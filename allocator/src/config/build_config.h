@@ -28,8 +28,8 @@ inline constexpr usize kCacheBytesPerThread = 256 * kKiB;
 inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 
-// Dirty free memory kept for reuse: a constant plus a fraction of what is live.
-inline constexpr unsigned kDirtyLiveShift = 3;
+// Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
+inline constexpr usize kDirtyLiveDivisor = 6;
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 
 }  // namespace freestone

@@ -20,8 +20,8 @@
 namespace freestone {
 
 struct ThreadState {
-  usize cache_offset;  // of the thread's cache from no_cache
-  bool ended;          // the thread's destructor ran: no new cache
+  usize cache_offset = 0;  // of the thread's cache from no_cache
+  bool ended = false;      // the thread's destructor ran: no new cache
 };
 
 extern FREESTONE_HIDDEN Cache no_cache;
@@ -38,7 +38,9 @@ FREESTONE_INLINE Cache& thread_cache() {
   return *cache;
 }
 
-// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when they cannot be had.
+// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when they cannot be had. `Slow` is tail-called with the size when
+// the fast path has nothing to give.
+template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes) {
   Cache& cache = thread_cache();
   SizeClass size_class;
@@ -47,10 +49,10 @@ FREESTONE_INLINE void* allocate(usize bytes) {
   } else if (bytes <= kCachedBytesMax) {
     size_class = class_above_fine(bytes);
   } else {
-    return allocate_slow(bytes);
+    return Slow(bytes);
   }
   void** top = cache.top[size_class];
-  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return allocate_slow(bytes);
+  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return Slow(bytes);
   cache.top[size_class] = top - 1;
   return top[-1];
 }

@@ -52,7 +52,7 @@ bool commit_charged(void* start, usize bytes) {
 }
 
 bool commit_metadata(UnitIndex end) {
-  const usize needed = round_up(metadata_address(end) - metadata_start, os::page_bytes());
+  const usize needed = round_up(metadata_end(end) - metadata_start, os::page_bytes());
   if (needed <= metadata_committed) return true;
   const usize target = min_of(needed, metadata_bytes);
   if (!commit_charged(reinterpret_cast<void*>(metadata_start + metadata_committed), target - metadata_committed)) return false;

@@ -2,7 +2,7 @@
 //
 //   window   [ tag table | inaccessible | heap units ......................................... ]
 //              1 byte/unit  guard         committed up to a frontier, reserved beyond
-//   metadata [ Super 0 | 64 Groups | Super 1 | 64 Groups | ... ]   a mapping of its own, committed along with the heap
+//   metadata [ Super | 8 Octets | Super | 8 Octets | ... ]   a mapping of its own, committed along with the heap
 //
 // `free` needs one subtraction and one compare to know that an address lies in the window (which rejects null, foreign
 // and wild addresses together) and one byte load to know what its unit is. The table is readable over the whole window.
@@ -29,6 +29,7 @@ inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr unsigned kTagCount = 96;
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
+inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap words
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
 
 // The record of a slab or run, kept for its first unit. Type-stable: the memory is never used for anything else, so a
@@ -46,9 +47,10 @@ struct alignas(64) Record {
 };
 static_assert(sizeof(Record) == 192);
 
-struct Group {
-  Record records[kGroupUnits];
-  Atomic<u64> slabs_with_room[kShardsMax][kTagCount];
+// The words of neighbouring groups lie in one line per shard and class, so that a heap of few classes touches few pages of them.
+struct alignas(4096) Octet {
+  Record records[kOctetGroups * kGroupUnits];
+  Atomic<u64> slabs_with_room[kShardsMax][kTagCount][kOctetGroups];
 };
 
 struct alignas(4096) Super {
@@ -73,14 +75,17 @@ struct Region {
 };
 extern FREESTONE_HIDDEN Region region;
 
-inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups * sizeof(Group);
+inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroups * sizeof(Octet);
 
 inline Super& super_at(usize index) { return *reinterpret_cast<Super*>(region.metadata + index * kSuperStride); }
-inline Group& group_at(usize index) {
-  const usize super = index / kSuperGroups;
-  return *reinterpret_cast<Group*>(region.metadata + super * kSuperStride + sizeof(Super) + (index % kSuperGroups) * sizeof(Group));
+inline Octet& octet_of_group(usize group) {
+  const usize octet = group % kSuperGroups / kOctetGroups;
+  return *reinterpret_cast<Octet*>(region.metadata + group / kSuperGroups * kSuperStride + sizeof(Super) + octet * sizeof(Octet));
 }
-inline Record& record_of(UnitIndex unit) { return group_at(unit / kGroupUnits).records[unit % kGroupUnits]; }
+inline Record& record_of(UnitIndex unit) { return octet_of_group(unit / kGroupUnits).records[unit % (kOctetGroups * kGroupUnits)]; }
+inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_class) {
+  return octet_of_group(group).slabs_with_room[shard][size_class][group % kOctetGroups];
+}
 
 inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
 inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }

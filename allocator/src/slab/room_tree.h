@@ -26,7 +26,7 @@ class RoomTree {
   bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);
 
  private:
-  Atomic<u64>& slabs(usize group) const { return group_at(group).slabs_with_room[shard_][class_]; }
+  Atomic<u64>& slabs(usize group) const { return slabs_with_room(group, shard_, class_); }
   Atomic<u64>& groups(usize super) const { return super_at(super).groups_with_room[shard_][class_]; }
   Atomic<u32>& hint() const;
   void lower_hint(u32 super) const;

@@ -343,8 +343,7 @@ bool slabs_are_valid() {
       if (word != 0 && (summary & bit(w)) == 0) valid = false;
       any = any || word != 0;
     }
-    const Group& group = group_at(unit / kGroupUnits);
-    const bool offered = (group.slabs_with_room[record.shard.load_seq()][size_class].load_seq() & bit(unit % kGroupUnits)) != 0;
+    const bool offered = (slabs_with_room(unit / kGroupUnits, record.shard.load_seq(), size_class).load_seq() & bit(unit % kGroupUnits)) != 0;
     if (any && !offered) valid = false;
   });
   return valid;

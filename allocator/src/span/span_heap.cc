@@ -233,7 +233,7 @@ UnitIndex find(usize units, usize alignment) {
 
 usize watermark_pages() {
   const usize live_units = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
-  return options.dirty_bytes / kPageBytes + ((live_units * kUnitPages) >> kDirtyLiveShift);
+  return options.dirty_bytes / kPageBytes + live_units * kUnitPages / kDirtyLiveDivisor;
 }
 
 // The highest run of backed units, at most kPurgeBytesPerCall long, taken out of the bitmaps (SPAN-2).
