@@ -141,6 +141,7 @@ void adapt(Cache& cache) {
     cache.low[c] = cache.top[c];
     cache.changing.store_relaxed(0);
   }
+  purge_slabs_after_shrinking(cache.user);
 }
 
 void note_event(Cache& cache) {

@@ -29,7 +29,7 @@ inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
-inline constexpr usize kDirtyLiveDivisor = 6;
+inline constexpr usize kDirtyLiveDivisor = 8;
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 
 }  // namespace freestone

@@ -36,22 +36,32 @@ unsigned own_shard() {
   return cache != nullptr ? cache->user.shard : 0;
 }
 
+// A block and whether its memory is zero.
+struct Placed {
+  void* block = nullptr;
+  bool zeroed = false;
+};
+
+Placed place_in_region(usize bytes, usize alignment) {
+  Placed placed;
+  if (alignment > kRunAlignmentMax) return placed;
+  const UnitIndex first = take_run(own_shard(), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), placed.zeroed);
+  if (first != kNoUnit) placed.block = unit_address(first);
+  return placed;
+}
+
+Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes, alignment), true}; }
+
 }  // namespace
 
 void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
-  bool zero = true;
-  void* block = nullptr;
-  if (bytes <= options.map_bytes && alignment <= kRunAlignmentMax) {
-    const UnitIndex first = take_run(own_shard(), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), zero);
-    if (first != kNoUnit) block = unit_address(first);
-  }
-  if (block == nullptr) {
-    zero = true;
-    block = map_block(bytes, alignment);
-    if (block == nullptr && purge_spans(0) > 0) block = map_block(bytes, alignment);
-  }
-  if (zeroed != nullptr) *zeroed = zero;
-  return block;
+  // Either source may be closed: the window full, or address space limited after it was reserved.
+  const bool map_first = bytes > options.map_bytes;
+  Placed placed = map_first ? place_in_mapping(bytes, alignment) : place_in_region(bytes, alignment);
+  if (placed.block == nullptr) placed = map_first ? place_in_region(bytes, alignment) : place_in_mapping(bytes, alignment);
+  if (placed.block == nullptr && purge_spans(0) > 0) placed = place_in_mapping(bytes, alignment);
+  if (zeroed != nullptr) *zeroed = placed.zeroed;
+  return placed.block;
 }
 
 void deallocate_run(void* block) {

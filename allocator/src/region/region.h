@@ -105,6 +105,7 @@ usize commit_units(usize units);
 // Bytes of metadata that are accessible, for statistics.
 usize metadata_committed_bytes();
 
-}  // namespace freestone
 // Of these, what is in memory. The kernel is asked; the caller holds the span lock.
 usize metadata_resident_bytes();
+
+}  // namespace freestone

@@ -17,6 +17,9 @@ constexpr u64 kBusy = bit(kSlabWordsMax);
 constexpr unsigned kGenerationShift = 32;
 
 Atomic<u32> shards_in_use{1};
+Atomic<u32> slab_units_in_use;  // relaxed: a statistic
+Atomic<usize> peak_bytes_out;   // since the last purge of slabs
+Atomic<u32> purging_slabs;      // one thread at a time walks the slabs
 Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
 
 u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
@@ -55,6 +58,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_span(info.units, info.units);
   if (span.first == kNoUnit) return kNoUnit;
+  slab_units_in_use.add_relaxed(info.units);
   Record& record = record_of(span.first);
   // Relaxed stores: the slab is ours alone until end_holding publishes it.
   for (unsigned w = 0; w < slab_words(info); ++w) record.words[w].store_relaxed(full_word(info, w));
@@ -124,6 +128,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
     if (all_free) {
       for (u32 k = 0; k < info.units; ++k) set_tag(unit + k, kTagNone);
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
+      slab_units_in_use.sub_relaxed(info.units);
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
       return_span(unit, info.units, dirty);
       return;
@@ -304,6 +309,21 @@ usize purge_slabs(SlabUser& user) {
   });
   user.token.store_relaxed(kNoUnit);
   return purged;
+}
+
+void purge_slabs_after_shrinking(SlabUser& user) {
+  constexpr usize kWorthIt = 4 * kMiB;
+  usize bytes_out = 0;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes_out += blocks_outside(c) * class_info(c).bytes;
+  const usize peak = peak_bytes_out.load_relaxed();
+  if (bytes_out >= peak) return peak_bytes_out.store_relaxed(bytes_out);
+  const usize slab_bytes = units_to_bytes(slab_units_in_use.load_relaxed());
+  if (bytes_out > peak / 2 || slab_bytes < bytes_out + kWorthIt) return;
+  u32 idle = 0;
+  if (!purging_slabs.replace_acquire(idle, 1)) return;
+  peak_bytes_out.store_relaxed(bytes_out);
+  purge_slabs(user);
+  purging_slabs.store_release(0);
 }
 
 void repair_slab_in_child(UnitIndex unit) {

@@ -60,6 +60,9 @@ bool is_block_free(SizeClass size_class, const void* block);
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user);
+// Does so if the blocks outside the slabs fell to half of their peak since the last time and much is free inside slabs. Called
+// now and then; a program that shrinks and goes idle keeps little even where every slab has a survivor.
+void purge_slabs_after_shrinking(SlabUser& user);
 
 // After a fork: the slab whose token another thread held at that instant is offered again. `unit` may be kNoUnit.
 void repair_slab_in_child(UnitIndex unit);
