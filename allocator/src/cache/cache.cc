@@ -4,10 +4,11 @@
 
 #include <cstring>
 
+#include "cache/counting.h"
 #include "config/options.h"
-#include "region/metadata.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/metadata.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -26,6 +27,25 @@ Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that
 bool orphans = false;
 
 constexpr u32 kEventsPerAdaptation = 128;
+
+// A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
+class Changing {
+ public:
+  Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class) {
+    cache.changing.store_relaxed(static_cast<u8>(size_class));
+    if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
+  }
+  ~Changing() {
+    if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
+    cache_.changing.store_relaxed(0);
+  }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  Cache& cache_;
+  SizeClass size_class_;
+};
 
 // The first capacity of a class: one small array, so that a thread that allocates little stays small.
 unsigned first_capacity(const ClassInfo& info) {
@@ -116,8 +136,8 @@ void adapt(Cache& cache) {
   const usize budget = budget_bytes();
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
+    Changing changing(cache, c);
     const auto unused = static_cast<unsigned>(cache.low[c] - cache.base[c]);
-    cache.changing.store_relaxed(static_cast<u8>(c));
     flush(cache, c, unused - unused / 4);
     unsigned capacity = cache.capacity(c);
     const unsigned smallest = first_capacity(class_info(c));
@@ -139,13 +159,18 @@ void adapt(Cache& cache) {
       if (unused < capacity) break;
     }
     cache.low[c] = cache.top[c];
-    cache.changing.store_relaxed(0);
   }
   purge_slabs_after_shrinking(cache.user);
 }
 
 void note_event(Cache& cache) {
+  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
+  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen)) {
+    cache.pressure_seen = epoch;
+    flush_all(cache);
+  }
   if (++cache.events >= kEventsPerAdaptation) adapt(cache);
+  attend();
 }
 
 void drain_orphans(Cache* own) {
@@ -158,19 +183,20 @@ void drain_orphans(Cache* own) {
       // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
       if (const u8 c = cache->changing.load_relaxed(); c != 0) {
         cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
+        if (cache->counting != nullptr) forget_counted(*cache, c);
       }
       destroy_cache(*cache);
     }
     cache = next;
   }
 }
-  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
-  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen)) {
-    cache.pressure_seen = epoch;
-    flush_all(cache);
-  }
 
-  attend();
+// A class that is counted takes a slow path whenever its poppable or its free part runs out: both are kept above this many blocks.
+unsigned kept_for_counting(const Cache& cache, SizeClass c) {
+  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kTableClassEnd) return 0;
+  return min_of<unsigned>(class_info(c).batch, cache.capacity(c) / 4);
+}
+
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
   if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
@@ -196,6 +222,8 @@ Cache* create_cache() {
   if (cache == nullptr) return nullptr;
   for (usize g = 0; g < sizeof cache->class_of_granules; ++g) cache->class_of_granules[g] = static_cast<u8>(class_of(g * kGranule));
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
+  cache->thread_id = os::thread_id();
+  cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);
   cache->next = first_cache;
@@ -207,74 +235,70 @@ Cache* create_cache() {
 void flush_all(Cache& cache) {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
-    cache.changing.store_relaxed(static_cast<u8>(c));
+    Changing changing(cache, c);
     flush(cache, c, cache.count(c));
     drop_array(cache, c);
-    cache.changing.store_relaxed(0);
   }
 }
 
 void destroy_cache(Cache& cache) {
   flush_all(cache);
+  stop_counting(cache);
   {
     LockGuard guard(cache_registry_lock);
     if (cache.previous != nullptr) cache.previous->next = cache.next;
     if (cache.next != nullptr) cache.next->previous = cache.previous;
     if (first_cache == &cache) first_cache = cache.next;
   }
-  cache->thread_id = os::thread_id();
-  cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.sub_relaxed(1);
   return_metadata(&cache, sizeof(Cache));
 }
 
 void* pop_slow(Cache& cache, SizeClass c) {
-  cache.changing.store_relaxed(static_cast<u8>(c));
-  if (cache.top[c] == cache.base[c]) {
+  void* block;
+  {
+    Changing changing(cache, c);
+    if (cache.count(c) > kept_for_counting(cache, c)) {
+      if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
+      return *--cache.top[c];
+    }
     if (FREESTONE_UNLIKELY(orphans)) drain_orphans(&cache);
     grow(cache, c);
     const ClassInfo& info = class_info(c);
-    // Up to the next sample and no further: the allocation after these goes the slow way again.
-    const auto until_sample = static_cast<u64>(max_of<i64>(cache.sample_countdown, 0)) / info.bytes + 1;
-    const auto room = static_cast<unsigned>(min_of<u64>(cache.capacity(c), until_sample));
-    if (room == 0) {
-      cache.changing.store_relaxed(0);
-      cache.sample_countdown -= info.bytes;
-      return take_class_block(c, cache.user);
-    }
+    const unsigned have = cache.count(c);
+    const unsigned room = cache.capacity(c) - have;
+    if (room == 0 && have == 0) return take_class_block(c, cache.user);
     unsigned got = 0;
     if (is_slab_class(c)) {
-      got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.base[c]);
+      got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.top[c]);
     } else {
-      cache.base[c][0] = take_class_block(c, cache.user);
-      got = cache.base[c][0] != nullptr ? 1 : 0;
+      *cache.top[c] = take_class_block(c, cache.user);
+      got = *cache.top[c] != nullptr ? 1 : 0;
     }
-    cache.sample_countdown -= i64{got} * info.bytes;
     cache.low[c] = cache.base[c];
-    cache.top[c] = cache.base[c] + got;
-    cache.changing.store_relaxed(0);
-    if (got == 0) return nullptr;
-    void* block = *--cache.top[c];
-    note_event(cache);
-    return block;
+    cache.top[c] += got;
+    if (have + got == 0) return nullptr;
+    block = *--cache.top[c];
   }
-  if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
-  cache.changing.store_relaxed(0);
-  return *--cache.top[c];
+  note_event(cache);
+  return block;
 }
 
 void push_slow(Cache& cache, SizeClass c, void* block) {
-  cache.changing.store_relaxed(static_cast<u8>(c));
-  const unsigned capacity = cache.capacity(c);
-  grow(cache, c);
-  if (cache.capacity(c) == 0) {
-    cache.changing.store_relaxed(0);
-    return return_class_blocks(c, cache.user, &block, 1);
+  {
+    Changing changing(cache, c);
+    const unsigned capacity = cache.capacity(c);
+    if (capacity - cache.count(c) > kept_for_counting(cache, c)) {
+      *cache.top[c] = block;
+      ++cache.top[c];
+      return;
+    }
+    grow(cache, c);
+    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
+    if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2);
+    *cache.top[c] = block;
+    ++cache.top[c];
   }
-  if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2);
-  *cache.top[c] = block;
-  ++cache.top[c];
-  cache.changing.store_relaxed(0);
   note_event(cache);
 }
 
@@ -285,7 +309,7 @@ void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += cache->count(c);
+    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += cache->count(c) - counted_hole(*cache, c);
   }
 }
 
@@ -296,6 +320,15 @@ usize class_blocks_outside(SizeClass size_class) {
 void note_run_resized(SizeClass from, SizeClass to) {
   runs_out[from].sub_relaxed(1);
   runs_out[to].add_relaxed(1);
+}
+
+void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context) {
+  LockGuard guard(cache_registry_lock);
+  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    usize bytes = 0;
+    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{cache->count(c) - counted_hole(*cache, c)} * class_info(c).bytes;
+    visit(context, *cache, bytes);
+  }
 }
 
 usize cache_count() { return caches_in_use.load_relaxed(); }
@@ -312,12 +345,3 @@ bool cache_is_valid(const Cache& cache) {
 }
 
 }  // namespace freestone
-void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context) {
-  LockGuard guard(cache_registry_lock);
-  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    usize bytes = 0;
-    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{cache->count(c) - counted_hole(*cache, c)} * class_info(c).bytes;
-    visit(context, *cache, bytes);
-  }
-}
-

@@ -26,11 +26,15 @@
 namespace freestone {
 
 inline constexpr usize kGranuleTableBytes = kKiB;  // sizes up to here find their class in a table
+inline constexpr SizeClass kTableClassEnd = class_of(kGranuleTableBytes) + 1;
+inline constexpr unsigned kCountedEntry = kTagCount;  // counting.h: a class of the table has a second entry, this plus its number
+
+struct Counting;
 
 struct alignas(64) Cache {
   // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
-  void** top[kTagCount] = {};
-  void** low[kTagCount] = {};
+  void** top[kCountedEntry + kTableClassEnd] = {};
+  void** low[kCountedEntry + kTableClassEnd] = {};
   void** high[kTagCount] = {};
   u8 class_of_granules[kGranuleTableBytes / kGranule + 1] = {};
 
@@ -76,12 +80,12 @@ usize class_blocks_outside(SizeClass size_class);
 // Blocks in all caches, per class. The owners may go on.
 void count_cached(usize (&blocks)[kClassEnd]);
 usize cache_count();
+// Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
+void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
 
 // After a fork: the other threads' caches are nobody's. All that is in them goes back at the next refill, except the class that one of
 // them was changing.
 void adopt_caches_in_child();
-// Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
-void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
 
 extern Mutex cache_registry_lock;  // for the fork handlers
 

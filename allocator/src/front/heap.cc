@@ -38,29 +38,11 @@ void return_without_cache(SizeClass size_class, void* block) {
   return_one(size_class, user, block);
 }
 
-// The countdown of this thread ran out. Null: the observer does not want this one.
-FREESTONE_SLOW void* allocate_sampled(Cache& cache, usize bytes, usize alignment) {
-  const SampleObserver* observer = sample_observer.load_acquire();
-  if (observer == nullptr) {
-    cache.sample_countdown = INT64_MAX;
-    return nullptr;
-  }
-  cache.sample_countdown = observer->next_interval();
-  return observer->allocate(bytes, alignment);
-}
-
 void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
   Cache* cache = ensure_cache();
-  void* block = nullptr;
-  if (cache == nullptr) {
-    block = take_without_cache(size_class);
-  } else if (cache->top[size_class] != cache->base[size_class]) {
-    block = pop_slow(*cache, size_class);
-  } else {
-    if (FREESTONE_UNLIKELY(cache->sample_countdown < 0)) {
-      if (block = allocate_sampled(*cache, bytes, alignment); block != nullptr) return block;
-    }
-    block = pop_slow(*cache, size_class);
+  bool track = false;
+  if (cache != nullptr && FREESTONE_UNLIKELY(sample_observer.load_relaxed() != nullptr)) {
+    if (void* block = sample_allocation(*cache, size_class, bytes, alignment, &track); block != nullptr) return block;
   }
   void* block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
   for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
@@ -71,12 +53,13 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
   return block;
 }
 
-// A block above the classes. Its bytes count against the sample countdown as a refill of one block.
 void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   if (bytes > PTRDIFF_MAX) return out_of_memory();
-  if (Cache* cache = ensure_cache(); cache != nullptr && FREESTONE_UNLIKELY((cache->sample_countdown -= static_cast<i64>(bytes)) < 0)) {
+  Cache* cache = ensure_cache();
+  bool track = false;
+  if (cache != nullptr && FREESTONE_UNLIKELY(sample_observer.load_relaxed() != nullptr)) {
     if (zeroed != nullptr) *zeroed = false;
-    if (void* block = allocate_sampled(*cache, bytes, alignment); block != nullptr) return block;
+    if (void* block = sample_allocation(*cache, 0, bytes, alignment, &track); block != nullptr) return block;
   }
   void* block = allocate_large(bytes, alignment, zeroed);
   for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
@@ -89,17 +72,22 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
 }
 
 // A block of which the memory is known to be zero, when one can be had for less than clearing costs: null otherwise.
-void* allocate_known_zero(SizeClass size_class) {
+void* allocate_known_zero(SizeClass size_class, usize bytes) {
   constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
   const ClassInfo& info = class_info(size_class);
   if (info.bytes < kWorthIt) return nullptr;
   Cache* cache = ensure_cache();
-  if (cache == nullptr || cache->sample_countdown < 0 || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
-  cache->sample_countdown -= info.bytes;
-  if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache->user) : nullptr;
-  bool zeroed = false;
-  void* block = take_class_run(size_class, 1, zeroed);
+  if (cache == nullptr || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
+  if (cache->counting != nullptr && sample_is_near(*cache, bytes)) return nullptr;
+  void* block = nullptr;
+  bool zeroed = true;
+  if (!is_slab_class(size_class)) {
+    block = take_class_run(size_class, 1, zeroed);
+  } else if (info.blocks <= 64) {
+    block = take_zeroed_block(size_class, cache->user);
+  }
   if (block != nullptr && !zeroed) std::memset(block, 0, info.bytes);
+  if (block != nullptr && cache->counting != nullptr) count_unsampled(*cache, bytes);
   return block;
 }
 
@@ -122,6 +110,7 @@ Found find_block(const void* block) {
 }
 
 [[noreturn]] void fail_invalid(const char* call, const void* block) {
+  if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->misused(call, block);
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
   const u8 tag = tag_of(unit_of(block));
   fail(call, block, tag == kTagNone ? "nothing is allocated there" : "the address is not the start of a block");
@@ -139,10 +128,14 @@ void* allocate_slow(usize bytes) {
 void deallocate_slow(void* block) {
   if (block == nullptr) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
-  if (in_window(block) && tag_of(unit_of(block)) == kTagRun && address_of(block) % kUnitBytes == 0) return deallocate_run(block);
+  if (in_window(block) && tag_of(unit_of(block)) == kTagRun && address_of(block) % kUnitBytes == 0) {
+    sample_freed(block);
+    return deallocate_run(block);
+  }
   const Found found = find_block(block);
   switch (found.kind) {
     case Found::Kind::class_block:
+      if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
       if (Cache* cache = ensure_cache(); cache == nullptr) {
         return_without_cache(found.size_class, block);
       } else if (cache->top[found.size_class] != cache->high[found.size_class]) {
@@ -153,6 +146,7 @@ void deallocate_slow(void* block) {
       }
       return;
     case Found::Kind::mapping:
+      sample_freed(block);
       if (unmap_block(block)) return;
       break;  // another thread freed it between the two looks
     case Found::Kind::sampled: return sample_observer.load_acquire()->deallocate(block, sampled_first_unit(block));
@@ -178,7 +172,7 @@ void* allocate_zeroed_slow(usize bytes) {
     if (block != nullptr && !zeroed) std::memset(block, 0, bytes);
     return block;
   }
-  if (void* block = allocate_known_zero(class_of(bytes)); block != nullptr) return block;
+  if (void* block = allocate_known_zero(class_of(bytes), bytes); block != nullptr) return block;
   void* block = allocate(bytes);
   if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, bytes);
   return block;
@@ -207,13 +201,17 @@ void* reallocate(void* block, usize bytes) {
       old_bytes = class_info(found.size_class).bytes;
       // In place while at least half of the block stays in use.
       if (bytes <= old_bytes && bytes >= old_bytes / 2) return block;
-      if (!is_slab_class(found.size_class) && resize_class_run(block, found.size_class, bytes)) return block;
+      if (!is_slab_class(found.size_class) && sampling.load_relaxed() == Sampling::off && resize_class_run(block, found.size_class, bytes)) return block;
       break;
     case Found::Kind::run:
     case Found::Kind::mapping:
       old_bytes = found.kind == Found::Kind::run ? run_bytes(block) : mapped_block_bytes(block);
       if (bytes > PTRDIFF_MAX) return out_of_memory();
-      if (void* resized = resize_large(block, old_bytes, bytes, found.kind == Found::Kind::mapping); resized != nullptr) return resized;
+      sample_freed(block);  // before its address can belong to another block
+      if (void* resized = resize_large(block, old_bytes, bytes, found.kind == Found::Kind::mapping); resized != nullptr) {
+        sample_resized(resized, bytes);
+        return resized;
+      }
       break;
     case Found::Kind::sampled:
       old_bytes = sampled_bytes(sampled_first_unit(block));

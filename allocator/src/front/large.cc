@@ -6,6 +6,7 @@
 
 #include "config/options.h"
 #include "front/heap.h"
+#include "front/sampled.h"
 #include "platform/message.h"
 #include "span/mapping.h"
 #include "span/run.h"
@@ -104,7 +105,10 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
 
 void* allocate_for_growth(usize old_bytes, usize bytes) {
   if (old_bytes >= kGrowByMappingBytes && bytes > old_bytes) {
-    if (void* block = map_block(with_headroom(bytes), 1); block != nullptr) return block;
+    if (void* block = map_block(with_headroom(bytes), 1); block != nullptr) {
+      sample_resized(block, bytes);
+      return block;
+    }
   }
   return allocate(bytes);
 }

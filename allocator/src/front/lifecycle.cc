@@ -10,6 +10,7 @@
 
 #include "config/options.h"
 #include "front/heap.h"
+#include "front/sampled.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "region/metadata.h"
@@ -69,6 +70,7 @@ FREESTONE_SLOW Mode start() {
     read_options();
     if (!reserve_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
+    start_observers();
     now = Mode::active;
   }
   current_mode.store_release(static_cast<u8>(now));

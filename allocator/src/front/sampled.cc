@@ -2,11 +2,35 @@
 
 #include "front/sampled.h"
 
+#include "front/heap.h"
 #include "span/span_heap.h"
 
 namespace freestone {
 
 constinit Atomic<const SampleObserver*> sample_observer;
+constinit Atomic<Sampling> sampling;
+
+void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track) {
+  const SampleObserver* observer = sample_observer.load_acquire();
+  const bool wanted = sampling.load_relaxed() != Sampling::off;
+  if (wanted != (cache.counting != nullptr)) {
+    if (!wanted) stop_counting(cache);
+    if (wanted && !start_counting(cache, observer->distances)) return nullptr;
+  }
+  if (!wanted) return nullptr;
+  const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances) : count_bytes(cache, bytes, observer->distances);
+  if (!due) return nullptr;
+  const bool in_table = size_class != 0 && size_class < kTableClassEnd;
+  return observer->allocate(bytes, alignment, in_table ? class_info(size_class).bytes : bytes, track);
+}
+
+void sample_resized(void* block, usize bytes) {
+  const SampleObserver* observer = sample_observer.load_acquire();
+  if (FREESTONE_LIKELY(observer == nullptr) || this_thread.cache_offset == 0) return;
+  Cache& cache = thread_cache();
+  if (cache.counting == nullptr || !count_bytes(cache, bytes, observer->distances)) return;
+  observer->placed(block, bytes);
+}
 
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset) {
   const Span span = take_span(units, alignment_units);

@@ -1,29 +1,53 @@
-// Room 9, front: sampled blocks. One allocation in so many bytes is served apart from the slabs, so that its free is seen.
+// Room 9, front: sampled blocks. One allocation in so many bytes is told to an observer, and its free as well.
 //
-// Which allocation is sampled is decided where caches meet the bitmaps: each refill takes its bytes off the thread's
-// countdown and stops where the countdown ends, so the next allocation of that class goes the slow way and is the sample. The
-// fast paths know nothing of it. A sampled block lies in units of its own with the tag kTagSampled, whose cache entry is always
-// full: its free arrives at the slow path.
+// The fast paths know nothing of it. While an observer wants samples, each thread's cache counts its allocations (cache/counting.h), so
+// that the one that is due arrives at the slow path. The observer may serve it apart from the slabs, in units of its own with the tag
+// kTagSampled, whose cache entry is always full: its free arrives at the slow path too. Or it tracks an ordinary block, of which the
+// free takes the slow path anyway: a block above the size classes, or any block when the caches hold nothing.
 //
-// Nothing below insight calls it by name: the observer's functions are reached through `sample_observer`.
+// Nothing below insight calls it by name: it is reached through `sample_observer` and `start_observers`.
 #pragma once
 
 #include "base/atomic.h"
+#include "cache/counting.h"
 #include "region/region.h"
 
 namespace freestone {
 
-// Set once, before the first sample; the functions run on the allocating or freeing thread, with no lock held, and may not allocate
-// through malloc.
-struct SampleObserver {
-  // The bytes until the next sample of this thread.
-  i64 (*next_interval)();
-  // A block of `bytes` at a multiple of `alignment` was asked for and is the sample. Null: serve it as an ordinary one.
-  void* (*allocate)(usize bytes, usize alignment);
-  // A sampled block is freed. The observer gives its units back.
-  void (*deallocate)(void* block, UnitIndex first);
+enum class Sampling : u8 {
+  off,
+  some,         // blocks of the size classes are served apart, larger ones are tracked
+  every_block,  // all are tracked; the caches hold nothing
 };
-extern Atomic<const SampleObserver*> sample_observer;
+
+// Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not call malloc.
+struct SampleObserver {
+  SampleDistances distances;
+  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. A block served apart, or null
+  // when an ordinary one is to be served; *track then says whether `placed` shall be told of it.
+  void* (*allocate)(usize bytes, usize alignment, usize counted_bytes, bool* track);
+  void (*placed)(void* block, usize bytes);
+  // A block served apart is freed. The observer gives its units back.
+  void (*deallocate)(void* block, UnitIndex first);
+  // An ordinary block is about to be freed or moved. Does nothing when it is not tracked.
+  void (*freed)(void* block);
+  // An address that is no live block was freed: the observer may know more and report it. Returns otherwise.
+  void (*misused)(const char* call, const void* block);
+};
+extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
+extern Atomic<Sampling> sampling;
+
+// Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or null; *track as above.
+void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
+// A block above the classes got another size in place, which counts as an allocation of that size.
+void sample_resized(void* block, usize bytes);
+FREESTONE_INLINE void sample_freed(void* block) {
+  if (const SampleObserver* observer = sample_observer.load_acquire(); FREESTONE_UNLIKELY(observer != nullptr)) observer->freed(block);
+}
+
+// Called once when the options are known and the region stands, before the first block is given out. Insight's to define.
+using StartObservers = void (*)();
+extern FREESTONE_HIDDEN const StartObservers start_observers;
 
 // Units for a sampled block, tagged; record_of(first).request_bytes is `bytes`, words[0] holds the block's address. The block
 // starts `offset` bytes into them. kNoUnit when memory is out.

@@ -158,8 +158,8 @@ usize commit_units(usize units) {
   const UnitIndex frontier = region.frontier.load_relaxed();
   const usize in_use = units_to_bytes(frontier - region.heap_start);
   usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(in_use / 4, kMiB)));
-  step = max_of(bytes_to_units(step), round_up(units, kGroupUnits));
   if (is_limited()) step = kCommitStepMin;  // the records of units that the limit forbids would be charged for
+  step = max_of(bytes_to_units(step), round_up(units, kGroupUnits));
   if (region.reserved_end.load_relaxed() - frontier < round_up(units, kGroupUnits) && !extend_reservation(round_up(units, kGroupUnits))) return 0;
   step = min_of<usize>(step, region.reserved_end.load_relaxed() - frontier);
   for (;; step = round_up(units, kGroupUnits)) {

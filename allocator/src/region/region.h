@@ -26,6 +26,7 @@ inline constexpr u8 kTagNone = 0;
 inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
 inline constexpr u8 kTagInside = 90;  // a later unit of a run
 inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
+inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
 inline constexpr unsigned kTagCount = 96;
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
@@ -43,7 +44,12 @@ struct alignas(64) Record {
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
   Atomic<u64> words[16];   // slab: a set bit is a free block
-  u64 padding[4];
+  u64 heap_object;         // heap object: its address, in every unit that it holds
+  UnitIndex heap_first;    // heap object: the first unit of the span, in every unit
+  UnitIndex heap_next;     // heap object, first unit: the list that the span is in
+  UnitIndex heap_previous;
+  u32 heap_live;           // heap object, first unit: blocks in use
+  u64 padding[1];
 };
 static_assert(sizeof(Record) == 192);
 
@@ -104,7 +110,6 @@ usize commit_units(usize units);
 
 // Bytes of metadata that are accessible, for statistics.
 usize metadata_committed_bytes();
-
 // Of these, what is in memory. The kernel is asked; the caller holds the span lock.
 usize metadata_resident_bytes();
 

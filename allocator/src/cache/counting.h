@@ -1,0 +1,59 @@
+// Room 8, cache: counting allocations exactly while the fast paths stay as they are.
+//
+// A pop and a push that follow each other leave no trace in a stack, so a countdown of allocations cannot be read off it. While a cache
+// counts, the array of a class that malloc finds through `class_of_granules` is therefore two stacks: the table names an entry behind the
+// tags, from which malloc only pops, and `free` pushes to the class's own entry.
+//
+//   base       low[entry]      top[entry]     mark         top         high
+//    | blocks ... | may be popped .|  popped .. | pushed ...|  room .....|
+//
+// What lies between top[entry] and mark was allocated since the class was opened. At most as many blocks may be popped as there are
+// allocations before the next sampled one, so that one arrives at the slow path. A class above the table is held closed instead
+// (low = top = high): each of its calls takes the slow path.
+//
+// A slow path closes the class (one stack, CACHE-1 to CACHE-3 hold), does its work, and opens it again.
+//
+// COUNT-1  Open: base <= low[entry] <= top[entry] <= mark <= top <= high; the pieces [base, top[entry]) and [mark, top) are the cached blocks.
+#pragma once
+
+#include "cache/cache.h"
+
+namespace freestone {
+
+struct Counting {
+  void** mark[kTableClassEnd];   // null: the class is closed
+  u64 until_sample[kTableClassEnd];  // allocations of the class until the sampled one, that one included
+  void** low[kClassEnd];         // of an open class
+  void** high[kClassEnd];        // of an open class above the table
+  bool held[kClassEnd];          // a class above the table is open
+  i64 bytes_until_sample;        // for all that is above the table together
+};
+
+// How far the next samples are; set by front with the observer.
+struct SampleDistances {
+  u64 (*allocations)(usize block_bytes);  // of one class
+  i64 (*bytes)();
+};
+
+void open_counted(Cache& cache, SizeClass size_class);
+void close_counted(Cache& cache, SizeClass size_class);
+
+// In the child of a fork: the class's array is not to be trusted.
+void forget_counted(Cache& cache, SizeClass size_class);
+
+// The calling thread's cache starts or stops counting. False when memory is out.
+bool start_counting(Cache& cache, const SampleDistances& distances);
+void stop_counting(Cache& cache);
+
+// Counts an allocation that takes the slow path. Whether it is the sampled one.
+bool count_class_allocation(Cache& cache, SizeClass size_class, usize bytes, const SampleDistances& distances);
+bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances);
+
+// The two halves of count_bytes, for a caller that can only serve what is not sampled.
+inline bool sample_is_near(const Cache& cache, usize bytes) { return cache.counting->bytes_until_sample <= static_cast<i64>(bytes); }
+inline void count_unsampled(Cache& cache, usize bytes) { cache.counting->bytes_until_sample -= static_cast<i64>(bytes); }
+
+// Positions of the class's array that hold no block though they lie below top. Any thread; may be stale.
+unsigned counted_hole(const Cache& cache, SizeClass size_class);
+
+}  // namespace freestone
