@@ -148,14 +148,16 @@ def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, 
     overhead = make("overhead", {}, {"mean_overhead": (11.0, FigureSpec("percent"))}, everyone, rounds, 93)
     for sample in overhead.samples:
         step = 8 + 4 * (len(sample.peer) % 5)
-        sample.series["overhead_percent"] = [
+        sample.series["usable_overhead_percent"] = [
             [size, 100 * (-(-size // step) * step - size) / size + 0.5]
             for size in (int(1.35**i) + 1 for i in range(48))
         ]
     found.append(overhead)
     memory = make("rss", {"threads": 4}, {"peak_rss": (51_000.0, FigureSpec("KiB"))}, everyone, rounds, 94)
     for sample in memory.samples:
-        sample.series["rss"] = [[t * 50.5, sample.figures["peak_rss"] * (1 - math.exp(-t / 12))] for t in range(120)]
+        sample.series["resident"] = [
+            [t * 0.05, sample.figures["peak_rss"] * (1 - math.exp(-t / 12))] for t in range(120)
+        ]
     found.append(memory)
     for number, sample in enumerate(s for s in found[1].samples if s.peer == "isoalloc"):
         found[1].samples[found[1].samples.index(sample)] = Sample(

@@ -12,7 +12,7 @@ import synthetic
 
 from freestone_lab.errors import UserError
 from freestone_lab.model import Experiment, FigureSpec, Result, Sample
-from freestone_lab.report import plots, quantity, render_report, svg
+from freestone_lab.report import charts, plots, quantity, render_report, svg
 from freestone_lab.report.analysis import analyse
 from freestone_lab.report.composite import WEIGHTS, composite_table
 from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
@@ -33,6 +33,13 @@ def suite_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "suite.html"
     path.write_text(render_report([synthetic.suite([*NAMES, "isoalloc", "tbbmalloc"])]), encoding="utf-8")
     return path
+
+
+def test_known_curves_get_their_own_drawings(suite_page: Path) -> None:
+    text = suite_page.read_text(encoding="utf-8")
+    for title in ("How long a malloc takes at worst", "Overhead per size, by usable size", "Resident memory over time"):
+        assert f"<figcaption>{title}<" in text
+    assert "seconds</text>" in text
 
 
 def test_page_loads_nothing_from_outside(suite_page: Path) -> None:
@@ -359,3 +366,12 @@ def test_scorecard_data_cannot_end_the_script() -> None:
     block = re.search(r'<script type="application/json">(.*?)</script>', page, re.S)
     assert block is not None
     assert "jemalloc</script><b>" in json.loads(block[1])["rows"]
+
+
+def test_worst_overheads_survive_into_the_drawing() -> None:
+    """A saw of many points is shown by its teeth, not by every n-th point."""
+    saw = [[float(n), 100.0 * (n % 16 == 1)] for n in range(8, 4000)]
+    samples = [Sample("glibc", r, "ok", series={"usable_overhead_percent": saw}) for r in (1, 2)]
+    points = charts.typical(samples, "usable_overhead_percent")
+    curve = charts.overhead(plots.Curve("glibc", plots.Look(0), [x for x, _ in points], [y for _, y in points]))
+    assert min(y for x, y in zip(curve.x, curve.y, strict=True) if x > 128) == 100.0

@@ -28,11 +28,12 @@ LONGEST_SERIES = 160  # points drawn per curve
 MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's memory curve
 FEWEST_POINTS = 3
 PROCESS_SERIES = "rss"  # every run has it
+WORKLOAD_MEMORY = "resident"  # the same in a workload's own eyes
 SKIPPED_SERIES = ("requested",)  # the same for every allocator
 SMALLEST_REQUEST = 8  # below it the overhead is a matter of the smallest block only
 OVERHEAD_SERIES = {
-    "usable": ("Overhead per size, as the allocator reports it", "usable size over the request, worst in each range"),
-    "rss_per_block": ("Overhead per size, in resident memory", "memory per block over the request"),
+    "usable_overhead_percent": ("Overhead per size, by usable size", "worst in each quarter of a doubling"),
+    "memory_overhead_percent": ("Overhead per size, in resident memory", "worst in each quarter of a doubling"),
 }
 
 
@@ -47,12 +48,12 @@ class Chart:
     note: str = ""
 
 
-def thin(points: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """At most LONGEST_SERIES points, the first and the last among them."""
-    if len(points) <= LONGEST_SERIES:
+def thin(points: Sequence[Sequence[float]], most: int) -> list[tuple[float, float]]:
+    """At most `most` points, the first and the last among them."""
+    if len(points) <= most:
         return [(p[0], p[1]) for p in points]
-    stride = (len(points) - 1) / (LONGEST_SERIES - 1)
-    return [(points[round(i * stride)][0], points[round(i * stride)][1]) for i in range(LONGEST_SERIES)]
+    stride = (len(points) - 1) / (most - 1)
+    return [(points[round(i * stride)][0], points[round(i * stride)][1]) for i in range(most)]
 
 
 def typical(samples: list[Sample], name: str) -> list[tuple[float, float]]:
@@ -60,11 +61,12 @@ def typical(samples: list[Sample], name: str) -> list[tuple[float, float]]:
     found = [s.series[name] for s in samples if s.status == "ok" and s.series.get(name)]
     if not found:
         return []
+    most = len(found[0]) if name in OVERHEAD_SERIES else LONGEST_SERIES  # its worst points must survive
     xs = [p[0] for p in found[0]]
     if all([p[0] for p in points] == xs for points in found):
-        return thin([[x, median(points[i][1] for points in found)] for i, x in enumerate(xs)])
+        return thin([[x, median(points[i][1] for points in found)] for i, x in enumerate(xs)], most)
     ordered = sorted(found, key=lambda points: max(p[1] for p in points))
-    return thin(ordered[(len(ordered) - 1) // 2])
+    return thin(ordered[(len(ordered) - 1) // 2], most)
 
 
 def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -> list[Chart]:
@@ -129,10 +131,10 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
         title = f"How long a {words(lower.split('ccdf')[0]) or 'call'} takes at worst"
         note = "share of calls that take longer; left and low is better"
         curves = [positive(c) for c in curves]
-        options = {"log_x": True, "log_y": True, "step": True, "show_y": share, "height": 3.5}
-        labels = ("nanoseconds", "share of calls")
-    elif lower == PROCESS_SERIES or re.search(r"(^|_)(rss|pss)$", lower):
-        title, labels = "Resident memory over time", (time_axis(view, curves), "MiB")
+        options = {"log_x": True, "log_y": True, "step": True, "show_x": nanoseconds, "show_y": share, "height": 3.5}
+        labels = ("time of one call", "share of calls")
+    elif lower in (PROCESS_SERIES, WORKLOAD_MEMORY):
+        title, labels = "Resident memory over time", ("milliseconds" if lower == PROCESS_SERIES else "seconds", "MiB")
         curves = [Curve(c.name, c.look, c.x, [y / 1024 for y in c.y]) for c in curves]
         options = {"floor": True}
     elif lower in OVERHEAD_SERIES:
@@ -158,22 +160,13 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
     return Chart(title, draw, [c.name for c in curves], view.experiment.caveats, note)
 
 
-def time_axis(view: ExperimentView, curves: list[Curve]) -> str:
-    """The x axis of a memory curve: milliseconds, but for workloads that count their own steps."""
-    own = any(f.headline and f.name not in PROCESS_SPECS for f in view.figures)
-    return "step" if own and all(float(x).is_integer() for c in curves for x in c.x) else "milliseconds"
-
-
 def overhead(curve: Curve) -> Curve:
-    """The worst overhead in percent, four points per doubling of the request.
-
-    The series holds (request, bytes held) wherever what is held grows, which is where the overhead is worst.
-    """
+    """The worst overhead in percent, four points per doubling of the request: the points themselves are a saw."""
     worst: dict[int, float] = {}
-    for request, held in zip(curve.x, curve.y, strict=True):
+    for request, percent in zip(curve.x, curve.y, strict=True):
         if request >= SMALLEST_REQUEST:
             place = round(4 * math.log2(request))
-            worst[place] = max(worst.get(place, 0.0), 100 * (held / request - 1))
+            worst[place] = max(worst.get(place, 0.0), percent)
     places = sorted(worst)
     return Curve(curve.name, curve.look, [2 ** (p / 4) for p in places], [worst[p] for p in places])
 
@@ -182,6 +175,12 @@ def positive(curve: Curve, *, only_x: bool = False) -> Curve:
     """Without the points that a logarithmic axis cannot show."""
     kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if x > 0 and (only_x or y > 0)]
     return Curve(curve.name, curve.look, [x for x, _ in kept], [y for _, y in kept])
+
+
+def nanoseconds(value: float) -> str:
+    """1000 as 1 µs: round numbers on an axis, without the digits of a figure."""
+    number, _, unit = show(value, "ns").partition(" ")
+    return f"{float(number.replace(',', '')):g} {unit}"
 
 
 def share(value: float) -> str:

@@ -257,7 +257,7 @@ def lines(
     """Curves over a common axis; quartiles become bands."""
     drawn, axes = figure(height)
     if log_x:
-        axes.set_xscale("log", base=2 if show_x else 10)
+        axes.set_xscale("log", base=2 if x_ticks else 10)
     if log_y:
         axes.set_yscale("log")
     for curve in sorted(curves, key=lambda c: c.look.bold):

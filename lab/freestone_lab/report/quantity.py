@@ -122,4 +122,4 @@ def percent_change(value: float) -> str:
 
 def words(name: str) -> str:
     """A figure's or a series' name as a person would write it."""
-    return name.replace("_", " ").strip()
+    return re.sub(r"\b(rss|pss)\b", lambda m: m[1].upper(), name.replace("_", " ").strip())
