@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 import workload_tools as tools
 
-from freestone_lab import suites
+from freestone_lab import paths, suites
 from freestone_lab.errors import UserError
 
 EVERY = suites.suite("full") + suites.QUICK
@@ -66,6 +68,19 @@ def test_a_run_of_a_suite_works() -> None:
     out = tools.run(*run.arguments())
     assert out.status == 0
     assert out.json["params"]["blocks"] == 500000
+
+
+@pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
+def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
+    run: suites.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    null = tmp_path_factory.getbasetemp() / "null.so"
+    if not null.exists():
+        source = paths.root() / "lab" / "peers" / "controls" / "null.c"
+        subprocess.run(["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", source, "-o", null], check=True)
+    out = tools.run(*run.arguments(), preload=null)
+    assert (out.status, out.json["failures"]) == (0, 0)
+    assert out.json["malloc_owner"] == str(null)
 
 
 def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:
