@@ -36,10 +36,10 @@ struct mallinfo2 heap_info() {
   info.hblks = s.mapped_blocks;
   info.hblkhd = s.mapped_bytes;
   info.uordblks = s.live_bytes - s.mapped_bytes;
-  info.fordblks = s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes;
+  info.fordblks = s.cached_bytes() + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes;
   info.keepcost = s.dirty_bytes;
   for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks;
-  info.fsmblks = s.cached_bytes;
+  info.fsmblks = s.thread_cached_bytes;
   return info;
 }
 
@@ -72,11 +72,11 @@ FREESTONE_EXPORT int ABI(malloc_info)(int flags, FILE* file) {
     errno = EINVAL;
     return -1;
   }
-  print_statistics_xml(write_to_file, file);
+  print_statistics(Format::xml, write_to_file, file);
   return 0;
 }
 
-FREESTONE_EXPORT void ABI(malloc_stats)() { print_statistics_text(write_to_stderr, nullptr); }
+FREESTONE_EXPORT void ABI(malloc_stats)() { print_statistics(Format::text, write_to_stderr, nullptr); }
 
 // 1 when the wish is carried out, 0 when it has no counterpart here.
 FREESTONE_EXPORT int ABI(mallopt)(int parameter, int value) {
@@ -104,7 +104,7 @@ FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
   if (stats == nullptr || stats->version != FREESTONE_STATS_VERSION) return EINVAL;
   Statistics s;
   collect_statistics(s);
-  *stats = {FREESTONE_STATS_VERSION, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes, s.slab_free_bytes, s.dirty_bytes,
+  *stats = {FREESTONE_STATS_VERSION, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes(), s.slab_free_bytes, s.dirty_bytes,
             s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes, s.resident_bytes, s.purged_bytes, s.purge_calls};
   return 0;
 }

@@ -305,11 +305,17 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
 void* take_one(SizeClass size_class, SlabUser& user) { return take_class_block(size_class, user); }
 void return_one(SizeClass size_class, SlabUser& user, void* block) { return_class_blocks(size_class, user, &block, 1); }
 
+// The blocks of a class in a cache whose owner may be replacing the array at this moment: then none.
+static unsigned count_seen(const Cache& cache, SizeClass c) {
+  const unsigned count = cache.count(c) - counted_hole(cache, c);
+  return count <= class_info(c).cap_max ? count : 0;
+}
+
 void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += cache->count(c) - counted_hole(*cache, c);
+    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
   }
 }
 
@@ -326,14 +332,39 @@ void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cache
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     usize bytes = 0;
-    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{cache->count(c) - counted_hole(*cache, c)} * class_info(c).bytes;
+    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(*cache, c)} * class_info(c).bytes;
     visit(context, *cache, bytes);
   }
+}
+
+usize copy_cached_blocks(void** out, usize room) {
+  usize copied = 0;
+  const auto copy = [&](void* const* from, void* const* to) {
+    for (; from < to && copied < room; ++from) out[copied++] = *from;
+  };
+  LockGuard guard(cache_registry_lock);
+  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    for (SizeClass c = 1; c < kClassEnd; ++c) {
+      if (count_seen(*cache, c) == 0) continue;
+      void** const mark = cache->counting != nullptr && c < kTableClassEnd ? cache->counting->mark[c] : nullptr;
+      copy(cache->base[c], mark != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
+      if (mark != nullptr) copy(mark, cache->top[c]);
+    }
+  }
+  return copied;
 }
 
 usize cache_count() { return caches_in_use.load_relaxed(); }
 
 void adopt_caches_in_child() { orphans = true; }
+
+bool caches_are_valid() {
+  LockGuard guard(cache_registry_lock);
+  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    if (cache->counting == nullptr && !cache_is_valid(*cache)) return false;
+  }
+  return true;
+}
 
 bool cache_is_valid(const Cache& cache) {
   usize bytes = 0;

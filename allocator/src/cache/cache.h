@@ -82,6 +82,8 @@ void count_cached(usize (&blocks)[kClassEnd]);
 usize cache_count();
 // Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
+// Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
+usize copy_cached_blocks(void** out, usize room);
 
 // After a fork: the other threads' caches are nobody's. All that is in them goes back at the next refill, except the class that one of
 // them was changing.
@@ -91,5 +93,6 @@ extern Mutex cache_registry_lock;  // for the fork handlers
 
 // Debug: CACHE-1 and CACHE-3.
 bool cache_is_valid(const Cache& cache);
+bool caches_are_valid();
 
 }  // namespace freestone

@@ -98,6 +98,7 @@ const char* expectation(const OptionInfo& info) {
     case OptionKind::number: return "a number within the range of the option";
     case OptionKind::choice: return info.unit;
     case OptionKind::text: return "at most 255 characters";
+    case OptionKind::limit: return "a size such as 512m or 2g, a percentage such as 80%, or 0 for no limit";
   }
   return "";
 }
@@ -144,6 +145,11 @@ usize option_text(const OptionInfo& info, char* buffer, usize capacity) {
       const char* end = std::strchr(word, '|');
       return append(buffer, capacity, 0, word, end != nullptr ? static_cast<usize>(end - word) : std::strlen(word));
     }
+    case OptionKind::limit: {
+      const usize value = field<usize>(info);
+      const usize length = append_number(buffer, capacity, value & ~kPercentBit);
+      return (value & kPercentBit) != 0 ? append(buffer, capacity, length, "%", 1) : length;
+    }
     case OptionKind::text: {
       const char* value = &field<char>(info);
       return append(buffer, capacity, 0, value, std::strlen(value));
@@ -172,6 +178,12 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
       const int position = choice_position(info.unit, value, length);
       good = position >= 0;
       if (good) field<u32>(info) = static_cast<u32>(position);
+      break;
+    }
+    case OptionKind::limit: {
+      const bool percent = length > 1 && value[length - 1] == '%';
+      good = parse_number(value, length - (percent ? 1 : 0), !percent, number) && (percent ? number >= 1 && number <= 100 : number <= info.maximum);
+      if (good) field<usize>(info) = percent ? number | kPercentBit : number;
       break;
     }
     case OptionKind::text:

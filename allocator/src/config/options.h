@@ -14,6 +14,7 @@ inline constexpr usize kOptionTextBytes = 256;
 struct Options {
 #define FREESTONE_OPTION_FIELD_flag(name, initial) bool name = initial;
 #define FREESTONE_OPTION_FIELD_bytes(name, initial) usize name = initial;
+#define FREESTONE_OPTION_FIELD_limit(name, initial) usize name = initial;
 #define FREESTONE_OPTION_FIELD_number(name, initial) u64 name = initial;
 #define FREESTONE_OPTION_FIELD_choice(name, initial) u32 name = initial;
 #define FREESTONE_OPTION_FIELD_text(name, initial) char name[kOptionTextBytes] = initial;
@@ -22,7 +23,10 @@ struct Options {
 #undef OPTION
 };
 
-enum class OptionKind : u8 { flag, bytes, number, choice, text };
+enum class OptionKind : u8 { flag, bytes, number, choice, text, limit };
+
+// A limit is a number of bytes, or with this bit a percentage of the memory that the container may use.
+inline constexpr usize kPercentBit = usize{1} << 63;
 
 struct OptionInfo {
   OptionKind kind;

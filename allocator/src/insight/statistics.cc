@@ -1,12 +1,12 @@
-// Room 10, insight: see statistics.h.
+// Room 10, insight: see statistics.h. The formats are in statistics_print.cc and openmetrics.cc.
 
 #include "insight/statistics.h"
 
-#include <cstring>
-
 #include "cache/cache.h"
-#include "platform/message.h"
-#include "platform/os.h"
+#include "front/reclaim.h"
+#include "insight/heap_object.h"
+#include "insight/limits.h"
+#include "region/account.h"
 #include "region/metadata.h"
 #include "span/mapping.h"
 #include "span/run.h"
@@ -17,119 +17,97 @@ namespace freestone {
 namespace {
 
 usize less(usize total, usize part) { return total > part ? total - part : 0; }
+usize limit_bytes(const Atomic<usize>& limit) {
+  const usize bytes = limit.load_relaxed();
+  return bytes == kNoLimit ? 0 : bytes;
+}
 
-// One line of "name value" in the shape of a table.
-class Lines {
- public:
-  Lines(TextSink sink, void* context) : sink_(sink), context_(context) {}
+void add_thread(void* context, const Cache& cache, usize cached_bytes) {
+  auto& s = *static_cast<Statistics*>(context);
+  ++s.threads;
+  if (s.listed_count == kThreadsListed) return;
+  s.listed[s.listed_count++] = {cache.thread_id, static_cast<u32>(cache.capacity_bytes), cached_bytes, cache.refills};
+}
 
-  void put(const Message& message) { sink_(context_, message.data(), message.length()); }
-  void text(const char* string) { sink_(context_, string, std::strlen(string)); }
-  void row(u64 bytes, const char* what) {
-    Message line("  ");
-    u64 width = 1;
-    for (u64 n = bytes; n >= 10; n /= 10) ++width;
-    for (; width < 16; ++width) line << ' ';
-    put(line << bytes << "  " << what << '\n');
+// Live and cached blocks of each class. Returns the bytes of slabs' blocks and class runs that are not free.
+usize count_classes(Statistics& s) {
+  usize cached[kClassEnd];
+  count_cached(cached);
+  usize outside_bytes = 0;
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    ClassStatistics& k = s.classes[c];
+    const usize outside = class_blocks_outside(c);
+    k.block_bytes = class_info(c).bytes;
+    k.cached_blocks = min_of(cached[c], outside);
+    k.live_blocks = outside - k.cached_blocks;
+    s.live_blocks += k.live_blocks;
+    s.live_bytes += k.live_blocks * k.block_bytes;
+    s.thread_cached_bytes += k.cached_blocks * k.block_bytes;
+    outside_bytes += outside * k.block_bytes;
   }
-
- private:
-  TextSink sink_;
-  void* context_;
-};
+  return outside_bytes;
+}
 
 }  // namespace
 
 void collect_statistics(Statistics& s) {
   s = {};
-  usize cached_blocks[kClassEnd];
-  count_cached(cached_blocks);
-  usize slab_bytes_outside = 0;
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    ClassStatistics& k = s.classes[c];
-    const usize outside = class_blocks_outside(c);
-    k.block_bytes = class_info(c).bytes;
-    k.cached_blocks = min_of(cached_blocks[c], outside);
-    k.live_blocks = outside - k.cached_blocks;
-    s.live_blocks += k.live_blocks;
-    s.live_bytes += k.live_blocks * k.block_bytes;
-    s.cached_bytes += k.cached_blocks * k.block_bytes;
-    slab_bytes_outside += outside * (is_slab_class(c) ? k.block_bytes : units_to_bytes(class_info(c).units));
-  }
+  const usize outside_bytes = count_classes(s);
+  for_each_cache(add_thread, &s);
   const MappingCounts mappings = mapping_counts();
   const RunCounts runs = run_counts();
+  const HeapObjectCounts heaps = heap_object_counts();
   const SpanCounts spans = span_counts();
   s.mapped_bytes = mappings.bytes;
   s.mapped_blocks = mappings.blocks;
   s.large_bytes = runs.live_bytes;
   s.large_blocks = runs.live_runs;
-  s.live_bytes += mappings.bytes + runs.live_bytes;
-  s.live_blocks += mappings.blocks + runs.live_runs;
+  s.run_cached_bytes = runs.cached_bytes;
+  s.heap_objects = heaps.heaps;
+  s.heap_object_bytes = heaps.span_bytes;
+  s.live_bytes += mappings.bytes + runs.live_bytes + heaps.live_bytes;
+  s.live_blocks += mappings.blocks + runs.live_runs + heaps.live_blocks;
   s.committed_bytes = units_to_bytes(spans.committed_units);
-  s.dirty_bytes = spans.backed_bytes;
-  s.clean_bytes = less(units_to_bytes(spans.free_units), spans.backed_bytes);
-  s.slab_free_bytes = less(less(s.committed_bytes, units_to_bytes(spans.free_units)), slab_bytes_outside + runs.live_bytes + runs.cached_bytes);
-  s.cached_bytes += runs.cached_bytes;
-  s.metadata_bytes = metadata_committed_bytes() + metadata_mapped_bytes();
-  s.reserved_bytes = units_to_bytes(less(region.reserved_end.load_relaxed(), region.heap_start));
+  const usize free_bytes = units_to_bytes(spans.free_units);
+  s.dirty_bytes = min_of(spans.backed_bytes, free_bytes);
+  s.clean_bytes = free_bytes - s.dirty_bytes;
+  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes), outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes);
+  {
+    LockGuard guard(span_lock);
+    s.metadata_bytes = metadata_committed_bytes();
+    s.metadata_resident_bytes = metadata_resident_bytes();
+  }
+  s.metadata_bytes += metadata_mapped_bytes() + mappings.table_bytes;
+  s.metadata_resident_bytes += metadata_touched_bytes() + mappings.table_bytes;
+  s.charged_bytes = account.charged.load_relaxed();
+  s.peak_bytes = max_of(account.peak.load_relaxed(), s.charged_bytes);
+  s.reserved_bytes = units_to_bytes(less(region.reserved_end.load_relaxed(), region.heap_start)) + mappings.bytes;
   s.resident_bytes = os::resident_bytes();
-  s.threads = cache_count();
+  s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
   s.purged_bytes = spans.purged_bytes;
   s.purge_calls = spans.purge_calls;
+  s.limit_soft_bytes = limit_bytes(account.soft);
+  s.limit_hard_bytes = limit_bytes(account.hard);
+  s.soft_limit_crossings = account.soft_crossings.load_relaxed();
+  s.reclaims = reclaim_counts().reclaims;
+  s.failed_allocations = reclaim_counts().failed_allocations;
+  s.pressure_reactions = pressure_reactions();
+  s.fragmentation_permille = s.charged_bytes == 0 ? 0 : less(s.charged_bytes, s.live_bytes) * 1000 / s.charged_bytes;
+  for (unsigned k = 0; k < os::kCallKinds; ++k) s.system_calls[k] = os::calls(static_cast<os::CallKind>(k));
 }
 
-void print_statistics_text(TextSink sink, void* context) {
-  Statistics s;
-  collect_statistics(s);
-  Lines out(sink, context);
-  out.text("freestone " FREESTONE_VERSION " (" FREESTONE_BUILD "): bytes\n");
-  out.row(s.live_bytes, "live: handed out and not yet freed");
-  out.row(s.cached_bytes, "cached: free, in thread caches");
-  out.row(s.slab_free_bytes, "free blocks inside slabs");
-  out.row(s.dirty_bytes, "dirty: free spans with memory");
-  out.row(s.metadata_bytes, "metadata, accessible");
-  out.row(s.committed_bytes + s.mapped_bytes, "heap, accessible (own mappings included)");
-  out.row(s.clean_bytes, "clean: free spans without memory");
-  out.row(s.mapped_bytes, "in own mappings (part of live)");
-  out.row(s.purged_bytes, "given back to the kernel so far");
-  out.row(s.resident_bytes, "resident set of the process");
-  out.text("counts\n");
-  out.row(s.live_blocks, "live blocks");
-  out.row(s.threads, "threads with a cache");
-  out.row(s.purge_calls, "purge calls");
-  out.text("size classes in use: block bytes, live blocks, cached blocks\n");
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    const ClassStatistics& k = s.classes[c];
-    if (k.live_blocks + k.cached_blocks == 0) continue;
-    out.put(Message("  ") << u64{k.block_bytes} << ' ' << u64{k.live_blocks} << ' ' << u64{k.cached_blocks} << '\n');
+FREESTONE_NO_ANALYSIS bool may_collect_here() {
+  Mutex* const locks[] = {&heap_object_lock, &cache_registry_lock, &mapping_lock, &span_lock};
+  for (Mutex* lock : locks) {
+    bool free = false;
+    for (int spins = 0; spins < 1000 && !free; ++spins) {
+      free = lock->try_lock();
+      if (!free) cpu_relax();
+    }
+    if (!free) return false;
+    lock->unlock();
   }
-}
-
-void print_statistics_xml(TextSink sink, void* context) {
-  Statistics s;
-  collect_statistics(s);
-  Lines out(sink, context);
-  out.text("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    const ClassStatistics& k = s.classes[c];
-    if (k.live_blocks + k.cached_blocks == 0) continue;
-    out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes} << "\" total=\""
-                                      << u64{k.live_blocks * k.block_bytes} << "\" count=\"" << u64{k.live_blocks} << "\" cached=\""
-                                      << u64{k.cached_blocks} << "\"/>\n");
-  }
-  out.text("</sizes>\n");
-  const auto element = [&](const char* kind, const char* type, usize count, usize bytes) {
-    out.put(Message("<") << kind << " type=\"" << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes} << "\"/>\n");
-  };
-  element("total", "live", s.live_blocks, s.live_bytes);
-  element("total", "cached", 0, s.cached_bytes);
-  element("total", "slab-free", 0, s.slab_free_bytes);
-  element("total", "dirty", 0, s.dirty_bytes);
-  element("total", "mmap", s.mapped_blocks, s.mapped_bytes);
-  element("system", "current", s.threads, s.committed_bytes + s.mapped_bytes);
-  element("system", "metadata", 0, s.metadata_bytes);
-  element("system", "resident", 0, s.resident_bytes);
-  out.text("</heap>\n</malloc>\n");
+  return true;
 }
 
 }  // namespace freestone

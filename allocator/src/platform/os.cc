@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -154,9 +153,17 @@ usize resident_bytes() {
 }
 
 usize peak_resident_bytes() {
-  rusage usage{};
-  invoke(SYS_getrusage, static_cast<usize>(RUSAGE_SELF), address_of(&usage));
-  return static_cast<usize>(usage.ru_maxrss) * kKiB;
+  // Not getrusage: its maximum is that of whatever the process ran before exec.
+  char text[2048];
+  const usize length = read_file("/proc/self/status", text, sizeof text - 1);
+  text[length] = '\0';
+  const char* line = std::strstr(text, "VmHWM:");
+  if (line == nullptr) return 0;
+  usize kibibytes = 0;
+  for (line += 6; *line == ' ' || *line == '\t'; ++line) {
+  }
+  for (; *line >= '0' && *line <= '9'; ++line) kibibytes = kibibytes * 10 + static_cast<usize>(*line - '0');
+  return kibibytes * kKiB;
 }
 
 usize physical_bytes() {

@@ -37,6 +37,7 @@ inline bool is_limited() { return account.hard.load_relaxed() != kNoLimit; }
 inline constexpr u32 kAttentionSoftLimit = 1;  // the soft limit was crossed
 inline constexpr u32 kAttentionDump = 2;       // a signal asked for statistics
 inline constexpr u32 kAttentionTimer = 4;      // something is to be done every so many milliseconds
+inline constexpr u32 kAttentionBackground = 8;  // the background thread is to be started
 extern FREESTONE_HIDDEN Atomic<u32> attention;
 // Runs on the thread that found `attention` nonzero, with no lock held and no slow path under way. Set before any bit is.
 extern FREESTONE_HIDDEN Atomic<void (*)()> attention_hook;
