@@ -219,9 +219,10 @@ def test_percentiles_are_those_of_the_samples(top: int, tmp_path: Path) -> None:
     assert raw["mean"] == pytest.approx(values.mean(), rel=1 / 256)
 
 
-def test_the_void_source_is_subtracted() -> None:
-    out = tools.small("lifetimes", "--threads=1")
-    assert 0 < out.value("void_pair_ns") < out.value("pair_ns")
+def test_the_void_source_is_subtracted_and_calls_no_allocator(libraries: Path) -> None:
+    out = tools.small("lifetimes", "--threads=1", preload=tools.library(libraries, FREE_NS=5000))
+    assert out.value("pair_ns") > 5000
+    assert 0 < out.value("void_pair_ns") < 2500
     assert out.value("net_pair_ns") == pytest.approx(out.value("pair_ns") - out.value("void_pair_ns"), rel=1e-6)
     without = tools.small("lifetimes", "--threads=1", "--void=no")
     assert "net_pair_ns" not in without.json["figures"]
