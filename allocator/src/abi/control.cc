@@ -11,7 +11,9 @@
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
+#include "insight/limits.h"
 #include "insight/statistics.h"
+#include "insight/statistics_report.h"
 #include "platform/os.h"
 
 #if FREESTONE_PREFIXED
@@ -78,6 +80,18 @@ FREESTONE_EXPORT int ABI(malloc_info)(int flags, FILE* file) {
 
 FREESTONE_EXPORT void ABI(malloc_stats)() { print_statistics(Format::text, write_to_stderr, nullptr); }
 
+FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format format) {
+  switch (format) {
+    case FREESTONE_TEXT: return write_statistics(file, Format::text) ? 0 : EIO;
+    case FREESTONE_JSON: return write_statistics(file, Format::json) ? 0 : EIO;
+    case FREESTONE_XML: return write_statistics(file, Format::xml) ? 0 : EIO;
+    case FREESTONE_OPENMETRICS: return write_statistics(file, Format::openmetrics) ? 0 : EIO;
+  }
+  return EINVAL;
+}
+
+FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }
+
 // 1 when the wish is carried out, 0 when it has no counterpart here.
 FREESTONE_EXPORT int ABI(mallopt)(int parameter, int value) {
   if (ensure_started() != Mode::active || value < 0) return 0;
@@ -101,11 +115,19 @@ FREESTONE_EXPORT size_t freestone_good_size(size_t bytes) { return good_size(byt
 FREESTONE_EXPORT int freestone_trim(size_t keep_bytes) { return trim(keep_bytes) ? 1 : 0; }
 
 FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
-  if (stats == nullptr || stats->version != FREESTONE_STATS_VERSION) return EINVAL;
+  if (stats == nullptr || stats->version < 1 || stats->version > FREESTONE_STATS_VERSION) return EINVAL;
+  const uint32_t version = stats->version;
   Statistics s;
   collect_statistics(s);
-  *stats = {FREESTONE_STATS_VERSION, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes(), s.slab_free_bytes, s.dirty_bytes,
-            s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes, s.resident_bytes, s.purged_bytes, s.purge_calls};
+  usize calls = 0;
+  for (const usize kind : s.system_calls) calls += kind;
+  const struct freestone_stats all = {
+            version, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes(), s.slab_free_bytes, s.dirty_bytes,
+            s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes, s.resident_bytes, s.purged_bytes, s.purge_calls,
+            s.thread_cached_bytes, s.run_cached_bytes, s.large_bytes, s.heap_object_bytes, s.metadata_resident_bytes, s.charged_bytes, s.peak_bytes,
+            s.peak_resident_bytes, s.limit_soft_bytes, s.limit_hard_bytes, s.soft_limit_crossings, s.pressure_reactions, s.reclaims,
+            s.failed_allocations, calls};
+  std::memcpy(stats, &all, version == 1 ? offsetof(struct freestone_stats, thread_cached_bytes) : sizeof all);
   return 0;
 }
 
@@ -125,7 +147,19 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
   ensure_started();
   const OptionInfo* info = find_option(name, std::strlen(name));
   if (info == nullptr) return ENOENT;
-  return set_option(*info, value, std::strlen(value), ignore_complaint) ? 0 : EINVAL;
+  // One at a time: a pair of limits that contradict each other is put back.
+  static Mutex lock;
+  LockGuard guard(lock);
+  char before[kOptionTextBytes];
+  const usize before_length = option_text(*info, before, sizeof before);
+  if (!set_option(*info, value, std::strlen(value), ignore_complaint)) return EINVAL;
+  if (mode() != Mode::active) return 0;
+  if (info->kind == OptionKind::limit && !apply_limit_options()) {
+    set_option(*info, before, before_length, ignore_complaint);
+    return EINVAL;
+  }
+  apply_report_options();
+  return 0;
 }
 
 }  // extern "C"

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "config/options.h"
@@ -243,11 +244,11 @@ void apply_report_options() {
   }
 }
 
-bool write_report() {
-  if (!attention_lock.try_lock()) return false;
+int write_report() {
+  if (!attention_lock.try_lock()) return EBUSY;
   const bool good = write_report_locked();
   attention_lock.unlock();
-  return good;
+  return good ? 0 : EIO;
 }
 
 bool write_statistics(int file, Format format) {

@@ -15,8 +15,8 @@ void enable_attention(u32 bits);
 // Acts on the options stats_interval_ms, stats_signal, live_page, pressure and background_purge as they are now.
 void apply_report_options();
 
-// Writes statistics to where the option stats_file says. False when the file cannot be written, or when another thread is writing.
-bool write_report();
+// Writes statistics to where the option stats_file says. EIO when the file cannot be written, EBUSY when another thread is writing.
+int write_report();
 
 // Writes one format to a descriptor; false when it does not take everything.
 bool write_statistics(int file, Format format);

@@ -51,13 +51,26 @@ void Message::write() {
   os::write_stderr(buffer_, length_);
 }
 
+constinit Atomic<FailureObserver> failure_observer;
+
+namespace {
+
+// Once: a failure inside the observer must not call it again.
+void tell_observer(const char* kind, const void* block, const char* detail) {
+  if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr) observer(kind, block, detail);
+}
+
+}  // namespace
+
 void fail(const char* kind, const void* block, const char* detail) {
   (Message() << kind << " of " << block << " (" << detail << ')').write();
+  tell_observer(kind, block, detail);
   abort_now();
 }
 
 void fail_block(const char* kind, const void* block, usize block_bytes) {
   (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
+  tell_observer(kind, block, "");
   abort_now();
 }
 

@@ -1,6 +1,7 @@
 // Room 4, platform: text without allocation. A Message builds one line on the stack and writes it with one write(2).
 #pragma once
 
+#include "base/atomic.h"
 #include "base/units.h"
 
 namespace freestone {
@@ -28,6 +29,10 @@ class Message {
   char buffer_[kCapacity];
   usize length_ = 0;
 };
+
+// Told of a failure before the process ends; null for nobody. Defined for the program's callback.
+using FailureObserver = void (*)(const char* kind, const void* block, const char* detail);
+extern Atomic<FailureObserver> failure_observer;
 
 // The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT.
 [[noreturn]] void fail(const char* kind, const void* block, const char* detail);
