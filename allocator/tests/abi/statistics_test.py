@@ -6,9 +6,9 @@ import json
 import re
 import tempfile
 import unittest
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from support import harness
 

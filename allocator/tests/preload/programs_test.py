@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from preload.programs import PROGRAMS, Program
+from preload.program import Program
+from preload.programs import PROGRAMS
 from preload.session import Session, find
 from support import harness
 

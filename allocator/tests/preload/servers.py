@@ -19,7 +19,7 @@ def redis(session: Session) -> str:
         if i % 3 == 0:
             commands.append(f"DEL key:{i // 2}")
     commands += ["DBSIZE", "LRANGE list:7 0 40", "HLEN hash:3", "ZRANGE zset:5 0 60 WITHSCORES", "STRLEN key:299", "SCARD set:9", "DEBUG DIGEST"]
-    options = ["--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", session.folder, "--activedefrag", "no"]
+    options: list[str | Path] = ["--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", session.folder, "--activedefrag", "no"]
     with session.server("redis-server", *options, ready=path.exists):
         return session.run("redis-cli", "-s", path, text="\n".join(commands) + "\n")
 
