@@ -1,0 +1,6 @@
+#include "served.h"
+
+int main(void) {
+  prove_c_calls();
+  return 0;
+}

@@ -1,0 +1,132 @@
+"""`cmake --install`, and what a user then builds with it: by pkg-config in C, by find_package in C++, in every form of the library."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import harness
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ["FREESTONE_BUILD_DIR"])
+CLIENTS = HERE / "clients"
+CC = os.environ["FREESTONE_CC"]
+CXX = os.environ["FREESTONE_CXX"]
+
+
+def call(*command: str | Path, env: dict[str, str] | None = None) -> str:
+    """Runs a command that must succeed, and returns what it printed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, env=env or harness.environment([]), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def answers(*command: str | Path, env: dict[str, str] | None = None) -> dict[str, str]:
+    """The NAME=VALUE lines that a client prints."""
+    return dict(line.split("=", 1) for line in call(*command, env=env).splitlines())
+
+
+def with_variable(name: str, value: Path) -> dict[str, str]:
+    return harness.environment([], {name: str(value)})
+
+
+class Installed(unittest.TestCase):
+    """An installed tree, moved after the installation: nothing in it may name the folder it was made for."""
+
+    folder: tempfile.TemporaryDirectory[str]
+    prefix: Path
+    libdir: Path
+    work: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        root = Path(cls.folder.name)
+        call("cmake", "--install", BUILD, "--prefix", root / "first")
+        cls.prefix = root / "prefix"
+        shutil.move(root / "first", cls.prefix)
+        cls.libdir = next(cls.prefix.glob("lib*/**/libfreestone.so")).parent
+        cls.work = root / "work"
+        cls.work.mkdir()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.folder.cleanup()
+
+    def pkg_config(self, *arguments: str) -> list[str]:
+        found = call("pkg-config", *arguments, "freestone", env=with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig"))
+        return found.split()
+
+    def c_client(self, source: str, *link: str) -> Path:
+        program = self.work / f"{Path(source).stem}-{len(list(self.work.iterdir()))}"
+        call(CC, "-Wl,--as-needed", "-o", program, CLIENTS / source, *self.pkg_config("--cflags"), *link)
+        return program
+
+    def assert_served(self, found: dict[str, str], owner: Path) -> None:
+        for name in {"malloc", "_Znwm"} & found.keys():
+            self.assertEqual(Path(found[name]).resolve(), owner.resolve())
+
+    def test_a_c_program_links_by_pkg_config(self) -> None:
+        env = with_variable("LD_LIBRARY_PATH", self.libdir)
+        for source in ("served.c", "indirect.c"):
+            found = answers(self.c_client(source, *self.pkg_config("--libs")), env=env)
+            self.assert_served(found, self.libdir / "libfreestone.so.1")
+            self.assertEqual(found.get("version", self.pkg_config("--modversion")[0]), self.pkg_config("--modversion")[0])
+
+    def test_a_c_program_links_the_object_and_the_archive_named_by_pkg_config(self) -> None:
+        for variable in ("object", "archive"):
+            program = self.c_client("served.c", *self.pkg_config(f"--variable={variable}"))
+            self.assert_served(answers(program), program)
+
+    def test_the_library_named_by_pkg_config_can_be_preloaded(self) -> None:
+        library = Path(self.pkg_config("--variable=preload")[0])
+        program = self.work / "plain"
+        call(CC, "-o", program, CLIENTS / "indirect.c", "-ldl")
+        found = answers(program, env=with_variable("LD_PRELOAD", library))
+        self.assert_served(found, library)
+
+    def test_a_fully_static_program_links_the_object(self) -> None:
+        program = self.c_client("served.c", "-static", *self.pkg_config("--variable=object"), "-w")
+        self.assertIn("version", answers(program))
+
+    def test_cxx_programs_link_every_form_by_find_package(self) -> None:
+        build = self.work / "cmake"
+        options = [f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}"]
+        call("cmake", "-G", "Ninja", "-S", CLIENTS, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *options)
+        call("cmake", "--build", build, "-j2")
+        for form in ("freestone", "static", "object"):
+            for kind in ("served", "indirect"):
+                with self.subTest(form=form, kind=kind):
+                    program = build / f"{kind}-{form}"
+                    self.assert_served(answers(program), self.libdir / "libfreestone.so.1" if form == "freestone" else program)
+
+    def test_the_installed_files_carry_no_debug_information(self) -> None:
+        for name in ("libfreestone.so.1", "libfreestone.a", "freestone.o"):
+            self.assertNotIn(".debug_info", call("readelf", "-SW", self.libdir / name), name)
+
+    def test_the_soname_is_the_file_name(self) -> None:
+        soname = re.search(r"SONAME.*\[(.*)\]", call("readelf", "-dW", self.libdir / "libfreestone.so"))
+        self.assertEqual(soname and soname[1], "libfreestone.so.1")
+
+    def test_the_object_defines_nothing_global_but_what_the_library_exports(self) -> None:
+        def names(*arguments: str | Path) -> set[str]:
+            return {line.split()[-1] for line in call("nm", "--defined-only", *arguments).splitlines()}
+
+        self.assertEqual(names("--extern-only", self.libdir / "freestone.o"), names("-D", self.libdir / "libfreestone.so"))
+
+    def test_the_headers_compile_alone_without_a_warning(self) -> None:
+        for header in sorted((self.prefix / "include" / "freestone").iterdir()):
+            language, compiler, standard = ("c", CC, "-std=c11") if header.suffix == ".h" else ("c++", CXX, "-std=c++17")
+            call(compiler, "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+                 "-I", self.prefix / "include", header)  # fmt: skip
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,113 @@
+// Room 7: blocks are handed out once, come back, and are found again, by one thread and by several at once.
+#include "slab/slab.h"
+
+#include <atomic>
+#include <cstring>
+#include <unordered_set>
+
+#include "unit/support.h"
+
+namespace freestone {
+namespace {
+
+// Sizes that the test program itself is unlikely to ask malloc for.
+constexpr usize kSizes[] = {208, 1152, 3584, 7168, 14336, 28672};
+
+TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
+  ensure_started();
+  Random random(test_seed("slab"));
+  for (const usize bytes : kSizes) {
+    const SizeClass c = class_of(bytes);
+    const usize before = blocks_outside(c);
+    SlabUser user;
+    std::unordered_set<void*> held;
+    for (u64 step = 0; step < scaled(400); ++step) {
+      if (random.below(2) == 0 || held.empty()) {
+        void* blocks[64];
+        const unsigned want = static_cast<unsigned>(random.between(1, 8));
+        const unsigned got = take_blocks(c, user, want, 64, blocks);
+        ASSERT_GE(got, want);
+        for (unsigned i = 0; i < got; ++i) {
+          ASSERT_TRUE(held.insert(blocks[i]).second) << "handed out twice";
+          ASSERT_EQ(tag_of(unit_of(blocks[i])), c);
+          ASSERT_EQ(block_start(c, static_cast<char*>(blocks[i]) + bytes - 1), blocks[i]);
+          ASSERT_FALSE(is_block_free(c, blocks[i]));
+          std::memset(blocks[i], 0xA5, bytes);
+        }
+      } else {
+        for (u64 count = random.between(1, held.size()); count > 0; --count) {
+          void* block = *held.begin();
+          held.erase(held.begin());
+          return_blocks(c, user, &block, 1);
+        }
+      }
+      ASSERT_EQ(blocks_outside(c) - before, held.size());
+      if (step % 50 == 0) {
+        ASSERT_TRUE(slabs_are_valid());
+      }
+    }
+    for (void* block : held) return_blocks(c, user, &block, 1);
+    EXPECT_EQ(blocks_outside(c), before);
+  }
+  expect_valid_heap();
+}
+
+TEST(slab, ZeroedBlocksAreZero) {
+  ensure_started();
+  const SizeClass c = class_of(28672);
+  SlabUser user;
+  std::vector<void*> held;
+  for (int i = 0; i < 200; ++i) {
+    void* block = take_zeroed_block(c, user);
+    if (block == nullptr) {
+      if (take_blocks(c, user, 1, 1, &block) == 0) break;
+    } else {
+      const auto* bytes = static_cast<const unsigned char*>(block);
+      ASSERT_EQ(bytes[0], 0);
+      ASSERT_EQ(std::memcmp(bytes, bytes + 1, 28671), 0);
+    }
+    std::memset(block, 0xA5, 28672);
+    held.push_back(block);
+  }
+  for (void* block : held) return_blocks(c, user, &block, 1);
+  purge_slabs(user);
+  expect_valid_heap();
+}
+
+// Every block passes through mailboxes, so most are returned by another thread than took them, while others take from the same slab.
+TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
+  ensure_started();
+  constexpr unsigned kThreads = 4;
+  constexpr unsigned kMailboxes = 64;
+  const u64 seed = test_seed("slab threads");
+  for (const usize bytes : {usize{1152}, usize{7168}}) {
+    const SizeClass c = class_of(bytes);
+    const usize before = blocks_outside(c);
+    static std::atomic<void*> mailboxes[kMailboxes];
+    run_threads(kThreads, [&](unsigned thread) {
+      Random random(seed + thread);
+      SlabUser user;
+      user.shard = thread % shard_count();
+      for (u64 step = 0; step < scaled(10'000); ++step) {
+        void* blocks[16];
+        const unsigned got = take_blocks(c, user, 1, 16, blocks);
+        for (unsigned i = 0; i < got; ++i) {
+          *static_cast<void**>(blocks[i]) = blocks[i];  // a race here is a block that two threads hold
+          void* other = mailboxes[random.below(kMailboxes)].exchange(blocks[i]);
+          if (other == nullptr) continue;
+          ASSERT_EQ(*static_cast<void**>(other), other);
+          return_blocks(c, user, &other, 1);
+        }
+      }
+    });
+    SlabUser user;
+    for (auto& mailbox : mailboxes)
+      if (void* block = mailbox.exchange(nullptr); block != nullptr) return_blocks(c, user, &block, 1);
+    EXPECT_EQ(blocks_outside(c), before);
+    EXPECT_TRUE(slabs_are_valid());
+  }
+  expect_valid_heap();
+}
+
+}  // namespace
+}  // namespace freestone

@@ -1,0 +1,145 @@
+// Room 6: spans never overlap, say truly whether they are zero, grow only into free units, and all come back.
+#include "span/span_heap.h"
+
+#include <cstring>
+
+#include "unit/support.h"
+
+namespace freestone {
+namespace {
+
+struct Held {
+  UnitIndex first;
+  usize units;
+};
+
+// No container that allocates: in most builds malloc takes spans itself.
+class Spans {
+ public:
+  explicit Spans(Random random) : random_(random) {}
+
+  void step() {
+    if (count_ == kMost || (count_ > 0 && random_.below(2) == 0)) {
+      give_back(random_.below(count_));
+    } else if (count_ > 0 && random_.below(4) == 0) {
+      grow(held_[random_.below(count_)]);
+    } else {
+      take();
+    }
+  }
+
+  void finish() {
+    while (count_ > 0) give_back(count_ - 1);
+  }
+
+ private:
+  static constexpr usize kMost = 48;
+
+  // The first and last word of every unit carry the span's own number: an overlap shows when the span goes back.
+  static void mark(const Held& span, usize from) {
+    for (usize i = from; i < span.units; ++i) {
+      char* unit = unit_address(static_cast<UnitIndex>(span.first + i));
+      std::memcpy(unit, &span.first, sizeof span.first);
+      std::memcpy(unit + kUnitBytes - sizeof span.first, &span.first, sizeof span.first);
+    }
+  }
+
+  static void expect_zero(const Held& span, usize from) {
+    const char* start = unit_address(static_cast<UnitIndex>(span.first + from));
+    const usize bytes = units_to_bytes(span.units - from);
+    EXPECT_EQ(*start, 0);
+    EXPECT_EQ(std::memcmp(start, start + 1, bytes - 1), 0) << "said to be zero";
+  }
+
+  void take() {
+    const usize alignment = usize{1} << random_.below(5);
+    const usize units = random_.below(8) == 0 ? random_.between(1, 200) : random_.between(1, 12);
+    const Span span = take_span(units, alignment);
+    ASSERT_NE(span.first, kNoUnit);
+    ASSERT_EQ(span.first % alignment, 0u);
+    const Held held{span.first, units};
+    if (span.zeroed) expect_zero(held, 0);
+    mark(held, 0);
+    held_[count_++] = held;
+  }
+
+  void grow(Held& span) {
+    const usize more = random_.between(1, 8);
+    bool zeroed = false;
+    if (!extend_span(span.first, span.units, more, zeroed)) return;
+    const usize old = span.units;
+    span.units += more;
+    if (zeroed) expect_zero(span, old);
+    mark(span, old);
+  }
+
+  void give_back(usize index) {
+    const Held span = held_[index];
+    held_[index] = held_[--count_];
+    for (usize i = 0; i < span.units; ++i) {
+      UnitIndex words[2];
+      const char* unit = unit_address(static_cast<UnitIndex>(span.first + i));
+      std::memcpy(&words[0], unit, sizeof words[0]);
+      std::memcpy(&words[1], unit + kUnitBytes - sizeof words[1], sizeof words[1]);
+      ASSERT_TRUE(words[0] == span.first && words[1] == span.first) << "two spans overlap";
+    }
+    return_span(span.first, span.units, true);
+  }
+
+  Random random_;
+  Held held_[kMost];
+  usize count_ = 0;
+};
+
+usize units_in_use() {
+  const SpanCounts counts = span_counts();
+  return counts.committed_units - counts.free_units;
+}
+
+TEST(span, RandomTakesGrowthsAndReturnsKeepTheBitmapsTrue) {
+  ensure_started();
+  Spans spans(Random(test_seed("span")));
+  const usize before = units_in_use();
+  for (u64 step = 0; step < scaled(10'000); ++step) {
+    spans.step();
+    if (step % 100 == 0) {
+      ASSERT_TRUE(spans_are_valid());
+    }
+    if (step % 700 == 0) purge_spans(kMiB);
+  }
+  spans.finish();
+  EXPECT_EQ(units_in_use(), before);
+  EXPECT_TRUE(spans_are_valid());
+}
+
+TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
+  ensure_started();
+  const Span span = take_span(64, 1);
+  ASSERT_NE(span.first, kNoUnit);
+  std::memset(unit_address(span.first), 0xA5, units_to_bytes(64));
+  const u64 purged_before = span_counts().purged_bytes;
+  return_span(span.first, 64, true);
+  purge_spans(0);
+  EXPECT_GE(span_counts().purged_bytes - purged_before, units_to_bytes(64));
+  EXPECT_EQ(span_counts().dirty_units, 0u);
+  EXPECT_EQ(span_counts().backed_bytes, 0u);
+  const Span again = take_span(64, 1);
+  EXPECT_TRUE(again.zeroed);
+  EXPECT_EQ(*unit_address(again.first), 0);
+  return_span(again.first, 64, false);
+  expect_valid_heap();
+}
+
+TEST(span, ThreadsNeverShareAUnit) {
+  ensure_started();
+  const u64 seed = test_seed("span threads");
+  run_threads(4, [&](unsigned thread) {
+    Spans spans(Random(seed + thread));
+    for (u64 step = 0; step < scaled(5000); ++step) spans.step();
+    spans.finish();
+  });
+  expect_valid_heap();
+}
+
+}  // namespace
+}  // namespace freestone

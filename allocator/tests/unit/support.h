@@ -1,0 +1,36 @@
+// What the white-box tests share: a team of threads, and the checks of every room at rest.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "front/heap.h"
+#include "slab/slab.h"
+#include "span/span_heap.h"
+#include "support/random.h"
+
+namespace freestone {
+
+using freestone_test::Random;
+using freestone_test::scaled;
+using freestone_test::test_seed;
+
+inline void run_threads(unsigned count, const std::function<void(unsigned)>& body) {
+  std::vector<std::thread> team;
+  for (unsigned t = 0; t < count; ++t) team.emplace_back(body, t);
+  for (std::thread& thread : team) thread.join();
+}
+
+// No other thread may run.
+inline void expect_valid_heap() {
+  EXPECT_TRUE(slabs_are_valid());
+  EXPECT_TRUE(spans_are_valid());
+  if (const Cache* cache = ensure_cache(); cache != nullptr) {
+    EXPECT_TRUE(cache_is_valid(*cache));
+  }
+}
+
+}  // namespace freestone
