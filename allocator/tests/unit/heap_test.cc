@@ -87,7 +87,7 @@ class Player {
 TEST(heap, KeepsEveryByteThroughRandomOperations) {
   ensure_started();
   auto player = std::make_unique<Player>(test_seed("heap"), 0);
-  for (u64 step = 0; step < scaled(150'000); ++step) {
+  for (u64 step = 0; step < scaled(80'000); ++step) {
     player->step();
     if (HasFatalFailure()) return;
     if (step % 10'000 == 0) expect_valid_heap();
@@ -102,7 +102,7 @@ TEST(heap, KeepsEveryByteInFourThreads) {
   const u64 seed = test_seed("heap threads");
   run_threads(4, [&](unsigned thread) {
     auto player = std::make_unique<Player>(seed + thread, u64{thread} << 40);
-    for (u64 step = 0; step < scaled(50'000) && !testing::Test::HasFatalFailure(); ++step) player->step();
+    for (u64 step = 0; step < scaled(25'000) && !testing::Test::HasFatalFailure(); ++step) player->step();
     player->finish();
   });
   expect_valid_heap();
@@ -115,7 +115,7 @@ TEST(heap, BlocksFreedByOtherThreadsComeBackWhole) {
   const u64 seed = test_seed("heap hand-over");
   run_threads(4, [&](unsigned thread) {
     Random random(seed + thread);
-    for (u64 step = 0; step < scaled(100'000); ++step) {
+    for (u64 step = 0; step < scaled(50'000); ++step) {
       const usize words = random.between(1, random.below(50) == 0 ? 10'000 : 60);
       auto* block = static_cast<u64*>(allocate(words * sizeof(u64)));
       ASSERT_NE(block, nullptr);
