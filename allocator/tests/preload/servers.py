@@ -10,6 +10,12 @@ from preload.program import Program, sample_text
 from preload.session import Session
 
 
+def accepts(path: Path) -> bool:
+    """Whether a server listens; the socket's file is there a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 def redis(session: Session) -> str:
     path = session.folder / "redis.sock"
     commands = []
@@ -20,7 +26,7 @@ def redis(session: Session) -> str:
             commands.append(f"DEL key:{i // 2}")
     commands += ["DBSIZE", "LRANGE list:7 0 40", "HLEN hash:3", "ZRANGE zset:5 0 60 WITHSCORES", "STRLEN key:299", "SCARD set:9", "DEBUG DIGEST"]
     options: list[str | Path] = ["--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", session.folder, "--activedefrag", "no"]
-    with session.server("redis-server", *options, ready=path.exists):
+    with session.server("redis-server", *options, ready=lambda: accepts(path)):
         return session.run("redis-cli", "-s", path, text="\n".join(commands) + "\n")
 
 
@@ -54,7 +60,7 @@ def nginx(session: Session) -> str:
     conf = session.write("nginx.conf", NGINX.format(folder=session.folder, user="user root;"))
     session.run("nginx", "-t", "-p", session.folder, "-c", conf)
     bodies = hashlib.sha256()
-    with session.server("nginx", "-p", session.folder, "-c", conf, ready=path.exists):
+    with session.server("nginx", "-p", session.folder, "-c", conf, ready=lambda: accepts(path)):
         for i in range(150):
             bodies.update(fetch(path, "/page.txt" if i % 3 else f"/echo/{'e' * i}"))
     return bodies.hexdigest()

@@ -82,6 +82,8 @@ class Session:
                         raise RuntimeError(f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.05)
+                else:
+                    raise RuntimeError(f"{words[0]} was not ready in 20 s: {log.read_text(errors='replace')[-2000:]}")
                 yield process
             finally:
                 process.terminate()
