@@ -31,6 +31,9 @@ using Signed = long;  // jemalloc's ssize_t
 constexpr usize kComponents = 5;
 constexpr usize kAllArenas = 4096;
 
+// The number of arenas itself is an old name for all of them; Redis uses it.
+bool is_arena(usize number) { return number <= 1 || number == kAllArenas; }
+
 // One call: where the old value goes and where the new one comes from; `number` is what stood for "#".
 struct Request {
   usize number = 0;
@@ -102,7 +105,7 @@ int statistic(const Request& r) {
 }
 template <usize Value(const Statistics&)>
 int arena_statistic(const Request& r) {
-  return r.number == 0 || r.number == kAllArenas ? r.read_only(Value(snapshot_now())) : ENOENT;
+  return is_arena(r.number) ? r.read_only(Value(snapshot_now())) : ENOENT;
 }
 
 usize allocated(const Statistics& s) { return s.live_bytes; }
@@ -170,7 +173,6 @@ int thread_cache_enabled(const Request& r) {
   return r.give(true);
 }
 
-bool is_arena(usize number) { return number == 0 || number == kAllArenas; }
 
 int purge_arena(const Request& r) {
   if (!is_arena(r.number)) return EFAULT;

@@ -1,0 +1,79 @@
+// The program is asked before an allocation fails and told when the heap was misused.
+#include <unistd.h>
+
+#include "control/support.h"
+
+namespace freestone_test {
+namespace {
+
+class Callbacks : public NoLimitsLeft {
+ protected:
+  void TearDown() override {
+    NoLimitsLeft::TearDown();
+    freestone_set_callbacks(nullptr);
+  }
+  static int set(void* context, int (*out_of_memory)(void*, size_t, unsigned), void (*corruption)(void*, const char*, const void*, const char*)) {
+    const freestone_callbacks callbacks{FREESTONE_CALLBACKS_VERSION, 0, context, out_of_memory, corruption};
+    return freestone_set_callbacks(&callbacks);
+  }
+};
+
+struct Reserve {
+  std::vector<void*> blocks;
+  int calls = 0;
+  size_t asked = 0;
+};
+
+TEST_F(Callbacks, OutOfMemoryMayFreeSomethingAndIsTriedAgain) {
+  Reserve reserve;
+  for (int i = 0; i < 40; ++i) reserve.blocks.push_back(malloc(kMiB));
+  ASSERT_EQ(set(&reserve, [](void* context, size_t bytes, unsigned) {
+    auto* r = static_cast<Reserve*>(context);
+    ++r->calls;
+    r->asked = bytes;
+    if (r->blocks.empty()) return 0;
+    free(r->blocks.back());
+    r->blocks.pop_back();
+    return 1;
+  }, nullptr), 0);
+  ASSERT_EQ(set_limits(0, stats().charged_bytes), 0);
+  void* block = malloc(5 * kMiB);
+  EXPECT_NE(block, nullptr);
+  EXPECT_GE(reserve.calls, 4);
+  EXPECT_EQ(reserve.asked, 5 * kMiB);
+  const uint64_t failed = stats().failed_allocations;
+  EXPECT_EQ(malloc(100 * kMiB), nullptr) << "an empty reserve ends it";
+  EXPECT_TRUE(reserve.blocks.empty());
+  EXPECT_EQ(stats().failed_allocations, failed + 1);
+  free(block);
+}
+
+TEST_F(Callbacks, TakenBackAreNotCalled) {
+  Reserve reserve;
+  ASSERT_EQ(set(&reserve, [](void* context, size_t, unsigned) { return ++static_cast<Reserve*>(context)->calls, 0; }, nullptr), 0);
+  EXPECT_EQ(freestone_set_callbacks(nullptr), 0);
+  set_limits(0, 4096);
+  EXPECT_EQ(malloc(kMiB), nullptr);
+  EXPECT_EQ(reserve.calls, 0);
+}
+
+TEST_F(Callbacks, UnknownVersionsAreRefused) {
+  const freestone_callbacks wrong{FREESTONE_CALLBACKS_VERSION + 1, 0, nullptr, nullptr, nullptr};
+  EXPECT_EQ(freestone_set_callbacks(&wrong), EINVAL);
+}
+
+using CallbacksDeathTest = Callbacks;
+
+TEST_F(CallbacksDeathTest, CorruptionIsToldBeforeTheEnd) {
+  EXPECT_DEATH(
+      {
+        set(nullptr, nullptr, [](void*, const char* kind, const void* block, const char* detail) {
+          dprintf(2, "told: %s of %p: %s\n", kind, block, detail);
+        });
+        free(reinterpret_cast<void*>(16));
+      },
+      "freestone: invalid free of 0x10[^\n]*\n(.*\n)*told: invalid free of 0x10: the address is not from this allocator");
+}
+
+}  // namespace
+}  // namespace freestone_test

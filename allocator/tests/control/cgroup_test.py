@@ -1,0 +1,147 @@
+"""Limits as shares of a control group's memory, and the reaction to its pressure: with a made-up group's files, and in a real group."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from support import harness
+
+PROBE = harness.PROBES / "control_probe"
+MIB = 1 << 20
+
+
+def figures(conf: str, *command: str) -> dict[str, int]:
+    """The figures at the exit of the probe."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.json"
+        done = harness.run([PROBE, *command], extra={"FREESTONE_CONF": f"{conf},stats_file:{path}"})
+        assert done.status == 0, done
+        result: dict[str, int] = json.loads(path.read_text())["figures"]
+        return result
+
+
+def make_real_group(limit: int) -> Path | None:
+    """A new memory group with a limit, or None where this machine does not allow it."""
+    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    for mount, group, file in (
+        (Path("/sys/fs/cgroup/memory"), own.get("memory"), "memory.limit_in_bytes"),
+        (Path("/sys/fs/cgroup"), own.get(""), "memory.max"),
+    ):
+        if group is None:
+            continue
+        for parent in (mount / group.lstrip("/"), mount):
+            folder = parent / f"freestone-test-{os.getpid()}"
+            try:
+                folder.mkdir()
+            except OSError:
+                continue
+            try:
+                (folder / file).write_text(str(limit))
+                return folder
+            except OSError:
+                folder.rmdir()
+    return None
+
+
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+class MadeUpGroup(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def put(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def test_a_percentage_is_of_the_groups_limit(self) -> None:
+        self.put("memory.max", f"{100 * MIB}\n")
+        conf = f"cgroup:{self.folder},limit_hard:50%,limit_soft:25%"
+        s = figures(conf, "fill", "200")
+        self.assertAlmostEqual(s["limit_hard_bytes"], 50 * MIB, delta=100)
+        self.assertAlmostEqual(s["limit_soft_bytes"], 25 * MIB, delta=100)
+        self.assertLessEqual(s["peak_bytes"], 50 * MIB)
+        self.assertGreater(s["failed_allocations"], 0)
+
+    def test_version_one_has_another_file(self) -> None:
+        self.put("memory.limit_in_bytes", f"{80 * MIB}\n")
+        self.assertAlmostEqual(figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], 40 * MIB, delta=100)
+
+    def test_without_a_limit_the_machines_memory_counts(self) -> None:
+        self.put("memory.max", "max\n")
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.assertAlmostEqual(figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], total / 2, delta=total / 50)
+
+    def test_nearing_memory_high_gives_back(self) -> None:
+        self.put("memory.high", f"{100 * MIB}\n")
+        self.put("memory.current", f"{99 * MIB}\n")
+        self.assertGreater(figures(f"cgroup:{self.folder},pressure:true", "churn", "600")["pressure_reactions"], 0)
+        self.put("memory.current", f"{50 * MIB}\n")
+        self.assertEqual(figures(f"cgroup:{self.folder},pressure:true", "churn", "600")["pressure_reactions"], 0)
+
+    def test_stalls_give_back(self) -> None:
+        self.put("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+        with tempfile.TemporaryDirectory() as out:
+            path = Path(out) / "s.json"
+            assert harness.LIBRARY is not None
+            conf = f"cgroup:{self.folder},pressure:true,stats_file:{path}"
+            running = subprocess.Popen([str(PROBE), "churn", "1500"], env=harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf}))
+            stall = 0
+            while running.poll() is None:
+                stall += 50_000
+                self.put("draft", f"some avg10=9.00 avg60=0.00 avg300=0.00 total={stall}\n")
+                os.replace(self.folder / "draft", self.folder / "memory.pressure")
+                time.sleep(0.05)
+            self.assertGreater(json.loads(path.read_text())["figures"]["pressure_reactions"], 0)
+
+    def test_the_option_off_reads_nothing(self) -> None:
+        self.put("memory.high", "1\n")
+        self.put("memory.current", "1\n")
+        self.assertEqual(figures(f"cgroup:{self.folder}", "churn", "400")["pressure_reactions"], 0)
+
+    def test_limits_that_contradict_each_other_are_one_line(self) -> None:
+        done = harness.run([PROBE, "fill", "1"], extra={"FREESTONE_CONF": "limit_soft:2g,limit_hard:1g"})
+        self.assertEqual(done.status, 0)
+        self.assertEqual(len(done.err.splitlines()), 1, done.err)
+        self.assertIn("limit_soft", done.err)
+
+
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+class RealGroup(unittest.TestCase):
+    """A program that would be killed at its group's limit is refused memory instead."""
+
+    def test_a_share_of_the_limit_keeps_the_program_alive(self) -> None:
+        folder = make_real_group(128 * MIB)
+        if folder is None:
+            self.skipTest("no memory group can be made here")
+        assert harness.LIBRARY is not None
+        try:
+            self.assertEqual(self.fill_in(folder, ""), None, "without a limit the kernel ends it: the test would prove nothing")
+            got = self.fill_in(folder, "limit_hard:80%")
+            self.assertIsNotNone(got, "the program was killed")
+            assert got is not None
+            self.assertTrue(85 <= got <= 103, f"{got} MiB of 102")
+        finally:
+            for _ in range(50):
+                try:
+                    folder.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+
+    @staticmethod
+    def fill_in(folder: Path, conf: str) -> int | None:
+        """The MiB that the probe got in the group; None when it was killed."""
+        assert harness.LIBRARY is not None
+        script = f'echo $$ > {folder}/cgroup.procs && exec env LD_PRELOAD="{harness.LIBRARY}" FREESTONE_CONF="{conf}" {PROBE} fill 400'
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+        return int(done.stdout) if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,72 @@
+// Validation finds each kind of damage. The records are changed from inside, so the allocator's sources are part of this program.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "freestone/freestone.h"
+#include "front/heap.h"
+#include "insight/heap_object.h"
+#include "region/account.h"
+
+namespace freestone {
+namespace {
+
+std::string damage() {
+  const char* found = nullptr;
+  const int error = freestone_validate(&found);
+  EXPECT_EQ(error != 0, found != nullptr);
+  return found != nullptr ? found : "";
+}
+
+TEST(Damage, IsNotSeenInAHeapInOrder) { EXPECT_EQ(damage(), ""); }
+
+TEST(Damage, InTheAccountIsFound) {
+  charge_anyway(1);
+  EXPECT_NE(damage().find("account"), std::string::npos);
+  uncharge(1);
+  EXPECT_EQ(damage(), "");
+}
+
+TEST(Damage, InASlabsSummaryIsFound) {
+  void* block = std::malloc(3000);
+  Record& record = record_of(slab_start(class_info(class_of(3000)), unit_of(block)));
+  const u64 summary = record.summary.load_relaxed();
+  record.summary.or_seq(bit(16));  // busy, though nobody holds the slab
+  EXPECT_NE(damage().find("slab"), std::string::npos);
+  record.summary.store_seq(summary);
+  EXPECT_EQ(damage(), "");
+  std::free(block);
+}
+
+TEST(Damage, InTheSpansBitmapsIsFound) {
+  std::free(std::malloc(300000));
+  Super& super = super_at(region.heap_start / kGroupUnits / kSuperGroups);
+  u8& longest = super.longest_free[region.heap_start / kGroupUnits % kSuperGroups];
+  longest ^= 1;
+  EXPECT_NE(damage().find("spans"), std::string::npos);
+  longest ^= 1;
+  EXPECT_EQ(damage(), "");
+}
+
+TEST(Damage, InAThreadCacheIsFound) {
+  Cache& cache = *ensure_cache();
+  cache.capacity_bytes += 16;
+  EXPECT_NE(damage().find("cache"), std::string::npos);
+  cache.capacity_bytes -= 16;
+  EXPECT_EQ(damage(), "");
+}
+
+TEST(Damage, InAHeapObjectIsFound) {
+  freestone_heap* heap = freestone_heap_create(0);
+  void* block = freestone_heap_allocate(heap, 100);
+  Record& record = record_of(unit_of(block));
+  ++record.heap_live;
+  EXPECT_NE(damage().find("heap object"), std::string::npos);
+  EXPECT_EQ(freestone_heap_validate(heap), EFAULT);
+  --record.heap_live;
+  EXPECT_EQ(freestone_heap_validate(heap), 0);
+  freestone_heap_destroy(heap);
+}
+
+}  // namespace
+}  // namespace freestone

@@ -1,0 +1,174 @@
+// The jemalloc names that Redis and jemalloc-ctl use, with jemalloc's types and errors.
+#include <string>
+
+#include "control/support.h"
+
+extern "C" {
+int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);
+int mallctlnametomib(const char* name, size_t* mib, size_t* length);
+int mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);
+void malloc_stats_print(void (*write)(void*, const char*), void* context, const char* options);
+}
+
+namespace freestone_test {
+namespace {
+
+template <typename T>
+T get(const char* name) {
+  T value{};
+  size_t bytes = sizeof value;
+  EXPECT_EQ(mallctl(name, &value, &bytes, nullptr, 0), 0) << name;
+  EXPECT_EQ(bytes, sizeof value) << name;
+  return value;
+}
+
+template <typename T>
+int set(const char* name, T value) {
+  return mallctl(name, nullptr, nullptr, &value, sizeof value);
+}
+
+void renew() { ASSERT_EQ(set<uint64_t>("epoch", 1), 0); }
+
+TEST(Mallctl, StatisticsFollowTheHeapAtEachEpoch) {
+  renew();
+  const auto before = get<size_t>("stats.allocated");
+  const auto epoch = get<uint64_t>("epoch");
+  void* block = malloc(10 * kMiB);
+  EXPECT_EQ(get<size_t>("stats.allocated"), before) << "a snapshot until the next epoch";
+  renew();
+  EXPECT_EQ(get<uint64_t>("epoch"), epoch + 1);
+  EXPECT_EQ(get<size_t>("stats.allocated"), before + malloc_usable_size(block));
+  EXPECT_LE(get<size_t>("stats.allocated"), get<size_t>("stats.active"));
+  EXPECT_LE(get<size_t>("stats.active"), get<size_t>("stats.resident"));
+  EXPECT_LE(get<size_t>("stats.resident"), get<size_t>("stats.mapped"));
+  EXPECT_EQ(get<size_t>("stats.arenas.0.small.allocated") + get<size_t>("stats.arenas.0.large.allocated"), get<size_t>("stats.allocated"));
+  EXPECT_EQ(get<size_t>("stats.arenas.4096.pactive") * get<size_t>("arenas.page"), get<size_t>("stats.active"));
+  EXPECT_GT(get<size_t>("stats.metadata"), 0U);
+  EXPECT_GE(get<unsigned>("stats.arenas.0.nthreads"), 1U);
+  get<size_t>("stats.retained");
+  free(block);
+}
+
+// What zmalloc.c of Redis asks: MEMORY PURGE, and the background thread that it switches on at start.
+TEST(Mallctl, PurgesAsRedisDoes) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 50; ++i) {
+    blocks.push_back(malloc(kMiB));
+    memset(blocks.back(), 1, kMiB);
+  }
+  for (void* block : blocks) free(block);
+  const uint64_t purged = stats().purged_bytes;
+  const auto arenas = get<unsigned>("arenas.narenas");
+  EXPECT_EQ(arenas, 1U);
+  const std::string name = "arena." + std::to_string(arenas) + ".purge";
+  EXPECT_EQ(mallctl(name.c_str(), nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_GT(stats().purged_bytes, purged);
+  EXPECT_EQ(mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(mallctl("arena.77.purge", nullptr, nullptr, nullptr, 0), EFAULT);
+}
+
+TEST(Mallctl, StartsAndStopsTheBackgroundThread) {
+  EXPECT_FALSE(get<bool>("background_thread"));
+  EXPECT_EQ(set<bool>("background_thread", true), 0);
+  EXPECT_TRUE(get<bool>("background_thread"));
+  EXPECT_EQ(get<size_t>("stats.background_thread.num_threads"), 1U);
+  EXPECT_EQ(set<bool>("background_thread", false), 0);
+  EXPECT_FALSE(get<bool>("background_thread"));
+}
+
+TEST(Mallctl, NamesBecomeMibsWhoseNumbersCanBeExchanged) {
+  size_t mib[4];
+  size_t length = 4;
+  ASSERT_EQ(mallctlnametomib("arenas.bin.0.size", mib, &length), 0);
+  EXPECT_EQ(length, 4U);
+  const auto bins = get<unsigned>("arenas.nbins");
+  size_t last = 0;
+  for (unsigned i = 0; i < bins; ++i) {
+    mib[2] = i;
+    size_t size = 0;
+    size_t bytes = sizeof size;
+    ASSERT_EQ(mallctlbymib(mib, length, &size, &bytes, nullptr, 0), 0);
+    EXPECT_GT(size, last);
+    EXPECT_EQ(freestone_good_size(size), size);
+    last = size;
+  }
+  mib[2] = bins;
+  EXPECT_EQ(mallctlbymib(mib, length, nullptr, nullptr, nullptr, 0), ENOENT);
+  length = 3;
+  EXPECT_EQ(mallctlnametomib("arenas.bin.0.size", mib, &length), EINVAL);
+  // jemalloc-ctl keeps the mibs of "epoch" and "stats.allocated".
+  length = 1;
+  ASSERT_EQ(mallctlnametomib("epoch", mib, &length), 0);
+  uint64_t epoch = 1;
+  size_t bytes = sizeof epoch;
+  EXPECT_EQ(mallctlbymib(mib, length, &epoch, &bytes, &epoch, sizeof epoch), 0);
+}
+
+TEST(Mallctl, AnswersWithJemallocsErrors) {
+  EXPECT_EQ(mallctl("no.such.name", nullptr, nullptr, nullptr, 0), ENOENT);
+  EXPECT_EQ(mallctl("thread.allocatedp", nullptr, nullptr, nullptr, 0), ENOENT);
+  EXPECT_EQ(mallctl("stats.allocate", nullptr, nullptr, nullptr, 0), ENOENT);
+  EXPECT_EQ(mallctl("stats.allocated.more", nullptr, nullptr, nullptr, 0), ENOENT);
+  EXPECT_EQ(set<size_t>("stats.allocated", 1), EPERM);
+  uint32_t narrow = 0;
+  size_t bytes = sizeof narrow;
+  EXPECT_EQ(mallctl("stats.allocated", &narrow, &bytes, nullptr, 0), EINVAL);
+  EXPECT_EQ(set<uint32_t>("epoch", 1), EINVAL);
+  EXPECT_EQ(set<size_t>("max_background_threads", 3), EINVAL);
+}
+
+TEST(Mallctl, DecayTimeIsTheOptions) {
+  const auto before = get<ssize_t>("arenas.dirty_decay_ms");
+  EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 5000), 0);
+  char text[32];
+  EXPECT_EQ(freestone_option_get("dirty_decay_ms", text, sizeof text), 0);
+  EXPECT_STREQ(text, "2500");
+  EXPECT_EQ(get<ssize_t>("arena.0.dirty_decay_ms"), 5000);
+  EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", before), 0);
+  EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -2), EINVAL);
+}
+
+TEST(Mallctl, FlushesTheThreadsCache) {
+  free(malloc(100));
+  EXPECT_GT(stats().thread_cached_bytes, 0U);
+  EXPECT_EQ(mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(stats().thread_cached_bytes, 0U);
+}
+
+TEST(Mallctl, TextsAndConstants) {
+  EXPECT_EQ(std::string(get<const char*>("version")).rfind("freestone ", 0), 0U);
+  EXPECT_TRUE(get<bool>("config.stats"));
+  EXPECT_FALSE(get<bool>("opt.zero"));
+  EXPECT_EQ(get<size_t>("arenas.quantum"), 16U);
+}
+
+TEST(MallocStatsPrint, WritesTextAndJson) {
+  std::string text;
+  text.reserve(1 << 20);
+  const auto append = [](void* string, const char* piece) { *static_cast<std::string*>(string) += piece; };
+  malloc_stats_print(append, &text, nullptr);
+  EXPECT_NE(text.find("live: handed out"), std::string::npos);
+  text.clear();
+  malloc_stats_print(append, &text, "J");
+  EXPECT_EQ(text.rfind("{\"jemalloc\":{\"version\":\"", 0), 0U);
+  EXPECT_NE(text.find("\"allocated\":"), std::string::npos);
+  EXPECT_NE(text.find("\"figures\":{\"live_bytes\":"), std::string::npos);
+}
+
+TEST(Mallopt, ChangesTheOptionsThatItNames) {
+  char text[32];
+  EXPECT_EQ(mallopt(M_TRIM_THRESHOLD, 123456), 1);
+  EXPECT_EQ(freestone_option_get("dirty_bytes", text, sizeof text), 0);
+  EXPECT_STREQ(text, "123456");
+  EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 2 << 20), 1);
+  const uint64_t before = stats().mapped_bytes;
+  void* block = malloc(3 << 20);
+  EXPECT_GE(stats().mapped_bytes, before + (3 << 20)) << "3 MiB are above the threshold now";
+  free(block);
+  EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 32 << 20), 1);
+  EXPECT_EQ(mallopt(M_ARENA_MAX, 1), 1);
+  EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 1 << 30), 0);
+}
+
+}  // namespace
+}  // namespace freestone_test

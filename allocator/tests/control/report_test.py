@@ -1,0 +1,224 @@
+"""Statistics that the library writes by itself: at exit, to a file, at intervals, on a signal, and on the live page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from support import harness
+
+PROBE = harness.PROBES / "control_probe"
+HEADER = struct.Struct("<8sIIQ")
+SAMPLE = re.compile(r'^freestone_(\w+)\{pid="(\d+)",program="([^"]*)"(?:,(\w+)="([^"]*)")?\} (\d+(?:\.\d+)?)$')
+
+
+def start(conf: str, *command: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    assert harness.LIBRARY is not None
+    return subprocess.Popen(
+        [str(PROBE), *command],
+        env=harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+
+
+def wait_for(condition, seconds: float = 10.0) -> bool:  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def page_of(pid: int) -> tuple[int, dict[str, object]]:
+    """The sequence number and the JSON of a process's live page, read as the header says."""
+    for _ in range(100):
+        raw = Path(f"/dev/shm/freestone-{pid}").read_bytes()
+        magic, sequence, length, _updated = HEADER.unpack_from(raw)
+        again = HEADER.unpack_from(Path(f"/dev/shm/freestone-{pid}").read_bytes())[1]
+        if magic == b"FREESTN1" and sequence % 2 == 0 and sequence == again:
+            return sequence, json.loads(raw[64 : 64 + length])
+    raise AssertionError("the live page never stood still")
+
+
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+class Reports(unittest.TestCase):
+    def setUp(self) -> None:
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = Path(self.temporary.name)
+
+    def run_probe(self, conf: str, *command: str) -> harness.Finished:
+        return harness.run([PROBE, *command], extra={"FREESTONE_CONF": conf})
+
+    def metrics(self, text: str) -> dict[tuple[str, str], float]:
+        """The samples of an OpenMetrics text by family and extra label; every line is checked against the format."""
+        lines = text.split("\n")
+        self.assertEqual(lines[-2:], ["# EOF", ""])
+        types: dict[str, str] = {}
+        samples: dict[tuple[str, str], float] = {}
+        for line in lines[:-2]:
+            if line.startswith("# TYPE "):
+                name, kind = line.split()[2:4]
+                self.assertIn(kind, ("gauge", "counter"))
+                self.assertNotIn(name, types, "a family is described once")
+                types[name] = kind
+            elif line.startswith(("# HELP ", "# UNIT ")):
+                self.assertIn(line.split()[2], types)
+            else:
+                match = SAMPLE.match(line)
+                self.assertIsNotNone(match, line)
+                assert match is not None
+                name = "freestone_" + match[1]
+                family = name.removesuffix("_total") if name.removesuffix("_total") in types else name
+                self.assertIn(family, types, line)
+                self.assertEqual(types[family] == "counter", name.endswith("_total"), line)
+                self.assertNotIn((match[1], match[5] or ""), samples, "a sample is given once")
+                samples[match[1], match[5] or ""] = float(match[6])
+        return samples
+
+    def test_stats_print_ends_with_the_table(self) -> None:
+        done = self.run_probe("stats_print:true", "churn", "50")
+        self.assertIn("live: handed out and not yet freed", done.err)
+        self.assertIn("size classes in use", done.err)
+        self.assertEqual(self.run_probe("stats_print:false", "churn", "50").err, "")
+
+    def test_the_text_adds_up(self) -> None:
+        done = self.run_probe("stats_print:true", "churn", "50")
+        rows = re.findall(r"^([ +=]) +(\d+) \(", done.err, re.MULTILINE)[:9]
+        parts = [int(n) for sign, n in rows[:6]]
+        charged, clean, accessible = (int(rows[k][1]) for k in (6, 7, 8))
+        self.assertEqual([sign for sign, _ in rows], [" ", "+", "+", "+", "+", "+", "=", "+", "="])
+        self.assertEqual(sum(parts), charged)
+        self.assertEqual(charged + clean, accessible)
+
+    def test_the_file_is_written_at_exit_in_the_format_of_its_ending(self) -> None:
+        for ending, check in (
+            ("prom", lambda text: self.metrics(text)),
+            ("json", lambda text: json.loads(text)["figures"]["live_bytes"]),
+            ("xml", lambda text: ElementTree.fromstring(text)),
+            ("log", lambda text: self.assertIn("live: handed out", text)),
+        ):
+            path = self.folder / f"at-exit.{ending}"
+            self.run_probe(f"stats_file:{path}", "churn", "20")
+            check(path.read_text())
+            self.assertEqual(list(self.folder.glob("*.new")), [], "no draft is left")
+
+    def test_the_process_stands_in_the_name(self) -> None:
+        running = start(f"stats_file:{self.folder}/s-%p.prom,stats_interval_ms:20", "churn", "300")
+        running.communicate()
+        path = self.folder / f"s-{running.pid}.prom"
+        samples = self.metrics(path.read_text())
+        self.assertGreater(samples["committed_bytes", ""], 0)
+        self.assertIn(("system_calls_total", "mmap"), samples)
+        self.assertTrue([name for name, size in samples if name == "class_live_bytes"])
+
+    def test_openmetrics_agree_with_themselves(self) -> None:
+        path = self.folder / "m.prom"
+        self.run_probe(f"stats_file:{path}", "churn", "50")
+        s = {name: value for (name, label), value in self.metrics(path.read_text()).items() if not label}
+        self.assertEqual(
+            s["live_bytes"] + s["thread_cached_bytes"] + s["run_cached_bytes"] + s["slab_free_bytes"] + s["dirty_bytes"] + s["clean_bytes"],
+            s["committed_bytes"] + s["mapped_bytes"],
+        )
+        self.assertAlmostEqual(s["fragmentation_ratio"], 1 - s["live_bytes"] / s["charged_bytes"], delta=0.0011)
+
+    def test_the_interval_renews_the_file_while_the_program_allocates(self) -> None:
+        path = self.folder / "i.json"
+        running = start(f"stats_file:{path},stats_interval_ms:30", "churn", "2000")
+        self.assertTrue(wait_for(path.exists))
+        seen = set()
+
+        def renewed() -> bool:
+            seen.add(json.loads(path.read_text())["time_ms"])
+            return len(seen) >= 4
+
+        self.assertTrue(wait_for(renewed), f"only {len(seen)} versions")
+        running.communicate()
+
+    def test_without_an_interval_nothing_is_written_before_the_end(self) -> None:
+        path = self.folder / "n.json"
+        running = start(f"stats_file:{path}", "churn", "500")
+        time.sleep(0.2)
+        self.assertFalse(path.exists())
+        running.communicate()
+        self.assertTrue(path.exists())
+
+    def test_a_signal_writes_statistics_of_an_idle_process(self) -> None:
+        path = self.folder / "s.json"
+        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "hold", "10")
+        assert running.stdout is not None
+        self.assertEqual(running.stdout.readline(), "ready\n")
+        running.send_signal(signal.SIGUSR2)
+        self.assertTrue(wait_for(path.exists))
+        self.assertGreaterEqual(json.loads(path.read_text())["figures"]["live_bytes"], 10 << 20)
+        running.communicate()
+        self.assertEqual(running.returncode, 0)
+
+    def test_a_storm_of_signals_does_no_harm(self) -> None:
+        path = self.folder / "storm.json"
+        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "churn", "1500")
+        time.sleep(0.1)
+        while running.poll() is None:
+            running.send_signal(signal.SIGUSR2)
+            time.sleep(0.0005)
+        self.assertEqual(running.returncode, 0, running.communicate())
+        json.loads(path.read_text())
+
+    def test_an_unwritable_file_is_one_line_and_no_harm(self) -> None:
+        done = self.run_probe("stats_file:/no/such/folder/x.prom,stats_interval_ms:10", "churn", "200")
+        self.assertEqual(done.status, 0)
+        lines = [line for line in done.err.splitlines() if "freestone" in line]
+        self.assertEqual(len(lines), 1, done.err)
+        self.assertIn("/no/such/folder/x.prom", lines[0])
+
+    def test_the_live_page_shows_a_running_process_and_goes_with_it(self) -> None:
+        if not os.access("/dev/shm", os.W_OK):
+            self.skipTest("no /dev/shm here")
+        running = start("live_page:true", "hold", "20")
+        assert running.stdout is not None and running.stdin is not None
+        self.assertEqual(running.stdout.readline(), "ready\n")
+        page = Path(f"/dev/shm/freestone-{running.pid}")
+        self.assertEqual(page.stat().st_mode & 0o777, 0o600)
+        first, shown = page_of(running.pid)
+        self.assertEqual(shown["pid"], running.pid)
+        running.stdin.write("xxxxxxxx")  # it works for 0.8 seconds
+        running.stdin.flush()
+        self.assertTrue(wait_for(lambda: page_of(running.pid)[0] > first), "the page is not renewed")
+        self.assertGreaterEqual(page_of(running.pid)[1]["figures"]["live_bytes"], 20 << 20)  # type: ignore[index]
+        running.communicate()
+        self.assertFalse(page.exists())
+
+    def test_without_the_option_there_is_no_page(self) -> None:
+        running = start("", "hold", "1")
+        assert running.stdout is not None
+        running.stdout.readline()
+        self.assertFalse(Path(f"/dev/shm/freestone-{running.pid}").exists())
+        running.communicate()
+
+    def test_the_live_page_costs_little_processor_time(self) -> None:
+        def used(conf: str) -> float:
+            before = os.times()
+            start(conf, "churn", "1500").communicate()
+            after = os.times()
+            return after.children_user + after.children_system - before.children_user - before.children_system
+
+        with_page, without = used("live_page:true"), used("")
+        self.assertLess(with_page - without, 0.15, "more than a tenth of a core")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,194 @@
+// Statistics: they agree with themselves, with a count kept beside them, and cost what is promised.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "control/support.h"
+
+namespace freestone_test {
+namespace {
+
+void expect_consistent(const freestone_stats& s) {
+  EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes, s.committed_bytes + s.mapped_bytes);
+  EXPECT_EQ(s.charged_bytes, s.committed_bytes + s.mapped_bytes + s.metadata_bytes - s.clean_bytes);
+  EXPECT_EQ(s.cached_bytes, s.thread_cached_bytes + s.run_cached_bytes);
+  EXPECT_GE(s.peak_bytes, s.charged_bytes);
+  EXPECT_GE(s.peak_resident_bytes, s.resident_bytes);
+  EXPECT_GE(s.metadata_bytes, s.metadata_resident_bytes);
+  EXPECT_GE(s.reserved_bytes, s.committed_bytes);
+}
+
+// Every figure is a count of something that exists: one that went below zero would be near 2^64.
+void expect_no_negative(const freestone_stats& s) {
+  const uint64_t* figures = &s.live_bytes;
+  for (size_t i = 0; i < (sizeof s - offsetof(freestone_stats, live_bytes)) / sizeof(uint64_t); ++i) EXPECT_LT(figures[i], uint64_t{1} << 50) << "figure " << i;
+}
+
+TEST(Statistics, AgreeWithAShadowCountAtRest) {
+  const freestone_stats before = stats();
+  Random random(7);
+  std::vector<void*> blocks;
+  blocks.reserve(60000);
+  uint64_t usable = 0;
+  const freestone_stats start = stats();
+  for (int i = 0; i < 50000; ++i) {
+    void* block = malloc(random.size(i % 500 == 0 ? 22 : 12));
+    ASSERT_NE(block, nullptr);
+    usable += malloc_usable_size(block);
+    blocks.push_back(block);
+    if (i % 3 == 0) {
+      std::swap(blocks[random.below(blocks.size())], blocks.back());
+      usable -= malloc_usable_size(blocks.back());
+      free(blocks.back());
+      blocks.pop_back();
+    }
+  }
+  void* huge = malloc(48 * kMiB);
+  const freestone_stats held = stats();
+  EXPECT_EQ(held.live_blocks - start.live_blocks, blocks.size() + 1);
+  EXPECT_EQ(held.live_bytes - start.live_bytes, usable + malloc_usable_size(huge));
+  EXPECT_EQ(held.mapped_bytes - start.mapped_bytes, malloc_usable_size(huge));
+  expect_consistent(held);
+  for (void* block : blocks) free(block);
+  free(huge);
+  const freestone_stats after = stats();
+  EXPECT_EQ(after.live_blocks, start.live_blocks);
+  EXPECT_EQ(after.live_bytes, start.live_bytes);
+  expect_consistent(after);
+  expect_consistent(before);
+}
+
+TEST(Statistics, AreNeverNegativeWhileThreadsRun) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      Random random(static_cast<uint64_t>(t) + 1);
+      std::vector<void*> blocks(500);
+      while (!stop) {
+        void*& block = blocks[random.below(blocks.size())];
+        free(block);
+        block = malloc(random.size(18));
+      }
+      for (void* block : blocks) free(block);
+    });
+  }
+  for (int i = 0; i < 3000; ++i) {
+    const freestone_stats s = stats();
+    expect_no_negative(s);
+    if (HasFailure()) break;
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  expect_consistent(stats());
+}
+
+TEST(Statistics, OfVersionOneFillOnlyItsMembers) {
+  freestone_stats s;
+  memset(&s, 0x5a, sizeof s);
+  s.version = 1;
+  ASSERT_EQ(freestone_get_stats(&s), 0);
+  EXPECT_EQ(s.version, 1U);
+  EXPECT_LT(s.live_bytes, uint64_t{1} << 50);
+  EXPECT_EQ(s.thread_cached_bytes, 0x5a5a5a5a5a5a5a5aULL);
+}
+
+TEST(Statistics, RefuseUnknownVersions) {
+  freestone_stats s{};
+  EXPECT_EQ(freestone_get_stats(&s), EINVAL);
+  s.version = FREESTONE_STATS_VERSION + 1;
+  EXPECT_EQ(freestone_get_stats(&s), EINVAL);
+  EXPECT_EQ(freestone_get_stats(nullptr), EINVAL);
+}
+
+TEST(Statistics, TakeAtMostAMillisecondAtOneGibibyteLive) {
+  std::vector<void*> blocks;
+  Random random(3);
+  uint64_t live = 0;
+  while (live < 1024 * kMiB) {
+    const size_t bytes = random.size(16);
+    blocks.push_back(malloc(bytes));
+    ASSERT_NE(blocks.back(), nullptr);
+    live += malloc_usable_size(blocks.back());
+  }
+  EXPECT_GE(stats().live_bytes, 1024 * kMiB);
+  double best = 1e9;
+  for (int i = 0; i < 100; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    freestone_stats s = stats();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count());
+    ASSERT_GT(s.live_bytes, 0U);
+  }
+  RecordProperty("milliseconds", std::to_string(best));
+  printf("statistics at 1 GiB live: %.3f ms\n", best);
+  EXPECT_LE(best, 1.0);
+  for (void* block : blocks) free(block);
+}
+
+TEST(Statistics, AllocateNothing) {
+  stats();
+  const freestone_stats before = stats();
+  const int sink = open("/dev/null", O_WRONLY);
+  for (int format = FREESTONE_TEXT; format <= FREESTONE_OPENMETRICS; ++format) {
+    EXPECT_EQ(freestone_stats_write(sink, static_cast<freestone_format>(format)), 0);
+  }
+  close(sink);
+  const freestone_stats after = stats();
+  EXPECT_EQ(after.live_blocks, before.live_blocks);
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+  EXPECT_EQ(freestone_stats_write(1, static_cast<freestone_format>(9)), EINVAL);
+  EXPECT_EQ(freestone_stats_write(-1, FREESTONE_TEXT), EIO);
+}
+
+TEST(Statistics, CountSystemCallsAndPurges) {
+  const freestone_stats before = stats();
+  void* block = malloc(40 * kMiB);  // a mapping: one mmap, one munmap
+  memset(block, 1, 40 * kMiB);
+  EXPECT_GT(stats().peak_bytes, 40 * kMiB);
+  free(block);
+  std::vector<void*> runs;
+  for (int i = 0; i < 64; ++i) {
+    runs.push_back(malloc(kMiB));
+    memset(runs.back(), 1, kMiB);
+  }
+  for (void* run : runs) free(run);
+  malloc_trim(0);
+  const freestone_stats after = stats();
+  EXPECT_GE(after.system_calls, before.system_calls + 3);
+  EXPECT_GE(after.purged_bytes, before.purged_bytes + 32 * kMiB);
+  EXPECT_GT(after.purge_calls, before.purge_calls);
+}
+
+TEST(Statistics, ShowTheCacheOfAThreadAndItsReturn) {
+  const freestone_stats before = stats();
+  std::atomic<int> stage{0};
+  std::thread other([&] {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 400; ++i) blocks.push_back(malloc(256));
+    for (void* block : blocks) free(block);
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+  });
+  while (stage != 1) std::this_thread::yield();
+  const freestone_stats during = stats();
+  EXPECT_EQ(during.threads, before.threads + 1);
+  EXPECT_GT(during.thread_cached_bytes, before.thread_cached_bytes);
+  stage = 2;
+  other.join();
+  EXPECT_EQ(stats().threads, before.threads);
+}
+
+TEST(Statistics, FlushThreadEmptiesTheCache) {
+  free(malloc(64));
+  EXPECT_GT(stats().thread_cached_bytes, 0U);
+  freestone_flush_thread();
+  EXPECT_EQ(stats().thread_cached_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace freestone_test
