@@ -165,6 +165,18 @@ int freestone_heap_validate(freestone_heap *heap);
 /* Visits the heap's live blocks, under its lock; returns how many were visited. Before destroy these are the leaks. */
 size_t freestone_heap_walk(freestone_heap *heap, freestone_visitor visit, void *context);
 
+/* The heap profiler, without the option prof too. start and stop act on the calling thread at once, on others from their next refill; what
+ * was sampled stays until its block is freed. dump writes the profile to path, or where the option prof_file says when it is null, in the
+ * format of the option prof_format: 0, EIO or ENOMEM. Not in signal handlers: for these there is the option prof_signal. */
+void freestone_prof_start(void);
+void freestone_prof_stop(void);
+int freestone_prof_is_active(void);
+int freestone_prof_dump(const char *path);
+
+/* Looks for blocks that nothing points to among the profiler's samples (all blocks with the option leak:exact), prints them to standard
+ * error, and returns how many were found. Other threads stand still meanwhile. */
+size_t freestone_leak_check(void);
+
 /* The value of an option as text. ENOENT for an unknown name, ERANGE when the buffer is too small. */
 int freestone_option_get(const char *name, char *value, size_t capacity);
 /* Changes an option that takes effect at run time. ENOENT for an unknown name, EINVAL for a bad value. */

@@ -26,7 +26,7 @@ void open_counted(Cache& cache, SizeClass c) {
   Counting& counting = *cache.counting;
   if (cache.base[c] == nullptr) return;
   counting.low[c] = cache.low[c];
-  if (c >= kTableClassEnd) {
+  if (c >= kTableClassEnd || counting.hold_all) {
     counting.high[c] = cache.high[c];
     cache.low[c] = cache.high[c] = cache.top[c];
     counting.held[c] = true;
@@ -40,15 +40,14 @@ void open_counted(Cache& cache, SizeClass c) {
 
 void close_counted(Cache& cache, SizeClass c) {
   Counting& counting = *cache.counting;
-  if (c >= kTableClassEnd) {
-    if (!counting.held[c]) return;
+  if (counting.held[c]) {
     counting.held[c] = false;
     cache.low[c] = counting.low[c];
     cache.high[c] = counting.high[c];
     if (cache.low[c] > cache.top[c]) cache.low[c] = cache.top[c];
     return;
   }
-  void** const mark = counting.mark[c];
+  void** const mark = c < kTableClassEnd ? counting.mark[c] : nullptr;
   if (mark == nullptr) return;
   void** const poppable = cache.top[entry_of(c)];
   const auto pushed = static_cast<usize>(cache.top[c] - mark);
@@ -68,11 +67,13 @@ void forget_counted(Cache& cache, SizeClass c) {
   cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
 }
 
-bool start_counting(Cache& cache, const SampleDistances& distances) {
+bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch) {
   auto* counting = static_cast<Counting*>(take_metadata(sizeof(Counting)));
   if (counting == nullptr) return false;
   for (SizeClass c = 1; c < kTableClassEnd; ++c) counting->until_sample[c] = distances.allocations(class_info(c).bytes);
   counting->bytes_until_sample = distances.bytes();
+  counting->hold_all = hold_all;
+  counting->epoch = epoch;
   cache.counting = counting;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
   for (u8& c : cache.class_of_granules) c = static_cast<u8>(entry_of(c));

@@ -25,7 +25,9 @@ struct Counting {
   u64 until_sample[kTableClassEnd];  // allocations of the class until the sampled one, that one included
   void** low[kClassEnd];         // of an open class
   void** high[kClassEnd];        // of an open class above the table
-  bool held[kClassEnd];          // a class above the table is open
+  bool held[kClassEnd];          // the class is open and held closed to the fast paths
+  bool hold_all;                 // the classes of the table too: every call takes the slow path
+  u32 epoch;                     // of the sampling that the distances were drawn for
   i64 bytes_until_sample;        // for all that is above the table together
 };
 
@@ -42,7 +44,7 @@ void close_counted(Cache& cache, SizeClass size_class);
 void forget_counted(Cache& cache, SizeClass size_class);
 
 // The calling thread's cache starts or stops counting. False when memory is out.
-bool start_counting(Cache& cache, const SampleDistances& distances);
+bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
 void stop_counting(Cache& cache);
 
 // Counts an allocation that takes the slow path. Whether it is the sampled one.

@@ -9,15 +9,20 @@ namespace freestone {
 
 constinit Atomic<const SampleObserver*> sample_observer;
 constinit Atomic<Sampling> sampling;
+constinit Atomic<u32> sampling_epoch;
+
+void renew_counting(Cache& cache) {
+  stop_counting(cache);
+  const Sampling wanted = sampling.load_acquire();
+  const u32 epoch = sampling_epoch.load_acquire();
+  if (wanted != Sampling::off) start_counting(cache, sample_observer.load_acquire()->distances, wanted == Sampling::every_block, epoch);
+}
 
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track) {
   const SampleObserver* observer = sample_observer.load_acquire();
   const bool wanted = sampling.load_relaxed() != Sampling::off;
-  if (wanted != (cache.counting != nullptr)) {
-    if (!wanted) stop_counting(cache);
-    if (wanted && !start_counting(cache, observer->distances)) return nullptr;
-  }
-  if (!wanted) return nullptr;
+  if (wanted != (cache.counting != nullptr) || (wanted && cache.counting->epoch != sampling_epoch.load_relaxed())) renew_counting(cache);
+  if (cache.counting == nullptr) return nullptr;
   const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances) : count_bytes(cache, bytes, observer->distances);
   if (!due) return nullptr;
   const bool in_table = size_class != 0 && size_class < kTableClassEnd;
@@ -29,7 +34,7 @@ void sample_resized(void* block, usize bytes) {
   if (FREESTONE_LIKELY(observer == nullptr) || this_thread.cache_offset == 0) return;
   Cache& cache = thread_cache();
   if (cache.counting == nullptr || !count_bytes(cache, bytes, observer->distances)) return;
-  observer->placed(block, bytes);
+  observer->resized(block, bytes);
 }
 
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset) {
@@ -39,6 +44,8 @@ UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, us
   record.run_units = static_cast<u32>(units);
   record.request_bytes = bytes;
   record.words[0].store_relaxed(address_of(unit_address(span.first)) + offset);
+  record.words[2].store_relaxed(0);
+  record.words[3].store_relaxed(0);
   for (usize k = 0; k < units; ++k) set_tag(span.first + static_cast<UnitIndex>(k), kTagSampled);
   // Every unit finds the first: a guarded block may start in a later one.
   for (usize k = 0; k < units; ++k) record_of(span.first + static_cast<UnitIndex>(k)).words[1].store_relaxed(span.first);

@@ -27,6 +27,8 @@ struct SampleObserver {
   // when an ordinary one is to be served; *track then says whether `placed` shall be told of it.
   void* (*allocate)(usize bytes, usize alignment, usize counted_bytes, bool* track);
   void (*placed)(void* block, usize bytes);
+  // A block above the classes got another size where it is, or its pages moved, and that is due.
+  void (*resized)(void* block, usize bytes);
   // A block served apart is freed. The observer gives its units back.
   void (*deallocate)(void* block, UnitIndex first);
   // An ordinary block is about to be freed or moved. Does nothing when it is not tracked.
@@ -36,7 +38,10 @@ struct SampleObserver {
 };
 extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
 extern Atomic<Sampling> sampling;
+extern Atomic<u32> sampling_epoch;  // rises when the distances change; each thread draws new ones at its next slow path
 
+// Brings the calling thread's cache in line with `sampling` now.
+void renew_counting(Cache& cache);
 // Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or null; *track as above.
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
 // A block above the classes got another size in place, which counts as an allocation of that size.
@@ -49,8 +54,8 @@ FREESTONE_INLINE void sample_freed(void* block) {
 using StartObservers = void (*)();
 extern FREESTONE_HIDDEN const StartObservers start_observers;
 
-// Units for a sampled block, tagged; record_of(first).request_bytes is `bytes`, words[0] holds the block's address. The block
-// starts `offset` bytes into them. kNoUnit when memory is out.
+// Units for a sampled block, tagged; record_of(first).request_bytes is `bytes`, words[0] holds the block's address (0: freed, the units
+// are kept), words[2] and words[3] are zero and the observer's. The block starts `offset` bytes into them. kNoUnit when memory is out.
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset);
 void return_sampled_units(UnitIndex first);
 

@@ -62,16 +62,19 @@ void tell_observer(const char* kind, const void* block, const char* detail) {
 
 }  // namespace
 
-void fail(const char* kind, const void* block, const char* detail) {
-  (Message() << kind << " of " << block << " (" << detail << ')').write();
+void end_by_failure(const char* kind, const void* block, const char* detail) {
   tell_observer(kind, block, detail);
   abort_now();
 }
 
+void fail(const char* kind, const void* block, const char* detail) {
+  (Message() << kind << " of " << block << " (" << detail << ')').write();
+  end_by_failure(kind, block, detail);
+}
+
 void fail_block(const char* kind, const void* block, usize block_bytes) {
   (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
-  tell_observer(kind, block, "");
-  abort_now();
+  end_by_failure(kind, block, "");
 }
 
 void abort_now() { std::abort(); }

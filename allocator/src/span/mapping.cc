@@ -170,4 +170,9 @@ void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), vo
   }
 }
 
+MappingTable mapping_table() {
+  LockGuard guard(mapping_lock);
+  return {address_of(table), address_of(table + capacity)};
+}
+
 }  // namespace freestone

@@ -27,6 +27,13 @@ MappingCounts mapping_counts();
 // Calls visit(context, block, bytes) for each mapped block, under the lock.
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context);
 
+// Where the table lies: it holds the addresses of all mapped blocks, which a search for pointers must not take for uses.
+struct MappingTable {
+  usize start;
+  usize end;
+};
+MappingTable mapping_table();
+
 extern Mutex mapping_lock;  // for the fork handlers
 
 }  // namespace freestone
