@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "base/compiler.h"
-#include "front/heap.h"
+#include "front/entry.h"
 #include "platform/os.h"
 
 // Sanitizer builds keep the sanitizer's malloc: there the functions carry a prefix and tests call them by it.
@@ -18,8 +18,8 @@ using namespace freestone;
 
 extern "C" {
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(malloc)(size_t bytes) { return allocate(bytes); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free)(void* block) { deallocate(block); }
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(malloc)(size_t bytes) { return entry::allocate(bytes); }
+FREESTONE_EXPORT FREESTONE_HOT void ABI(free)(void* block) { entry::deallocate(block); }
 
 FREESTONE_EXPORT FREESTONE_HOT void* ABI(calloc)(size_t count, size_t each) {
   usize bytes;
@@ -27,16 +27,16 @@ FREESTONE_EXPORT FREESTONE_HOT void* ABI(calloc)(size_t count, size_t each) {
     errno = ENOMEM;
     return nullptr;
   }
-  return allocate_zeroed(bytes);
+  return entry::allocate_zeroed(bytes);
 }
 
 FREESTONE_EXPORT void* ABI(realloc)(void* block, size_t bytes) {
-  if (block == nullptr) return allocate(bytes);
+  if (block == nullptr) return entry::allocate(bytes);
   if (bytes == 0) {
-    deallocate(block);  // as glibc: the block is gone and there is no new one
+    entry::deallocate(block);  // as glibc: the block is gone and there is no new one
     return nullptr;
   }
-  return reallocate(block, bytes);
+  return entry::reallocate(block, bytes);
 }
 
 FREESTONE_EXPORT void* ABI(reallocarray)(void* block, size_t count, size_t each) {
@@ -51,7 +51,7 @@ FREESTONE_EXPORT void* ABI(reallocarray)(void* block, size_t count, size_t each)
 FREESTONE_EXPORT int ABI(posix_memalign)(void** result, size_t alignment, size_t bytes) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
-  void* block = allocate_aligned(bytes, alignment);
+  void* block = entry::allocate_aligned(bytes, alignment);
   errno = saved;
   if (block == nullptr) return ENOMEM;
   *result = block;
@@ -63,7 +63,7 @@ FREESTONE_EXPORT void* ABI(aligned_alloc)(size_t alignment, size_t bytes) {
     errno = EINVAL;
     return nullptr;
   }
-  return allocate_aligned(bytes, alignment);
+  return entry::allocate_aligned(bytes, alignment);
 }
 
 // As glibc: an alignment that is no power of two is raised to the next one.
@@ -74,10 +74,10 @@ FREESTONE_EXPORT void* ABI(memalign)(size_t alignment, size_t bytes) {
   }
   usize power = kGranule;
   while (power < alignment) power <<= 1;
-  return allocate_aligned(bytes, power);
+  return entry::allocate_aligned(bytes, power);
 }
 
-FREESTONE_EXPORT void* ABI(valloc)(size_t bytes) { return allocate_aligned(bytes, os::page_bytes()); }
+FREESTONE_EXPORT void* ABI(valloc)(size_t bytes) { return entry::allocate_aligned(bytes, os::page_bytes()); }
 
 FREESTONE_EXPORT void* ABI(pvalloc)(size_t bytes) {
   const usize page = os::page_bytes();
@@ -86,12 +86,14 @@ FREESTONE_EXPORT void* ABI(pvalloc)(size_t bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  return allocate_aligned(max_of(rounded, page), page);
+  return entry::allocate_aligned(max_of(rounded, page), page);
 }
 
-FREESTONE_EXPORT size_t ABI(malloc_usable_size)(void* block) { return usable_bytes(block); }
-FREESTONE_EXPORT void ABI(cfree)(void* block) { deallocate(block); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free_sized)(void* block, size_t) { deallocate(block); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free_aligned_sized)(void* block, size_t, size_t) { deallocate(block); }
+FREESTONE_EXPORT size_t ABI(malloc_usable_size)(void* block) { return entry::usable_bytes(block); }
+FREESTONE_EXPORT void ABI(cfree)(void* block) { entry::deallocate(block); }
+FREESTONE_EXPORT FREESTONE_HOT void ABI(free_sized)(void* block, size_t bytes) { entry::deallocate(block, Origin::c_call, bytes); }
+FREESTONE_EXPORT FREESTONE_HOT void ABI(free_aligned_sized)(void* block, size_t, size_t bytes) {
+  entry::deallocate(block, Origin::c_call, bytes);
+}
 
 }  // extern "C"

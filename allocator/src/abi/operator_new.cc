@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "base/compiler.h"
-#include "front/heap.h"
+#include "front/entry.h"
 #include "platform/message.h"
 
 // Catching in the nothrow forms needs the runtime's personality routine and handlers; a program without C++ has none.
@@ -33,76 +33,102 @@ namespace {
   abort_now();
 }
 
-void* allocate_for_new(usize bytes, usize alignment) {
-  return alignment <= kGranule ? allocate(bytes) : allocate_aligned(bytes, alignment);
+void* allocate_for_new(usize bytes, usize alignment, Origin origin) {
+  return alignment <= kGranule ? entry::allocate(bytes, origin) : entry::allocate_aligned(bytes, alignment, origin);
 }
 
 // Asks the new-handler for memory until there is some or no handler. Null when there is no handler.
-FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment) {
+FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment, Origin origin) {
   while (true) {
     const std::new_handler handler = &std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
     if (handler == nullptr) return nullptr;
     handler();
-    if (void* block = allocate_for_new(bytes, alignment); block != nullptr) return block;
+    if (void* block = allocate_for_new(bytes, alignment, origin); block != nullptr) return block;
   }
 }
 
-FREESTONE_SLOW void* new_slow(usize bytes, usize alignment) {
-  if (void* block = retry_with_handler(bytes, alignment); block != nullptr) return block;
+FREESTONE_SLOW void* new_slow(usize bytes, usize alignment, Origin origin) {
+  if (void* block = retry_with_handler(bytes, alignment, origin); block != nullptr) return block;
   throw_bad_alloc();
 }
 
 // A handler that throws means null here.
-FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment) {
+FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment, Origin origin) {
   try {
-    return retry_with_handler(bytes, alignment);
+    return retry_with_handler(bytes, alignment, origin);
   } catch (...) {
     return nullptr;
   }
 }
 
+// Tail-called by the fast path, which has looked into the thread cache already.
 FREESTONE_SLOW void* new_miss(usize bytes) {
   void* block = allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, Origin::new_object);
 }
 
 FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
   void* block = allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, Origin::new_object);
 }
 
-void* new_aligned(usize bytes, std::align_val_t alignment) {
-  void* block = allocate_for_new(bytes, static_cast<usize>(alignment));
-  return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment));
+FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
+  if constexpr (kMitigations.any()) {
+    void* block = entry::allocate(bytes, origin);
+    return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, origin);
+  } else {
+    return allocate<new_miss>(bytes);
+  }
 }
 
-void* new_aligned_nothrow(usize bytes, std::align_val_t alignment) {
-  void* block = allocate_for_new(bytes, static_cast<usize>(alignment));
-  return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment));
+FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
+  if constexpr (kMitigations.any()) {
+    void* block = entry::allocate(bytes, origin);
+    return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, origin);
+  } else {
+    return allocate<new_miss_nothrow>(bytes);
+  }
 }
+
+void* new_aligned(usize bytes, std::align_val_t alignment, Origin origin) {
+  void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
+  return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment), origin);
+}
+
+void* new_aligned_nothrow(usize bytes, std::align_val_t alignment, Origin origin) {
+  void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
+  return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment), origin);
+}
+
+constexpr Origin kObject = Origin::new_object;
+constexpr Origin kArray = Origin::new_array;
 
 }  // namespace
 
 #define EXPORT FREESTONE_EXPORT FREESTONE_HOT
 
-EXPORT void* operator new(std::size_t bytes) { return allocate<new_miss>(bytes); }
-EXPORT void* operator new[](std::size_t bytes) { return allocate<new_miss>(bytes); }
-EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate<new_miss_nothrow>(bytes); }
-EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate<new_miss_nothrow>(bytes); }
-EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
-EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
-EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return new_aligned_nothrow(bytes, alignment); }
-EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return new_aligned_nothrow(bytes, alignment); }
+EXPORT void* operator new(std::size_t bytes) { return new_block(bytes, kObject); }
+EXPORT void* operator new[](std::size_t bytes) { return new_block(bytes, kArray); }
+EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes, kObject); }
+EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes, kArray); }
+EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment, kObject); }
+EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment, kArray); }
+EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return new_aligned_nothrow(bytes, alignment, kObject);
+}
+EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return new_aligned_nothrow(bytes, alignment, kArray);
+}
 
-EXPORT void operator delete(void* block) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block) noexcept { deallocate(block); }
-EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { deallocate(block); }
-EXPORT void operator delete(void* block, std::size_t) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block, std::size_t) noexcept { deallocate(block); }
-EXPORT void operator delete(void* block, std::align_val_t) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block, std::align_val_t) noexcept { deallocate(block); }
-EXPORT void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept { deallocate(block); }
-EXPORT void operator delete(void* block, std::size_t, std::align_val_t) noexcept { deallocate(block); }
-EXPORT void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { deallocate(block); }
+EXPORT void operator delete(void* block) noexcept { entry::deallocate(block, kObject); }
+EXPORT void operator delete[](void* block) noexcept { entry::deallocate(block, kArray); }
+EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { entry::deallocate(block, kObject); }
+EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { entry::deallocate(block, kArray); }
+EXPORT void operator delete(void* block, std::size_t bytes) noexcept { entry::deallocate(block, kObject, bytes); }
+EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { entry::deallocate(block, kArray, bytes); }
+EXPORT void operator delete(void* block, std::align_val_t) noexcept { entry::deallocate(block, kObject); }
+EXPORT void operator delete[](void* block, std::align_val_t) noexcept { entry::deallocate(block, kArray); }
+EXPORT void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { entry::deallocate(block, kObject); }
+EXPORT void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept { entry::deallocate(block, kArray); }
+EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept { entry::deallocate(block, kObject, bytes); }
+EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t) noexcept { entry::deallocate(block, kArray, bytes); }

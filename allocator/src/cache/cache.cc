@@ -6,6 +6,7 @@
 
 #include "cache/counting.h"
 #include "config/options.h"
+#include "platform/message.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/metadata.h"
@@ -26,6 +27,7 @@ Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that
 // only calls exec pays nothing.
 bool orphans = false;
 
+constexpr usize kGuardUnits = kMitigations.guards ? 1 : 0;  // behind every run, inaccessible
 constexpr u32 kEventsPerAdaptation = 128;
 
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
@@ -100,9 +102,11 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
   const ClassInfo& info = class_info(c);
   for (unsigned i = 0; i < count; ++i) {
+    if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0)) fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
     for (u32 k = 0; k < info.units; ++k) set_tag(first + k, kTagNone);
-    return_span(first, info.units, true);
+    if constexpr (kMitigations.guards) os::guard_remove(unit_address(first + info.units), kUnitBytes);
+    return_span(first, info.units + kGuardUnits, true);
   }
   runs_out[c].sub_relaxed(count);
 }
@@ -208,8 +212,9 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = take_span(info.units, alignment_units);
+  const Span span = take_span(info.units + kGuardUnits, alignment_units);
   if (span.first == kNoUnit) return nullptr;
+  if constexpr (kMitigations.guards) os::guard_install(unit_address(span.first + info.units), kUnitBytes);
   zeroed = span.zeroed;
   runs_out[size_class].add_relaxed(1);
   set_tag(span.first, static_cast<u8>(size_class));
@@ -233,6 +238,11 @@ Cache* create_cache() {
 }
 
 void flush_all(Cache& cache) {
+  cache.quarantine.for_each([&](void*& place) {
+    void* block = place;
+    place = nullptr;
+    return_class_blocks(tag_of(unit_of(block)), cache.user, &block, 1);
+  });
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
     Changing changing(cache, c);
@@ -316,6 +326,7 @@ void count_cached(usize (&blocks)[kClassEnd]) {
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
+    cache->quarantine.for_each([&](void* block) { ++blocks[tag_of(unit_of(block))]; });
   }
 }
 

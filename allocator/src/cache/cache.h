@@ -21,6 +21,7 @@
 
 #include "base/compiler.h"
 #include "platform/mutex.h"
+#include "policy/policy.h"
 #include "slab/slab.h"
 
 namespace freestone {
@@ -30,6 +31,36 @@ inline constexpr SizeClass kTableClassEnd = class_of(kGranuleTableBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // counting.h: a class of the table has a second entry, this plus its number
 
 struct Counting;
+
+// Where freed blocks wait before they may be handed out again; a place's old block leaves when a new one comes.
+template <bool Enabled>
+struct Quarantine {
+  u64 random = 0;
+  void* place[kQuarantineSmallPlaces + kQuarantineMediumPlaces] = {};
+
+  // Puts a block in a random place; returns the one that leaves it, or null.
+  FREESTONE_INLINE void* exchange(void* block, usize bytes) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    const u64 high = random >> 48;
+    const bool small = bytes <= kQuarantineSmallMax;
+    void*& chosen = place[small ? high % kQuarantineSmallPlaces : kQuarantineSmallPlaces + high % kQuarantineMediumPlaces];
+    void* leaving = chosen;
+    chosen = block;
+    return leaving;
+  }
+  template <typename Visit>
+  void for_each(Visit visit) {
+    for (void*& block : place) {
+      if (block != nullptr) visit(block);
+    }
+  }
+};
+template <>
+struct Quarantine<false> {
+  void* exchange(void* block, usize) { return block; }
+  template <typename Visit>
+  void for_each(Visit) {}
+};
 
 struct alignas(64) Cache {
   // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
@@ -49,11 +80,12 @@ struct alignas(64) Cache {
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
   Cache* next = nullptr;  // registry, guarded by its lock
   Cache* previous = nullptr;
+  [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
 
   unsigned capacity(SizeClass c) const { return static_cast<unsigned>(high[c] - base[c]); }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
-static_assert(sizeof(Cache) <= 4 * kKiB, "a thread that allocates little pays one page for its cache");
+static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB, "a thread that allocates little pays one page for its cache");
 
 // A cache for the calling thread, registered; null when memory is out.
 Cache* create_cache();

@@ -8,6 +8,7 @@
 #include "front/heap.h"
 #include "front/sampled.h"
 #include "platform/message.h"
+#include "policy/policy.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -74,6 +75,7 @@ usize run_bytes(const void* block) { return units_to_bytes(run_units(unit_of(blo
 usize large_good_size(usize bytes) { return round_up(bytes, bytes <= kRunBytesMax ? kUnitBytes : 4 * kKiB); }
 
 bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
+  if constexpr (kMitigations.guards) return false;  // the guard does not move
   if (bytes <= kSmallBytesMax || bytes > kCachedBytesMax) return false;
   const SizeClass wanted = class_of(bytes);
   const u32 old_units = class_info(size_class).units;

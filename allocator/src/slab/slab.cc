@@ -2,9 +2,12 @@
 
 #include "slab/slab.h"
 
+#include <cstring>
+
 #include "base/bits.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "policy/policy.h"
 #include "slab/room_tree.h"
 #include "span/span_heap.h"
 
@@ -54,10 +57,22 @@ bool looks_wholly_free(const ClassInfo& info, const Record& record) {
   return true;
 }
 
+// A guarded slab is followed by as much address space that faults: it costs no memory.
+usize span_units(const ClassInfo& info) { return kMitigations.guards ? usize{info.units} * 2 : info.units; }
+
+// Memory with another use behind it, made like fresh: what blocks hold must be theirs.
+void clear_slab(UnitIndex first, const ClassInfo& info) {
+  constexpr usize kClearMax = 64 * kKiB;  // above, giving pages back is cheaper than touching them all
+  const usize bytes = units_to_bytes(info.units);
+  if (bytes <= kClearMax || os::purge(unit_address(first), bytes)) std::memset(unit_address(first), 0, bytes);
+}
+
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = take_span(info.units, info.units);
+  const Span span = take_span(span_units(info), span_units(info));
   if (span.first == kNoUnit) return kNoUnit;
+  if constexpr (kMitigations.guards) os::guard_install(unit_address(span.first + info.units), units_to_bytes(info.units));
+  if (kMitigations.zero_on_free && !span.zeroed) clear_slab(span.first, info);
   slab_units_in_use.add_relaxed(info.units);
   Record& record = record_of(span.first);
   // Relaxed stores: the slab is ours alone until end_holding publishes it.
@@ -100,6 +115,14 @@ unsigned take_from_slab(SizeClass size_class, UnitIndex unit, unsigned room, voi
     char* const first = unit_address(unit) + usize{w} * 64 * info.bytes;
     const u64 all = record.words[w].exchange_seq(0);
     u64 left = all;
+    if constexpr (kMitigations.random_order) {
+      const auto turn = static_cast<unsigned>(os::entropy() % 64);
+      for (; left != 0 && out != end;) {
+        const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
+        left &= ~bit(position);
+        *out++ = first + usize{position} * info.bytes;
+      }
+    }
     for (; left != 0 && out != end; left &= left - 1) *out++ = first + usize{lowest_bit(left)} * info.bytes;
     if (left != 0) {
       record.words[w].or_seq(left);
@@ -130,7 +153,8 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
       slab_units_in_use.sub_relaxed(info.units);
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
-      return_span(unit, info.units, dirty);
+      if constexpr (kMitigations.guards) os::guard_remove(unit_address(unit + info.units), units_to_bytes(info.units));
+      return_span(unit, span_units(info), dirty);
       return;
     }
     u64 words = 0;
@@ -183,6 +207,23 @@ void for_each_slab(Visit visit) {
 void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
+namespace {
+
+// A random permutation (Fisher and Yates). Returns count.
+unsigned shuffle(void** blocks, unsigned count) {
+  u64 random = os::entropy();
+  for (unsigned i = count; i > 1; --i) {
+    random = mix_bits(random + i);
+    const auto j = static_cast<unsigned>(random % i);
+    void* block = blocks[i - 1];
+    blocks[i - 1] = blocks[j];
+    blocks[j] = block;
+  }
+  return count;
+}
+
+}  // namespace
+
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {
   unsigned count = 0;
   while (count < want) {
@@ -192,6 +233,7 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
   }
   user.token.store_relaxed(kNoUnit);
   blocks_out[user.shard][size_class].add_relaxed(count);
+  if constexpr (kMitigations.random_order) return shuffle(out, count);
   for (unsigned i = 0, j = count; i + 1 < j; ++i) {
     --j;
     void* block = out[i];

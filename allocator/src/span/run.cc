@@ -3,6 +3,8 @@
 #include "span/run.h"
 
 #include "base/bits.h"
+#include "platform/os.h"
+#include "policy/policy.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -12,6 +14,7 @@ namespace {
 constexpr usize kUnitsMin = (kCachedBytesMax >> kUnitShift) + 1;
 constexpr usize kUnitsMax = kSharedRunBytesMax >> kUnitShift;
 constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin - 1) + 1;
+constexpr usize kGuardUnits = kMitigations.guards ? 1 : 0;  // behind every run, inaccessible
 constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
 
@@ -38,7 +41,8 @@ void return_to_spans(UnitIndex first, usize units) {
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
   set_tags(first, units, kTagNone, kTagNone);
-  return_span(first, units, true);
+  if constexpr (kMitigations.guards) os::guard_remove(unit_address(first + static_cast<UnitIndex>(units)), kUnitBytes);
+  return_span(first, units + kGuardUnits, true);
 }
 
 void evict(u64 slot) {
@@ -61,9 +65,10 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
   UnitIndex first = alignment == 1 && is_cacheable(units) ? pop(shard, units) : kNoUnit;
   zeroed = false;
   if (first == kNoUnit) {
-    const Span span = take_span(units, alignment);
+    const Span span = take_span(units + kGuardUnits, alignment);
     if (span.first == kNoUnit) return kNoUnit;
     first = span.first;
+    if constexpr (kMitigations.guards) os::guard_install(unit_address(first + static_cast<UnitIndex>(units)), kUnitBytes);
     zeroed = span.zeroed;
     set_tags(first, units, kTagRun, kTagInside);
     runs_taken.add_relaxed(1);
@@ -86,6 +91,7 @@ bool return_run(unsigned shard, UnitIndex first) {
 }
 
 bool resize_run(UnitIndex first, usize units) {
+  if constexpr (kMitigations.guards) return false;  // the guard does not move
   const usize old = run_units(first);
   if (units > old) {
     bool zeroed;

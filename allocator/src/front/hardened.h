@@ -1,0 +1,38 @@
+// Room 9, front: the checked entry points of the hardened build, around the same heap.
+//
+// A block of a slab class ends in a trailer, a word that only this process can write: keyed by the block's address, it says "live, N bytes
+// asked for, of this origin" or "free". The bytes between N and the trailer hold a pattern.
+//
+//   malloc   trailer must say free (or be zero: never used) and the memory must still be clear; write pattern and live trailer
+//   free     exact start of a block; trailer must say live; pattern whole; size and origin as given; the block before has a trailer that
+//            makes sense; clear; write free trailer; into the quarantine
+//
+// Blocks above the slab classes keep what was asked for in their record and end in an eight-byte mark right behind it.
+//
+// HARD-1  The trailer of every block of every slab is live, free or zero, at every instant that another thread can look.
+#pragma once
+
+#include "front/heap.h"
+#include "policy/policy.h"
+
+namespace freestone {
+
+// Which family of functions a block came from and goes back through.
+enum class Origin : u8 { c_call, new_object, new_array };
+inline constexpr usize kUnknownBytes = ~usize{0};
+
+// The key of the trailers; drawn before the first block is handed out.
+extern FREESTONE_HIDDEN u64 block_secret;
+
+namespace hardened {
+
+void* allocate(usize bytes, Origin origin);
+void* allocate_zeroed(usize bytes);
+void* allocate_aligned(usize bytes, usize alignment, Origin origin);
+// `bytes` is what a sized delete says; kUnknownBytes for a plain one.
+void deallocate(void* block, usize bytes, Origin origin);
+void* reallocate(void* block, usize bytes);
+usize usable_bytes(const void* block);
+
+}  // namespace hardened
+}  // namespace freestone

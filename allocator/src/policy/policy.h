@@ -1,0 +1,52 @@
+// Room 2, policy: which mitigations a build has. One structural constant; empty in the fast build.
+//
+// The bits are chosen at build time (FREESTONE_MITIGATIONS; each can be built alone, so that its cost can be drawn). Code
+// asks with `if constexpr`, so both branches always compile and what is off leaves no instruction. What each one defends against,
+// and what it costs, stands in docs/HARDENING.md.
+#pragma once
+
+#include "base/units.h"
+
+#ifndef FREESTONE_MITIGATIONS
+#define FREESTONE_MITIGATIONS 0
+#endif
+
+namespace freestone {
+
+struct Mitigations {
+  bool trailer;       // a keyed word behind every block: double and invalid free, overflow by one byte, sizes and origins that do not match
+  bool zero_on_free;  // freed memory is cleared, and must still be clear when it is handed out again
+  bool random_order;  // the order in which blocks of a fresh slab are handed out
+  bool quarantine;    // freed blocks wait, and leave in random order
+  bool guards;        // inaccessible memory behind every slab and run
+  bool neighbours;    // a free looks at the trailer of the block before, too
+  bool zero_size;     // malloc(0) gives an address that faults
+
+  constexpr bool any() const { return trailer || zero_on_free || random_order || quarantine || guards || neighbours || zero_size; }
+};
+
+inline constexpr unsigned kMitigationBits = FREESTONE_MITIGATIONS;
+inline constexpr Mitigations kMitigations = {
+    .trailer = (kMitigationBits & 1U) != 0,
+    .zero_on_free = (kMitigationBits & 2U) != 0,
+    .random_order = (kMitigationBits & 4U) != 0,
+    .quarantine = (kMitigationBits & 8U) != 0,
+    .guards = (kMitigationBits & 16U) != 0,
+    .neighbours = (kMitigationBits & 32U) != 0,
+    .zero_size = (kMitigationBits & 64U) != 0,
+};
+static_assert(!kMitigations.neighbours || kMitigations.trailer, "a neighbour is known by its trailer");
+static_assert(!kMitigations.zero_on_free || kMitigations.trailer, "fresh blocks are told from freed ones by the trailer");
+
+// Blocks of slabs are cleared as a whole when freed; of larger ones the first so many bytes.
+inline constexpr usize kLargeClearBytes = kKiB;
+// So many bytes at the start of a block must still be clear when it is handed out again.
+inline constexpr usize kCheckBytesMax = 256;
+// The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
+inline constexpr usize kQuarantineSmallMax = 256;
+inline constexpr unsigned kQuarantineSmallPlaces = 64;
+inline constexpr unsigned kQuarantineMediumPlaces = 8;
+// Blocks with a span of their own wait sealed, for the whole process.
+inline constexpr unsigned kSealedPlaces = 64;
+
+}  // namespace freestone
