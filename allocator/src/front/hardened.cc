@@ -183,12 +183,12 @@ bool has_record(const void* block) {
   return (tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun;
 }
 
-// The request and origin of a large block share one word.
+// The request plus one and the origin of a large block share one word; 0: free.
 constexpr unsigned kLargeOriginShift = 56;
 
 void* arm_large(void* block, usize bytes, Origin origin) {
   if (!has_record(block)) return block;  // a mapping: its end is a page's end, and it is gone when freed
-  large_request(block) = bytes | (usize{static_cast<u8>(origin)} << kLargeOriginShift);
+  large_request(block) = (bytes + 1) | (usize{static_cast<u8>(origin)} << kLargeOriginShift);
   store_word(static_cast<char*>(block) + bytes, live_word(block, 0, origin));
   return block;
 }
@@ -200,7 +200,7 @@ bool examine_large(void* block, Claim& claim) {
     misuse("double free", block, freestone::usable_bytes(block));
     return false;
   }
-  claim = {request & low_mask(kLargeOriginShift), static_cast<Origin>(request >> kLargeOriginShift)};
+  claim = {(request & low_mask(kLargeOriginShift)) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
   const u64 mark = load_word(static_cast<char*>(block) + claim.bytes);
   if (FREESTONE_UNLIKELY(mark != live_word(block, 0, claim.origin))) misuse("heap overflow", block, claim.bytes);
   return true;
@@ -216,17 +216,24 @@ usize span_bytes(const void* block) {
   return tag == kTagRun ? freestone::usable_bytes(block) : units_to_bytes(class_info(tag).units);
 }
 
+void release_sealed(usize address) {
+  if (address == 0) return;
+  void* block = reinterpret_cast<void*>(address);
+  os::guard_remove(block, span_bytes(block));
+  freestone::deallocate(block);
+}
+
 void deallocate_sealed(void* block) {
+  if (span_bytes(block) > kSealedBytesMax) {
+    os::purge(block, span_bytes(block));
+    return freestone::deallocate(block);
+  }
   if (os::guard_install(block, span_bytes(block))) {
     // A kernel without guards: the memory goes, the addresses stay open.
     if (os::purge(block, span_bytes(block))) std::memset(block, 0, span_bytes(block));
   }
   const u64 random = mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secret);
-  const usize leaving = sealed[random % kSealedPlaces].exchange_seq(address_of(block));
-  if (leaving == 0) return;
-  void* released = reinterpret_cast<void*>(leaving);
-  os::guard_remove(released, span_bytes(released));
-  freestone::deallocate(released);
+  release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
 FREESTONE_SLOW void deallocate_other(void* block, usize bytes, Origin origin) {
@@ -272,6 +279,26 @@ void* allocate_other(usize bytes, usize alignment, Origin origin) {
 }
 
 }  // namespace
+
+void release_all_sealed() {
+  for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
+}
+
+SealedCounts sealed_counts() {
+  SealedCounts counts{};
+  for (const Atomic<usize>& place : sealed) {
+    const void* block = reinterpret_cast<const void*>(place.load_relaxed());
+    if (block == nullptr) continue;
+    const u8 tag = tag_of(unit_of(block));
+    if (tag == kTagRun) {
+      ++counts.runs;
+      counts.run_bytes += freestone::usable_bytes(block);
+    } else if (tag <= kLastClass) {
+      ++counts.class_blocks[tag];
+    }
+  }
+  return counts;
+}
 
 void* allocate(usize bytes, Origin origin) {
   if constexpr (kMitigations.zero_size) {

@@ -34,5 +34,14 @@ void deallocate(void* block, usize bytes, Origin origin);
 void* reallocate(void* block, usize bytes);
 usize usable_bytes(const void* block);
 
+// Large blocks that wait sealed: free, but not yet the heap's.
+struct SealedCounts {
+  usize runs;
+  usize run_bytes;
+  usize class_blocks[kClassEnd];
+};
+SealedCounts sealed_counts();
+void release_all_sealed();
+
 }  // namespace hardened
 }  // namespace freestone

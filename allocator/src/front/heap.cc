@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "front/hardened.h"
 #include "front/large.h"
 #include "front/reclaim.h"
 #include "front/sampled.h"
@@ -247,6 +248,7 @@ usize good_size(usize bytes) {
 bool trim(usize keep_bytes) {
   if (ensure_started() != Mode::active) return false;
   usize given = 0;
+  hardened::release_all_sealed();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);

@@ -2,7 +2,7 @@
 
 #include "front/reclaim.h"
 
-#include "front/heap.h"
+#include "front/hardened.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "span/run.h"
@@ -26,6 +26,7 @@ Atomic<u64> failed_allocations;
 usize give_back_everything() {
   const usize before = account.charged.load_relaxed();
   pressure_epoch.fetch_add_relaxed(1);
+  hardened::release_all_sealed();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();

@@ -3,6 +3,7 @@
 #include "insight/statistics.h"
 
 #include "cache/cache.h"
+#include "front/hardened.h"
 #include "front/reclaim.h"
 #include "insight/heap_object.h"
 #include "insight/limits.h"
@@ -30,9 +31,10 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
 }
 
 // Live and cached blocks of each class. Returns the bytes of slabs' blocks and class runs that are not free.
-usize count_classes(Statistics& s) {
+usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
   usize cached[kClassEnd];
   count_cached(cached);
+  for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.class_blocks[c];
   usize outside_bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     ClassStatistics& k = s.classes[c];
@@ -52,10 +54,14 @@ usize count_classes(Statistics& s) {
 
 void collect_statistics(Statistics& s) {
   s = {};
-  const usize outside_bytes = count_classes(s);
+  const hardened::SealedCounts sealed = hardened::sealed_counts();
+  const usize outside_bytes = count_classes(s, sealed);
   for_each_cache(add_thread, &s);
   const MappingCounts mappings = mapping_counts();
-  const RunCounts runs = run_counts();
+  RunCounts runs = run_counts();
+  runs.live_runs = less(runs.live_runs, sealed.runs);
+  runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
+  runs.cached_bytes += sealed.run_bytes;
   const HeapObjectCounts heaps = heap_object_counts();
   const SpanCounts spans = span_counts();
   s.mapped_bytes = mappings.bytes;

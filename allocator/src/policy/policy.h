@@ -46,7 +46,8 @@ inline constexpr usize kCheckBytesMax = 256;
 inline constexpr usize kQuarantineSmallMax = 256;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 8;
-// Blocks with a span of their own wait sealed, for the whole process.
+// Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
+inline constexpr usize kSealedBytesMax = kMiB;
 
 }  // namespace freestone
