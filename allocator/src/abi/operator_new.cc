@@ -14,11 +14,12 @@ asm(".weak __gxx_personality_v0");
 asm(".weak __cxa_begin_catch");
 asm(".weak __cxa_end_catch");
 asm(".weak _Unwind_Resume");
+asm(".weak _ZSt9terminatev");  // std::terminate; clang's
 
 namespace std {
 using new_handler = void (*)();
 new_handler get_new_handler() noexcept __attribute__((weak));
-[[noreturn]] void __throw_bad_alloc() __attribute__((weak));
+void __throw_bad_alloc() __attribute__((weak, noreturn));  // spelt as in libstdc++: clang wants all declarations alike
 struct nothrow_t;
 enum class align_val_t : size_t;
 }  // namespace std

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
+from packaging_support import BUILD, CC, CLIENTS, CXX, EXAMPLES, answers, call, with_variable
+
 from support import harness
-
-HERE = Path(__file__).resolve().parent
-BUILD = Path(os.environ["FREESTONE_BUILD_DIR"])
-CLIENTS = HERE / "clients"
-CC = os.environ["FREESTONE_CC"]
-CXX = os.environ["FREESTONE_CXX"]
-
-
-def call(*command: str | Path, env: dict[str, str] | None = None) -> str:
-    """Runs a command that must succeed, and returns what it printed."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, env=env or harness.environment([]), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def answers(*command: str | Path, env: dict[str, str] | None = None) -> dict[str, str]:
-    """The NAME=VALUE lines that a client prints."""
-    return dict(line.split("=", 1) for line in call(*command, env=env).splitlines())
-
-
-def with_variable(name: str, value: Path) -> dict[str, str]:
-    return harness.environment([], {name: str(value)})
 
 
 class Installed(unittest.TestCase):
@@ -69,6 +45,11 @@ class Installed(unittest.TestCase):
         call(CC, "-Wl,--as-needed", "-o", program, CLIENTS / source, *self.pkg_config("--cflags"), *link)
         return program
 
+    def configure(self, source: Path, build: Path, *options: str) -> None:
+        given = [f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", *options]
+        call("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *given)
+        call("cmake", "--build", build, "-j2")
+
     def assert_served(self, found: dict[str, str], owner: Path) -> None:
         for name in {"malloc", "_Znwm"} & found.keys():
             self.assertEqual(Path(found[name]).resolve(), owner.resolve())
@@ -98,14 +79,26 @@ class Installed(unittest.TestCase):
 
     def test_cxx_programs_link_every_form_by_find_package(self) -> None:
         build = self.work / "cmake"
-        options = [f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}"]
-        call("cmake", "-G", "Ninja", "-S", CLIENTS, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *options)
-        call("cmake", "--build", build, "-j2")
+        self.configure(CLIENTS, build)
         for form in ("freestone", "static", "object"):
             for kind in ("served", "indirect"):
                 with self.subTest(form=form, kind=kind):
                     program = build / f"{kind}-{form}"
                     self.assert_served(answers(program), self.libdir / "libfreestone.so.1" if form == "freestone" else program)
+
+    def test_the_c_example_builds_by_its_makefile(self) -> None:
+        work = self.work / "c"
+        shutil.copytree(EXAMPLES / "c", work)
+        env = with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
+        call("make", "-C", work, f"CC={CC}", "CFLAGS=-O2 -Wall -Wextra -Werror", env=env)
+        printed = call(work / "measure", env=with_variable("LD_LIBRARY_PATH", self.libdir))
+        self.assertRegex(printed, r"(?s)active.*all allocated +live +9[5-9]\.\d.*after a trim +live +0\.\d.*Cannot allocate memory")
+
+    def test_the_cxx_example_builds_by_find_package(self) -> None:
+        build = self.work / "cxx"
+        self.configure(EXAMPLES / "cpp", build, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        printed = call(build / "requests")
+        self.assertRegex(printed, r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large")
 
     def test_the_installed_files_carry_no_debug_information(self) -> None:
         for name in ("libfreestone.so.1", "libfreestone.a", "freestone.o"):

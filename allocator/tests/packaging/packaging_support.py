@@ -1,0 +1,35 @@
+"""What the packaging tests share: where things are, and commands that must succeed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from support import harness
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+CLIENTS = HERE / "clients"
+EXAMPLES = ROOT / "examples"
+BUILD = Path(os.environ["FREESTONE_BUILD_DIR"])
+CC = os.environ["FREESTONE_CC"]
+CXX = os.environ["FREESTONE_CXX"]
+
+
+def call(*command: str | Path, env: dict[str, str] | None = None) -> str:
+    """Runs a command that must succeed, and returns what it printed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, env=env or harness.environment([]), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def answers(*command: str | Path, env: dict[str, str] | None = None) -> dict[str, str]:
+    """The NAME=VALUE lines that a client prints."""
+    return dict(line.split("=", 1) for line in call(*command, env=env).splitlines())
+
+
+def with_variable(name: str, value: Path) -> dict[str, str]:
+    return harness.environment([], {name: str(value)})
