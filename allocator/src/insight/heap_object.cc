@@ -24,16 +24,25 @@ HeapObject* first_heap = nullptr;  // guarded by heap_object_lock
 bool watches_fork = false;
 
 // Smaller slabs than the process heap's: a bounded heap has fewer blocks of a class to fill them with.
-constexpr u32 slab_units_of(SizeClass c) {
-  u32 units = 1;
-  while (units < 16 && units_to_bytes(units) / class_bytes(c) < kSlabBlocksMin) units *= 2;
-  return units;
-}
-constexpr u32 slab_blocks_of(SizeClass c) {
-  return static_cast<u32>(min_of(units_to_bytes(slab_units_of(c)) / class_bytes(c), usize{kSlabWordsMax * 64}));
-}
-constexpr unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
-constexpr u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
+struct SlabShapes {
+  u8 units[kLastSmallClass + 1] = {};
+  u16 blocks[kLastSmallClass + 1] = {};
+
+  constexpr SlabShapes() {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+      units[c] = 1;
+      while (units[c] < 16 && units_to_bytes(units[c]) / class_bytes(c) < kSlabBlocksMin) units[c] = static_cast<u8>(units[c] * 2);
+      blocks[c] = static_cast<u16>(min_of(units_to_bytes(units[c]) / class_bytes(c), usize{kSlabWordsMax * 64}));
+    }
+  }
+};
+constexpr SlabShapes kShapes;
+
+usize bytes_of(SizeClass c) { return class_info(c).bytes; }
+u32 slab_units_of(SizeClass c) { return kShapes.units[c]; }
+u32 slab_blocks_of(SizeClass c) { return kShapes.blocks[c]; }
+unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
+u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
 
 bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap_live == slab_blocks_of(c); }
 
@@ -221,8 +230,8 @@ void* HeapObject::allocate_small(SizeClass c) {
     remove(partial_[c], first);
     push(full_, first);
   }
-  note_live(class_bytes(c));
-  return unit_address(first) + usize{w * 64 + lowest_bit(word)} * class_bytes(c);
+  note_live(bytes_of(c));
+  return unit_address(first) + usize{w * 64 + lowest_bit(word)} * bytes_of(c);
 }
 
 void* HeapObject::allocate_large(usize bytes, usize alignment) {
@@ -259,13 +268,13 @@ HeapObject::Place HeapObject::place_of(const char* call, const void* block) {
     return {first, 0, 0};
   }
   const u32 number = block_number(class_info(c), offset);
-  if (number >= slab_blocks_of(c) || usize{number} * class_bytes(c) != offset) fail(call, block, "the address is not the start of a block");
+  if (number >= slab_blocks_of(c) || usize{number} * bytes_of(c) != offset) fail(call, block, "the address is not the start of a block");
   if ((record.words[number / 64].load_relaxed() & bit(number % 64)) != 0) fail(call, block, "the block is free");
   return {first, number, c};
 }
 
 usize HeapObject::bytes_at(const Place& place) const {
-  return place.size_class != 0 ? class_bytes(place.size_class) : units_to_bytes(record_of(place.first).run_units);
+  return place.size_class != 0 ? bytes_of(place.size_class) : units_to_bytes(record_of(place.first).run_units);
 }
 
 void HeapObject::deallocate_at(const Place& place) {
@@ -356,7 +365,7 @@ bool HeapObject::is_valid() {
     valid = valid && used == record.heap_live;
     spans += units_to_bytes(record.run_units);
     blocks += used;
-    bytes += used * (c != 0 ? class_bytes(c) : units_to_bytes(record.run_units));
+    bytes += used * (c != 0 ? bytes_of(c) : units_to_bytes(record.run_units));
     return valid;
   });
   return valid && spans == span_bytes_.load_relaxed() && blocks == live_blocks_.load_relaxed() && bytes == live_bytes_.load_relaxed() &&
@@ -372,7 +381,7 @@ usize HeapObject::walk(Visit visit, void* context) {
     for (u32 n = 0; n < slab_blocks_of(c); ++n) {
       if ((record.words[n / 64].load_relaxed() & bit(n % 64)) != 0) continue;
       ++visited;
-      if (!visit(context, unit_address(first) + usize{n} * class_bytes(c), class_bytes(c))) return false;
+      if (!visit(context, unit_address(first) + usize{n} * bytes_of(c), bytes_of(c))) return false;
     }
     return true;
   });
