@@ -14,6 +14,7 @@
 #include "insight/profile_store.h"
 #include "insight/unwind.h"
 #include "platform/os.h"
+#include "region/metadata.h"
 #include "region/region.h"
 #include "slab/slab.h"
 #include "span/mapping.h"
@@ -118,11 +119,13 @@ class Scan {
     }
     leave_out(region.base, region.base + region.window_bytes);
     const auto super_of = [](UnitIndex unit) { return address_of(&super_at(unit / kGroupUnits / kSuperGroups)); };
-    leave_out(super_of(region.heap_start), super_of(region.window_end) + kSuperStride);
+    leave_out(super_of(region.heap_start), super_of(region.window_end - 1) + kSuperStride);
     leave_out(profile_store.base(), profile_store.base() + profile_store.reserved());
     leave_out(address_of(result_.bits_), address_of(result_.bits_) + result_.bits_bytes_);
     leave_out(address_of(result_.mapped_), address_of(result_.mapped_) + result_.mapped_bytes_);
     leave_out(address_of(pending_), address_of(pending_) + pending_bytes_);
+    static MetadataRange metadata[kLeftOutMax / 2];
+    for (usize i = 0, count = metadata_ranges(metadata, kLeftOutMax / 2); i < count; ++i) leave_out(metadata[i].start, metadata[i].end);
     const MappingTable table = mapping_table();
     leave_out(table.start, table.end);
     for (usize i = 0; i < result_.mapped_count_; ++i) leave_out(result_.mapped_[i].start, result_.mapped_[i].end);

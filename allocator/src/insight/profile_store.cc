@@ -108,16 +108,18 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
   if (totals_.started_ns == 0) totals_.started_ns = now_ns;
   Site* site = find_or_add(frames, depth);
   LiveSample* sample = nullptr;
+  u32 index = 0;
   if (pool_ == nullptr) pool_ = static_cast<LiveSample**>(take(kPagesMax * sizeof(LiveSample*)));
   if (site != nullptr && pool_ != nullptr) {
     if (pool_free_ != ~u32{0}) {
-      sample = sample_at(pool_free_);
+      index = pool_free_;
+      sample = sample_at(index);
       pool_free_ = sample->link;
     } else if (pool_used_ / kPerPage < kPagesMax) {
       if (pool_used_ % kPerPage == 0) pool_[pool_used_ / kPerPage] = static_cast<LiveSample*>(take(kPerPage * sizeof(LiveSample)));
       if (pool_[pool_used_ / kPerPage] != nullptr) {
-        sample = sample_at(pool_used_);
-        sample->link = pool_used_++;
+        index = pool_used_++;
+        sample = sample_at(index);
       }
     }
   }
@@ -125,8 +127,7 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
     ++totals_.dropped;
     return nullptr;
   }
-  const u32 own_index = sample->link;
-  *sample = {site, address_of(block), bytes, weight, now_ns, os::thread_id(), own_index};
+  *sample = {site, address_of(block), bytes, weight, now_ns, os::thread_id(), index};
   before_change(*site);
   ++totals_.samples;
   ++site->samples;

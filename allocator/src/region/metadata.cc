@@ -34,6 +34,19 @@ unsigned size_index(usize bytes) {
   return bytes <= kMetadataPieceMin ? 0 : highest_bit(bytes - 1) + 1 - highest_bit(kMetadataPieceMin);
 }
 
+// The chunks, neighbours as one; those beyond the array's end are not remembered.
+constexpr usize kRangesMax = 512;
+MetadataRange ranges[kRangesMax];  // guarded by metadata_lock, like its count
+usize range_count = 0;
+
+void note_chunk(usize start, usize end) {
+  if (range_count > 0 && ranges[range_count - 1].start == end) {
+    ranges[range_count - 1].start = start;
+  } else if (range_count < kRangesMax) {
+    ranges[range_count++] = {start, end};
+  }
+}
+
 // Takes a piece from the chunk; starts a new chunk when it does not fit. What is left of the old one is dropped: it was
 // never touched.
 char* carve(usize bytes) {
@@ -47,6 +60,7 @@ char* carve(usize bytes) {
       return nullptr;
     }
     chunk_end = start + chunk;
+    note_chunk(address_of(start), address_of(chunk_end));
     mapped_bytes.add_relaxed(chunk);
   }
   chunk_next = start + bytes;
@@ -79,5 +93,12 @@ void return_metadata(void* memory, usize bytes) {
 
 usize metadata_mapped_bytes() { return mapped_bytes.load_relaxed(); }
 usize metadata_touched_bytes() { return carved_bytes.load_relaxed(); }
+
+usize metadata_ranges(MetadataRange* out, usize room) {
+  LockGuard guard(metadata_lock);
+  const usize count = min_of(range_count, room);
+  for (usize i = 0; i < count; ++i) out[i] = ranges[i];
+  return count;
+}
 
 }  // namespace freestone

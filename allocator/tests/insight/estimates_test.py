@@ -1,0 +1,121 @@
+"""The profiler's estimates against the truth of random workloads, in both ways of following blocks.
+
+FREESTONE_ESTIMATE_WORKLOADS sets their number (200; 1000 is the long mode).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import tempfile
+import unittest
+from collections import defaultdict
+from pathlib import Path
+
+from insight import profiles
+from support import harness
+
+WORKLOADS = int(os.environ.get("FREESTONE_ESTIMATE_WORKLOADS", "200"))
+QUANTITIES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
+SAMPLE_BYTES = (65536, 16384, 131072, 8192)  # below 64 KiB every block is tracked
+
+
+def deviations(seed: int, folder: Path, extra: str = "") -> tuple[dict[str, float], list[float]]:
+    """How many standard errors each total is off, and the same for each place of allocation that has enough samples."""
+    mean = SAMPLE_BYTES[seed % len(SAMPLE_BYTES)]
+    path = folder / f"{seed}.pb"
+    done = harness.run(
+        [harness.PROBES / "estimates_probe", str(seed), str(mean)],
+        extra={"FREESTONE_CONF": f"prof:true,prof_sample_bytes:{mean},prof_file:{path}{extra}"},
+    )
+    assert done.status == 0, done
+    truth = json.loads(done.out)
+    profile = profiles.read_pprof(path)
+    path.unlink()
+    assert profile.period == mean
+    starts = sorted((site["address"], i) for i, site in enumerate(truth))
+    estimates: list[dict[str, float]] = [defaultdict(float) for _ in truth]
+    for sample in profile.samples:
+        if not sample.addresses:
+            continue
+        address = sample.addresses[0]
+        below = [(start, i) for start, i in starts if start <= address]
+        if not below or address - below[-1][0] > 4096:
+            continue  # of the C library
+        for quantity in QUANTITIES:
+            estimates[below[-1][1]][quantity] += sample.values[quantity]
+    totals = {}
+    places = []
+    for quantity in QUANTITIES:
+        value, variance = (sum(site[quantity][k] for site in truth) for k in (0, 1))
+        if enough(value, variance):
+            totals[quantity] = (sum(e[quantity] for e in estimates) - value) / math.sqrt(variance)
+        for estimate, site in zip(estimates, truth, strict=True):
+            value, variance = site[quantity]
+            if enough(value, variance):
+                places.append((estimate[quantity] - value) / math.sqrt(variance))
+    return totals, places
+
+
+def enough(value: float, variance: float) -> bool:
+    """Whether the error is near normal: the variance of a sum of n like samples is value^2 / n, and few give a skewed law."""
+    return variance > 0 and value * value / variance > 60
+
+
+class Estimates(unittest.TestCase):
+    totals: dict[str, list[float]]
+    places: list[float]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        seed = int(os.environ.get("FREESTONE_TEST_SEED", "0"), 0) or int.from_bytes(os.urandom(4), "little")
+        print(f"estimates: FREESTONE_TEST_SEED={seed}, {WORKLOADS} workloads")
+        cls.totals = {q: [] for q in QUANTITIES}
+        cls.places = []
+        with tempfile.TemporaryDirectory() as folder:
+            for i in range(WORKLOADS):
+                totals, places = deviations(seed + i, Path(folder))
+                for quantity, value in totals.items():
+                    cls.totals[quantity].append(value)
+                cls.places += places
+
+    def test_totals_lie_within_three_standard_errors(self) -> None:
+        # Of unbiased normal estimates 0.27 % lie outside; 0.6 % allows for the skew of finite samples, and chance adds three deviations.
+        for quantity, values in self.totals.items():
+            self.assertGreater(len(values), WORKLOADS / 4, quantity)
+            outside = sum(abs(v) > 3 for v in values)
+            allowed = len(values) * 0.006 + 3 * math.sqrt(len(values) * 0.006)
+            print(f"{quantity}: {outside} of {len(values)} beyond 3 standard errors, mean {statistics.mean(values):+.3f}, deviation {statistics.stdev(values):.3f}")
+            self.assertLessEqual(outside, math.ceil(allowed), quantity)
+
+    def test_totals_are_not_biased(self) -> None:
+        for quantity, values in self.totals.items():
+            self.assertLess(abs(statistics.mean(values)), 4 / math.sqrt(len(values)), quantity)
+
+    def test_totals_scatter_as_the_law_of_sampling_says(self) -> None:
+        for quantity, values in self.totals.items():
+            self.assertAlmostEqual(statistics.stdev(values), 1, delta=0.1 + 3 / math.sqrt(2 * len(values)), msg=quantity)
+
+    def test_each_place_of_allocation_is_estimated_without_bias(self) -> None:
+        print(f"{len(self.places)} places: mean {statistics.mean(self.places):+.3f}, deviation {statistics.stdev(self.places):.3f}")
+        self.assertGreater(len(self.places), WORKLOADS * 4)
+        self.assertLess(abs(statistics.mean(self.places)), 0.1)
+        self.assertAlmostEqual(statistics.stdev(self.places), 1, delta=0.15)
+
+
+class WithGuards(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def test_guards_that_share_the_samples_do_not_bias_them(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            values = [v for seed in range(1000, 1040) for v in deviations(seed, Path(folder), ",guard_sample:200000,guard_slots:64")[0].values()]
+        self.assertLess(abs(statistics.mean(values)), 4 / math.sqrt(len(values) / 2))
+        self.assertLessEqual(sum(abs(v) > 3 for v in values), 4)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,145 @@
+// Blocks that are lost and blocks that are not: leak_probe CASE. Each way of being reachable holds blocks from `reachable`; `lost` loses
+// blocks whose addresses are then wiped from the stack and the registers.
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#define PLACE extern "C" __attribute__((noinline, visibility("default")))
+
+PLACE void* reachable(size_t size) {
+  void* block = malloc(size);
+  memset(block, 0, size);
+  asm volatile("" : "+r"(block) : : "memory");
+  return block;
+}
+PLACE void lose(size_t size) {
+  void* block = malloc(size);
+  memset(block, 0, size);
+  asm volatile("" : : "r"(block) : "memory");
+}
+// A pair that points to each other and is pointed to by nobody.
+PLACE void lose_circle() {
+  auto** a = static_cast<void**>(malloc(72));
+  auto** b = static_cast<void**>(malloc(72));
+  memset(a, 0, 72);
+  memset(b, 0, 72);
+  a[0] = b;
+  b[0] = a;
+  asm volatile("" : : "r"(a), "r"(b) : "memory");
+}
+PLACE void lose_chain() {
+  void** first = nullptr;
+  for (int i = 0; i < 10; ++i) {
+    auto** next = static_cast<void**>(malloc(40));
+    memset(next, 0, 40);
+    next[0] = first;
+    first = next;
+  }
+  asm volatile("" : : "r"(first) : "memory");
+}
+
+// Many from one place.
+PLACE void lose_many(int count, size_t size) {
+  for (int i = 0; i < count; ++i) {
+    asm volatile("" : "+r"(i));
+    lose(size);
+  }
+}
+
+PLACE void wipe() {
+  volatile char room[16384];
+  for (size_t i = 0; i < sizeof room; ++i) room[i] = 0;
+  asm volatile("" ::: "rbx", "r12", "r13", "r14", "r15", "memory");
+}
+
+static void* volatile in_data = reinterpret_cast<void*>(1);  // in .data, not .bss
+static void* volatile in_bss;
+static thread_local void* volatile in_tls;
+static void** volatile chain;
+static char* volatile interior;
+static void** volatile own_mapping;
+
+static void hold_all() {
+  in_data = reachable(100);
+  in_bss = reachable(1000);
+  in_tls = reachable(10000);
+  for (int i = 0; i < 100; ++i) {
+    auto** next = static_cast<void**>(reachable(48));
+    next[0] = chain;
+    chain = next;
+  }
+  interior = static_cast<char*>(reachable(500)) + 499;
+  own_mapping = static_cast<void**>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  own_mapping[77] = reachable(200000);               // a run
+  auto** large = static_cast<void**>(reachable(40 << 20));  // a mapping of its own
+  own_mapping[78] = large;
+  large[1 << 20] = reachable(60);  // reached through it only
+}
+
+static volatile int thread_ready;
+static void* waits(void*) {
+  void* volatile on_stack = reachable(300);
+  thread_ready = 1;
+  for (;;) pause();
+  return on_stack;
+}
+static void* waits_with_register(void*) {
+  void* block = reachable(3000);
+  thread_ready = 2;
+#if defined(__x86_64__)
+  asm volatile("movq %0, %%r12\n xorl %%ebx, %%ebx\n 1: pause\n jmp 1b" : : "r"(block) : "r12", "rbx");
+#else
+  for (;;) asm volatile("" : "+r"(block));
+#endif
+  return nullptr;
+}
+static void* loses(void*) {
+  lose_many(5, 700);
+  wipe();
+  return nullptr;
+}
+
+int main(int count, char** arguments) {
+  const char* what = count > 1 ? arguments[1] : "";
+  if (strcmp(what, "nothing") == 0) _exit(0);
+  const bool all = strcmp(what, "all") == 0;
+  if (all || strcmp(what, "reachable") == 0) {
+    hold_all();
+    pthread_t id;
+    pthread_create(&id, nullptr, waits, nullptr);
+    while (thread_ready != 1) usleep(1000);
+    pthread_create(&id, nullptr, waits_with_register, nullptr);
+    while (thread_ready != 2) usleep(1000);
+  }
+  if (all || strcmp(what, "lost") == 0) {
+    lose_many(7, 123);
+    lose_many(3, 30000);
+    lose(300000);
+    lose(50 << 20);
+    lose_circle();
+    lose_chain();
+    pthread_t id;
+    pthread_create(&id, nullptr, loses, nullptr);
+    pthread_join(id, nullptr);
+  }
+  if (strcmp(what, "many") == 0) {
+    lose_many(20000, 500);
+    for (int i = 0; i < 20000; ++i) {
+      auto** next = static_cast<void**>(reachable(500));
+      next[0] = chain;
+      chain = next;
+    }
+  }
+  if (strcmp(what, "freed") == 0) {
+    void* block = reachable(100);
+    free(block);
+  }
+  wipe();
+  printf("text that exit must still write\n");
+  return 0;
+}

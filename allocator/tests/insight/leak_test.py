@@ -1,0 +1,91 @@
+"""Lost blocks are found exactly, reachable ones are never named, and an empty report says why it is empty."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+from support import harness
+
+
+def run(case: str, conf: str) -> tuple[harness.Finished, dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "leaks.json"
+        done = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": f"{conf},leak_file:{path}"})
+        return done, json.loads(path.read_text()) if path.exists() else {}
+
+
+def sites(report: dict[str, Any]) -> list[tuple[int, int]]:
+    return sorted((site["blocks"], site["bytes"]) for site in report["sites"])
+
+
+class Exact(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def test_every_lost_block_is_named_with_its_place(self) -> None:
+        done, report = run("lost", "leak:exact")
+        self.assertEqual(done.status, 0)
+        # A circle and a chain are lost as a whole.
+        self.assertEqual(sites(report), sorted([(7, 861), (3, 90000), (1, 300000), (1, 50 << 20), (1, 72), (1, 72), (10, 400), (5, 3500)]))
+        self.assertIn("freestone: leaks of process", done.err)
+        self.assertIn(" lose_chain+0x", done.err)
+        self.assertIn("7", [line.split()[3] for line in done.err.splitlines() if " 861 bytes in " in line])
+
+    def test_reachable_blocks_are_not_named(self) -> None:
+        done, report = run("reachable", "leak:exact")
+        self.assertEqual(report["sites"], [], done.err)
+        self.assertIn("every live block is reachable", done.err)
+        self.assertEqual(report["reason"], "every live block is reachable")
+        self.assertGreaterEqual(report["reachable"]["blocks"], 109)
+
+    def test_lost_among_reachable(self) -> None:
+        _, report = run("all", "leak:exact")
+        self.assertEqual(report["lost"], {"blocks": 29, "bytes": 7 * 123 + 90000 + 300000 + (50 << 20) + 144 + 400 + 3500})
+
+    def test_the_exit_status_is_for_ci_and_output_is_not_lost(self) -> None:
+        done, _ = run("lost", "leak:exact,leak_error:23")
+        self.assertEqual((done.status, done.out), (23, "text that exit must still write\n"))
+        done, _ = run("reachable", "leak:exact,leak_error:23")
+        self.assertEqual((done.status, done.out), (0, "text that exit must still write\n"))
+
+    def test_off_by_default(self) -> None:
+        done = harness.run([harness.PROBES / "leak_probe", "lost"])
+        self.assertEqual((done.status, done.err), (0, ""))
+
+    def test_freed_blocks_are_not_live(self) -> None:
+        _, report = run("freed", "leak:exact")
+        self.assertEqual(report["sites"], [])
+
+    def test_real_programs_run_and_are_clean_of_false_reports(self) -> None:
+        code = "import json;print(len(json.dumps([{'a':i,'b':[i]*3} for i in range(300)])))"
+        done = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "leak:exact"})
+        self.assertEqual(done.status, 0)
+        self.assertIn("leaks of process", done.err)
+        print(done.err.splitlines()[0])
+
+
+class Sampled(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def test_estimates_what_is_lost(self) -> None:
+        done, report = run("many", "leak:report,prof_sample_bytes:65536")
+        self.assertEqual(done.status, 0)
+        # 10 MB lost, sampled every 64 KiB: 153 samples, a standard error of 8 %.
+        self.assertAlmostEqual(report["lost"]["bytes"], 10_000_000, delta=10_000_000 * 0.4)
+        self.assertAlmostEqual(report["reachable"]["bytes"], 10_000_000, delta=10_000_000 * 0.4)
+        self.assertEqual(report["mode"], "sampled")
+        self.assertIn("about ", done.err)
+
+    def test_an_empty_report_says_why(self) -> None:
+        done, report = run("freed", "leak:report,prof_sample_bytes:1g")
+        self.assertIn("none found: nothing was sampled (mean 1073741824 bytes between samples, 0 samples)", done.err)
+        self.assertIn("nothing was sampled", report["reason"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,55 @@
+"""No deadlock and no crash while everything that takes the loader's, the unwinder's or the profiler's locks happens at once.
+
+FREESTONE_STORM_SECONDS sets how long each of the storms lasts (3; the long mode is 600).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import unittest
+from pathlib import Path
+
+from insight import profiles
+from support import harness
+
+SECONDS = int(os.environ.get("FREESTONE_STORM_SECONDS", "3"))
+SIGNALS = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
+
+
+class Storm(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def rage(self, conf: str, pprof: bool = True) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "p"
+            done = harness.run(
+                [harness.PROBES / "storm_probe", str(SECONDS), str(harness.PROBES / "storm_guest.so")],
+                extra={"FREESTONE_CONF": f"prof:true,{SIGNALS},prof_file:{path},{conf}"},
+                timeout=SECONDS + 120,
+            )
+            self.assertEqual((done.status, done.err), (0, ""), done.err[-2000:])
+            counts = dict(line.split() for line in done.out.splitlines())
+            print(conf, counts)
+            self.assertEqual([name for name, count in counts.items() if int(count) < 3], [], "kinds that hardly ran")
+            if pprof:
+                self.assertGreater(profiles.read_pprof(path).total("alloc_objects"), 0)
+            self.assertEqual([p.name for p in Path(folder).iterdir()], ["p"], "unfinished files stay behind")
+
+    def test_with_tables(self) -> None:
+        self.rage("prof_sample_bytes:65536")
+
+    def test_with_frame_pointers(self) -> None:
+        self.rage("prof_sample_bytes:65536,prof_unwind:frame_pointer")
+
+    def test_with_every_block_tracked_and_symbols_read(self) -> None:
+        self.rage("prof_sample_bytes:1000,prof_format:collapsed", pprof=False)
+
+    def test_with_guards(self) -> None:
+        self.rage("prof_sample_bytes:65536,guard_sample:20000,guard_slots:256")
+
+
+if __name__ == "__main__":
+    harness.main()

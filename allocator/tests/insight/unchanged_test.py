@@ -1,0 +1,40 @@
+"""While the profiler and the guards are on, the hit paths execute what they execute when nothing is: the golden table holds."""
+
+from __future__ import annotations
+
+import os
+import unittest
+
+from golden import fast_path_test as golden
+from support import harness
+
+
+class Unchanged(unittest.TestCase):
+    def test_hit_paths_are_those_of_the_golden_table(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        if harness.IS_HARDENED or os.environ.get("FREESTONE_BUILD_TYPE", "Release") not in ("Release", "RelWithDebInfo"):
+            self.skipTest("the table is that of the fast build, optimised")
+        table = golden.table()
+        code = golden.disassembly()
+        least: dict[str, int] = {}
+        for _ in range(6):  # a call that happens to meet the end of what may be popped takes the slow path
+            done = harness.run(
+                [harness.PROBES / "trace_probe"],
+                extra={"FREESTONE_EXPECT_LIBRARY": str(harness.LIBRARY), "FREESTONE_CONF": "prof:true,prof_file:/dev/null/none,prof_final:false,guard_sample:8m"},
+            )
+            if done.status == harness.SKIPPED:
+                self.skipTest("single-stepping is not allowed here")
+            self.assertEqual(done.status, 0, done)
+            for line in done.out.splitlines():
+                name, *addresses = line.split()
+                counts = golden.Counts()
+                for address in addresses:
+                    counts.add("call outside" if address == "outside" else code[int(address, 16)])
+                least[name] = min(least.get(name, 10**9), counts.instructions)
+        self.assertEqual(set(least), set(table))
+        for name, row in table.items():
+            self.assertLessEqual(least[name], row.instructions, name)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,190 @@
+"""Each view and each format of a profile, of a history that is known exactly: with one byte between samples every block is one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from insight import profiles
+from support import harness
+
+EVERY = "prof:true,prof_sample_bytes:1"
+PLACES = ("long_lived", "short_lived", "freed_at_once")
+
+
+class Views(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "profile"
+
+    def tearDown(self) -> None:
+        self.folder.cleanup()
+
+    def run_probe(self, conf: str, *words: str) -> list[int]:
+        """The addresses of the three places."""
+        done = harness.run([harness.PROBES / "views_probe", *words], extra={"FREESTONE_CONF": f"{conf},prof_file:{self.path}"})
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        return [int(word) for word in done.out.splitlines()[-1].split()]
+
+    def by_place(self, profile: profiles.Profile, starts: list[int], kind: str) -> dict[str, int]:
+        result = dict.fromkeys(PLACES, 0)
+        for sample in profile.samples:
+            if name := self.place(starts, sample.addresses):
+                result[name] += sample.values[kind]
+        return result
+
+    def place(self, starts: list[int], stack: tuple[int, ...]) -> str:
+        """The function of the innermost frame, when it is one of PLACES."""
+        below = [(start, name) for start, name in zip(starts, PLACES, strict=True) if stack and start < stack[0] < start + 64]
+        return max(below)[1] if below else ""
+
+    def test_pprof_holds_all_views(self) -> None:
+        starts = self.run_probe(EVERY)
+        profile = profiles.read_pprof(self.path)
+        self.assertEqual(self.by_place(profile, starts, "inuse_space"), {"long_lived": 200_000, "short_lived": 0, "freed_at_once": 0})
+        self.assertEqual(self.by_place(profile, starts, "inuse_objects"), {"long_lived": 200, "short_lived": 0, "freed_at_once": 0})
+        self.assertEqual(self.by_place(profile, starts, "alloc_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000})
+        self.assertEqual(self.by_place(profile, starts, "peak_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 0})
+        self.assertEqual(self.by_place(profile, starts, "freed_objects"), {"long_lived": 0, "short_lived": 300, "freed_at_once": 500})
+        self.assertEqual(profile.types[:4], ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"])
+        self.assertEqual((profile.default_type, profile.period), ("inuse_space", 1))
+        self.assertEqual(profile.comments, [])
+        self.assertGreater(profile.duration_ns, 30_000_000)
+
+    def test_lifetimes_stand_as_labels(self) -> None:
+        starts = self.run_probe(EVERY)
+        profile = profiles.read_pprof(self.path)
+        for sample in profile.samples:
+            place = self.place(starts, sample.addresses)
+            if sample.values["freed_objects"] == 0 or not place:
+                continue
+            lived = sample.labels["lifetime"]
+            if place == "short_lived":
+                self.assertIn(lived, (10_000_000, 100_000_000), "freed after 30 ms")
+            if place == "freed_at_once":
+                self.assertLessEqual(lived, 10_000_000, "freed at once")
+
+    def test_mappings_name_the_files_and_their_build_ids(self) -> None:
+        starts = self.run_probe(EVERY)
+        profile = profiles.read_pprof(self.path)
+        probe = harness.PROBES / "views_probe"
+        file, _ = profile.file_offset(starts[0])
+        self.assertEqual(Path(file).resolve(), probe.resolve())
+        notes = subprocess.run(["readelf", "-n", str(probe)], capture_output=True, text=True, check=True).stdout
+        match = re.search(r"Build ID: ([0-9a-f]+)", notes)
+        if match:
+            self.assertIn(match[1], [m["build_id"] for m in profile.mappings if m["file"] == file])
+
+    def test_collapsed_shows_the_chosen_view(self) -> None:
+        expected = {"live": {"long_lived": 200_000}, "cumulative": {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000}, "peak": {"long_lived": 200_000, "short_lived": 300_000}}
+        for view, wanted in expected.items():
+            self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:{view}")
+            sums: dict[str, int] = {}
+            for stack, size in profiles.read_collapsed(self.path).items():
+                if stack[-1] in PLACES:
+                    sums[stack[-1]] = sums.get(stack[-1], 0) + size
+                    self.assertTrue(any(frame.startswith("__libc_start_main") for frame in stack), stack)
+            self.assertEqual(sums, wanted, view)
+
+    def test_collapsed_shows_lifetimes(self) -> None:
+        self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:lifetime")
+        lived: dict[str, int] = {}
+        for stack, size in profiles.read_collapsed(self.path).items():
+            if stack[-2] == "short_lived":
+                lived[stack[-1]] = lived.get(stack[-1], 0) + size
+        self.assertEqual(sum(lived.values()), 300_000)
+        self.assertLessEqual(set(lived), {"[lived 10ms to 100ms]", "[lived 100ms to 1s]"})
+
+    def test_heap_v2_counts_samples(self) -> None:
+        starts = self.run_probe(f"{EVERY},prof_format:heap_v2")
+        heap = profiles.read_heap_v2(self.path)
+        sums = {name: [0, 0, 0, 0] for name in PLACES}
+        for stack, row in heap.stacks.items():
+            if name := self.place(starts, stack):
+                sums[name] = [a + b for a, b in zip(sums[name], row, strict=True)]
+        self.assertEqual(sums, {"long_lived": [200, 200_000, 200, 200_000], "short_lived": [0, 0, 300, 300_000], "freed_at_once": [0, 0, 500, 500_000]})
+        self.assertEqual(heap.period, 1)
+        self.assertEqual(heap.totals, tuple(sum(row[i] for row in heap.stacks.values()) for i in range(4)))
+        self.assertTrue(any("views_probe" in line for line in heap.maps))
+
+    def test_the_api_starts_stops_and_writes(self) -> None:
+        written = Path(self.folder.name) / "by_api"
+        starts = self.run_probe("prof:false,prof_sample_bytes:1", "api", str(written))
+        self.assertFalse(self.path.exists(), "nothing is written at exit without prof")
+        profile = profiles.read_pprof(written)
+        self.assertEqual(self.by_place(profile, starts, "alloc_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000})
+
+    def test_prof_active_false_waits_for_the_api(self) -> None:
+        self.run_probe(f"{EVERY},prof_active:false")
+        profile = profiles.read_pprof(self.path)
+        self.assertEqual(profile.samples, [])
+        self.assertTrue(profile.comments and "no allocation was sampled" in profile.comments[0], profile.comments)
+
+    def test_no_file_without_prof_final(self) -> None:
+        self.run_probe(f"{EVERY},prof_final:false")
+        self.assertFalse(self.path.exists())
+
+    def test_a_file_that_cannot_be_written_is_named(self) -> None:
+        done = harness.run([harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:/nowhere/profile"})
+        self.assertEqual((done.status, done.err), (0, "freestone: the profile cannot be written to /nowhere/profile\n"))
+
+    def test_the_path_names_the_process_and_the_dump(self) -> None:
+        pattern = Path(self.folder.name) / "p.%p.%n"
+        harness.run([harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"})
+        names = [p.name for p in Path(self.folder.name).iterdir()]
+        self.assertEqual(len(names), 1)
+        self.assertRegex(names[0], r"^p\.\d+\.0$")
+
+    def test_children_of_fork_write_their_own(self) -> None:
+        pattern = Path(self.folder.name) / "p.%p"
+        code = "import os\nx=[bytes(3000) for _ in range(300)]\npid=os.fork()\ny=[bytes(2000) for _ in range(100)]\nif pid: os.waitpid(pid,0)\n"
+        done = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"})
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        read = [profiles.read_pprof(p) for p in Path(self.folder.name).iterdir()]
+        self.assertEqual(len(read), 2)
+        # The child starts anew with what is live: what the parent had freed before is not in its sums.
+        sums = sorted(p.total("alloc_space") for p in read)
+        self.assertLess(sums[0], sums[1])
+
+    def test_signals_write_and_toggle(self) -> None:
+        for toggle in (False, True):
+            self.path.unlink(missing_ok=True)
+            conf = f"{EVERY},prof_active:{'false' if toggle else 'true'},prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)},prof_final:false,prof_file:{self.path}"
+            code = "import sys\nprint('ready',flush=True)\nfor line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
+            child = subprocess.Popen(
+                ["/usr/bin/python3", "-I", "-c", code], env=harness.environment([harness.LIBRARY] if harness.LIBRARY else [], {"FREESTONE_CONF": conf}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert child.stdin and child.stdout
+            child.stdout.readline()
+            if toggle:
+                os.kill(child.pid, signal.SIGUSR1)
+            child.stdin.write("go\n")
+            child.stdin.flush()
+            child.stdout.readline()
+            os.kill(child.pid, signal.SIGUSR2)
+            deadline = time.monotonic() + 10
+            while not self.path.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            child.stdin.close()
+            self.assertEqual(child.wait(20), 0)
+            child.stdout.close()
+            self.assertGreaterEqual(profiles.read_pprof(self.path).total("alloc_space"), 200 * 3000)
+
+
+class Probes(unittest.TestCase):
+    def test_static_probe_points_are_there(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        notes = subprocess.run(["readelf", "-n", str(harness.LIBRARY)], capture_output=True, text=True, check=True).stdout
+        for name in ("sample_allocate", "sample_free"):
+            self.assertRegex(notes, rf"Provider: freestone\s+Name: {name}")
+
+
+if __name__ == "__main__":
+    harness.main()
