@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from freestone_lab import documents, paths
+from freestone_lab import documents, documents_tuning, paths
 from freestone_lab.model import load
 from freestone_lab.report import write_report
 from freestone_lab.report.scorecard import parse_weights
@@ -43,17 +43,18 @@ def register(app: typer.Typer) -> None:
     def docs(
         check: Annotated[bool, typer.Option("--check", help="Write nothing; say what is out of date, exit 1.")] = False,
     ) -> None:
-        """Make docs/BENCHMARKS.md and docs/plots from the results stored in docs/results.
+        """Make docs/TUNING.md from the option table, docs/BENCHMARKS.md and docs/plots from docs/results.
 
         Example:
 
             freestone docs --check
         """
         if not check:
-            for path in documents.write(paths.root()):
-                typer.echo(f"written: {path}")
+            for module in (documents_tuning, documents):
+                for path in module.write(paths.root()):
+                    typer.echo(f"written: {path}")
             return
-        stale = documents.outdated(paths.root())
+        stale = documents_tuning.outdated(paths.root()) + documents.outdated(paths.root())
         for line in stale:
             typer.echo(line)
         if stale:
