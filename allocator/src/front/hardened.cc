@@ -6,9 +6,12 @@
 #include <cstring>
 
 #include "config/options.h"
+#include "front/large.h"
+#include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "span/mapping.h"
 
 namespace freestone {
 
@@ -378,8 +381,17 @@ void* reallocate(void* block, usize bytes) {
     Claim claim;
     if (!examine_large(block, claim)) return nullptr;
     old_bytes = claim.bytes;
+  } else if (!in_window(block) && mapped_block_bytes(block) != 0) {
+    old_bytes = mapped_block_bytes(block);
+    sample_freed(block);  // before its address can belong to another block
+    if (void* resized = resize_large(block, old_bytes, bytes, true); resized != nullptr) {
+      sample_resized(resized, bytes);
+      return resized;
+    }
+  } else if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) {
+    old_bytes = sampled_bytes(sampled_first_unit(block));
   } else {
-    return freestone::reallocate(block, bytes);  // a mapping or a sampled block, or no block at all
+    return freestone::reallocate(block, bytes);  // no block at all
   }
   void* moved = allocate(bytes, Origin::c_call);
   if (moved == nullptr) return nullptr;

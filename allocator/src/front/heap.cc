@@ -150,7 +150,9 @@ void deallocate_slow(void* block) {
       sample_freed(block);
       if (unmap_block(block)) return;
       break;  // another thread freed it between the two looks
-    case Found::Kind::sampled: return sample_observer.load_acquire()->deallocate(block, sampled_first_unit(block));
+    case Found::Kind::sampled:
+      note_sampled_freed(sampled_first_unit(block));
+      return sample_observer.load_acquire()->deallocate(block, sampled_first_unit(block));
     case Found::Kind::run:
     case Found::Kind::none: break;
   }

@@ -11,6 +11,16 @@ constinit Atomic<const SampleObserver*> sample_observer;
 constinit Atomic<Sampling> sampling;
 constinit Atomic<u32> sampling_epoch;
 
+static Atomic<usize> live_blocks;  // relaxed: statistics
+static Atomic<usize> live_bytes;
+
+void note_sampled_freed(UnitIndex first) {
+  live_blocks.sub_relaxed(1);
+  live_bytes.sub_relaxed(sampled_bytes(first));
+}
+
+SampledCounts sampled_counts() { return {live_blocks.load_relaxed(), live_bytes.load_relaxed()}; }
+
 void renew_counting(Cache& cache) {
   stop_counting(cache);
   const Sampling wanted = sampling.load_acquire();
@@ -47,6 +57,8 @@ UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, us
   record.words[2].store_relaxed(0);
   record.words[3].store_relaxed(0);
   for (usize k = 0; k < units; ++k) set_tag(span.first + static_cast<UnitIndex>(k), kTagSampled);
+  live_blocks.add_relaxed(1);
+  live_bytes.add_relaxed(bytes);
   // Every unit finds the first: a guarded block may start in a later one.
   for (usize k = 0; k < units; ++k) record_of(span.first + static_cast<UnitIndex>(k)).words[1].store_relaxed(span.first);
   return span.first;

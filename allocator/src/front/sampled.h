@@ -58,6 +58,13 @@ extern FREESTONE_HIDDEN const StartObservers start_observers;
 // are kept), words[2] and words[3] are zero and the observer's. The block starts `offset` bytes into them. kNoUnit when memory is out.
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset);
 void return_sampled_units(UnitIndex first);
+// The program gave the block back, though its units may be kept a while.
+void note_sampled_freed(UnitIndex first);
+struct SampledCounts {
+  usize live_blocks;
+  usize live_bytes;  // as asked for
+};
+SampledCounts sampled_counts();
 
 inline void* sampled_block(UnitIndex first) { return reinterpret_cast<void*>(record_of(first).words[0].load_relaxed()); }
 inline usize sampled_bytes(UnitIndex first) { return record_of(first).request_bytes; }

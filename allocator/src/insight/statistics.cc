@@ -5,6 +5,7 @@
 #include "cache/cache.h"
 #include "front/hardened.h"
 #include "front/reclaim.h"
+#include "front/sampled.h"
 #include "insight/heap_object.h"
 #include "insight/limits.h"
 #include "region/account.h"
@@ -71,13 +72,14 @@ void collect_statistics(Statistics& s) {
   s.run_cached_bytes = runs.cached_bytes;
   s.heap_objects = heaps.heaps;
   s.heap_object_bytes = heaps.span_bytes;
-  s.live_bytes += mappings.bytes + runs.live_bytes + heaps.live_bytes;
-  s.live_blocks += mappings.blocks + runs.live_runs + heaps.live_blocks;
+  const SampledCounts sampled = sampled_counts();
+  s.live_bytes += mappings.bytes + runs.live_bytes + heaps.live_bytes + sampled.live_bytes;
+  s.live_blocks += mappings.blocks + runs.live_runs + heaps.live_blocks + sampled.live_blocks;
   s.committed_bytes = units_to_bytes(spans.committed_units);
   const usize free_bytes = units_to_bytes(spans.free_units);
   s.dirty_bytes = min_of(spans.backed_bytes, free_bytes);
   s.clean_bytes = free_bytes - s.dirty_bytes;
-  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes), outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes);
+  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes), outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
   {
     LockGuard guard(span_lock);
     s.metadata_bytes = metadata_committed_bytes();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cache/cache.h"
+#include "front/hardened.h"
 #include "front/sampled.h"
 #include "insight/heap_object.h"
 #include "insight/statistics.h"
@@ -106,6 +107,7 @@ bool forward(void* context, void* block, usize bytes) {
 }  // namespace
 
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context) {
+  hardened::release_all_sealed();  // freed, but nothing in the records says so while they wait
   usize counts[kClassEnd];
   count_cached(counts);
   usize cached_count = 64;  // room for what other threads push meanwhile

@@ -72,7 +72,8 @@ TEST_F(Limits, BoundTheResidentSetOfTheProcess) {
   const size_t resident = process_bytes("RssAnon:");
   set_limits(0, 0);
   EXPECT_LE(resident, kLimit + kLimit / 100 + others);
-  EXPECT_GE(resident, kLimit / 10 * 9) << "the blocks were touched";
+  // Guards between blocks are charged for and never touched.
+  if (!is_hardened()) EXPECT_GE(resident, kLimit / 10 * 9) << "the blocks were touched";
   release(got);
 }
 
@@ -108,7 +109,8 @@ TEST_F(Limits, WhatIsFreedAtTheLimitCanBeHadInAnotherClass) {
     }
     const uint64_t charged = stats().charged_bytes;
     set_limits(0, 0);
-    EXPECT_GE(again, freed / 10 * 9) << shape.first << " -> " << shape.second;
+    // The hardened build holds freed blocks back before they can be anything else.
+    EXPECT_GE(again, is_hardened() ? freed / 5 * 2 : freed / 10 * 9) << shape.first << " -> " << shape.second;
     EXPECT_LE(charged, kLimit);
     for (void* block : firsts) free(block);
     for (void* block : seconds) free(block);
@@ -213,9 +215,10 @@ TEST_F(Limits, RefuseEachKindOfRequestWithoutHarm) {
   char* large = static_cast<char*>(malloc(4 * kMiB));
   ASSERT_NE(large, nullptr);
   EXPECT_EQ(realloc(large, 40 * kMiB), nullptr);
-  large = static_cast<char*>(realloc(large, 5 * kMiB));
-  EXPECT_NE(large, nullptr) << "growing within the limit works";
-  free(large);
+  auto* grown = static_cast<char*>(realloc(large, 5 * kMiB));
+  // The hardened build moves a block that grows, and the limit has no room for both.
+  EXPECT_EQ(grown == nullptr, is_hardened()) << "growing in place within the limit works";
+  free(grown != nullptr ? grown : large);
 }
 
 // free needs no memory: with every allocation refused, all blocks can be freed from a thread that never allocated.

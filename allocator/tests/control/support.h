@@ -33,6 +33,9 @@ class NoLimitsLeft : public testing::Test {
   void TearDown() override { set_limits(0, 0); }
 };
 
+// The hardened build keeps some bytes of a block and holds freed ones back for a while.
+inline bool is_hardened() { return CONTROL_HARDENED != 0; }
+
 inline constexpr size_t kKiB = 1024;
 inline constexpr size_t kMiB = 1024 * kKiB;
 
