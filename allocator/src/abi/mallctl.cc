@@ -8,6 +8,7 @@
 
 #include "base/compiler.h"
 #include "config/options.h"
+#include "freestone/freestone.h"
 #include "front/heap.h"
 #include "insight/background.h"
 #include "insight/statistics.h"
@@ -220,6 +221,24 @@ int large_size(const Request& r) {
   return r.number < kLargeClasses ? r.read_only(usize{class_info(kLastSmallClass + 1 + static_cast<SizeClass>(r.number)).bytes}) : ENOENT;
 }
 
+int profiler_active(const Request& r) {
+  const bool before = freestone_prof_is_active() != 0;
+  if (r.fresh != nullptr) {
+    bool wanted;
+    if (!r.take(wanted)) return EINVAL;
+    wanted ? freestone_prof_start() : freestone_prof_stop();
+  }
+  return r.give(before);
+}
+
+// The new value is the file's name; without one it goes where the option prof_file says.
+int dump_profile(const Request& r) {
+  if (r.old != nullptr) return EPERM;
+  const char* path = nullptr;
+  if (r.fresh != nullptr && !r.take(path)) return EINVAL;
+  return freestone_prof_dump(path);
+}
+
 struct Node {
   const char* name;
   int (*answer)(const Request& request);
@@ -236,7 +255,7 @@ constexpr Node kNodes[] = {
     {"config.lazy_lock", constant<false>},
     {"config.malloc_conf", text<kNothing>},
     {"config.opt_safety_checks", constant<false>},
-    {"config.prof", constant<false>},
+    {"config.prof", constant<true>},
     {"config.prof_libgcc", constant<false>},
     {"config.prof_libunwind", constant<false>},
     {"config.stats", constant<true>},
@@ -267,6 +286,8 @@ constexpr Node kNodes[] = {
     {"thread.idle", flush_thread},
     {"thread.tcache.enabled", thread_cache_enabled},
     {"thread.tcache.flush", flush_thread},
+    {"prof.active", profiler_active},
+    {"prof.dump", dump_profile},
     {"arena.#.initialized", constant<true>},
     {"arena.#.purge", purge_arena},
     {"arena.#.decay", decay_arena},

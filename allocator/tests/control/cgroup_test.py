@@ -95,7 +95,7 @@ class MadeUpGroup(unittest.TestCase):
             while running.poll() is None:
                 stall += 50_000
                 self.put("draft", f"some avg10=9.00 avg60=0.00 avg300=0.00 total={stall}\n")
-                os.replace(self.folder / "draft", self.folder / "memory.pressure")
+                (self.folder / "draft").replace(self.folder / "memory.pressure")
                 time.sleep(0.05)
             self.assertGreater(json.loads(path.read_text())["figures"]["pressure_reactions"], 0)
 

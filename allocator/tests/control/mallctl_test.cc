@@ -136,6 +136,21 @@ TEST(Mallctl, FlushesTheThreadsCache) {
   EXPECT_EQ(stats().thread_cached_bytes, 0U);
 }
 
+TEST(Mallctl, StartsAndDumpsTheProfiler) {
+  EXPECT_FALSE(get<bool>("prof.active"));
+  EXPECT_EQ(set<bool>("prof.active", true), 0);
+  EXPECT_TRUE(get<bool>("prof.active"));
+  std::vector<void*> blocks;
+  for (int i = 0; i < 300; ++i) blocks.push_back(malloc(50000));
+  const std::string path = testing::TempDir() + "mallctl.heap";
+  EXPECT_EQ(set<const char*>("prof.dump", path.c_str()), 0);
+  EXPECT_EQ(access(path.c_str(), R_OK), 0);
+  unlink(path.c_str());
+  EXPECT_EQ(set<const char*>("prof.dump", "/no/such/folder/x.heap"), EIO);
+  EXPECT_EQ(set<bool>("prof.active", false), 0);
+  for (void* block : blocks) free(block);
+}
+
 TEST(Mallctl, TextsAndConstants) {
   EXPECT_EQ(std::string(get<const char*>("version")).rfind("freestone ", 0), 0U);
   EXPECT_TRUE(get<bool>("config.stats"));
