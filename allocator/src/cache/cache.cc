@@ -299,15 +299,13 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     Changing changing(cache, c);
     const unsigned capacity = cache.capacity(c);
     if (capacity - cache.count(c) > kept_for_counting(cache, c)) {
-      *cache.top[c] = block;
-      ++cache.top[c];
+      cache.push(c, cache.top[c], block);
       return;
     }
     grow(cache, c);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
     if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2);
-    *cache.top[c] = block;
-    ++cache.top[c];
+    cache.push(c, cache.top[c], block);
   }
   note_event(cache);
 }

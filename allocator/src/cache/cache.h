@@ -82,6 +82,11 @@ struct alignas(64) Cache {
   Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
 
+  // CACHE-2 at every instant: the slot is written before top passes it, also as another thread's fork sees it.
+  FREESTONE_INLINE void push(unsigned tag, void** at, void* block) {
+    *at = block;
+    __atomic_store_n(&top[tag], at + 1, __ATOMIC_RELEASE);
+  }
   unsigned capacity(SizeClass c) const { return static_cast<unsigned>(high[c] - base[c]); }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };

@@ -3,6 +3,7 @@
 #include "front/hardened.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "config/options.h"

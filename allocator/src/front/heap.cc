@@ -140,8 +140,7 @@ void deallocate_slow(void* block) {
       if (Cache* cache = ensure_cache(); cache == nullptr) {
         return_without_cache(found.size_class, block);
       } else if (cache->top[found.size_class] != cache->high[found.size_class]) {
-        *cache->top[found.size_class] = block;
-        ++cache->top[found.size_class];
+        cache->push(found.size_class, cache->top[found.size_class], block);
       } else {
         push_slow(*cache, found.size_class, block);
       }

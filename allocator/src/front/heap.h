@@ -65,8 +65,7 @@ FREESTONE_INLINE void deallocate(void* block) {
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block);
-  *top = block;
-  cache.top[tag] = top + 1;
+  cache.push(tag, top, block);
 }
 
 // Zeroed memory for `bytes`.
