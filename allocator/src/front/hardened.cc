@@ -254,6 +254,7 @@ FREESTONE_SLOW void deallocate_other(void* block, usize bytes, Origin origin) {
     if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
     if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes);
     large_request(block) = 0;
+    sample_freed(block);  // by the program; from the quarantine it comes later
     if (kMitigations.quarantine && claim.bytes >= options.seal_bytes) return deallocate_sealed(block);
     if constexpr (kMitigations.zero_on_free) clear(static_cast<char*>(block), kLargeClearBytes);
   } else if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) {
@@ -263,6 +264,7 @@ FREESTONE_SLOW void deallocate_other(void* block, usize bytes, Origin origin) {
 }
 
 FREESTONE_INLINE void quarantine_or_free(void* block, usize block_bytes) {
+  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
   if (this_thread.cache_offset != 0) {
     block = thread_cache().quarantine.exchange(block, block_bytes);
     if (block == nullptr) return;

@@ -50,7 +50,7 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
     block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
   }
   if (block == nullptr) return out_of_memory();
-  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, bytes);
+  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
   return block;
 }
 
@@ -68,7 +68,7 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   }
   attend();
   if (block == nullptr) return out_of_memory();
-  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, bytes);
+  if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
   return block;
 }
 
@@ -171,7 +171,7 @@ void* allocate_zeroed_slow(usize bytes) {
   if (bytes > kCachedBytesMax) {
     bool zeroed = false;
     void* block = allocate_above_classes(bytes, 1, &zeroed);
-    if (block != nullptr && !zeroed) std::memset(block, 0, bytes);
+    if (block != nullptr && !zeroed) std::memset(block, 0, request_of(bytes));
     return block;
   }
   if (void* block = allocate_known_zero(class_of(bytes), bytes); block != nullptr) return block;

@@ -36,7 +36,7 @@ void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize a
   const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances) : count_bytes(cache, bytes, observer->distances);
   if (!due) return nullptr;
   const bool in_table = size_class != 0 && size_class < kTableClassEnd;
-  return observer->allocate(bytes, alignment, in_table ? class_info(size_class).bytes : bytes, track);
+  return observer->allocate(request_of(bytes), alignment, in_table ? class_info(size_class).bytes : bytes, track);
 }
 
 void sample_resized(void* block, usize bytes) {

@@ -10,6 +10,7 @@
 
 #include "base/atomic.h"
 #include "cache/counting.h"
+#include "policy/policy.h"
 #include "region/region.h"
 
 namespace freestone {
@@ -19,6 +20,9 @@ enum class Sampling : u8 {
   some,         // blocks of the size classes are served apart, larger ones are tracked
   every_block,  // all are tracked; the caches hold nothing
 };
+
+// What the program asked for: the hardened build adds a word to every request, which a sampled block of its own does not need.
+constexpr usize request_of(usize bytes) { return kMitigations.trailer ? bytes - min_of(bytes, sizeof(u64)) : bytes; }
 
 // Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not call malloc.
 struct SampleObserver {

@@ -233,6 +233,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   slot.state = State::live;
   std::memset(reinterpret_cast<void*>(slot.pages_start), kSlack, slot.block - slot.pages_start);
   std::memset(reinterpret_cast<void*>(slot.block + bytes), kSlack, slot.pages_end - slot.block - bytes);
+  if constexpr (kMitigations.zero_on_free) std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
   forbid(span_start(slot), slot.pages_start);
   forbid(slot.pages_end, span_end(slot));
   record_of(first).words[3].store_relaxed(u64{index} + 1);

@@ -89,6 +89,7 @@ void* allocate_apart(usize bytes, usize alignment) {
   const UnitIndex first = take_sampled_units(bytes, units, max_of<usize>(alignment >> kUnitShift, 1), offset);
   if (first == kNoUnit) return nullptr;
   void* block = sampled_block(first);
+  if constexpr (kMitigations.zero_on_free) std::memset(block, 0, bytes);  // what is handed out is clear there
   record_of(first).words[2].store_relaxed(address_of(add_sample(block, bytes, false)));
   return block;
 }
