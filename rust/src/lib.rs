@@ -104,14 +104,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UnknownOption(name) => write!(f, "freestone has no option \"{name}\""),
-            Error::BadValue { option, value } => write!(
-                f,
-                "freestone's option {option} cannot be set to \"{value}\" now"
-            ),
-            Error::BadLimits { soft, hard } => write!(
-                f,
-                "a soft limit of {soft} bytes lies above the hard limit of {hard}"
-            ),
+            Error::BadValue { option, value } => write!(f, "freestone's option {option} cannot be set to \"{value}\" now"),
+            Error::BadLimits { soft, hard } => write!(f, "a soft limit of {soft} bytes lies above the hard limit of {hard}"),
         }
     }
 }
@@ -186,16 +180,10 @@ pub struct Stats {
 
 /// What the heap holds now. Takes about 0.1 ms.
 pub fn stats() -> Stats {
-    let mut stats = Stats {
-        version: ffi::STATS_VERSION,
-        ..Stats::default()
-    };
+    let mut stats = Stats { version: ffi::STATS_VERSION, ..Stats::default() };
     // SAFETY: the structure is the one of the version that it names.
     let status = unsafe { ffi::freestone_get_stats(&mut stats) };
-    assert_eq!(
-        status, 0,
-        "the crate and the library disagree on the version of the statistics"
-    );
+    assert_eq!(status, 0, "the crate and the library disagree on the version of the statistics");
     stats
 }
 
@@ -248,19 +236,12 @@ pub fn is_active() -> bool {
 /// The version of the library.
 pub fn version() -> &'static str {
     // SAFETY: a constant text.
-    unsafe { CStr::from_ptr(ffi::freestone_version()) }
-        .to_str()
-        .unwrap_or("")
+    unsafe { CStr::from_ptr(ffi::freestone_version()) }.to_str().unwrap_or("")
 }
 
 /// The soft and the hard limit on what the heap holds; `None`: no limit.
 pub fn limits() -> (Option<u64>, Option<u64>) {
-    let mut limits = ffi::Limits {
-        version: ffi::LIMITS_VERSION,
-        reserved: 0,
-        soft_bytes: 0,
-        hard_bytes: 0,
-    };
+    let mut limits = ffi::Limits { version: ffi::LIMITS_VERSION, reserved: 0, soft_bytes: 0, hard_bytes: 0 };
     // SAFETY: the structure is the one of the version that it names.
     unsafe { ffi::freestone_get_limits(&mut limits) };
     let some = |bytes| (bytes != 0).then_some(bytes);
@@ -271,12 +252,7 @@ pub fn limits() -> (Option<u64>, Option<u64>) {
 /// allocations fail instead.
 pub fn set_limits(soft: Option<u64>, hard: Option<u64>) -> Result<(), Error> {
     let (soft, hard) = (soft.unwrap_or(0), hard.unwrap_or(0));
-    let limits = ffi::Limits {
-        version: ffi::LIMITS_VERSION,
-        reserved: 0,
-        soft_bytes: soft,
-        hard_bytes: hard,
-    };
+    let limits = ffi::Limits { version: ffi::LIMITS_VERSION, reserved: 0, soft_bytes: soft, hard_bytes: hard };
     // SAFETY: the structure is the one of the version that it names.
     match unsafe { ffi::freestone_set_limits(&limits) } {
         0 => Ok(()),
@@ -313,19 +289,14 @@ pub fn option(name: &str) -> Result<String, Error> {
     // SAFETY: the buffer has the size that is told, and longer values than options have.
     match unsafe { ffi::freestone_option_get(c_name.as_ptr(), text.as_mut_ptr(), text.len()) } {
         // SAFETY: a text that ends with 0 was written.
-        0 => Ok(unsafe { CStr::from_ptr(text.as_ptr()) }
-            .to_string_lossy()
-            .into_owned()),
+        0 => Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()),
         _ => Err(unknown()),
     }
 }
 
 /// Changes an option that takes effect while the program runs.
 pub fn set_option(name: &str, value: &str) -> Result<(), Error> {
-    let bad = || Error::BadValue {
-        option: name.to_owned(),
-        value: value.to_owned(),
-    };
+    let bad = || Error::BadValue { option: name.to_owned(), value: value.to_owned() };
     let c_name = CString::new(name).map_err(|_| Error::UnknownOption(name.to_owned()))?;
     let c_value = CString::new(value).map_err(|_| bad())?;
     option(name)?;

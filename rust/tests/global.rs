@@ -26,14 +26,8 @@ fn allocations_are_counted_while_they_live() {
     let before = freestone::stats();
     let blocks: Vec<Box<[u8; 1000]>> = (0..20_000).map(|_| Box::new([7; 1000])).collect();
     let during = freestone::stats();
-    assert!(
-        during.live_bytes - before.live_bytes >= 20_000_000,
-        "{before:?} {during:?}"
-    );
-    assert!(
-        during.live_bytes - before.live_bytes < 24_000_000,
-        "{before:?} {during:?}"
-    );
+    assert!(during.live_bytes - before.live_bytes >= 20_000_000, "{before:?} {during:?}");
+    assert!(during.live_bytes - before.live_bytes < 24_000_000, "{before:?} {during:?}");
     assert!(during.live_blocks - before.live_blocks >= 20_000);
     drop(blocks);
     assert!(freestone::stats().live_bytes < before.live_bytes + MIB);
@@ -62,32 +56,15 @@ fn layouts_get_their_alignment_and_keep_their_content() {
                 ALLOCATOR.dealloc(dirty, layout);
                 let block = ALLOCATOR.alloc_zeroed(layout);
                 assert_eq!(block as usize % layout.align(), 0, "{layout:?}");
-                assert!(
-                    std::slice::from_raw_parts(block, size)
-                        .iter()
-                        .all(|&byte| byte == 0),
-                    "{layout:?}"
-                );
+                assert!(std::slice::from_raw_parts(block, size).iter().all(|&byte| byte == 0), "{layout:?}");
                 assert!(ALLOCATOR.usable_size(block) >= size);
-                for (i, byte) in std::slice::from_raw_parts_mut(block, size)
-                    .iter_mut()
-                    .enumerate()
-                {
+                for (i, byte) in std::slice::from_raw_parts_mut(block, size).iter_mut().enumerate() {
                     *byte = (i * 31) as u8;
                 }
                 let grown = ALLOCATOR.realloc(block, layout, size * 3);
                 assert_eq!(grown as usize % layout.align(), 0, "{layout:?}");
-                assert!(
-                    std::slice::from_raw_parts(grown, size)
-                        .iter()
-                        .enumerate()
-                        .all(|(i, &byte)| byte == (i * 31) as u8),
-                    "{layout:?}"
-                );
-                ALLOCATOR.dealloc(
-                    grown,
-                    Layout::from_size_align(size * 3, layout.align()).unwrap(),
-                );
+                assert!(std::slice::from_raw_parts(grown, size).iter().enumerate().all(|(i, &byte)| byte == (i * 31) as u8), "{layout:?}");
+                ALLOCATOR.dealloc(grown, Layout::from_size_align(size * 3, layout.align()).unwrap());
             }
         }
     }
@@ -113,12 +90,7 @@ fn collections_keep_their_content_when_blocks_change_threads() {
             thread::spawn(move || {
                 for round in 0..50 {
                     let keys = (0..100).map(|i| thread * 1_000_000 + round * 100 + i);
-                    sender
-                        .send(
-                            keys.map(|key| (key, key.to_string().repeat((key % 50) as usize + 1)))
-                                .collect(),
-                        )
-                        .unwrap();
+                    sender.send(keys.map(|key| (key, key.to_string().repeat((key % 50) as usize + 1))).collect()).unwrap();
                 }
             })
         })
@@ -138,11 +110,7 @@ fn good_size_is_what_a_block_offers() {
         // SAFETY: freed once with its layout.
         unsafe {
             let block = ALLOCATOR.alloc(layout);
-            assert_eq!(
-                ALLOCATOR.usable_size(block),
-                freestone::good_size(bytes),
-                "{bytes}"
-            );
+            assert_eq!(ALLOCATOR.usable_size(block), freestone::good_size(bytes), "{bytes}");
             ALLOCATOR.dealloc(block, layout);
         }
     }
@@ -163,16 +131,10 @@ fn the_hard_limit_makes_allocations_fail_and_frees_work() {
     });
     let charged = freestone::stats().charged_bytes;
     freestone::set_limits(None, None).unwrap();
-    assert!(
-        refused && charged <= held + 32 * MIB,
-        "{refused} {charged} {held}"
-    );
+    assert!(refused && charged <= held + 32 * MIB, "{refused} {charged} {held}");
     assert!(freestone::stats().failed_allocations > 0);
     drop(blocks);
-    assert_eq!(
-        freestone::set_limits(Some(2), Some(1)),
-        Err(Error::BadLimits { soft: 2, hard: 1 })
-    );
+    assert_eq!(freestone::set_limits(Some(2), Some(1)), Err(Error::BadLimits { soft: 2, hard: 1 }));
 }
 
 #[test]
@@ -181,28 +143,16 @@ fn options_are_read_and_changed_and_bad_ones_named() {
     freestone::set_option("dirty_decay_ms", "123").unwrap();
     assert_eq!(freestone::option("dirty_decay_ms").unwrap(), "123");
     freestone::set_option("dirty_decay_ms", &old).unwrap();
-    assert_eq!(
-        freestone::option("no_such"),
-        Err(Error::UnknownOption("no_such".into()))
-    );
+    assert_eq!(freestone::option("no_such"), Err(Error::UnknownOption("no_such".into())));
     let error = freestone::set_option("dirty_decay_ms", "soon").unwrap_err();
-    assert!(
-        error.to_string().contains("dirty_decay_ms") && error.to_string().contains("soon"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("dirty_decay_ms") && error.to_string().contains("soon"), "{error}");
 }
 
 #[test]
 fn statistics_are_written_in_every_format() {
     let _guard = alone();
-    for (format, mark) in [
-        (Format::Text, "live"),
-        (Format::Json, "{"),
-        (Format::Xml, "<malloc"),
-        (Format::OpenMetrics, "# EOF"),
-    ] {
-        let path =
-            std::env::temp_dir().join(format!("freestone-stats-{}-{format:?}", std::process::id()));
+    for (format, mark) in [(Format::Text, "live"), (Format::Json, "{"), (Format::Xml, "<malloc"), (Format::OpenMetrics, "# EOF")] {
+        let path = std::env::temp_dir().join(format!("freestone-stats-{}-{format:?}", std::process::id()));
         freestone::write_stats(std::fs::File::create(&path).unwrap(), format).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -221,9 +171,7 @@ fn c_code_is_served_exactly_when_the_feature_override_is_on() {
     let text = std::ffi::CString::new("x".repeat(2000)).unwrap();
     let before = freestone::stats().live_bytes;
     // SAFETY: strdup takes a text that ends with 0; each copy is freed once.
-    let copies: Vec<_> = (0..1000)
-        .map(|_| unsafe { strdup(text.as_ptr()) })
-        .collect();
+    let copies: Vec<_> = (0..1000).map(|_| unsafe { strdup(text.as_ptr()) }).collect();
     let grown = freestone::stats().live_bytes - before;
     assert_eq!(grown >= 2_000_000, cfg!(feature = "override"), "{grown}");
     for copy in copies {

@@ -27,14 +27,21 @@ def registry_answers() -> bool:
 @unittest.skipUnless(shutil.which("cargo"), "cargo is not installed")
 @unittest.skipUnless(shutil.which("cargo") and registry_answers(), "the crate `cc` cannot be had")
 class Crate(unittest.TestCase):
-    def cargo(self, *arguments: str) -> str:
-        return call("cargo", *arguments, "--quiet", "--manifest-path", CRATE / "Cargo.toml", env=ENVIRONMENT)
+    def cargo(self, *arguments: str, **variables: str) -> str:
+        command = ["cargo", *arguments, "--quiet", "--manifest-path", str(CRATE / "Cargo.toml")]
+        return call(*command, env={**ENVIRONMENT, **variables})
+
+    def assert_tested(self, printed: str) -> None:
+        self.assertRegex(printed, r"test result: ok\. [1-9]\d* passed")
 
     def test_its_tests_pass_with_freestone_as_the_global_allocator(self) -> None:
-        self.assertRegex(self.cargo("test"), r"test result: ok\. [1-9]\d* passed")
+        self.assert_tested(self.cargo("test"))
 
-    def test_its_tests_pass_when_the_c_names_are_replaced_too(self) -> None:
-        self.assertRegex(self.cargo("test", "--features", "override"), r"test result: ok\. [1-9]\d* passed")
+    def test_its_tests_pass_with_the_installed_library_in_place_of_malloc(self) -> None:
+        self.assert_tested(self.cargo("test", "--tests", "--features", "override", FREESTONE_LIB_DIR=str(BUILD)))
+
+    def test_its_tests_pass_with_the_hardened_library_in_place_of_malloc(self) -> None:
+        self.assert_tested(self.cargo("test", "--tests", "--features", "override,hardened", FREESTONE_LIB_DIR=str(BUILD)))
 
     def test_the_example_runs(self) -> None:
         printed = self.cargo("run", "--package", "freestone-example")
