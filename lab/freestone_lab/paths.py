@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from freestone_lab.errors import UserError
 
 
+def installed() -> Path | None:
+    """The folder of the libraries when this is the installed command: a file named so beside lab/ holds its path."""
+    marker = Path(__file__).resolve().parents[2] / "installed"
+    return Path(os.path.normpath(marker.parent / marker.read_text().strip())) if marker.is_file() else None
+
+
 def root() -> Path:
-    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the work dir."""
+    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the work dir.
+
+    The installed command's root holds only the sources that it compiles on demand.
+    """
     given = os.environ.get("FREESTONE_ROOT")
     if given:
         return Path(given)
+    if installed() is not None:
+        return Path(__file__).resolve().parents[2]
     for start in (Path(__file__).resolve(), Path.cwd()):
         for folder in start.parents if start.is_file() else (start, *start.parents):
             if (folder / "CMakePresets.json").exists() and (folder / "lab").is_dir():
@@ -21,20 +33,22 @@ def root() -> Path:
 
 
 def build_dir(preset: str = "release") -> Path:
-    return root() / "build" / preset
+    return installed() or root() / "build" / preset
 
 
 def results_dir() -> Path:
-    """results/ of the repository; created on demand."""
-    folder = root() / "results"
+    """results/ of the repository, or of the user's data when installed; created on demand."""
+    if installed() is None:
+        folder = root() / "results"
+    else:
+        folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "freestone" / "results"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def cache_dir() -> Path:
     """Where the lab keeps what it compiles for itself: the build tree, or the user's cache outside a repository."""
-    try:
-        return root() / "build" / "lab"
-    except UserError:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return Path(base) / "freestone"
+    if installed() is None:
+        with contextlib.suppress(UserError):
+            return root() / "build" / "lab"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "freestone"

@@ -80,11 +80,12 @@ class Installed(unittest.TestCase):
     def test_cxx_programs_link_every_form_by_find_package(self) -> None:
         build = self.work / "cmake"
         self.configure(CLIENTS, build)
-        for form in ("freestone", "static", "object"):
+        shared = {"freestone": "libfreestone.so.1", "hardened": "libfreestone-hardened.so.1"}
+        for form in ("freestone", "static", "object", "hardened", "hardened_static", "hardened_object"):
             for kind in ("served", "indirect"):
                 with self.subTest(form=form, kind=kind):
                     program = build / f"{kind}-{form}"
-                    self.assert_served(answers(program), self.libdir / "libfreestone.so.1" if form == "freestone" else program)
+                    self.assert_served(answers(program), self.libdir / shared[form] if form in shared else program)
 
     def test_the_c_example_builds_by_its_makefile(self) -> None:
         work = self.work / "c"
@@ -101,7 +102,7 @@ class Installed(unittest.TestCase):
         self.assertRegex(printed, r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large")
 
     def test_the_installed_files_carry_no_debug_information(self) -> None:
-        for name in ("libfreestone.so.1", "libfreestone.a", "freestone.o"):
+        for name in ("libfreestone.so.1", "libfreestone-hardened.so.1", "libfreestone.a", "freestone.o"):
             self.assertNotIn(".debug_info", call("readelf", "-SW", self.libdir / name), name)
 
     def test_the_soname_is_the_file_name(self) -> None:
