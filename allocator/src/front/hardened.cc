@@ -66,7 +66,7 @@ FREESTONE_SLOW void misuse(const char* kind, const void* block, usize block_byte
 // 16 bytes at a time, by instructions rather than by a call: most blocks are small.
 using Chunk = u64 __attribute__((vector_size(16)));
 
-FREESTONE_INLINE bool is_clear(const char* from, usize bytes) {
+[[maybe_unused]] FREESTONE_INLINE bool is_clear(const char* from, usize bytes) {
   Chunk any = {};
   usize i = 0;
   for (; i + sizeof(Chunk) <= bytes; i += sizeof(Chunk)) {
@@ -80,7 +80,7 @@ FREESTONE_INLINE bool is_clear(const char* from, usize bytes) {
 }
 
 // Clears `bytes`, a multiple of 8 and at least 8.
-FREESTONE_INLINE void clear(char* from, usize bytes) {
+[[maybe_unused]] FREESTONE_INLINE void clear(char* from, usize bytes) {
   constexpr usize kLoopMax = 512;
   if (bytes > kLoopMax) {
     asm("" : "+r"(bytes));  // a call: the compiler would expand it to a string instruction with a slow start

@@ -42,8 +42,8 @@ struct Registers {
 
 // What may be read: [low, high) of one stack.
 struct StackBounds {
-  usize low;
-  usize high;
+  usize low = 0;
+  usize high = 0;
   bool holds(usize address, usize bytes) const { return address >= low && address <= high && bytes <= high - address; }
 };
 

@@ -210,7 +210,7 @@ unsigned shard_count() { return shards_in_use.load_relaxed(); }
 namespace {
 
 // A random permutation (Fisher and Yates). Returns count.
-unsigned shuffle(void** blocks, unsigned count) {
+[[maybe_unused]] unsigned shuffle(void** blocks, unsigned count) {
   u64 random = os::entropy();
   for (unsigned i = count; i > 1; --i) {
     random = mix_bits(random + i);
