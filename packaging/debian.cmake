@@ -6,6 +6,7 @@ set(CPACK_COMPONENTS_ALL libfreestone1 libfreestone-dev freestone-tools)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "memory allocator that takes the place of malloc")
 set(CPACK_PACKAGE_CONTACT "Freestone maintainers <maintainers@freestone.invalid>")
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -20,33 +21,30 @@ endif()
 set(version ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_NAME libfreestone1)
 set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBFREESTONE1_DESCRIPTION "memory allocator: shared libraries
- Freestone takes the place of the C library's malloc and of C++'s operator
- new, by linking or by LD_PRELOAD. It has statistics, limits and heap
- profiles.
- .
- This package holds the library and its hardened build.")
+set(CPACK_DEBIAN_LIBFREESTONE1_DESCRIPTION "Freestone takes the place of the C library's malloc and of C++'s operator
+new, by linking or by LD_PRELOAD. It has statistics, limits and heap
+profiles.
+
+This package holds the library and its hardened build.")
 set(CPACK_DEBIAN_LIBFREESTONE-DEV_PACKAGE_NAME libfreestone-dev)
 set(CPACK_DEBIAN_LIBFREESTONE-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBFREESTONE-DEV_PACKAGE_DEPENDS "libfreestone1 (= ${version}), libc6-dev")
 set(CPACK_DEBIAN_LIBFREESTONE-DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_LIBFREESTONE-DEV_DESCRIPTION "memory allocator: development files
- Freestone takes the place of the C library's malloc and of C++'s operator
- new, by linking or by LD_PRELOAD.
- .
- This package holds the headers, the static library, the library as one
- object, a pkg-config file and a CMake package.")
+set(CPACK_DEBIAN_LIBFREESTONE-DEV_DESCRIPTION "Freestone takes the place of the C library's malloc and of C++'s operator
+new, by linking or by LD_PRELOAD.
+
+This package holds the headers, the static library, the library as one
+object, a pkg-config file and a CMake package.")
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_NAME freestone-tools)
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_DEPENDS "libfreestone1 (= ${version}), python3 (>= 3.11), python3-venv")
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_RECOMMENDS "g++, cmake")
-set(CPACK_DEBIAN_FREESTONE-TOOLS_DESCRIPTION "memory allocator: run, observe and compare
- The freestone command runs a program under the Freestone memory allocator,
- shows its statistics, heap profile and leaks, and compares allocators on it
- with evidence.
- .
- At its first use it makes a Python environment in the user's cache, with
- packages from the Python package index.")
+set(CPACK_DEBIAN_FREESTONE-TOOLS_DESCRIPTION "The freestone command runs a program under the Freestone memory allocator,
+shows its statistics, heap profile and leaks, and compares allocators on it
+with evidence.
+
+At its first use it makes a Python environment in the user's cache, with
+packages from the Python package index.")
 
 # What Debian's policy wants of every package.
 find_program(GZIP gzip REQUIRED)

@@ -28,6 +28,11 @@ extern "C" {
     pub fn freestone_set_limits(limits: *const Limits) -> c_int;
     pub fn freestone_get_limits(limits: *mut Limits) -> c_int;
     pub fn freestone_validate(damage: *mut *const c_char) -> c_int;
+    pub fn freestone_prof_start();
+    pub fn freestone_prof_stop();
+    pub fn freestone_prof_is_active() -> c_int;
+    pub fn freestone_prof_dump(path: *const c_char) -> c_int;
+    pub fn freestone_leak_check() -> usize;
     pub fn freestone_option_get(name: *const c_char, value: *mut c_char, capacity: usize) -> c_int;
     pub fn freestone_option_set(name: *const c_char, value: *const c_char) -> c_int;
 }

@@ -19,6 +19,7 @@
 //! while the program runs are reached by [`set_option`].
 
 mod ffi;
+pub mod profile;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void, CStr, CString};

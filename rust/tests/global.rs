@@ -162,6 +162,34 @@ fn statistics_are_written_in_every_format() {
     }
 }
 
+/// The bytes of all stacks of a profile in the format `collapsed`: the last word of each line.
+fn profiled_bytes() -> u64 {
+    let path = std::env::temp_dir().join(format!("freestone-profile-{}", std::process::id()));
+    freestone::profile::dump(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    text.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn a_profile_estimates_what_is_live() {
+    let _guard = alone();
+    freestone::set_option("prof_sample_bytes", "64k").unwrap();
+    freestone::set_option("prof_format", "collapsed").unwrap();
+    freestone::profile::start();
+    assert!(freestone::profile::is_active());
+    let blocks: Vec<Box<[u8; 1000]>> = (0..64_000).map(|_| Box::new([7; 1000])).collect();
+    let live = profiled_bytes();
+    drop(blocks);
+    let left = profiled_bytes();
+    freestone::profile::stop();
+    assert!(!freestone::profile::is_active());
+    // About 1000 samples: a standard error of 3 %.
+    assert!((48_000_000..80_000_000).contains(&live), "{live}");
+    assert!(left < live / 8, "{left} of {live}");
+    assert_eq!(freestone::profile::dump("/no/such/folder/file").unwrap_err().raw_os_error(), Some(5));
+}
+
 /// What C code in this program gets from malloc.
 #[test]
 fn c_code_is_served_exactly_when_the_feature_override_is_on() {
