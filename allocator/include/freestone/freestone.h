@@ -174,7 +174,7 @@ int freestone_prof_is_active(void);
 int freestone_prof_dump(const char *path);
 
 /* Looks for blocks that nothing points to among the profiler's samples (all blocks with the option leak:exact), prints them to standard
- * error, and returns how many were found. Other threads stand still meanwhile. */
+ * error or where the option leak_file says, and returns how many were found. Other threads stand still meanwhile. */
 size_t freestone_leak_check(void);
 
 /* The value of an option as text. ENOENT for an unknown name, ERANGE when the buffer is too small. */

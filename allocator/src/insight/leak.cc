@@ -152,8 +152,11 @@ LeakCounts report_leaks() {
     }
     heap_sort(sites, count, [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; });
   }
-  print_report(counts, sites, count);
-  if (options.leak_file[0] != '\0') save_json(counts, sites, count);
+  if (options.leak_file[0] == '\0') {
+    print_report(counts, sites, count);
+  } else {
+    save_json(counts, sites, count);
+  }
   profile_store.release_scratch_locked(mark);
   return counts;
 }

@@ -20,8 +20,8 @@ struct LeakCounts {
   bool scanned;  // false: memory ran out, or /proc is not there
 };
 
-// Marks what is reachable and writes the report to standard error and, when the option leak_file names one, there. The calling thread
-// holds no lock.
+// Marks what is reachable and writes the report to standard error or, as JSON, where the option leak_file says. The calling thread holds
+// no lock.
 LeakCounts report_leaks();
 // The same, then ends the process with the option leak_error when blocks were lost.
 void report_leaks_at_exit();

@@ -12,10 +12,13 @@ from support import harness
 
 
 def run(case: str, conf: str) -> tuple[harness.Finished, dict[str, Any]]:
+    """The run that reports to standard error, and the report of another that writes a file."""
+    done = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": conf})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "leaks.json"
-        done = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": f"{conf},leak_file:{path}"})
-        return done, json.loads(path.read_text()) if path.exists() else {}
+        other = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": f"{conf},leak_file:{path}"})
+        assert (other.status, other.out, other.err) == (done.status, done.out, ""), other
+        return done, json.loads(path.read_text())
 
 
 def sites(report: dict[str, Any]) -> list[tuple[int, int]]:

@@ -105,7 +105,7 @@ void allocates() {
       slot = realloc(slot, turn % 50000 + 1);
     } else {
       free(slot);
-      slot = turn % 7 == 0 ? calloc(3, turn % 9000) : malloc(turn % 2000);
+      slot = turn % 7 == 0 ? calloc(3, turn % 9000 + 1) : malloc(turn % 2000 + 1);
     }
     if (slot != nullptr) static_cast<char*>(slot)[0] = 1;
   }

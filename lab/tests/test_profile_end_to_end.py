@@ -1,0 +1,110 @@
+"""What libfreestone writes is read back by the readers that people have: the protobuf library and the real Go pprof."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from freestone_lab import paths, profiling
+from freestone_lab.flamegraph import Profile, read_profile
+from freestone_lab.flamegraph.model import Sample
+
+SOURCE = r"""
+#include <cstdlib>
+#include <cstring>
+static void* kept[4000];
+struct Store {
+  __attribute__((noinline)) void* fill(size_t size) {
+    void* block = malloc(size);
+    memset(block, 1, size);
+    asm volatile("" : "+r"(block) : : "memory");
+    return block;
+  }
+};
+__attribute__((noinline)) void churn(Store& store) {
+  for (int i = 0; i < 4000; ++i) free(store.fill(2000));
+}
+__attribute__((noinline)) void grow(Store& store) {
+  for (void*& block : kept) block = store.fill(1000);
+}
+int main() {
+  Store store;
+  grow(store);
+  churn(store);
+  return kept[0] == nullptr;
+}
+"""
+LIVE, ALLOCATED = 4_000 * 1000, 4_000 * 1000 + 4_000 * 2000
+
+
+def go_pprof() -> str | None:
+    installed = Path(os.environ.get("GOBIN") or Path.home() / "go" / "bin") / "pprof"
+    return shutil.which("pprof") or (str(installed) if installed.exists() else None)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (paths.build_dir() / "libfreestone.so").exists():
+        pytest.skip("libfreestone.so is not built")
+    folder = tmp_path_factory.mktemp("profile")
+    source, target = folder / "store.cc", folder / "store"
+    source.write_text(SOURCE)
+    subprocess.run(["c++", "-g", "-O1", "-fno-builtin", str(source), "-o", str(target)], check=True)
+    return target
+
+
+def profiled(program: Path, path: Path, form: str = "pprof") -> Path:
+    """One byte between samples: every block is one, so the sums are exact."""
+    conf = f"prof:true,prof_sample_bytes:1,prof_format:{form},prof_file:{path}"
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so"), "FREESTONE_CONF": conf}
+    subprocess.run([str(program)], env=env, check=True)
+    return path
+
+
+def of_program(profile: Profile) -> list[Sample]:
+    """The samples that the program's own fill() took."""
+    return [s for s in profile.samples if s[0] and s[0][-1].function.startswith("Store::fill")]
+
+
+def total(profile: Profile, kind: str) -> int:
+    index = [name for name, _ in profile.sample_types].index(kind)
+    return sum(values[index] for _, values in of_program(profile))
+
+
+def test_protobuf_reads_the_sums_and_the_functions(program: Path, tmp_path: Path) -> None:
+    profile = profiling.load([profiled(program, tmp_path / "p.pb")])[0]
+    assert total(profile, "inuse_space") == LIVE
+    assert total(profile, "alloc_space") == ALLOCATED
+    assert total(profile, "alloc_objects") == 8000
+    callers = {stack[-2].function.split("(")[0] for stack, _ in of_program(profile)}
+    assert callers == {"churn", "grow"}
+
+
+@pytest.mark.parametrize("form", ["pprof", "collapsed", "heap_v2"])
+def test_the_viewers_readers_take_every_format(program: Path, tmp_path: Path, form: str) -> None:
+    profile = read_profile(profiled(program, tmp_path / form, form))
+    kinds = [name for name, _ in profile.sample_types]
+    index = kinds.index("inuse_space") if "inuse_space" in kinds else 0
+    assert profile.total(index) == pytest.approx(LIVE, rel=0.1)
+
+
+def test_go_pprof_reads_it(program: Path, tmp_path: Path) -> None:
+    tool = go_pprof()
+    if tool is None:
+        pytest.skip("no Go pprof here: go install github.com/google/pprof@latest")
+    path = profiled(program, tmp_path / "p.pb")
+    for kind, wanted in (("inuse_space", LIVE), ("alloc_space", ALLOCATED), ("alloc_objects", 8000)):
+        command = [tool, f"-sample_index={kind}", "-unit=B", "-top", str(program), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert f"Type: {kind}" in done.stdout
+        row = next(line for line in done.stdout.splitlines() if line.endswith("Store::fill"))
+        assert int(re.sub(r"\D", "", row.split()[0])) == wanted, done.stdout
+    raw = subprocess.run([tool, "-raw", str(path)], capture_output=True, text=True, check=True).stdout
+    assert "PeriodType: space bytes" in raw
+    assert "inuse_space/bytes[dflt]" in raw
+    assert str(program) in raw
