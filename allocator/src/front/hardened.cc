@@ -290,6 +290,12 @@ void release_all_sealed() {
   for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
 }
 
+usize readable_bytes(const void* block, usize block_bytes) {
+  if constexpr (!kMitigations.trailer) return block_bytes;
+  const usize request = large_request(block) & low_mask(kLargeOriginShift);
+  return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
+}
+
 SealedCounts sealed_counts() {
   SealedCounts counts{};
   for (const Atomic<usize>& place : sealed) {

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/atomic.h"
+#include "front/hardened.h"
 #include "front/sampled.h"
 #include "insight/profile_maps.h"
 #include "insight/profile_report.h"
@@ -91,6 +92,7 @@ class Scan {
   explicit Scan(Reachable& result) : result_(result) {}
 
   bool prepare() {
+    hardened::release_all_sealed();  // freed blocks that fault when they are read
     heap_start_ = address_of(unit_address(region.heap_start));
     heap_end_ = address_of(unit_address(region.frontier.load_acquire()));
     result_.bits_bytes_ = round_up((heap_end_ - heap_start_) / 16 / 8 + 8, os::page_bytes());
@@ -226,11 +228,11 @@ class Scan {
       return;
     }
     while (tag == kTagInside && unit > region.heap_start) tag = tag_of(--unit);
-    if (tag < kTagClassEnd && tag > kLastSmallClass) {
-      reach(address_of(unit_address(unit)), units_to_bytes(class_info(tag).units));
-    } else if (tag == kTagRun) {
-      reach(address_of(unit_address(unit)), units_to_bytes(run_units(unit)));
-    }
+    usize units = 0;
+    if (tag < kTagClassEnd && tag > kLastSmallClass) units = class_info(tag).units;
+    if (tag == kTagRun) units = run_units(unit);
+    const usize bytes = units == 0 ? 0 : hardened::readable_bytes(unit_address(unit), units_to_bytes(units));
+    if (bytes > 0 && value - address_of(unit_address(unit)) <= bytes) reach(address_of(unit_address(unit)), bytes);
   }
 
   void reach(usize block, usize bytes) {
