@@ -27,7 +27,7 @@ def is_installed(package: str) -> bool:
     return done.stdout == "installed"
 
 
-@unittest.skipUnless(shutil.which("dpkg-deb") and shutil.which("dpkg-shlibdeps"), "no dpkg-deb or no dpkg-shlibdeps (package dpkg-dev)")
+@unittest.skipUnless(shutil.which("dpkg-shlibdeps") and shutil.which("file"), "no dpkg-shlibdeps or no file (packages dpkg-dev and file)")
 class Packages(unittest.TestCase):
     folder: tempfile.TemporaryDirectory[str]
     files: dict[str, Path]

@@ -13,12 +13,20 @@ namespace {
 // Sizes that the test program itself is unlikely to ask malloc for.
 constexpr usize kSizes[] = {208, 1152, 3584, 7168, 14336, 28672};
 
+// Blocks of a class that no bitmap offers, counted in the bitmaps: held by the test, or lost.
+usize blocks_not_free(SizeClass c) {
+  static SlabCounts counts[kClassEnd];
+  count_slabs(counts);
+  return counts[c].blocks - counts[c].free_blocks;
+}
+
 TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
   ensure_started();
   Random random(test_seed("slab"));
   for (const usize bytes : kSizes) {
     const SizeClass c = class_of(bytes);
     const usize before = blocks_outside(c);
+    const usize not_free = blocks_not_free(c);
     SlabUser user;
     std::unordered_set<void*> held;
     for (u64 step = 0; step < scaled(400); ++step) {
@@ -42,12 +50,14 @@ TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
         }
       }
       ASSERT_EQ(blocks_outside(c) - before, held.size());
+      ASSERT_EQ(blocks_not_free(c) - not_free, held.size()) << "blocks are lost";
       if (step % 50 == 0) {
         ASSERT_TRUE(slabs_are_valid());
       }
     }
     for (void* block : held) return_blocks(c, user, &block, 1);
     EXPECT_EQ(blocks_outside(c), before);
+    EXPECT_EQ(blocks_not_free(c), not_free);
   }
   expect_valid_heap();
 }
@@ -83,6 +93,7 @@ TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
   for (const usize bytes : {usize{1152}, usize{7168}}) {
     const SizeClass c = class_of(bytes);
     const usize before = blocks_outside(c);
+    const usize not_free = blocks_not_free(c);
     static std::atomic<void*> mailboxes[kMailboxes];
     run_threads(kThreads, [&](unsigned thread) {
       Random random(seed + thread);
@@ -104,6 +115,7 @@ TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
     for (auto& mailbox : mailboxes)
       if (void* block = mailbox.exchange(nullptr); block != nullptr) return_blocks(c, user, &block, 1);
     EXPECT_EQ(blocks_outside(c), before);
+    EXPECT_EQ(blocks_not_free(c), not_free) << "blocks are lost";
     EXPECT_TRUE(slabs_are_valid());
   }
   expect_valid_heap();
