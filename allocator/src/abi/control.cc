@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "abi/names.h"
 #include "base/compiler.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
@@ -15,12 +16,6 @@
 #include "insight/statistics.h"
 #include "insight/statistics_report.h"
 #include "platform/os.h"
-
-#if FREESTONE_PREFIXED
-#define ABI(name) freestone_##name
-#else
-#define ABI(name) name
-#endif
 
 using namespace freestone;
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "abi/names.h"
 #include "base/compiler.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
@@ -16,12 +17,6 @@
 #include "platform/message.h"
 #include "platform/os.h"
 #include "span/span_heap.h"
-
-#if FREESTONE_PREFIXED
-#define ABI(name) freestone_##name
-#else
-#define ABI(name) name
-#endif
 
 using namespace freestone;
 

@@ -3,16 +3,10 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "abi/names.h"
 #include "base/compiler.h"
 #include "front/entry.h"
 #include "platform/os.h"
-
-// Sanitizer builds keep the sanitizer's malloc: there the functions carry a prefix and tests call them by it.
-#if FREESTONE_PREFIXED
-#define ABI(name) freestone_##name
-#else
-#define ABI(name) name
-#endif
 
 using namespace freestone;
 
