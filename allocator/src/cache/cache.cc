@@ -27,7 +27,6 @@ Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that
 // only calls exec pays nothing.
 bool orphans = false;
 
-constexpr usize kGuardUnits = kMitigations.guards ? 1 : 0;  // behind every run, inaccessible
 constexpr u32 kEventsPerAdaptation = 128;
 
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
@@ -105,8 +104,7 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
     if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0)) fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
     for (u32 k = 0; k < info.units; ++k) set_tag(first + k, kTagNone);
-    if constexpr (kMitigations.guards) os::guard_remove(unit_address(first + info.units), kUnitBytes);
-    return_span(first, info.units + kGuardUnits, true);
+    return_guarded_span(first, info.units, guards_spans() ? 1 : 0, true);
   }
   runs_out[c].sub_relaxed(count);
 }
@@ -212,9 +210,8 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = take_span(info.units + kGuardUnits, alignment_units);
+  const Span span = take_guarded_span(info.units, alignment_units, guards_spans() ? 1 : 0);
   if (span.first == kNoUnit) return nullptr;
-  if constexpr (kMitigations.guards) os::guard_install(unit_address(span.first + info.units), kUnitBytes);
   zeroed = span.zeroed;
   runs_out[size_class].add_relaxed(1);
   set_tag(span.first, static_cast<u8>(size_class));

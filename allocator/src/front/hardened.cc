@@ -223,7 +223,7 @@ usize span_bytes(const void* block) {
 void release_sealed(usize address) {
   if (address == 0) return;
   void* block = reinterpret_cast<void*>(address);
-  os::guard_remove(block, span_bytes(block));
+  if (os::guard_remove(block, span_bytes(block))) return;  // cannot be opened again: never reused
   freestone::deallocate(block);
 }
 

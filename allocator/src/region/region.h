@@ -17,6 +17,7 @@
 #include "base/compiler.h"
 #include "base/units.h"
 #include "config/build_config.h"
+#include "policy/policy.h"
 
 namespace freestone {
 
@@ -101,6 +102,9 @@ inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + uni
 inline bool in_window(const void* pointer) { return address_of(pointer) - region.base < region.window_bytes; }
 inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
+
+// Whether slabs and runs are followed by inaccessible units: a mitigation that costs addresses, so not where they are limited.
+inline bool guards_spans() { return kMitigations.guards && region.window_bytes >= kRegionBytesUnlimited; }
 
 // Reserves the window and its metadata; called once. False when not even the smallest can be had.
 bool reserve_region();

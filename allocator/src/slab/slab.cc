@@ -58,7 +58,7 @@ bool looks_wholly_free(const ClassInfo& info, const Record& record) {
 }
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
-usize span_units(const ClassInfo& info) { return kMitigations.guards ? usize{info.units} * 2 : info.units; }
+usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
 
 // Memory with another use behind it, made like fresh: what blocks hold must be theirs.
 void clear_slab(UnitIndex first, const ClassInfo& info) {
@@ -69,9 +69,8 @@ void clear_slab(UnitIndex first, const ClassInfo& info) {
 
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = take_span(span_units(info), span_units(info));
+  const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
-  if constexpr (kMitigations.guards) os::guard_install(unit_address(span.first + info.units), units_to_bytes(info.units));
   if (kMitigations.zero_on_free && !span.zeroed) clear_slab(span.first, info);
   slab_units_in_use.add_relaxed(info.units);
   Record& record = record_of(span.first);
@@ -153,8 +152,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
       slab_units_in_use.sub_relaxed(info.units);
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
-      if constexpr (kMitigations.guards) os::guard_remove(unit_address(unit + info.units), units_to_bytes(info.units));
-      return_span(unit, span_units(info), dirty);
+      return_guarded_span(unit, info.units, slab_guard(info), dirty);
       return;
     }
     u64 words = 0;

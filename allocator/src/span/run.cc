@@ -14,7 +14,6 @@ namespace {
 constexpr usize kUnitsMin = (kCachedBytesMax >> kUnitShift) + 1;
 constexpr usize kUnitsMax = kSharedRunBytesMax >> kUnitShift;
 constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin - 1) + 1;
-constexpr usize kGuardUnits = kMitigations.guards ? 1 : 0;  // behind every run, inaccessible
 constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
 
@@ -41,8 +40,7 @@ void return_to_spans(UnitIndex first, usize units) {
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
   set_tags(first, units, kTagNone, kTagNone);
-  if constexpr (kMitigations.guards) os::guard_remove(unit_address(first + static_cast<UnitIndex>(units)), kUnitBytes);
-  return_span(first, units + kGuardUnits, true);
+  return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
 }
 
 void evict(u64 slot) {
@@ -65,10 +63,9 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
   UnitIndex first = alignment == 1 && is_cacheable(units) ? pop(shard, units) : kNoUnit;
   zeroed = false;
   if (first == kNoUnit) {
-    const Span span = take_span(units + kGuardUnits, alignment);
+    const Span span = take_guarded_span(units, alignment, guards_spans() ? 1 : 0);
     if (span.first == kNoUnit) return kNoUnit;
     first = span.first;
-    if constexpr (kMitigations.guards) os::guard_install(unit_address(first + static_cast<UnitIndex>(units)), kUnitBytes);
     zeroed = span.zeroed;
     set_tags(first, units, kTagRun, kTagInside);
     runs_taken.add_relaxed(1);

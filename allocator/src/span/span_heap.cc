@@ -359,6 +359,17 @@ void return_span(UnitIndex first, usize units, bool dirty) {
   if (FREESTONE_UNLIKELY(due > 0)) purge_pages(due);
 }
 
+Span take_guarded_span(usize units, usize alignment, usize guard) {
+  const Span span = take_span(units + guard, alignment);
+  if (guard > 0 && span.first != kNoUnit) os::guard_install(unit_address(span.first + static_cast<UnitIndex>(units)), units_to_bytes(guard));
+  return span;
+}
+
+void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
+  const bool opened = guard == 0 || !os::guard_remove(unit_address(first + static_cast<UnitIndex>(units)), units_to_bytes(guard));
+  return_span(first, units + (opened ? guard : 0), dirty);
+}
+
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
   LockGuard guard(span_lock);
   const UnitIndex start = first + static_cast<UnitIndex>(units);
