@@ -28,7 +28,8 @@ fn allocations_are_counted_while_they_live() {
     let during = freestone::stats();
     assert!(during.live_bytes - before.live_bytes >= 20_000_000, "{before:?} {during:?}");
     assert!(during.live_bytes - before.live_bytes < 24_000_000, "{before:?} {during:?}");
-    assert!(during.live_blocks - before.live_blocks >= 20_000);
+    // Less some that the test harness freed meanwhile.
+    assert!(during.live_blocks - before.live_blocks >= 19_900, "{before:?} {during:?}");
     drop(blocks);
     assert!(freestone::stats().live_bytes < before.live_bytes + MIB);
 }
