@@ -24,7 +24,8 @@ class Part:
     length: str = "1"  # of random tests, as FREESTONE_TEST_OPS
 
 
-# The one table. A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
+# The one table. A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten
+# times slower there.
 PARTS: tuple[Part, ...] = (
     Part("release", settings=("-DFREESTONE_LAB=ON",)),
     Part("release-clang", labels="golden", targets=("freestone", "trace_probe")),

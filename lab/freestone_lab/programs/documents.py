@@ -26,7 +26,10 @@ text = json.dumps(records, sort_keys=True)
 for _ in range(3):
     again = json.loads(text)
     assert json.dumps(again, sort_keys=True) == text
-rows = [f'<row id="{r["id"]}"><name>{r["name"]}</name>' + "".join(f"<tag>{t}</tag>" for t in r["tags"]) + "</row>" for r in records]
+rows = []
+for r in records:
+    cells = "".join(f"<tag>{t}</tag>" for t in r["tags"])
+    rows.append(f'<row id="{r["id"]}"><name>{r["name"]}</name>{cells}</row>')
 root = xml.fromstring("<table>" + "".join(rows) + "</table>")
 tags = sum(len(row.findall("tag")) for row in root)
 written = xml.tostring(root)
