@@ -37,6 +37,8 @@ inline constexpr Mitigations kMitigations = {
 };
 static_assert(!kMitigations.neighbours || kMitigations.trailer, "a neighbour is known by its trailer");
 static_assert(!kMitigations.zero_on_free || kMitigations.trailer, "fresh blocks are told from freed ones by the trailer");
+static_assert(!kMitigations.quarantine || kMitigations.trailer, "only what the trailer checked goes into the quarantine");
+static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks return through the checked free");
 
 // Blocks of slabs are cleared as a whole when freed; of larger ones the first so many bytes.
 inline constexpr usize kLargeClearBytes = kKiB;
