@@ -52,6 +52,9 @@ FAULTY = r"""
 #include <time.h>
 #include <unistd.h>
 #include <fcntl.h>
+#ifdef MALLOC_TICKS
+#include <x86intrin.h>
+#endif
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
@@ -73,8 +76,18 @@ static int refused(void) {
 #endif
   (void)n;
   wait_ns(MALLOC_NS);
+#ifdef MALLOC_TICKS
+  for (unsigned long long begin = __rdtsc(); __rdtsc() - begin < MALLOC_TICKS;) {}
+#endif
   return 0;
 }
+/* A malloc that is next to nothing: blocks of one size, one after the other, and never taken back. */
+#ifdef TRIVIAL
+static _Alignas(4096) char pool[64 << 20];
+static char *next = pool;
+void *malloc(size_t n) { char *p = next; next += n <= 64 ? 64 : (n + 63) & -(size_t)64; return p; }
+void free(void *p) { (void)p; }
+#else
 /* The block made before this one loses a bit of its first byte, if it is still live. */
 static unsigned char *last;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -98,7 +111,13 @@ static void spare(void *p) {
 }
 void *malloc(size_t n) { return refused() ? 0 : spoil(__libc_malloc(n), n); }
 void *calloc(size_t a, size_t b) { return refused() ? 0 : __libc_calloc(a, b); }
-void *realloc(void *p, size_t n) { spare(p); return refused() ? 0 : __libc_realloc(p, n); }
+/* A realloc of a block waits like the allocation and the free that workloads count it as. */
+void *realloc(void *p, size_t n) {
+  spare(p);
+  if (refused()) return 0;
+  if (p) wait_ns(FREE_NS);
+  return __libc_realloc(p, n);
+}
 static void *aligned(size_t a, size_t n) {
   if (refused()) return 0;
 #ifdef MISALIGN
@@ -120,6 +139,7 @@ void free(void *p) {
 #endif
   __libc_free(p);
 }
+#endif
 #ifdef COUNT
 __attribute__((destructor)) static void tell(void) {
   char text[64];
@@ -165,7 +185,7 @@ def program() -> Path:
 
 
 def library(folder: Path, **faults: int) -> Path:
-    """A library with the given faults: NULL_AFTER, CRASH_AFTER, CORRUPT, MISALIGN, COUNT, MALLOC_NS, FREE_NS."""
+    """A library with the given faults: NULL_AFTER, CRASH_AFTER, CORRUPT, MISALIGN, COUNT, MALLOC_NS, FREE_NS, ..."""
     name = "-".join(f"{k}{v}" for k, v in sorted(faults.items())) or "plain"
     out = folder / f"{name}.so"
     if not out.exists():

@@ -1,16 +1,19 @@
 """JSON written and read, XML parsed and searched, regular expressions over a long text."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import random
 import re
 import xml.etree.ElementTree as xml
+from typing import Any
 
 random.seed(11)
 WORDS = [hashlib.md5(str(i).encode()).hexdigest()[: 3 + i % 9] for i in range(3000)]
 
 
-def record(i):
+def record(i: int) -> dict[str, Any]:
     return {
         "id": i,
         "name": " ".join(random.choice(WORDS) for _ in range(4)),

@@ -1,13 +1,16 @@
 """Python's own data structures: trees of dicts and lists copied deeply, keys built from text, a graph walked."""
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import random
+from typing import Any
 
 random.seed(7)
 
 
-def tree(depth):
+def tree(depth: int) -> object:
     if depth == 0:
         return [random.random(), str(random.getrandbits(48)), None]
     return {f"k{depth}-{i}": tree(depth - 1) for i in range(5)}
@@ -21,10 +24,10 @@ digest.update(repr(root).encode())
 
 
 class Node:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.links = []
-        self.data = {"name": name, "seen": 0}
+        self.links: list[Node] = []
+        self.data: dict[str, Any] = {"name": name, "seen": 0}
 
 
 nodes = [Node(f"node {i}") for i in range(40000)]
@@ -37,7 +40,7 @@ while frontier:
         node.data["seen"] += 1
         steps += 1
         frontier.extend(node.links)
-words = {}
+words: dict[str, list[int]] = {}
 for i in range(200000):
     words.setdefault(f"w{i * 7919 % 50021}", []).append(i)
 digest.update(str(sorted((k, len(v), v[0]) for k, v in words.items())).encode())
