@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from freestone_lab import apps, paths, peers, suites
+from freestone_lab import apps, paths, peers, schedule, suites, units
 from freestone_lab.errors import UserError
 from freestone_lab.method import Plan, Task
 from freestone_lab.model import Peer
@@ -21,9 +21,11 @@ from freestone_lab.model import Peer
 NULL_PEER = "null"
 DEFAULT_SUITE = "quick"
 ROUNDS = 10
+SERIES_ROUNDS = 1  # a suite's curves differ little between rounds, and are most of a result file
 CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
 TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S = 30.0
+APP_SECONDS = 0.9  # about what a real program's fixed work takes
 
 
 def workload_program() -> Path:
@@ -45,7 +47,10 @@ def workloads(program: Path) -> dict[str, dict[str, Any]]:
     return {w["name"]: w for w in json.loads(done.stdout)["workloads"]}
 
 
-def _workload_task(program: Path, identity: str, workload: str, params: Mapping[str, Any], timeout_s: float) -> Task:
+def _workload_task(
+    program: Path, identity: str, workload: str, params: Mapping[str, Any], timeout_s: float, seconds: float = 1.0,
+    unfit: frozenset[str] = frozenset(),
+) -> Task:  # fmt: skip
     """One workload; its checksum stands for its output."""
     return Task(
         id=identity,
@@ -55,12 +60,16 @@ def _workload_task(program: Path, identity: str, workload: str, params: Mapping[
         cwd=Path("/"),
         timeout_s=timeout_s,
         read="workload",
+        seconds=seconds,
+        unfit=unfit,
     )
 
 
 def row_task(program: Path, row: suites.WorkloadRun) -> Task:
     """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
-    return _workload_task(program, row.id, row.workload, row.params, LEAST_TIMEOUT_S + 20 * row.seconds)
+    limit = LEAST_TIMEOUT_S + 20 * row.seconds
+    unfit = frozenset() if row.null_fits else frozenset({NULL_PEER})
+    return _workload_task(program, row.id, row.workload, row.params, limit, row.seconds, unfit)
 
 
 def app_task(command: apps.Command) -> Task:
@@ -75,6 +84,7 @@ def app_task(command: apps.Command) -> Task:
         output_files=command.outputs,
         check=command.check,
         caveats=command.caveats,
+        seconds=APP_SECONDS,
     )
 
 
@@ -122,7 +132,7 @@ def select(names: Sequence[str], program: Path, say: Callable[[str], None]) -> l
         elif name in suites.SUITES:
             chosen += [row_task(program, row) for row in suites.suite(name)]
             if name in suites.WITH_APPS:
-                chosen += _app_tasks([], say)
+                chosen += _app_tasks(suites.APPS if suites.SUITES[name] else [], say)
         else:
             chosen += _workload_runs(program, name, sorted(app_names))
     return list({task.id: task for task in chosen}.values())
@@ -144,8 +154,22 @@ def plan(rounds: int | None, seed: int) -> Plan:
     """Exactly that many rounds of each experiment."""
     count = rounds or ROUNDS
     return Plan(
-        min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS
-    )
+        min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS,
+        series_rounds=SERIES_ROUNDS,
+    )  # fmt: skip
+
+
+def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, sitting_s: float | None) -> str:
+    """One line before a sitting starts: what will be run, and about how long it takes."""
+    costs = [schedule.cost(task, chosen) for task in tasks]
+    rounds = [plan.max_rounds] * len(tasks) if sitting_s is None else schedule.allot(costs, sitting_s)
+    judged = sum(p.kind != "control" for p in chosen)
+    expected = schedule.total(costs, rounds)
+    noun = "allocator" if judged == 1 else "allocators"
+    line = f"{schedule.rounds_words(rounds)} under {judged} {noun}: about {units.words(expected)}"
+    if sitting_s is not None and expected > sitting_s:
+        line += f", which is more than --budget {units.words(sitting_s)}: one round of each is the least"
+    return line + "; Ctrl-C keeps what was measured"
 
 
 def with_null(chosen: Sequence[Peer]) -> list[Peer]:

@@ -56,6 +56,10 @@ FAMILY = frozenset(C_NAMES) | frozenset(OPERATOR_NAMES)
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64", "riscv64": "EM_RISCV", "ppc64le": "EM_PPC64"}
 
 
+# What reading an ELF file raises, besides ELFError, when a table of it lies beyond the file's end.
+_CUT_SHORT = (ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError)
+
+
 class PeerError(UserError):
     """An allocator that cannot be used; the message is one line that names it and says what was expected."""
 
@@ -88,8 +92,11 @@ def _inspect(path: str, _mtime_ns: int, _size: int) -> LibraryFacts:
             return LibraryFacts(_build_id(elf), _exports(elf))
     except OSError as error:
         raise PeerError(f"{path}: cannot be read: {error.strerror}; expected a shared library") from error
-    except ELFError as error:
-        raise PeerError(f"{path}: is not an ELF file; expected a shared library for {platform.machine()}") from error
+    except (ELFError, *_CUT_SHORT) as error:
+        with Path(path).open("rb") as stream:
+            elf_begins = stream.read(4) == b"\x7fELF"
+        kind = "is an ELF file that is cut short or damaged" if elf_begins else "is not an ELF file"
+        raise PeerError(f"{path}: {kind}; expected a shared library for {platform.machine()}") from error
 
 
 def _require_loadable(path: str, elf: ELFFile) -> None:

@@ -31,6 +31,7 @@ PADDING_LIMIT = 4096
 STEAL_LIMIT = 0.05
 SERIES_ROUNDS = 3  # the memory curve of this many rounds is kept
 SERIES_POINTS = 120
+WORKLOAD_SERIES_POINTS = 700
 WARM_UP_TIMEOUT_S = 600.0
 LEAST_ROUNDS = 6  # with fewer pairs no signed-rank test can reach 5 %
 
@@ -58,6 +59,8 @@ class Task:
     read: Literal["output", "workload"] = "output"
     check: Check | None = None
     caveats: tuple[str, ...] = ()
+    seconds: float = 1.0  # about what one run takes under the baseline: for estimates only
+    unfit: frozenset[str] = frozenset()  # allocators that cannot get through by their nature
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Plan:
     cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
     counts: bool = False
     control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
+    series_rounds: int = SERIES_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -133,9 +137,16 @@ def available_kib() -> int:
 
 
 class Engine:
-    """Runs one task under all peers. `measure()` may be called once."""
+    """Runs one task under all peers. `measure()` may be called once.
 
-    def __init__(self, task: Task, peers: Sequence[Peer], baseline: str, plan: Plan, report: Report) -> None:
+    `proven` holds (program, allocator) pairs whose warm-up and proof were made in this sitting: a workload program
+    reads no files and says in every run who serves malloc, so a pair once proven goes straight to its rounds.
+    """
+
+    def __init__(
+        self, task: Task, peers: Sequence[Peer], baseline: str, plan: Plan, report: Report,
+        proven: set[tuple[str, str]] | None = None,
+    ) -> None:  # fmt: skip
         base = next((p for p in peers if p.name == baseline), None)
         if base is None:
             raise UserError(
@@ -145,11 +156,16 @@ class Engine:
         if not task.cwd.is_dir():
             raise UserError(f"{task.id}: its working folder '{task.cwd}' does not exist")
         self.task, self.plan, self.report, self.baseline = task, plan, report, base
-        self.peers = [base, again, *(p for p in peers if p.name not in (baseline, again.name))]
+        self.proven = proven if proven is not None and task.read == "workload" else set()
+        others = [p for p in peers if p.name not in (baseline, again.name)]
+        self.peers = [base, again, *(p for p in others if p.name not in task.unfit)]
         self.random = random.Random(f"{plan.seed}/{task.id}")
         self.experiment = Experiment(
             task.id, task.workload, dict(task.params), dict(PROCESS_SPECS), list(dict.fromkeys(task.caveats)), []
         )
+        for peer in others:
+            if peer.name in task.unfit:
+                self.caveat(f"{peer.name} is left out: all requests together are more than it can hold")
         self.golden = _Golden()
         self.placement = Placement(target=plan.cpus or ())
         self.timeout_s = task.timeout_s or WARM_UP_TIMEOUT_S
@@ -242,7 +258,7 @@ class Engine:
         if wrong is not None:
             return bad("wrong_output", wrong)
         sample.figures = process_figures(run)
-        if round_ <= SERIES_ROUNDS:
+        if round_ <= self.plan.series_rounds:
             sample.series["rss"] = thin(run.rss_series, SERIES_POINTS)
         if workload:
             self._take_workload(sample, workload)
@@ -268,14 +284,18 @@ class Engine:
             sample.counts[name] = int(figure.get("samples", 0))
             self.experiment.specs[name] = FigureSpec(figure["unit"], figure["better"], figure.get("label", ""))
         for name, series in workload.get("series", {}).items():
-            if sample.round <= SERIES_ROUNDS:
-                sample.series[name] = series
+            if sample.round <= self.plan.series_rounds:
+                sample.series[name] = thin(series, WORKLOAD_SERIES_POINTS)
         for text in workload.get("caveats", []):
             self.caveat(text)
 
     def _warm_up(self, scratch: Path) -> None:
         """Round 0: proof of who serves malloc, the golden output, the time limit, and whether one CPU is enough."""
+        skipped = 0
         for peer in self.peers:
+            if (self.task.argv[0], peer.name) in self.proven and peer is not self.baseline:
+                skipped += 1
+                continue
             self._tell(peer, 0)
             folder = Path(tempfile.mkdtemp(dir=scratch))
             proving = peer.name != control_name(self.baseline.name)
@@ -300,6 +320,9 @@ class Engine:
                 self.experiment.samples.append(sample)
                 if sample.status in ("not_loaded", "timeout"):
                     self.dropped.add(peer.name)
+            else:
+                self.proven.add((self.task.argv[0], peer.name))
+        self.round_s *= len(self.peers) / (len(self.peers) - skipped)
 
     def _learn(self, run: Run, sample: Sample) -> None:
         """The baseline's first run is the measure of the others; if it fails there is nothing to compare."""

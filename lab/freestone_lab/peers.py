@@ -7,14 +7,16 @@ by the user. Nothing here is loaded into this process: files are read with pyelf
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +130,20 @@ def _from_file(
     return Peer(name, str(path), kind, version, origin, facts.build_id, facts.exports, env, note)
 
 
+@contextlib.contextmanager
+def _unreadable_is_left_out() -> Iterator[None]:
+    """A library that is being written, or broken, costs its own row and not the whole list; it is said once."""
+    try:
+        yield
+    except PeerError as error:
+        _say_left_out(str(error))
+
+
+@functools.cache
+def _say_left_out(text: str) -> None:
+    print(f"freestone: left out: {text}", file=sys.stderr)
+
+
 def _glibc() -> Peer:
     libc = ctypes.CDLL(None)
     libc.gnu_get_libc_version.restype = ctypes.c_char_p
@@ -151,13 +167,14 @@ def _glibc() -> Peer:
 def _freestone() -> list[Peer]:
     folder = build_folder()
     files = [] if folder is None else [folder / "libfreestone.so", folder / "libfreestone-hardened.so"]
-    return [
-        _from_file(
-            path.stem.removeprefix("lib"), path, version=freestone_version(path), origin=f"built in {path.parent}"
-        )
-        for path in files
-        if path.is_file()
-    ]
+    found = []
+    for path in files:
+        if path.is_file():
+            with _unreadable_is_left_out():
+                origin = f"built in {path.parent}"
+                name = path.stem.removeprefix("lib")
+                found.append(_from_file(name, path, version=freestone_version(path), origin=origin))
+    return found
 
 
 def freestone_version(path: Path) -> str:
@@ -181,7 +198,8 @@ def _packaged() -> list[Peer]:
     for entry, path in present:
         package = owners.get(path, "")
         version = _upstream(package.partition(" ")[2])
-        found.append(_from_file(entry.name, path, version=version, origin=package, note=entry.note))
+        with _unreadable_is_left_out():
+            found.append(_from_file(entry.name, path, version=version, origin=package, note=entry.note))
     return found
 
 
@@ -196,11 +214,10 @@ def _scudo() -> list[Peer]:
         return []
     path = files[-1]
     package = owner(path)
-    return [
-        _from_file(
-            "scudo", path, version=_upstream(package.partition(" ")[2]), origin=package, note="LLVM's, standalone"
-        )
-    ]
+    version = _upstream(package.partition(" ")[2])
+    with _unreadable_is_left_out():
+        return [_from_file("scudo", path, version=version, origin=package, note="LLVM's, standalone")]
+    return []
 
 
 def _numbers(path: Path) -> list[int]:
@@ -233,9 +250,10 @@ def _controls() -> list[Peer]:
     for control in CONTROLS:
         path = next((folder / control.file for folder in folders if (folder / control.file).is_file()), None)
         if path is not None:
-            found.append(
-                _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
-            )
+            with _unreadable_is_left_out():
+                found.append(
+                    _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
+                )
     return found
 
 

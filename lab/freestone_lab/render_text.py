@@ -16,6 +16,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
+from freestone_lab import units
 from freestone_lab.compare import Row, Table, headline, percent, sentence, verdict_word
 from freestone_lab.diff import Comparison
 from freestone_lab.doctor import Finding
@@ -140,12 +141,6 @@ def show_written(out: Console, paths: Sequence[Path]) -> None:
         out.print(f"written: {escape(str(path))}", style="dim")
 
 
-def duration(seconds: float) -> str:
-    """Seconds as `8 s` or `3 min 20 s`."""
-    whole = round(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
-
-
 @contextmanager
 def progress(out: Console, tasks: int) -> Iterator[Report]:
     """A bar with the remaining time on a terminal; otherwise a line per stage and every ten seconds."""
@@ -156,15 +151,15 @@ def progress(out: Console, tasks: int) -> Iterator[Report]:
         seen.setdefault(p.task)
         stage = "warm-up" if p.round == 0 else f"round {p.round}" if p.round > 0 else "counting"
         part = f"[{len(seen)}/{tasks}] " if tasks > 1 else ""
-        left = f", {duration(p.remaining_s)} left" if p.remaining_s is not None else ""
+        left = f", {units.words(p.remaining_s)} left" if p.remaining_s is not None else ""
         return f"{part}{p.task}: {stage}, {p.peer}{left}"
 
     if not out.is_terminal:
-        said: set[tuple[str, bool]] = set()
+        said: set[tuple[str, int]] = set()
 
         def plain(p: Progress) -> None:
             nonlocal last
-            stage = (p.task, p.round == 0)
+            stage = (p.task, min(p.round, 2))  # the second round's line says that the first is complete
             if time.monotonic() - last >= 10 or stage not in said:
                 last = time.monotonic()
                 said.add(stage)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from freestone_lab import fingerprint, packages, paths, peers
+from freestone_lab import fingerprint, packages, paths, peers, schedule
 from freestone_lab.errors import UserError
 from freestone_lab.method import Engine, Interrupted, Plan, Report, Task
 from freestone_lab.model import Peer, Result, save
@@ -83,11 +83,13 @@ class Outcome:
 def run(
     tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, *,
     programs: Sequence[Path] = (), keep: Callable[[Result], None] | None = None, say: Say | None = None,
+    sitting_s: float | None = None,
 ) -> Outcome:  # fmt: skip
     """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
 
-    A budget is for all experiments whose plans share it. `keep` gets the result after every experiment. With several
-    tasks, one that fails under the baseline is said and left out; with one, its error goes up.
+    A plan's budget is for all experiments whose plans share it. `sitting_s` is for the whole sitting and decides the
+    rounds of each experiment before it starts, by what is left then. `keep` gets the result after every experiment.
+    With several tasks, one that fails under the baseline is said and left out; with one, its error goes up.
     """
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -98,9 +100,18 @@ def run(
         baseline=BASELINE,
     )
     begun = time.monotonic()
-    for place, (task, plan) in enumerate(tasks):
+    proven: set[tuple[str, str]] = set()
+    costs = [schedule.cost(task, chosen) for task, _ in tasks]
+    pace = schedule.Pace()
+    for place, (task, given) in enumerate(tasks):
+        started = time.monotonic()
+        plan = _share(given, begun, len(tasks) - place)
+        if sitting_s is not None:
+            left = (sitting_s - (started - begun)) / pace.factor()
+            rounds = schedule.allot(costs[place:], left)[0]
+            plan = replace(plan, min_rounds=rounds, max_rounds=rounds)
         try:
-            engine = Engine(task, chosen, BASELINE, _share(plan, begun, len(tasks) - place), report)
+            engine = Engine(task, chosen, BASELINE, plan, report, proven)
             result.experiments.append(engine.measure())
         except Interrupted as stopped:
             if any(s.round > 0 for s in stopped.experiment.samples):
@@ -111,6 +122,7 @@ def run(
             if len(tasks) == 1 or say is None:
                 raise
             say(str(error))
+        pace.add(costs[place].once + costs[place].round * plan.max_rounds, time.monotonic() - started)
         if keep:
             keep(result)
     return Outcome(result, False)

@@ -136,6 +136,9 @@ def is_running(pid: int) -> bool:
 def from_process(pid: int) -> Snapshot:
     """The live page of a process; a version that was being written while it was read is read again."""
     path = page_path(pid)
+    if not is_running(pid) and os.access(path, os.W_OK):
+        path.unlink(missing_ok=True)
+        raise UserError(f"process {pid} has ended; what it last showed is removed")
     for _ in range(ATTEMPTS):
         try:
             raw = path.read_bytes()
@@ -156,7 +159,7 @@ def from_process(pid: int) -> Snapshot:
 
 def _no_page(pid: int) -> str:
     if not is_running(pid):
-        return f"process {pid}: there is none"
+        return f"process {pid}: there is none; it has ended, or the number is wrong"
     try:
         served = "libfreestone" in Path(f"/proc/{pid}/maps").read_text()
     except OSError:

@@ -49,7 +49,7 @@ def _run(id_: str, seconds: float, memory_mib: int, shows: str, **params: str | 
 PROGRAM = "freestone-workload"
 
 QUICK: tuple[WorkloadRun, ...] = (
-    _run("pair/quick", 0.15, 8, "malloc/free pair by size", size="16,64,1024,16K", rounds=400000, idle_ms=0),
+    _run("pair/quick", 0.15, 8, "malloc/free pair by size", size="16,64,1024,16K", rounds=250000, idle_ms=0),
     _run("burst/quick", 0.3, 100, "a burst of 1000 blocks by size", size="64,4K,64K", rounds=60, idle_ms=0),
     _run("latency/quick", 0.45, 16, "tail of malloc and free", law="mixed", live=1000, idle_ms=0),
     _run("lifetimes/quick", 0.2, 40, "random lifetimes", slots="2^16", steps=1000000, idle_ms=0),
@@ -71,7 +71,7 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"throughput/threads={t}",
-            3.2 if t == 1 else 2.2,
+            1.0,
             400,
             "article 0: items per second by size",
             size="2^1..2^25",
@@ -82,12 +82,12 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
     *(
         _run(
             f"latency/published/threads={t}",
-            5.6 if t == 1 else 1.0,
+            1.0 if t == 1 else 0.8,
             64,
             "article 0: latency by size, one block live, clock cost removed",
             size=_SIZES,
             live=1,
-            samples=1000000 if t == 1 else 200000,
+            samples=100000,
             touch="none",
             threads=t,
         )
@@ -98,93 +98,105 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
             f"latency/live/threads={t}",
             0.4,
             64,
-            "tail of malloc and free with 1000 live blocks",
+            "article 0: tail of malloc and free with 1000 live blocks",
             law="mixed",
             threads=t,
+            idle_ms=10,
         )
         for t in _THREADS
     ),
     _run("overhead/published", 1.7, 1100, "article 0: usable and resident bytes per request", grid="published"),
     _run(
-        "rss/threads", 5.2, 64, "article 0: resident memory by threads", threads="1,2,4,8", blocks=1000, steps=1000000
+        "rss/threads",
+        1.0,
+        64,
+        "article 0: resident memory by threads",
+        threads="1,2,4,8",
+        blocks=1000,
+        steps=200000,
+        idle=100,
     ),
     _run(
         "rss/blocks",
-        4.0,
+        1.3,
         160,
         "article 0: resident memory by number of blocks",
         threads=4,
         blocks="1000,2000,3000,4000,5000,6000,7000,8000,9000,10000",
-        steps=150000,
-        idle=250,
+        steps=50000,
+        idle=50,
     ),
     _run(
         "rss/sizes",
-        5.0,
+        1.5,
         1600,
         "article 0: resident memory by size",
         threads=4,
         blocks=100,
         size="1K..1M",
-        steps=1000,
-        idle=250,
+        steps=400,
+        idle=50,
         sample_ms=2,
     ),
     _run(
         "rss/timeline",
-        1.8,
+        1.2,
         128,
         "article 0: resident memory over time, after stop, after idle",
         threads=4,
         blocks=10000,
-        steps=400000,
+        steps=300000,
+        idle=600,
     ),
     # Article 1: random lifetimes.
     *(
         _run(
             f"lifetimes/program/threads={t}",
-            1.2 if t == 1 else 0.7,
-            500,
+            0.45,
+            300,
             "article 1: cost of a pair and memory overhead, the law that was run",
-            slots="2^21",
-            steps=4000000 // t,
+            slots="2^20",
+            steps=1000000 // t,
             threads=t,
+            idle_ms=10,
         )
         for t in _THREADS
     ),
     *(
         _run(
             f"lifetimes/article/threads={t}",
-            0.5,
+            0.35,
             400,
             "article 1: the same with the law that was described",
             law="article",
             slots="2^14",
             steps=300000 // t,
             threads=t,
+            idle_ms=10,
         )
         for t in _THREADS
     ),
     *(
         _run(
             f"lifetimes/{touch}",
-            1.0,
-            400,
+            0.35,
+            300,
             "article 1: the lighter touching modes",
-            slots="2^21",
-            steps=4000000,
+            slots="2^20",
+            steps=1000000,
+            idle_ms=10,
             touch=touch,
         )
         for touch in ("single", "none")
     ),
     # Article 2: alloc-test with one thread, and the mixtures of its project. Espresso is among the programs of `apps`.
     _run(
-        "lifetimes/alloc-test", 1.5, 40, "article 2: alloc-test, one thread", exponent=10, slots="2^18", steps=10000000
+        "lifetimes/alloc-test", 0.4, 40, "article 2: alloc-test, one thread", exponent=10, slots="2^18", steps=2000000
     ),
     *(
         _run(
             f"larson/{name}",
-            0.5,
+            0.35,
             64,
             f"article 2: random mixed, 400 live blocks of {low} to {high} bytes",
             threads=1,
@@ -195,26 +207,33 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
             high=high,
         )
         for name, low, high, steps in (
-            ("small", 16, 2048, 5000000),
-            ("medium", 4096, 32768, 1000000),
-            ("mixed", 16, 32768, 1000000),
+            ("small", 16, 2048, 3000000),
+            ("medium", 4096, 32768, 600000),
+            ("mixed", 16, 32768, 600000),
         )
     ),
     *(
         _run(
             f"cross/remote-{remote}",
-            0.4,
+            0.3,
             200,
             f"article 2: {remote} % of the blocks freed by another thread",
             threads=4,
             remote=remote,
+            blocks=1000000,
             low=16,
             high=2048,
         )
         for remote in (0, 50, 90)
     ),
     # Article 3: micro table, composite, threads, larson-like and cfrac-like; its programs are in `apps`.
-    _run("micro/published", 2.0, 40, "article 3: latency table, calloc, realloc, threads, weighted composite"),
+    _run(
+        "micro/published",
+        0.7,
+        40,
+        "article 3: latency table, calloc, realloc, threads, weighted composite",
+        rounds=400000,
+    ),
     _run(
         "larson/like",
         0.3,
@@ -224,26 +243,26 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
         generations=4,
         steps=1000000,
     ),
-    _run("cfrac-like/published", 1.3, 16, "article 3: cfrac-like, 5,000,000 calls"),
-    # Article 4: ring and batches. A quarter of the published slots: all 100,000 need 15 GiB with 128 threads.
+    _run("cfrac-like/published", 0.7, 16, "article 3: cfrac-like, half of its 5,000,000 calls", steps=2500000),
+    # Article 4: ring and batches. A tenth of the published slots: all 100,000 need 15 GiB with 128 threads.
     _run(
         "ring/published",
-        3.5,
-        5000,
+        1.6,
+        2000,
         "article 4: thread scaling as it was run",
         form="published",
         threads="1..128",
-        slots=25000,
-        steps=62500,
+        slots=10000,
+        steps=25000,
     ),
     _run("ring/published-full", 0.6, 1500, "article 4: all 100,000 slots, 8 threads", form="published", threads=8),
     _run(
         "ring/corrected",
-        3.0,
+        1.5,
         1500,
         "article 4: thread scaling with frees",
         threads="1..128",
-        steps=15000,
+        steps=6000,
         sample_every=1,
     ),
     _run("batch/mixed", 0.3, 16, "article 4: batches of 128 mixed blocks"),
@@ -252,18 +271,22 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
 )
 
 THREADS: tuple[WorkloadRun, ...] = (
-    *(
-        _run(f"burst/threads={t}", 3.9 if t == 1 else 2.2, 1100, "a burst of 1000 blocks by size", threads=t)
-        for t in _THREADS
-    ),
+    *(_run(f"burst/threads={t}", 0.7, 1100, "a burst of 1000 blocks by size", threads=t) for t in _THREADS),
     _run("pair/threads", 0.3, 16, "pairs of 64 bytes by threads", size=64, threads="1..16", rounds=2000000),
-    _run(
-        "ring/tail", 0.6, 100, "tail with 8 threads, every second call timed", threads=8, steps=150000, sample_every=2
-    ),
-    _run("larson/threads", 1.0, 200, "blocks that cross to new threads", threads="1..16"),
+    _run("ring/tail", 0.6, 100, "tail with 8 threads, every second call timed", threads=8, steps=80000, sample_every=2),
+    _run("larson/threads", 0.6, 200, "blocks that cross to new threads", threads="1..16", steps=60000),
     _run("larson/large", 0.4, 400, "the same with 4 to 32 KiB", threads=4, low=4096, high=32768, steps=10000),
     *(
-        _run(f"cross/{pattern}/threads={t}", 0.4, 200, f"blocks freed elsewhere: {pattern}", pattern=pattern, threads=t)
+        _run(
+            f"cross/{pattern}/threads={t}",
+            0.18,
+            200,
+            f"blocks freed elsewhere: {pattern}",
+            pattern=pattern,
+            threads=t,
+            blocks=500000,
+            idle_ms=10,
+        )
         for pattern in ("share", "batch", "fan-in", "pipeline")
         for t in (2, 4, 8)
     ),
@@ -271,17 +294,17 @@ THREADS: tuple[WorkloadRun, ...] = (
     _run("churn/width-100", 0.3, 200, "a hundred threads at once", threads=100, waves=20),
     _run("false-sharing/active", 0.1, 16, "own blocks on shared lines", threads="1,2,4"),
     _run("false-sharing/passive", 0.1, 16, "blocks handed out by one thread", threads="1,2,4", form="passive"),
-    _run("cfrac-like/threads", 1.0, 32, "small mixed calls by threads", threads="1,2,4,8", steps=500000),
+    _run("cfrac-like/threads", 0.5, 32, "small mixed calls by threads", threads="1,2,4,8", steps=200000),
 )
 
 MEMORY: tuple[WorkloadRun, ...] = (
-    _run("overhead/coarse", 1.6, 1100, "usable and resident bytes per request"),
-    _run("startup/empty", 0.4, 16, "time and memory of an empty program"),
-    _run("phases/peak", 3.5, 500, "grow, shrink, idle, grow, free, idle", peak_mib=48),
-    _run("phases/larger-blocks", 3.7, 500, "the same with blocks to 64 KiB", peak_mib=64, exponent=16),
-    _run("fragmentation/long", 1.8, 400, "resident over live bytes while sizes change", live_mib=32, phases=24),
+    next(run for run in PUBLISHED if run.id == "overhead/published"),
+    _run("startup/empty", 0.4, 16, "time and memory of an empty program", runs=60, idle_ms=10),
+    _run("phases/peak", 1.5, 500, "grow, shrink, idle, grow, free, idle", peak_mib=32, idle=300),
+    _run("phases/larger-blocks", 1.4, 500, "the same with blocks to 64 KiB", peak_mib=48, exponent=16, idle=300),
+    _run("fragmentation/long", 0.9, 300, "resident over live bytes while sizes change", live_mib=24, phases=16),
     _run(
-        "fragmentation/survivors", 1.4, 400, "the same with a third left in place", live_mib=32, phases=24, survivors=33
+        "fragmentation/survivors", 0.8, 300, "the same with a third left in place", live_mib=24, phases=16, survivors=33
     ),
     _run("aligned/small", 0.2, 32, "alignments of 16 to 4096 bytes"),
     _run("aligned/pages", 0.2, 600, "page-aligned blocks", low=4096, high=4096, top="64K", steps=50000),
@@ -291,17 +314,18 @@ MEMORY: tuple[WorkloadRun, ...] = (
     _run("realloc/append", 0.3, 64, "vectors that grow by a little", pattern="append", rounds=40),
     _run("realloc/large", 0.5, 600, "vectors of 64 MiB", top="64M", vectors=2, rounds=4),
     _run(
-        "rss/idle", 2.4, 128, "memory after stop and two idle seconds", threads=4, blocks=10000, steps=300000, idle=2000
+        "rss/idle", 1.8, 128, "memory after stop and 1.5 idle seconds", threads=4, blocks=10000, steps=100000, idle=1500
     ),
     _run("pair/calls", 0.8, 16, "calloc pairs by size", call="calloc", touch="ends", size="16..256K", rounds=50000),
     _run("pair/new", 0.4, 16, "operator new pairs by size", call="new", size="16..256K", rounds=500000),
 )
 
-# Names of real programs; how each is run, and which of them are installed, is the business of the programs' own module.
+# The real programs of `published` and `full`; how each is run, and which are installed, is the business of the
+# programs' own module. The suite `apps` has all of that module's.
 APPS: tuple[str, ...] = (
     "espresso",
-    "python-json",
-    "python-classes",
+    "python-documents",
+    "python-objects",
     "redis",
     "nginx",
     "sqlite3",
@@ -325,7 +349,7 @@ def _union(*groups: Iterable[WorkloadRun]) -> tuple[WorkloadRun, ...]:
     return tuple(found.values())
 
 
-# `apps` holds no workload program: the programs named in APPS are its members. `full` and `published` include them.
+# `apps` holds no workload program: real programs are its members. `full` and `published` include those in APPS.
 SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "quick": QUICK,
     "published": PUBLISHED,

@@ -170,4 +170,5 @@ def watch(
             except UserError:
                 if stats.is_running(pid):
                     raise
-                return
+                break
+    console.print(f"process {pid} has ended")

@@ -26,3 +26,9 @@ def fraction(text: str, option: str) -> float:
     if not match or float(match[1]) <= 0:
         raise UserError(f"{option} '{text}': expected a percentage above 0, such as 1%")
     return float(match[1]) / 100
+
+
+def words(seconds: float) -> str:
+    """Seconds as `8 s` or `3 min 20 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from freestone_lab import compare, measure, method
+from freestone_lab import compare, measure, method, suites
 from freestone_lab.errors import UserError
 from freestone_lab.measure import Request, Run
 from freestone_lab.method import Engine, Plan, Task
@@ -289,3 +289,33 @@ def test_stolen_time_is_said() -> None:
     engine.experiment.samples = [Sample("glibc", r, "ok", gauges={"steal": 0.2}) for r in range(1, 10)]
     engine._closing_caveats()
     assert engine.experiment.caveats == ["in 9 of 9 runs the host took more than 5% of the CPU time"]
+
+
+def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls: dict[str, Peer]) -> None:
+    program = str(suites.program())
+    tasks = [
+        Task(f"pair{n}", "pair", (program, "pair", "--size=64", f"--rounds={n}", "--idle-ms=0"), read="workload")
+        for n in (1000, 2000)
+    ]
+    seen: list[tuple[str, str, int]] = []
+    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    proven: set[tuple[str, str]] = set()
+    peers = [GLIBC, controls["passthrough"], controls["not-loading"]]
+    found = [
+        Engine(t, peers, "glibc", plan, lambda p: seen.append((p.task, p.peer, p.round)), proven).measure()
+        for t in tasks
+    ]
+    assert ("pair1000", "passthrough", 0) in seen and ("pair2000", "passthrough", 0) not in seen
+    assert ("pair2000", "glibc", 0) in seen, "the golden output is learnt for each experiment"
+    assert ("pair2000", "not-loading", 0) in seen, "who was refused is asked again"
+    for experiment in found:
+        assert {s.status for s in experiment.samples if s.peer == "not-loading"} == {"not_loaded"}
+        assert [s.status for s in experiment.samples if s.peer == "passthrough"] == ["ok"]
+
+
+def test_an_unfit_allocator_is_left_out_and_said(work: Path, controls: dict[str, Peer]) -> None:
+    task = Task("t", "w", (str(work), "5", "5", "5"), unfit=frozenset({"null"}))
+    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    found = Engine(task, [GLIBC, controls["null"]], "glibc", plan, lambda p: None).measure()
+    assert {s.peer for s in found.samples} == {"glibc", "glibc again"}
+    assert "null is left out: all requests together are more than it can hold" in found.caveats

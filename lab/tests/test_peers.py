@@ -201,3 +201,22 @@ def test_one_failing_build_is_reported_and_the_others_go_on(
     fine = peers.find("fine")
     assert (fine.version, fine.origin) == ("4.5.6", "crate crate 4.5.6")
     assert peers_install.install(["fine"])[0].status == "present"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.004, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_half_written_library_costs_its_own_row_only(
+    library: Path, tmp_path: Path, share: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = library.read_bytes()
+    folder = tmp_path / "build"
+    folder.mkdir()
+    (folder / "libfreestone.so").write_bytes(whole[: int(len(whole) * share)])
+    (folder / "libfreestone-hardened.so").write_bytes(whole)
+    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(folder))
+    names = [peer.name for peer in peers.discover()]
+    assert names[:2] == ["glibc", "freestone-hardened"]
+    said = capsys.readouterr().err
+    assert said.startswith("freestone: left out: ") and said.count("\n") == 1
+    assert str(folder / "libfreestone.so") in said
+    with pytest.raises(peers.PeerError, match=r"libfreestone\.so: is"):
+        peers.find(f"mine={folder / 'libfreestone.so'}")

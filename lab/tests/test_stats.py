@@ -138,8 +138,21 @@ def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[
         running.wait()
         stats.page_path(running.pid).unlink(missing_ok=True)
 
-    top.watch(Console(file=io.StringIO()), running.pid, 0.1, None, sleep=end_it)
+    last = io.StringIO()
+    top.watch(Console(file=last), running.pid, 0.1, None, sleep=end_it)
     assert asked == [1], "a process that ended ends the view"
+    assert last.getvalue().endswith(f"process {running.pid} has ended\n")
+
+
+def test_a_page_that_a_killed_process_left_is_not_shown(running: subprocess.Popen[str]) -> None:
+    running.kill()
+    running.wait()
+    assert stats.page_path(running.pid).exists()
+    for command in ("top", "stats"):
+        with pytest.raises(UserError, match=f"process {running.pid}") as caught:
+            stats.from_process(running.pid) if command == "stats" else top.watch(Console(), running.pid, 0.1, 1)
+        assert "ended" in str(caught.value)
+    assert not stats.page_path(running.pid).exists()
 
 
 def test_rates_and_curve_come_from_the_snapshots() -> None:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from freestone_lab import bench as bencher
-from freestone_lab import render_text, session
+from freestone_lab import render_text, session, units
 from freestone_lab.apps import APPS
 from freestone_lab.commands import attacks, compare
 from freestone_lab.errors import UserError
@@ -34,6 +34,10 @@ def suites(
         list[str] | None, typer.Option("--only", metavar="NAME|NAME=path.so", help="Just glibc and these (repeatable).")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each experiment; default the suite's.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="40m", help="Divide this time over the experiments: fewer rounds, never fewer sizes."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat an order of runs.")] = None,
     no_null: Annotated[bool, typer.Option("--no-null", help="Leave out the null allocator.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
@@ -54,6 +58,8 @@ def suites(
 
         freestone bench published -o published.html
 
+        freestone bench full --budget 40m --json full.json.gz
+
         freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
 
         freestone bench attacks --quick
@@ -64,6 +70,9 @@ def suites(
         return
     wanted = names or [bencher.DEFAULT_SUITE]
     say = session.to_stderr
+    if rounds and budget:
+        raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
+    sitting_s = units.seconds(budget, "--budget") if budget else None
     plan = bencher.plan(rounds, session.fresh_seed() if seed is None else seed)
     plans = [(task, plan) for task in bencher.select(wanted, program, say)]
     session.ensure_library(say)
@@ -72,12 +81,15 @@ def suites(
     if not no_null:
         chosen = bencher.with_null(chosen)
     path = session.result_path("bench")
+    say(bencher.forecast([task for task, _ in plans], chosen, plan, sitting_s))
 
     def keep(result: Result) -> None:
         session.store(result, path)
 
     with render_text.progress(render_text.console(stderr=True), len(plans)) as tell:
-        outcome = session.run(plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=keep, say=say)
+        outcome = session.run(
+            plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=keep, say=say, sitting_s=sitting_s
+        )
     if not outcome.result.experiments:
         raise UserError("nothing was measured")
     session.store(outcome.result, path)

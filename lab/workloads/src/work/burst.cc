@@ -12,8 +12,8 @@ constexpr std::uint32_t kTables = 16;  // of drawn indices, used in turn
 // Enough rounds for some tens of milliseconds, from size and threads alone: the work is the same under every allocator.
 std::uint64_t rounds_for(std::uint64_t asked, std::uint64_t bytes, unsigned threads) {
   if (asked != 0) return asked;
-  const std::uint64_t rounds = (bytes <= 4096 ? 400 : 400 * 4096 / bytes) / threads;
-  return rounds < 3 ? 3 : rounds;
+  const std::uint64_t rounds = (bytes <= 1024 ? 200 : 200 * 1024 / bytes) / threads;
+  return rounds < 2 ? 2 : rounds;
 }
 
 struct Outcome {
@@ -77,14 +77,14 @@ constexpr Param kThroughputParams[] = {
     swept("size", "2^1..2^25", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
     swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
-    integer("rounds", "0", 0, 100000000, "", "times that all blocks are allocated, replaced and freed; 0: 400 up to 4 KiB, fewer for larger blocks, shared by the threads"),
+    integer("rounds", "0", 0, 100000000, "", "times that all blocks are allocated, replaced and freed; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 constexpr Param kBurstParams[] = {
     swept("size", "16..1M", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
     swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
-    integer("rounds", "0", 0, 100000000, "", "bursts; 0: 400 up to 4 KiB, fewer for larger blocks, shared by the threads"),
+    integer("rounds", "0", 0, 100000000, "", "bursts; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 

@@ -1,0 +1,71 @@
+"""The budget of a long sitting: rounds are shortened, experiments and sizes never."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from freestone_lab import bench, schedule, session
+from freestone_lab.method import Plan, Task
+from freestone_lab.model import Peer
+from freestone_lab.schedule import Cost
+
+GLIBC = Peer("glibc", None, "libc")
+DEAR, CHEAP = Cost(10, 50), Cost(1, 5)
+
+
+def test_every_experiment_has_a_round_however_small_the_budget() -> None:
+    assert schedule.allot([DEAR, CHEAP, CHEAP], 1) == [1, 1, 1]
+
+
+def test_nobody_has_a_third_round_before_everybody_has_two() -> None:
+    once = 12 + 60  # set-up and one round of each
+    assert schedule.allot([DEAR, CHEAP, CHEAP], once + 10) == [1, 2, 2]
+    assert schedule.allot([DEAR, CHEAP, CHEAP], once + 10 + 49) == [1, 2, 2]
+    assert schedule.allot([DEAR, CHEAP, CHEAP], once + 60) == [2, 2, 2]
+    assert schedule.allot([DEAR, CHEAP, CHEAP], once + 70) == [2, 3, 3]
+
+
+@pytest.mark.parametrize("budget", [1, 100, 500, 1000, 5000])
+def test_the_budget_is_kept_where_one_round_fits(budget: float) -> None:
+    costs = [DEAR, CHEAP, Cost(3, 20), Cost(0.1, 0.7)]
+    rounds = schedule.allot(costs, budget)
+    least = schedule.total(costs, [1] * len(costs))
+    assert schedule.total(costs, rounds) <= max(budget, least)
+    assert all(1 <= r <= schedule.MOST_ROUNDS for r in rounds)
+
+
+def test_an_allocator_that_cannot_run_costs_nothing() -> None:
+    null = Peer("null", "/x.so", "control")
+    fits = schedule.cost(Task("a", "w", ("/bin/true",), read="workload"), [GLIBC, null])
+    unfit = schedule.cost(Task("a", "w", ("/bin/true",), read="workload", unfit=frozenset({"null"})), [GLIBC, null])
+    assert fits.round == pytest.approx(1.5 * unfit.round)
+
+
+def test_a_slow_machine_is_noticed_after_a_while_only() -> None:
+    pace = schedule.Pace()
+    pace.add(schedule.Pace.LEAST_S / 2, 100)
+    assert pace.factor() == 1
+    pace.add(schedule.Pace.LEAST_S / 2, 100)
+    assert pace.factor() == 200 / schedule.Pace.LEAST_S
+
+
+def test_the_forecast_names_rounds_allocators_and_time() -> None:
+    tasks = [Task(str(i), "w", ("/bin/true",), seconds=s) for i, s in enumerate((0.1, 0.1, 4.0))]
+    text = bench.forecast(tasks, [GLIBC], Plan(), 40)
+    assert "under 1 allocator: about" in text
+    assert text.startswith("3 rounds of 2 and 2 of 1 experiments under")
+    assert "which is more than --budget 1 s: one round of each is the least" in bench.forecast(
+        tasks, [GLIBC], Plan(), 1
+    )
+
+
+def test_a_sitting_runs_every_experiment_and_fewer_rounds(work: Path) -> None:
+    tasks = [Task(f"t{i}", "w", (str(work), "5", "10", "10"), cwd=Path("/"), seconds=0.3) for i in range(3)]
+    plan = Plan(min_rounds=10, max_rounds=10, budget_s=None, precision=None)
+    outcome = session.run([(t, plan) for t in tasks], [GLIBC], ["x"], lambda p: None, sitting_s=5)
+    rounds = [max(s.round for s in e.samples) for e in outcome.result.experiments]
+    assert len(rounds) == 3
+    assert all(1 <= r < 10 for r in rounds)
+    assert rounds[0] == schedule.allot([schedule.cost(t, [GLIBC]) for t in tasks], 5)[0]
