@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cache/counting.h"
+#include "cache/transfer.h"
 #include "config/options.h"
 #include "platform/message.h"
 #include "platform/os.h"
@@ -53,9 +54,10 @@ unsigned first_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(8, 4 * kKiB / info.bytes)));
 }
 
-usize budget_bytes() {
-  const usize share = kCacheBytesTotal / max_of(caches_in_use.load_relaxed(), 1U);
-  return min_of(options.cache_bytes, max_of(share, kCacheBytesFloor));
+// Whether one thread may hold so much: its own bound, and its share of what all may hold.
+bool fits_budget(usize bytes) {
+  if (bytes > options.cache_bytes) return false;
+  return bytes <= kCacheBytesFloor || bytes * caches_in_use.load_relaxed() <= kCacheBytesTotal;
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
@@ -70,7 +72,7 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
 // Raises the capacity of a class to `capacity`; false when the budget or memory does not allow it.
 bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
   const unsigned old = cache.capacity(c);
-  if (cache.capacity_bytes + (capacity - old) * usize{class_info(c).bytes} > budget_bytes()) return false;
+  if (!fits_budget(cache.capacity_bytes + (capacity - old) * usize{class_info(c).bytes})) return false;
   const usize old_bytes = array_bytes(old);
   const usize new_bytes = array_bytes(capacity);
   if (old == 0 || new_bytes > old_bytes) {
@@ -109,12 +111,16 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   runs_out[c].sub_relaxed(count);
 }
 
+// Mitigations want every block checked and the order random. A single thread gains nothing.
+bool uses_transfer(SizeClass c) { return !kMitigations.any() && is_slab_class(c) && caches_in_use.load_relaxed() > 1; }
+
 // Gives the oldest `count` blocks back.
-void flush(Cache& cache, SizeClass c, unsigned count) {
+void flush(Cache& cache, SizeClass c, unsigned count, bool others_may_want_them = false) {
   if (count == 0) return;
   void** base = cache.base[c];
   const unsigned left = cache.count(c) - count;
-  return_class_blocks(c, cache.user, base, count);
+  const unsigned given = others_may_want_them && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
+  if (given < count) return_class_blocks(c, cache.user, base + given, count - given);
   std::memmove(base, base + count, left * sizeof(void*));
   cache.top[c] = base + left;
   const auto low = static_cast<unsigned>(cache.low[c] - base);
@@ -135,7 +141,6 @@ void drop_array(Cache& cache, SizeClass c) {
 // What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
 void adapt(Cache& cache) {
   cache.events = 0;
-  const usize budget = budget_bytes();
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
     Changing changing(cache, c);
@@ -144,7 +149,7 @@ void adapt(Cache& cache) {
     unsigned capacity = cache.capacity(c);
     const unsigned smallest = first_capacity(class_info(c));
     // Shrink by whole powers of two, so that the array can be exchanged for a smaller one.
-    while (capacity / 2 >= smallest && (unused >= capacity / 2 || cache.capacity_bytes > budget)) {
+    while (capacity / 2 >= smallest && (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes))) {
       if (cache.count(c) > capacity / 2) flush(cache, c, cache.count(c) - capacity / 2);
       auto** array = static_cast<void**>(take_metadata(array_bytes(capacity / 2)));
       if (array == nullptr) break;
@@ -162,6 +167,7 @@ void adapt(Cache& cache) {
     }
     cache.low[c] = cache.top[c];
   }
+  drain_unused_transfer(cache.user);
   purge_slabs_after_shrinking(cache.user);
 }
 
@@ -177,6 +183,7 @@ void note_event(Cache& cache) {
 
 void drain_orphans(Cache* own) {
   orphans = false;
+  repair_transfer_in_child();
   for (Cache* cache = first_cache; cache != nullptr;) {
     Cache* next = cache->next;
     if (cache != own) {
@@ -250,6 +257,8 @@ void flush_all(Cache& cache) {
 
 void destroy_cache(Cache& cache) {
   flush_all(cache);
+  // For the thread that stays the bins are closed.
+  if (caches_in_use.load_relaxed() == 2) drain_transfer(cache.user);
   stop_counting(cache);
   {
     LockGuard guard(cache_registry_lock);
@@ -270,14 +279,17 @@ void* pop_slow(Cache& cache, SizeClass c) {
       return *--cache.top[c];
     }
     if (FREESTONE_UNLIKELY(orphans)) drain_orphans(&cache);
+    const unsigned before = cache.capacity(c);
     grow(cache, c);
     const ClassInfo& info = class_info(c);
     const unsigned have = cache.count(c);
-    const unsigned room = cache.capacity(c) - have;
+    // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely meet either end.
+    const unsigned room = (cache.capacity(c) == before ? (before + 1) / 2 : cache.capacity(c)) - have;
     if (room == 0 && have == 0) return take_class_block(c, cache.user);
     unsigned got = 0;
     if (is_slab_class(c)) {
-      got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.top[c]);
+      if (uses_transfer(c)) got = take_from_transfer(c, cache.user.shard, room, cache.top[c]);
+      if (got == 0) got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.top[c]);
     } else {
       *cache.top[c] = take_class_block(c, cache.user);
       got = *cache.top[c] != nullptr ? 1 : 0;
@@ -301,7 +313,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     }
     grow(cache, c);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
-    if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2);
+    if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
   }
   note_event(cache);
@@ -323,6 +335,7 @@ void count_cached(usize (&blocks)[kClassEnd]) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
     cache->quarantine.for_each([&](void* block) { ++blocks[tag_of(unit_of(block))]; });
   }
+  count_transfer(blocks);
 }
 
 usize class_blocks_outside(SizeClass size_class) {
@@ -357,7 +370,7 @@ usize copy_cached_blocks(void** out, usize room) {
       if (mark != nullptr) copy(mark, cache->top[c]);
     }
   }
-  return copied;
+  return copied + copy_transfer_blocks(out + copied, room - copied);
 }
 
 usize cache_count() { return caches_in_use.load_relaxed(); }

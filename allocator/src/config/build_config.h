@@ -27,6 +27,8 @@ inline constexpr usize kRunBytesMax = 32 * kMiB;
 inline constexpr usize kCacheBytesPerThread = 256 * kKiB;
 inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
+// Blocks of one class that wait between the threads of a shard and others.
+inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;

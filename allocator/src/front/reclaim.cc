@@ -2,6 +2,7 @@
 
 #include "front/reclaim.h"
 
+#include "cache/transfer.h"
 #include "front/hardened.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -31,6 +32,7 @@ usize give_back_everything() {
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();
     flush_all(*cache);
+    drain_transfer(cache->user);
     const u64 now = os::coarse_milliseconds();
     if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs) {
       purge_slabs(cache->user);

@@ -1,7 +1,10 @@
 // Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread.
 #include "cache/cache.h"
 
+#include <algorithm>
 #include <memory>
+
+#include "cache/transfer.h"
 
 #include "unit/support.h"
 
@@ -48,6 +51,43 @@ TEST(cache, AFlushLeavesNothingBehind) {
   EXPECT_GT(bytes_held(*cache), 0u);
   flush_all(*cache);
   EXPECT_EQ(bytes_held(*cache), 0u);
+  expect_valid_heap();
+}
+
+usize in_transfer(SizeClass c) {
+  usize counts[kClassEnd] = {};
+  count_transfer(counts);
+  return counts[c];
+}
+
+// What one thread frees another allocates again without a look at the slabs, and what nobody wants goes back to them.
+TEST(transfer, HandsBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
+  if (kMitigations.any()) GTEST_SKIP() << "the hardened build has no transfer bins";
+  constexpr usize kBytes = 3000;
+  constexpr usize kBlocks = 100;
+  const SizeClass c = class_of(kBytes);
+  Cache* own = ensure_cache();
+  flush_all(*own);
+  void* first[kBlocks];
+  for (void*& block : first) block = allocate(kBytes);
+  const usize bin_max = kTransferBytesPerBin / class_info(c).bytes;
+  run_threads(1, [&](unsigned) {
+    for (void* block : first) deallocate(block);
+    EXPECT_GT(in_transfer(c), 0u);
+    EXPECT_LE(in_transfer(c), bin_max);
+    void* taken[kBlocks];
+    const unsigned got = take_from_transfer(c, own->user.shard, kBlocks, taken);
+    EXPECT_GT(got, 0u) << "from the other thread's shard, too";
+    for (unsigned i = 0; i < got; ++i) EXPECT_NE(std::find(first, first + kBlocks, taken[i]), first + kBlocks);
+    EXPECT_EQ(in_transfer(c), 0u);
+    EXPECT_EQ(give_to_transfer(c, own->user.shard, taken, got), got);
+    EXPECT_EQ(in_transfer(c), got);
+    drain_unused_transfer(own->user);
+    EXPECT_EQ(in_transfer(c), got) << "what came since the last drain stays";
+    drain_unused_transfer(own->user);
+    EXPECT_EQ(in_transfer(c), 0u);
+  });
+  flush_all(*own);
   expect_valid_heap();
 }
 

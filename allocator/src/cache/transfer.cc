@@ -1,0 +1,129 @@
+// Room 8, cache: see transfer.h.
+
+#include "cache/transfer.h"
+
+#include <cstring>
+
+#include "config/build_config.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kBinBlocks = 126;
+constexpr SizeClass kBins = kLastSmallClass + 1;
+
+struct alignas(64) Bin {
+  Atomic<u32> entered;  // 1: a thread is in the bin; it alone reads and writes the rest
+  Atomic<u32> count;    // read by others as a hint
+  u32 low = 0;          // the least count since the last drain
+  void* blocks[kBinBlocks];
+
+  bool enter() {
+    u32 free = 0;
+    return entered.load_relaxed() == 0 && entered.replace_acquire(free, 1);
+  }
+  void leave() { entered.store_release(0); }
+};
+
+struct Shard {
+  alignas(64) Atomic<u32> used;  // 1 from the first block on: pages of shards that never held one are not touched
+  Bin bins[kBins];
+};
+
+constinit Shard shards[kShardsMax];
+
+unsigned bin_capacity(const ClassInfo& info) { return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes)); }
+
+unsigned take_from_bin(Bin& bin, unsigned room, void** out) {
+  if (bin.count.load_relaxed() == 0 || !bin.enter()) return 0;
+  const u32 have = bin.count.load_relaxed();
+  const u32 got = min_of<u32>(have, room);
+  const u32 left = have - got;
+  std::memcpy(out, bin.blocks + left, got * sizeof(void*));
+  bin.count.store_relaxed(left);
+  bin.low = min_of(bin.low, left);
+  bin.leave();
+  return got;
+}
+
+// The oldest blocks of a bin go to the slabs: all, or those that were not needed.
+void drain_bin(Bin& bin, SizeClass c, SlabUser& user, bool all) {
+  if (bin.count.load_relaxed() == 0 || !bin.enter()) return;
+  const u32 have = bin.count.load_relaxed();
+  const u32 going = all ? have : bin.low;
+  return_blocks(c, user, bin.blocks, going);
+  std::memmove(bin.blocks, bin.blocks + going, (have - going) * sizeof(void*));
+  bin.count.store_relaxed(have - going);
+  bin.low = have - going;
+  bin.leave();
+}
+
+}  // namespace
+
+unsigned give_to_transfer(SizeClass c, unsigned shard, void* const* blocks, unsigned count) {
+  Bin& bin = shards[shard].bins[c];
+  const unsigned capacity = bin_capacity(class_info(c));
+  if (bin.count.load_relaxed() >= capacity || !bin.enter()) return 0;
+  const u32 have = bin.count.load_relaxed();
+  const u32 given = min_of<u32>(count, capacity - min_of(capacity, have));
+  std::memcpy(bin.blocks + have, blocks, given * sizeof(void*));
+  bin.count.store_relaxed(have + given);
+  bin.leave();
+  if (shards[shard].used.load_relaxed() == 0) shards[shard].used.store_relaxed(1);
+  return given;
+}
+
+unsigned take_from_transfer(SizeClass c, unsigned shard, unsigned room, void** out) {
+  const unsigned in_use = shard_count();
+  for (unsigned k = 0; k < in_use; ++k) {
+    if (const unsigned got = take_from_bin(shards[(shard + k) & (in_use - 1)].bins[c], room, out); got != 0) return got;
+  }
+  return 0;
+}
+
+void drain_unused_transfer(SlabUser& user) {
+  Shard& shard = shards[user.shard];
+  if (shard.used.load_relaxed() == 0) return;
+  for (SizeClass c = 1; c < kBins; ++c) drain_bin(shard.bins[c], c, user, false);
+}
+
+void drain_transfer(SlabUser& user) {
+  for (Shard& shard : shards) {
+    if (shard.used.load_relaxed() == 0) continue;
+    for (SizeClass c = 1; c < kBins; ++c) drain_bin(shard.bins[c], c, user, true);
+  }
+}
+
+void count_transfer(usize (&blocks)[kClassEnd]) {
+  for (const Shard& shard : shards) {
+    if (shard.used.load_relaxed() == 0) continue;
+    for (SizeClass c = 1; c < kBins; ++c) blocks[c] += shard.bins[c].count.load_relaxed();
+  }
+}
+
+usize copy_transfer_blocks(void** out, usize room) {
+  usize copied = 0;
+  for (Shard& shard : shards) {
+    if (shard.used.load_relaxed() == 0) continue;
+    for (Bin& bin : shard.bins) {
+      if (bin.count.load_relaxed() == 0 || !bin.enter()) continue;
+      for (u32 i = 0; i < bin.count.load_relaxed() && copied < room; ++i) out[copied++] = bin.blocks[i];
+      bin.leave();
+    }
+  }
+  return copied;
+}
+
+void repair_transfer_in_child() {
+  for (Shard& shard : shards) {
+    if (shard.used.load_relaxed() == 0) continue;
+    for (Bin& bin : shard.bins) {
+      if (bin.entered.load_relaxed() == 0) continue;
+      bin.count.store_relaxed(0);
+      bin.leave();
+    }
+  }
+}
+
+}  // namespace freestone
