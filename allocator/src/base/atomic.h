@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "base/compiler.h"
 #include "base/units.h"
 
 namespace freestone {
@@ -50,6 +51,19 @@ class Atomic {
   std::atomic<T> value_{};
   static_assert(std::atomic<T>::is_always_lock_free);
 };
+
+// Moves a pointer that only this thread writes by one place, after all stores before it as other threads see them. One instruction where
+// the machine has one that needs no lock for it.
+template <typename T>
+[[gnu::always_inline]] inline void advance_release(T*& pointer, T* known) {
+#if defined(__x86_64__)
+  if constexpr (!FREESTONE_SANITIZED) {
+    asm volatile("addq %1, %0" : "+m"(pointer) : "i"(sizeof(T)) : "memory", "cc");
+    return;
+  }
+#endif
+  __atomic_store_n(&pointer, known + 1, __ATOMIC_RELEASE);
+}
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

@@ -51,7 +51,7 @@ class Changing {
 
 // The first capacity of a class: one small array, so that a thread that allocates little stays small.
 unsigned first_capacity(const ClassInfo& info) {
-  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(8, 4 * kKiB / info.bytes)));
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
 }
 
 // Whether one thread may hold so much: its own bound, and its share of what all may hold.
@@ -61,7 +61,15 @@ bool fits_budget(usize bytes) {
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
-usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, capacity * sizeof(void*)); }
+usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, (1 + usize{capacity}) * sizeof(void*)); }
+
+void** take_array(unsigned capacity) {
+  auto** piece = static_cast<void**>(take_metadata(array_bytes(capacity)));
+  if (piece == nullptr) return nullptr;
+  *piece = nullptr;  // CACHE-4
+  return piece + 1;
+}
+void return_array(void** array, unsigned capacity) { return_metadata(array - 1, array_bytes(capacity)); }
 
 void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
   const usize bytes = class_info(c).bytes;
@@ -73,10 +81,8 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
 bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
   const unsigned old = cache.capacity(c);
   if (!fits_budget(cache.capacity_bytes + (capacity - old) * usize{class_info(c).bytes})) return false;
-  const usize old_bytes = array_bytes(old);
-  const usize new_bytes = array_bytes(capacity);
-  if (old == 0 || new_bytes > old_bytes) {
-    auto** array = static_cast<void**>(take_metadata(new_bytes));
+  if (old == 0 || array_bytes(capacity) > array_bytes(old)) {
+    void** array = take_array(capacity);
     if (array == nullptr) return false;
     void** old_array = cache.base[c];
     const usize count = cache.count(c);
@@ -86,7 +92,7 @@ bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
     cache.low[c] = array + low;
     cache.top[c] = array + count;
     cache.high[c] = array + old;
-    if (old > 0) return_metadata(old_array, old_bytes);
+    if (old > 0) return_array(old_array, old);
   }
   set_capacity(cache, c, capacity);
   return true;
@@ -95,7 +101,7 @@ bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
 void grow(Cache& cache, SizeClass c) {
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
-  const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2, info.cap_max);
+  const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
   if (wanted > old) grow_to(cache, c, wanted);
 }
 
@@ -132,10 +138,9 @@ void drop_array(Cache& cache, SizeClass c) {
   const unsigned capacity = cache.capacity(c);
   if (capacity == 0) return;
   void** array = cache.base[c];
-  const usize bytes = array_bytes(capacity);
   set_capacity(cache, c, 0);
   cache.base[c] = cache.low[c] = cache.top[c] = cache.high[c] = nullptr;
-  return_metadata(array, bytes);
+  return_array(array, capacity);
 }
 
 // What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
@@ -151,7 +156,7 @@ void adapt(Cache& cache) {
     // Shrink by whole powers of two, so that the array can be exchanged for a smaller one.
     while (capacity / 2 >= smallest && (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes))) {
       if (cache.count(c) > capacity / 2) flush(cache, c, cache.count(c) - capacity / 2);
-      auto** array = static_cast<void**>(take_metadata(array_bytes(capacity / 2)));
+      void** array = take_array(capacity / 2);
       if (array == nullptr) break;
       void** old_array = cache.base[c];
       const unsigned count = cache.count(c);
@@ -161,7 +166,7 @@ void adapt(Cache& cache) {
       cache.low[c] = array;
       cache.top[c] = array + count;
       cache.high[c] = array + capacity / 2;
-      return_metadata(old_array, array_bytes(capacity));
+      return_array(old_array, capacity);
       capacity /= 2;
       if (unused < capacity) break;
     }
@@ -221,7 +226,7 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
   if (span.first == kNoUnit) return nullptr;
   zeroed = span.zeroed;
   runs_out[size_class].add_relaxed(1);
-  set_tag(span.first, static_cast<u8>(size_class));
+  set_class_run(span.first, static_cast<u8>(size_class));
   for (u32 k = 1; k < info.units; ++k) set_tag(span.first + k, kTagInside);
   return unit_address(span.first);
 }
@@ -317,6 +322,18 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     cache.push(c, cache.top[c], block);
   }
   note_event(cache);
+}
+
+bool was_just_freed(const Cache& cache, SizeClass c, const void* block) {
+  constexpr std::ptrdiff_t kPlaces = 8;
+  // Of an open class, places below the mark may hold what was handed out since.
+  void* const* from = cache.counting != nullptr && c < kTableClassEnd ? cache.counting->mark[c] : nullptr;
+  if (from == nullptr) from = cache.base[c];
+  void* const* const top = cache.top[c];
+  for (void* const* place = top - min_of(top - from, kPlaces); place != top; ++place) {
+    if (FREESTONE_UNLIKELY(*place == block)) return true;
+  }
+  return false;
 }
 
 void* take_one(SizeClass size_class, SlabUser& user) { return take_class_block(size_class, user); }

@@ -10,6 +10,8 @@
 // CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the child of a fork
 //          may drain the cache of a thread that stood anywhere but inside a slow path. A slow path names its class in
 //          `changing` first.
+// CACHE-4  The word before base is null, and when a class is open (counting.h) so is the one before the mark: top[-1] is null or a
+//          cached block. A free that finds its own block there is a double free.
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread that
 //          falls asleep holds no more than that.
 //
@@ -85,7 +87,7 @@ struct alignas(64) Cache {
   // CACHE-2 at every instant: the slot is written before top passes it, also as another thread's fork sees it.
   FREESTONE_INLINE void push(unsigned tag, void** at, void* block) {
     *at = block;
-    __atomic_store_n(&top[tag], at + 1, __ATOMIC_RELEASE);
+    advance_release(top[tag], at);
   }
   unsigned capacity(SizeClass c) const { return static_cast<unsigned>(high[c] - base[c]); }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
@@ -101,6 +103,9 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
+// Whether the block is among the last that the owning thread freed and has not handed out again. May say no of one that is: it looks at
+// few places, so that it costs little beside a `realloc`. All of them for a class above the slabs.
+bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block);
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
 

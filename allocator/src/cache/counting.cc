@@ -33,9 +33,10 @@ void open_counted(Cache& cache, SizeClass c) {
     return;
   }
   const u64 may_pop = min_of<u64>(cache.count(c), counting.until_sample[c] - 1);
-  counting.mark[c] = cache.top[c];
   cache.low[entry_of(c)] = cache.top[c] - may_pop;
   cache.top[entry_of(c)] = cache.top[c];
+  if (cache.top[c] != cache.high[c]) *cache.top[c]++ = nullptr;  // CACHE-4; a full class takes the slow path in any case
+  counting.mark[c] = cache.top[c];
 }
 
 void close_counted(Cache& cache, SizeClass c) {
@@ -51,8 +52,9 @@ void close_counted(Cache& cache, SizeClass c) {
   if (mark == nullptr) return;
   void** const poppable = cache.top[entry_of(c)];
   const auto pushed = static_cast<usize>(cache.top[c] - mark);
+  void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
+  counting.until_sample[c] -= static_cast<u64>(popped_end - poppable);
   if (poppable != mark) std::memmove(poppable, mark, pushed * sizeof(void*));
-  counting.until_sample[c] -= static_cast<u64>(mark - poppable);
   counting.mark[c] = nullptr;
   cache.top[c] = poppable + pushed;
   // Blocks below the lowest pop were not needed.

@@ -4,10 +4,10 @@
 // counts, the array of a class that malloc finds through `class_of_granules` is therefore two stacks: the table names an entry behind the
 // tags, from which malloc only pops, and `free` pushes to the class's own entry.
 //
-//   base       low[entry]      top[entry]     mark         top         high
-//    | blocks ... | may be popped .|  popped .. | pushed ...|  room .....|
+//   base       low[entry]      top[entry]        mark         top         high
+//    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
 //
-// What lies between top[entry] and mark was allocated since the class was opened. At most as many blocks may be popped as there are
+// A null closes the popped ones when there is room for it (CACHE-4). What lies between top[entry] and it was allocated since the class was opened. At most as many blocks may be popped as there are
 // allocations before the next sampled one, so that one arrives at the slow path. A class above the table is held closed instead
 // (low = top = high): each of its calls takes the slow path.
 //
@@ -21,7 +21,7 @@
 namespace freestone {
 
 struct Counting {
-  void** mark[kTableClassEnd];   // null: the class is closed
+  void** mark[kTableClassEnd];   // where pushes begin; null: the class is closed
   u64 until_sample[kTableClassEnd];  // allocations of the class until the sampled one, that one included
   void** low[kClassEnd];         // of an open class
   void** high[kClassEnd];        // of an open class above the table

@@ -104,7 +104,7 @@ Found find_block(const void* block) {
   if (tag == kTagNone) return {};
   if (tag <= kLastSmallClass) return {block_start(tag, block) == block ? Found::Kind::class_block : Found::Kind::none, tag};
   const bool at_start = address_of(block) % kUnitBytes == 0;
-  if (tag < kTagClassEnd && at_start) return {Found::Kind::class_block, tag};
+  if (const SizeClass c = class_at(unit_of(block)); c != 0 && at_start) return {Found::Kind::class_block, c};
   if (tag == kTagRun && at_start) return {Found::Kind::run, 0};
   if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) return {Found::Kind::sampled, 0};
   return {};
@@ -115,6 +115,27 @@ Found find_block(const void* block) {
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
   const u8 tag = tag_of(unit_of(block));
   fail(call, block, tag == kTagNone ? "nothing is allocated there" : "the address is not the start of a block");
+}
+
+// Ends the program when the block is seen to be free, as far as that costs a few loads; the hardened build knows from the trailer.
+void expect_live(const char* call, const Found& found, const void* block) {
+  if constexpr (kMitigations.trailer) return;
+  if (found.kind != Found::Kind::class_block) return;
+  const bool has_cache = this_thread.cache_offset != 0;
+  if (FREESTONE_UNLIKELY(has_cache && was_just_freed(thread_cache(), found.size_class, block))) fail_block(call, block, class_info(found.size_class).bytes);
+}
+// A free of a run of a class, which the fast path leaves alone so that it can be checked. False when more is to be done.
+bool push_checked(SizeClass c, void* block) {
+  Cache& cache = thread_cache();
+  void** const top = cache.top[c];
+  if (top == cache.high[c] || was_just_freed(cache, c, block)) return false;
+  cache.push(c, top, block);
+  return true;
+}
+void expect_not_in_slab(const char* call, const Found& found, const void* block) {
+  if constexpr (kMitigations.trailer) return;
+  if (found.kind != Found::Kind::class_block || !is_slab_class(found.size_class)) return;
+  if (FREESTONE_UNLIKELY(is_block_free(found.size_class, block))) fail_block(call, block, class_info(found.size_class).bytes);
 }
 
 }  // namespace
@@ -129,14 +150,20 @@ void* allocate_slow(usize bytes) {
 void deallocate_slow(void* block) {
   if (block == nullptr) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
-  if (in_window(block) && tag_of(unit_of(block)) == kTagRun && address_of(block) % kUnitBytes == 0) {
-    sample_freed(block);
-    return deallocate_run(block);
+  if (in_window(block) && address_of(block) % kUnitBytes == 0) {
+    const UnitIndex unit = unit_of(block);
+    const u8 tag = tag_of(unit);
+    if (tag == kTagClassRun && push_checked(record_of(unit).size_class, block)) return;
+    if (tag == kTagRun) {
+      sample_freed(block);
+      return deallocate_run(block);
+    }
   }
   const Found found = find_block(block);
   switch (found.kind) {
     case Found::Kind::class_block:
       if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
+      expect_live("double free", found, block);
       if (Cache* cache = ensure_cache(); cache == nullptr) {
         return_without_cache(found.size_class, block);
       } else if (cache->top[found.size_class] != cache->high[found.size_class]) {
@@ -197,6 +224,7 @@ void* allocate_aligned(usize bytes, usize alignment) {
 void* reallocate(void* block, usize bytes) {
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_realloc(block, bytes);
   const Found found = find_block(block);
+  expect_live("realloc after free", found, block);
   usize old_bytes = 0;
   switch (found.kind) {
     case Found::Kind::class_block:
@@ -220,6 +248,7 @@ void* reallocate(void* block, usize bytes) {
       break;
     case Found::Kind::none: fail_invalid("invalid realloc", block);
   }
+  expect_not_in_slab("realloc after free", found, block);
   void* moved = allocate_for_growth(old_bytes, bytes);
   if (moved == nullptr) return bytes <= old_bytes ? block : out_of_memory();
   std::memcpy(moved, block, min_of(old_bytes, bytes));
@@ -231,6 +260,7 @@ usize usable_bytes(const void* block) {
   if (block == nullptr) return 0;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_usable_size(block);
   const Found found = find_block(block);
+  expect_live("malloc_usable_size after free", found, block);
   switch (found.kind) {
     case Found::Kind::class_block: return class_info(found.size_class).bytes;
     case Found::Kind::run: return run_bytes(block);

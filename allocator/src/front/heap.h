@@ -4,11 +4,12 @@
 //     class of n                   a table for n <= 1 KiB; arithmetic on the highest bit up to 256 KiB
 //     pop from the thread cache    touches the cache's line for the class and the array slot, not the block
 //     `- allocate_slow             first call, low-water mark, refill from slabs, runs above 256 KiB
-//   free(p)                        18 instructions, 8 loads, 2 stores
+//   free(p)                        18 instructions, 10 loads, 2 stores
 //     in the window?               one subtraction, one compare: rejects null, foreign and wild addresses
 //     tag of the unit              one byte load: the class, or a tag whose cache entry is always full
+//     on top of the array already? a free of what was freed last is a double free (fast build)
 //     push to the thread cache     does not touch the block
-//     `- deallocate_slow           full cache, runs, own mappings, null, bad pointers
+//     `- deallocate_slow           full cache, runs, own mappings, null, bad pointers, double frees
 //
 // The thread's cache is found as an offset from `no_cache`, a cache without any block: zero-initialised TLS therefore means "no
 // cache yet", in a thread that has not allocated as well as before TLS is set up, and needs no test.
@@ -65,6 +66,9 @@ FREESTONE_INLINE void deallocate(void* block) {
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block);
+  if constexpr (!kMitigations.any()) {
+    if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block);  // CACHE-4
+  }
   cache.push(tag, top, block);
 }
 

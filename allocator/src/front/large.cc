@@ -89,7 +89,7 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
     for (u32 k = new_units; k < old_units; ++k) set_tag(first + k, kTagNone);
     return_span(first + new_units, old_units - new_units, true);
   }
-  set_tag(first, static_cast<u8>(wanted));
+  set_class_run(first, static_cast<u8>(wanted));
   note_run_resized(size_class, wanted);
   return true;
 }

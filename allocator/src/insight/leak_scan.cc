@@ -229,7 +229,7 @@ class Scan {
     }
     while (tag == kTagInside && unit > region.heap_start) tag = tag_of(--unit);
     usize units = 0;
-    if (tag < kTagClassEnd && tag > kLastSmallClass) units = class_info(tag).units;
+    if (const SizeClass c = class_at(unit); !is_slab_class(c)) units = class_info(c).units;
     if (tag == kTagRun) units = run_units(unit);
     const usize bytes = units == 0 ? 0 : hardened::readable_bytes(unit_address(unit), units_to_bytes(units));
     if (bytes > 0 && value - address_of(unit_address(unit)) <= bytes) reach(address_of(unit_address(unit)), bytes);

@@ -73,9 +73,9 @@ class Walker {
   usize see_unit(UnitIndex unit) {
     const u8 tag = tag_of(unit);
     if (tag == kTagNone) return 1;
-    if (tag < kTagClassEnd) {
-      const bool on = is_slab_class(tag) ? see_slab(unit, tag) : see(unit_address(unit), class_info(tag).bytes);
-      return on ? class_info(tag).units : 0;
+    if (const SizeClass c = class_at(unit); c != 0) {
+      const bool on = is_slab_class(c) ? see_slab(unit, c) : see(unit_address(unit), class_info(c).bytes);
+      return on ? class_info(c).units : 0;
     }
     if (tag == kTagRun) {
       const usize units = run_units(unit);  // 0: in the run cache

@@ -7,7 +7,8 @@
 // `free` needs one subtraction and one compare to know that an address lies in the window (which rejects null, foreign
 // and wild addresses together) and one byte load to know what its unit is. The table is readable over the whole window.
 //
-// REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab or a run of that class.
+// REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab of that class or, in the hardened build, is the
+//           first of a run of that class. In the fast build such a run has the tag kTagClassRun and its class in its record.
 // REGION-2  Metadata exists for every unit below the frontier before the frontier moves.
 //
 // Reserving and committing is done by the span room under its lock; everything else here is read by any thread.
@@ -28,6 +29,7 @@ inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBy
 inline constexpr u8 kTagInside = 90;  // a later unit of a run
 inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
+inline constexpr u8 kTagClassRun = 93;  // the first unit of a run of a class, in the fast build: no entry of a cache, so that each free is checked
 inline constexpr unsigned kTagCount = 96;
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
@@ -39,7 +41,7 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
-  u8 size_class;           // slab: fixed while the slab exists
+  u8 size_class;           // slab, run of a class: fixed while it exists
   u16 reserved;
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
@@ -98,6 +100,17 @@ inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
 inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
 // Relaxed: a thread that may free the block received its address from this one, through something that orders.
 inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
+
+// The class of the slab or run whose unit, the first one of a run, this is; 0 for none.
+inline u8 class_at(UnitIndex unit) {
+  const u8 tag = tag_of(unit);
+  if (tag < kTagClassEnd) return tag;
+  return tag == kTagClassRun ? record_of(unit).size_class : kTagNone;
+}
+inline void set_class_run(UnitIndex first, u8 size_class) {
+  record_of(first).size_class = size_class;
+  set_tag(first, kMitigations.any() ? size_class : kTagClassRun);
+}
 
 inline bool in_window(const void* pointer) { return address_of(pointer) - region.base < region.window_bytes; }
 inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }

@@ -88,6 +88,69 @@ TEST_P(ForeignPointer, EndsInOneClearLineAndAbort) {
 INSTANTIATE_TEST_SUITE_P(Pointers, ForeignPointer, testing::Combine(testing::ValuesIn(kPointers), testing::ValuesIn(kUses)),
                          [](const auto& info) { return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name; });
 
+struct Misuse {
+  const char* name;
+  const char* said;
+  size_t bytes;
+  void (*apply)(void* block, size_t bytes);
+
+  friend std::ostream& operator<<(std::ostream& out, const Misuse& it) { return out << it.name << ' ' << it.bytes; }
+};
+
+void free_twice(void* block, size_t) {
+  api().free(block);
+  api().free(block);
+}
+void free_with_another_between(void* block, size_t bytes) {
+  void* other = api().malloc(bytes);
+  api().free(block);
+  api().free(other);
+  api().free(block);
+}
+void free_after_pairs(void* block, size_t bytes) {
+  api().free(block);
+  for (int i = 0; i < 100; ++i) api().free(api().malloc(bytes));
+  api().free(block);
+}
+void reallocate_freed(void* block, size_t bytes) {
+  api().free(block);
+  static_bytes[0] = static_cast<char>(api().realloc(block, bytes * 2) != nullptr);
+}
+void ask_freed(void* block, size_t) {
+  api().free(block);
+  static_bytes[0] = static_cast<char>(api().malloc_usable_size(block));
+}
+void free_inside(void* block, size_t) { api().free(static_cast<char*>(block) + 64); }
+
+const Misuse kMisuses[] = {
+    {"free_twice", "double free", 16, free_twice},           {"free_twice", "double free", 1000, free_twice},
+    {"free_twice", "double free", 9000, free_twice},         {"free_twice", "free", 65536, free_twice},
+    {"free_twice", "free", 200000, free_twice},              {"free_twice", "free", 64 << 20, free_twice},
+    {"free_after_pairs", "double free", 100, free_after_pairs}, {"free_with_another_between", "free", 40000, free_with_another_between},
+    {"realloc", "realloc", 48, reallocate_freed},            {"realloc", "realloc", 5000, reallocate_freed},
+    {"realloc", "realloc", 50000, reallocate_freed},         {"usable_size", "malloc_usable_size", 24, ask_freed},
+    {"usable_size", "malloc_usable_size", 100000, ask_freed}, {"inside", "free", 40000, free_inside},
+};
+
+class FreedBlock : public testing::TestWithParam<Misuse> {};
+
+// The hit path's own check and those of the slow paths: what the fast build sees at once, before the block can have two owners.
+TEST_P(FreedBlock, IsNotTakenForALiveOne) {
+  if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  const Misuse& misuse = GetParam();
+  const ChildEnd end = run_in_child([&misuse] {
+    misuse.apply(api().malloc(misuse.bytes), misuse.bytes);
+    return 0;
+  });
+  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+  EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
+  if (subject().is_hardened) return;  // says more: the trailer knows
+  EXPECT_NE(end.errors.find(misuse.said), std::string::npos) << end.describe();
+}
+
+INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses),
+                         [](const auto& info) { return std::string(info.param.name) + "_" + std::to_string(info.param.bytes); });
+
 TEST(ForeignPointerBeforeTheFirstAllocationOfAThread, IsRefusedToo) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   const ChildEnd end = run_in_child([] {
