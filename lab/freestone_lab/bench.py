@@ -25,7 +25,7 @@ SERIES_ROUNDS = 1  # a suite's curves differ little between rounds, and are most
 CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
 TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S = 30.0
-APP_SECONDS = 0.9  # about what a real program's fixed work takes
+APP_SECONDS = 0.65  # about what a real program's fixed work takes
 
 
 def workload_program() -> Path:
@@ -132,7 +132,7 @@ def select(names: Sequence[str], program: Path, say: Callable[[str], None]) -> l
         elif name in suites.SUITES:
             chosen += [row_task(program, row) for row in suites.suite(name)]
             if name in suites.WITH_APPS:
-                chosen += _app_tasks(suites.APPS if suites.SUITES[name] else [], say)
+                chosen += _app_tasks(suites.WITH_APPS[name], say)
         else:
             chosen += _workload_runs(program, name, sorted(app_names))
     return list({task.id: task for task in chosen}.values())

@@ -24,14 +24,15 @@ from freestone_lab.compare import control_name, estimate
 from freestone_lab.errors import UserError
 from freestone_lab.measure import Placement, Run
 from freestone_lab.model import Experiment, FigureSpec, Peer, Sample, Status
-from freestone_lab.samples import PROCESS_SPECS, digest, process_figures, read_workload, thin
+from freestone_lab.samples import PROCESS_SPECS, digest, process_figures, read_workload, significant, thin
 
 PADDING = "FREESTONE_PADDING"
 PADDING_LIMIT = 4096
 STEAL_LIMIT = 0.05
 SERIES_ROUNDS = 3  # the memory curve of this many rounds is kept
 SERIES_POINTS = 120
-WORKLOAD_SERIES_POINTS = 700
+WORKLOAD_SERIES_POINTS = 160  # as many as a drawing shows
+OVERHEAD_POINTS = 700  # its worst points must survive
 WARM_UP_TIMEOUT_S = 600.0
 LEAST_ROUNDS = 6  # with fewer pairs no signed-rank test can reach 5 %
 
@@ -228,7 +229,7 @@ class Engine:
 
     def _sample(self, peer: Peer, round_: int, run: Run, scratch: Path) -> Sample:
         """Turns a finished run into a sample: failures first, figures only for a run beyond doubt."""
-        sample = Sample(peer.name, round_, "ok", gauges=run.gauges)
+        sample = Sample(peer.name, round_, "ok", gauges={k: significant(v, 3) for k, v in run.gauges.items()})
 
         def bad(status: Status, detail: str) -> Sample:
             sample.status, sample.detail = status, detail
@@ -257,7 +258,7 @@ class Engine:
             wrong = self.task.check(scratch / "stdout", self.task.cwd)
         if wrong is not None:
             return bad("wrong_output", wrong)
-        sample.figures = process_figures(run)
+        sample.figures = {name: significant(value) for name, value in process_figures(run).items()}
         if round_ <= self.plan.series_rounds:
             sample.series["rss"] = thin(run.rss_series, SERIES_POINTS)
         if workload:
@@ -280,12 +281,13 @@ class Engine:
                 self.experiment.specs.setdefault(f"process_{name}", PROCESS_SPECS[name])
             if figure.get("value") is None:
                 continue
-            sample.figures[name] = float(figure["value"])
+            sample.figures[name] = significant(float(figure["value"]))
             sample.counts[name] = int(figure.get("samples", 0))
             self.experiment.specs[name] = FigureSpec(figure["unit"], figure["better"], figure.get("label", ""))
         for name, series in workload.get("series", {}).items():
             if sample.round <= self.plan.series_rounds:
-                sample.series[name] = thin(series, WORKLOAD_SERIES_POINTS)
+                most = OVERHEAD_POINTS if "overhead" in name else WORKLOAD_SERIES_POINTS
+                sample.series[name] = [[significant(x) for x in point] for point in thin(series, most)]
         for text in workload.get("caveats", []):
             self.caveat(text)
 

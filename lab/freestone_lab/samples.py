@@ -45,13 +45,19 @@ def process_figures(run: Run) -> dict[str, float]:
     return figures
 
 
+def significant(value: float, digits: int = 6) -> float:
+    """A measured value without the digits that no measurement has."""
+    return float(f"{value:.{digits}g}")
+
+
 def thin(series: Sequence[list[float]], limit: int) -> list[list[float]]:
     """At most about `limit` points of a curve, its peak always among them."""
     if len(series) <= limit:
         return [list(p) for p in series]
     step = -(-len(series) // limit)
     groups = [series[i : i + step] for i in range(0, len(series), step)]
-    return [max(group, key=lambda point: point[1]) for group in groups]
+    found = [max(group, key=lambda point: point[1]) for group in groups]
+    return found if found[-1] == list(series[-1]) else [*found, list(series[-1])]
 
 
 def read_workload(stdout: Path) -> tuple[dict[str, Any] | None, str]:

@@ -13,7 +13,7 @@ from freestone_lab.method import Task
 from freestone_lab.model import Peer
 
 OVERHEAD_S = 0.08  # of starting, watching and reading one process
-SLOWDOWN = 1.35  # of the allocators' mean to the baseline's time, over the suites
+SLOWDOWN = 1.25  # of the allocators' mean to the baseline's time, over the suites
 MOST_ROUNDS = 10
 
 

@@ -142,6 +142,7 @@ def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, 
         sample.series["malloc_ccdf"] = [[18 * scale * 1.25**i, 10 ** (-i / 3.2)] for i in range(17)]
     found.append(one)
     micro = {f"malloc_free_{size}": (12.0 + size**0.4, FigureSpec("ns")) for size in WEIGHTS}
+    micro["weighted"] = (30.0, FigureSpec("ns"))
     found.append(
         make("micro", {"threads": 1}, micro, everyone, rounds, 92, ["Blocks above 128 KiB are mapped anew by glibc."])
     )

@@ -11,12 +11,12 @@ import pytest
 import synthetic
 
 from freestone_lab.errors import UserError
-from freestone_lab.model import Experiment, FigureSpec, Result, Sample
+from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.report import charts, plots, quantity, render_report, svg
-from freestone_lab.report.analysis import analyse
+from freestone_lab.report.analysis import analyse, least_pairs
 from freestone_lab.report.composite import WEIGHTS, composite_table
 from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
-from freestone_lab.report.verdict import conclude, least_rounds
+from freestone_lab.report.verdict import conclude
 
 NAMES = ["glibc", "freestone", "mimalloc", "jemalloc", "gperftools"]
 
@@ -113,7 +113,7 @@ def test_verdict_of_one_round_is_none() -> None:
 def test_verdict_of_too_few_rounds_says_how_many_it_takes() -> None:
     sentence = conclude(analyse(synthetic.program(rounds=5))).sentence
     assert sentence == "No verdict: 5 rounds cannot tell 5 allocators apart; it takes 8."
-    assert least_rounds(4) == 8  # 2 / 2^8 * 4 < 0.05 <= 2 / 2^7 * 4
+    assert least_pairs(4) == 8  # 2 / 2^8 * 4 < 0.05 <= 2 / 2^7 * 4
 
 
 def test_verdict_of_equal_allocators_is_no_difference() -> None:
@@ -375,3 +375,42 @@ def test_worst_overheads_survive_into_the_drawing() -> None:
     points = charts.typical(samples, "usable_overhead_percent")
     curve = charts.overhead(plots.Curve("glibc", plots.Look(0), [x for x, _ in points], [y for _, y in points]))
     assert min(y for x, y in zip(curve.x, curve.y, strict=True) if x > 128) == 100.0
+
+
+def many_workloads(factor: float, count: int) -> Result:
+    """Two rounds of `count` workloads; `fast` takes `factor` of the baseline's time in each, give or take a little."""
+    names = ["glibc", "glibc again", "fast", "even"]
+    experiments = []
+    for number in range(count):
+        samples = []
+        for round_ in (1, 2):
+            for place, name in enumerate(names):
+                wobble = 1 + 0.004 * ((number * 7 + round_ * 3 + place * 5) % 9 - 4)
+                scale = factor if name == "fast" else 1.0
+                samples.append(Sample(name, round_, "ok", figures={"wall": scale * wobble, "rss": 1000.0 * wobble}))
+        specs = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB")}
+        experiments.append(Experiment(f"w{number}/x", f"w{number}", specs=specs, samples=samples))
+    listed = [Peer("glibc", None, "libc"), Peer("fast", "/fast.so"), Peer("even", "/even.so")]
+    return Result("2026-11-20T12:00:00Z", ["freestone", "bench", "full"], 1, {}, listed, experiments)
+
+
+def test_few_rounds_of_many_workloads_allow_a_claim_about_the_middle_workload() -> None:
+    analysis = analyse(many_workloads(0.8, 20))
+    assert (analysis.unit, analysis.fewest_rounds) == ("workloads", 2)
+    assert analysis.overall["speed"]["fast"].verdict == "better"
+    assert analysis.overall["speed"]["even"].verdict in ("same", "inconclusive")
+    found = analysis.overall["speed"]["fast"].estimate
+    assert found is not None and found.pairs == 20
+    said = conclude(analysis)
+    assert said.sentence.startswith("fast is fastest, ") and "No verdict" not in said.sentence
+    assert any("each pair is a workload" in detail for detail in said.details)
+
+
+def test_few_rounds_of_few_workloads_allow_none() -> None:
+    analysis = analyse(many_workloads(0.5, 5))
+    assert analysis.unit == "rounds"
+    assert conclude(analysis).sentence.startswith("No verdict: ")
+
+
+def test_enough_rounds_are_paired_by_rounds_however_many_the_workloads() -> None:
+    assert analyse(synthetic.suite(rounds=12)).unit == "rounds"

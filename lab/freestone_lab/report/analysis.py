@@ -2,7 +2,8 @@
 
 Single experiments are analysed by `freestone_lab.compare`, and every claim is made by `freestone_lab.statistics`. Added
 here is the overall view: a *cost* (see `quantity.cost`) per round, averaged geometrically over figures, experiments and
-workloads, and compared in pairs like any other figure; below 1 is better.
+workloads, and compared in pairs like any other figure; below 1 is better. Where the rounds are too few for any claim
+and the workloads are many, a pair is a workload instead of a round: the claim is then about the middle workload.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
+from typing import Literal
 
 from freestone_lab import compare, statistics
 from freestone_lab.compare import Cell, Table
@@ -23,6 +26,8 @@ from freestone_lab.statistics import Estimate, Verdict
 NULL_PEER = "null"
 WEIGHTED = "weighted"
 OWN_PEAK = "peak_rss"
+FEWEST_WORKLOADS = 15  # a claim about the middle workload needs a range of them
+Unit = Literal["rounds", "workloads"]
 ROLES: tuple[Role, ...] = ("speed", "latency", "memory")
 
 
@@ -87,6 +92,7 @@ class Analysis:
     floors: dict[Role, float]  # the noise floor of the overall ratios; infinite without an A/A control
     rounds: int  # the most that any experiment has
     fewest_rounds: int  # and the fewest: what the overall ratios rest on
+    unit: Unit = "rounds"  # what the pairs of the overall ratios are
 
     @property
     def failed(self) -> set[str]:
@@ -195,12 +201,34 @@ def workload_weights(views: list[ExperimentView]) -> dict[str, float]:
     return {v.experiment.id: 1 / members[v.experiment.workload] for v in views}
 
 
+def workload_ratios(
+    views: list[ExperimentView], left: Mapping[str, Mapping[int, float]], right: Mapping[str, Mapping[int, float]]
+) -> list[float]:
+    """Per workload: the geometric mean over its experiments of the median over rounds of paired costs."""
+    found: dict[str, list[float]] = {}
+    for view in views:
+        ours, theirs = left.get(view.experiment.id, {}), right.get(view.experiment.id, {})
+        logs = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys()]
+        if logs:
+            found.setdefault(view.experiment.workload, []).append(median(logs))
+    return [math.exp(sum(logs) / len(logs)) for logs in found.values()]
+
+
+def least_pairs(rivals: int) -> int:
+    """The pairs below which no paired test over `rivals` allocators can reach significance, however clear the data."""
+    return max(2, math.ceil(math.log2(2 * max(rivals, 1) / statistics.ALPHA)))
+
+
 def pair(
-    views: list[ExperimentView], wanted: Role, peer: str, baseline: str, seed: int
+    views: list[ExperimentView], wanted: Role, peer: str, baseline: str, seed: int, unit: Unit = "rounds"
 ) -> tuple[Estimate | None, float | None, int]:
-    """The overall ratio of `peer` to `baseline`: the estimate, the bare ratio when one round must do, experiments."""
+    """The overall ratio of `peer` to `baseline`: the estimate, the bare ratio when one pair must do, experiments."""
     left, right = composite(views, wanted, peer), composite(views, wanted, baseline)
     shared = left.keys() & right.keys()
+    if unit == "workloads":
+        whole = workload_ratios(views, left, right)
+        found = statistics.paired_ratio(whole, [1.0] * len(whole), seed)
+        return found, found.ratio if found else next(iter(whole), None), len(shared)
     weights = workload_weights(views)
     ours = fold({e: left[e] for e in right if e in shared}, weights)
     theirs = fold({e: right[e] for e in right if e in shared}, weights)
@@ -213,15 +241,15 @@ def pair(
 
 
 def overall_scores(
-    result: Result, views: list[ExperimentView], names: list[str], wanted: Role
+    result: Result, views: list[ExperimentView], names: list[str], wanted: Role, unit: Unit
 ) -> tuple[dict[str, Overall], float]:
     """Allocator to overall ratio in one role, Holm-corrected over the allocators, and the noise floor."""
     whole = len(composite(views, wanted, result.baseline))
     if not whole:
         return {}, math.inf
     again = compare.control_name(result.baseline)
-    floor = statistics.noise_floor(pair(views, wanted, again, result.baseline, result.seed)[0])
-    pairs = {n: pair(views, wanted, n, result.baseline, result.seed) for n in names if n != result.baseline}
+    floor = statistics.noise_floor(pair(views, wanted, again, result.baseline, result.seed, unit)[0])
+    pairs = {n: pair(views, wanted, n, result.baseline, result.seed, unit) for n in names if n != result.baseline}
     estimated = {n: e for n, (e, _, _) in pairs.items() if e is not None}
     corrected = dict(zip(estimated, statistics.holm([e.p for e in estimated.values()]), strict=True))
     scores = {result.baseline: Overall(1.0, None, None, whole, whole)}
@@ -241,10 +269,13 @@ def analyse(result: Result) -> Analysis:
     names = [p.name for p in candidates]
     overall: dict[Role, dict[str, Overall]] = {}
     floors: dict[Role, float] = {}
+    rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
+    needed = least_pairs(len(names) - 1)
+    many = len({e.workload for e in result.experiments}) >= max(needed, FEWEST_WORKLOADS)
+    unit: Unit = "workloads" if min(rounds) < needed and many else "rounds"
     for wanted in ROLES:
-        scores, floor = overall_scores(result, views, names, wanted)
+        scores, floor = overall_scores(result, views, names, wanted, unit)
         if scores:
             overall[wanted], floors[wanted] = scores, floor
-    rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
     failures = [f for v in views for f in v.failures]
-    return Analysis(result, candidates, controls, views, failures, overall, floors, max(rounds), min(rounds))
+    return Analysis(result, candidates, controls, views, failures, overall, floors, max(rounds), min(rounds), unit)

@@ -26,6 +26,9 @@ SIZE = re.compile(r"size|bytes", re.IGNORECASE)
 NUMBERED = re.compile(r"^(?P<head>.*?)[_/. =-]?(?P<number>\d+)(?P<tail>[_/. ]?(b|bytes)?)$", re.IGNORECASE)
 LONGEST_SERIES = 160  # points drawn per curve
 MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's memory curve
+FEW_EXPERIMENTS = 12  # a result with more of them draws the process's memory for programs only
+MANY_CURVES = 6  # with more of them, quartile bands would cover each other
+MOST_MARKERS = 120  # beyond it, dash and colour tell the curves apart
 FEWEST_POINTS = 3
 PROCESS_SERIES = "rss"  # every run has it
 WORKLOAD_MEMORY = "resident"  # the same in a workload's own eyes
@@ -69,15 +72,19 @@ def typical(samples: list[Sample], name: str) -> list[tuple[float, float]]:
     return thin(ordered[(len(ordered) - 1) // 2], most)
 
 
-def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int) -> list[Chart]:
-    """The drawings that an experiment's series call for. `siblings`: how many experiments its workload has."""
+def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int, among: int = 1) -> list[Chart]:
+    """The drawings that an experiment's series call for.
+
+    `siblings`: how many experiments its workload has; `among`: how many the result has. In a large one the memory of
+    the process over time is drawn for programs only: a workload about memory has a curve of its own.
+    """
     by_peer: dict[str, list[Sample]] = {}
     names: dict[str, None] = {}
     for sample in view.experiment.samples:
         by_peer.setdefault(sample.peer, []).append(sample)
         names.update(dict.fromkeys(sample.series))
     own = any(f.headline and f.name not in PROCESS_SPECS for f in view.figures)
-    if siblings > MANY_EXPERIMENTS and not own:
+    if (siblings > MANY_EXPERIMENTS and not own) or (own and among > FEW_EXPERIMENTS):
         names.pop(PROCESS_SERIES, None)
     figures = {f.name: f for f in view.figures}
     charts = []
@@ -244,6 +251,8 @@ def sweep_chart(
         )
     if not curves:
         return None
+    if len(curves) > MANY_CURVES:
+        curves = [Curve(c.name, c.look, c.x, c.y) for c in curves]
     return sweep_drawing(title, axis, curves, unit, spec, caveats)
 
 
@@ -265,6 +274,7 @@ def sweep_drawing(title: str, axis: str, curves: list[Curve], unit: str, spec: F
         show_x=size_label if is_size else (lambda v: f"{v:g}"),
         x_ticks=plots.size_ticks(xs[0], xs[-1], 5) if is_size and wide else every(xs, 8),
         floor=True,
+        markers=len(curves) * len(xs) <= MOST_MARKERS,
     )
     return Chart(
         title if "," in title else f"{title} by {axis}",

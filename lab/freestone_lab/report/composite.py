@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from freestone_lab.report.analysis import ExperimentView, FigureView
+from freestone_lab.report.analysis import WEIGHTED, ExperimentView, FigureView
 from freestone_lab.report.charts import numbered
 from freestone_lab.report.quantity import cost
 
@@ -35,7 +35,9 @@ class Composite:
 
 
 def composite_table(view: ExperimentView, baseline: str) -> Composite | None:
-    """The table, when the experiment holds a figure of time for each of the eleven sizes; None otherwise."""
+    """The table, when the experiment is a weighted one and has a time for each of the eleven sizes; None otherwise."""
+    if all(figure.name != WEIGHTED for figure in view.figures):
+        return None
     for points in numbered(view.figures).values():
         by_size: dict[int, FigureView] = {int(x): f for x, f in points if f.role in ("speed", "latency")}
         if not WEIGHTS.keys() <= by_size.keys():

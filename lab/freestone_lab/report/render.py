@@ -19,7 +19,7 @@ from freestone_lab import compare
 from freestone_lab.compare import Cell
 from freestone_lab.model import FigureSpec, Peer, Result
 from freestone_lab.report import charts, plots, quantity, svg
-from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView, Overall, analyse, pair
+from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView, Overall, analyse, pair, swept
 from freestone_lab.report.charts import Chart
 from freestone_lab.report.composite import Composite, composite_table
 from freestone_lab.report.plots import Look, Point, Span
@@ -144,13 +144,15 @@ def part_of(result: Result, weights: dict[str, float] | None) -> Part:
     analysis = analyse(result)
     looks = looks_of(analysis.candidates, result.baseline)
     pareto, outside, forests = drawings(analysis, looks)
-    swept = charts.sweeps(analysis, looks)
+    over_parameters = charts.sweeps(analysis, looks)
     workloads: dict[str, WorkloadView] = {}
     members = Counter(view.experiment.workload for view in analysis.experiments)
     for view in analysis.experiments:
         name = view.experiment.workload
-        entry = workloads.setdefault(name, WorkloadView(name, swept.get(name, []), []))
-        own = charts.series_charts(view, looks, members[name]) + charts.figure_charts(view, looks)
+        entry = workloads.setdefault(name, WorkloadView(name, over_parameters.get(name, []), []))
+        own = charts.series_charts(view, looks, members[name], len(analysis.experiments)) + charts.figure_charts(
+            view, looks
+        )
         entry.experiments.append((view, own))
     return Part(
         analysis,
@@ -236,6 +238,25 @@ def rows_of(figure: FigureView, names: list[str]) -> list[str]:
     if figure.spec.better == "neither":
         return have
     return sorted(have, key=lambda n: figure.cells[n].summary.median, reverse=figure.spec.better == "higher")
+
+
+def rest_of(view: ExperimentView, analysis: Analysis) -> tuple[list[FigureView], int]:
+    """The figures below the main ones, and how many are left to the result file.
+
+    In a large result a single point of a sweep has its row only where the sweep is a main figure: a time, a rate, or
+    the median of a latency. The drawings and the result file have all of them.
+    """
+    rest = [f for f in view.figures if not f.headline]
+    if len(analysis.experiments) <= charts.FEW_EXPERIMENTS:
+        return rest, 0
+    main = {
+        f.name
+        for f in view.figures
+        if f.headline and (f.role == "speed" or (f.role == "latency" and f.name.endswith("_p50")))
+    }
+    names = {f.name for f in view.figures}
+    shown = [f for f in rest if (whole := swept(f.name, names)) is None or whole in main]
+    return shown, len(rest) - len(shown)
 
 
 def legend(chart: Chart, looks: dict[str, Look]) -> Markup:
@@ -358,6 +379,7 @@ def environment() -> jinja2.Environment:
         mini=mini,
         null_note=null_note,
         rows_of=rows_of,
+        rest_of=rest_of,
         order_of=order_of,
         served_by=served_by,
         machine=machine,

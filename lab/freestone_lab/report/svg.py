@@ -80,8 +80,15 @@ def slot_colour(slot: int) -> str:
     return f"#0500{slot % SLOTS:02x}"
 
 
-def two_decimals(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+def one_decimal(number: re.Match[str]) -> str:
+    """A tenth of a unit is less than a pixel on any screen that the page is made for."""
+    text = f"{float(number[0]):.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def short_path(path: re.Match[str]) -> str:
+    """Pairs after a first one are lines without being told so."""
+    return 'd="' + re.sub(r"(?<=\d) L ", " ", path[1].strip()) + '"'
 
 
 def finish(figure: Figure, title: str) -> str:
@@ -104,7 +111,9 @@ def finish(figure: Figure, title: str) -> str:
     for placeholder, name in NAMES.items():
         text = text.replace(placeholder, f"var(--{name})")
     text = re.sub(r"#0500([0-9a-f]{2})", lambda m: f"var(--s{int(m[1], 16)})", text)
-    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{3,}", two_decimals, tag[0]), text)
+    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{2,}", one_decimal, tag[0]), text)
+    text = re.sub(r'\bd="([^"]*)"', short_path, text)
+    text = re.sub(r'style="[^"]*"', lambda style: re.sub(r"([;:]) ", r"\1", style[0]), text)
     text = re.sub(r"\s*\n\s*", " ", text)
     text = re.sub(r"> <", "><", text)
     opening = re.compile(r"<svg[^>]*>")

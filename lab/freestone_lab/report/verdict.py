@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from freestone_lab import statistics
-from freestone_lab.report.analysis import Analysis, Overall, pair
+from freestone_lab.report.analysis import Analysis, Overall, least_pairs, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
 MEASURE: dict[Role, str] = {"speed": "time", "latency": "latency", "memory": "memory"}
@@ -37,7 +37,7 @@ def join(names: list[str]) -> str:
 
 def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> set[str]:
     """The allocators that are shown to be worse than `best`, compared with it directly and Holm-corrected."""
-    estimates = {o: pair(analysis.experiments, role, o, best, analysis.result.seed)[0] for o in others}
+    estimates = {o: pair(analysis.experiments, role, o, best, analysis.result.seed, analysis.unit)[0] for o in others}
     known = {o: e for o, e in estimates.items() if e is not None}
     corrected = dict(zip(known, statistics.holm([e.p for e in known.values()]), strict=True))
     return {
@@ -45,16 +45,18 @@ def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> 
     }
 
 
-def least_rounds(rivals: int) -> int:
-    """The rounds below which no paired test over `rivals` allocators can reach significance, however clear the data."""
-    return max(2, math.ceil(math.log2(2 * max(rivals, 1) / statistics.ALPHA)))
+def too_few_workloads(analysis: Analysis, role: Role) -> bool:
+    """Whether the pairs are workloads, and this role has too few of them for any claim."""
+    scores = analysis.overall[role]
+    pairs = [s.estimate.pairs for s in scores.values() if s.estimate is not None]
+    return analysis.unit == "workloads" and min(pairs, default=0) < least_pairs(len(scores) - 1)
 
 
 def leads(analysis: Analysis) -> list[Lead]:
     """The leader of every measured role, among the allocators that finished everything."""
     found = []
     for role, scores in analysis.ranked.items():
-        if len(scores) < 2:
+        if len(scores) < 2 or too_few_workloads(analysis, role):
             continue
         order = sorted(scores, key=lambda n: scores[n].ratio)
         worse = told_apart(analysis, role, order[0], order[1:])
@@ -62,14 +64,14 @@ def leads(analysis: Analysis) -> list[Lead]:
     return found
 
 
-def evidence(lead: Lead, baseline: str) -> str | None:
+def evidence(lead: Lead, baseline: str, unit: str) -> str | None:
     """The interval behind a lead, as a sentence."""
     found = lead.best.estimate
     if found is None or len(lead.names) > 1:
         return None
     return (
         f"{lead.names[0]}: {ratio(found.ratio)} of {baseline}'s {MEASURE[lead.role]}, 95 % interval "
-        f"{span(found.low, found.high)}, {found.pairs} pairs of runs."
+        f"{span(found.low, found.high)}, {found.pairs} {unit}."
     )
 
 
@@ -91,15 +93,16 @@ def conclude(analysis: Analysis) -> Conclusion:
     """The sentence at the top of the page, and what must be known with it."""
     baseline = analysis.result.baseline
     found = leads(analysis)
+    unit = "workloads" if analysis.unit == "workloads" else "pairs of runs"
     main = [lead for lead in found if lead.role in ("speed", "memory")] or found
     details = [clause(lead, baseline) + "." for lead in found if lead not in main]
-    details += [text for lead in main if (text := evidence(lead, baseline)) is not None]
+    details += [text for lead in main if (text := evidence(lead, baseline, unit)) is not None]
     if not main:
         sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
-    elif analysis.fewest_rounds < 2:
+    elif analysis.unit == "rounds" and analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
-    elif analysis.fewest_rounds < (needed := least_rounds(main[0].field - 1)):
+    elif analysis.unit == "rounds" and analysis.fewest_rounds < (needed := least_pairs(main[0].field - 1)):
         crowd = main[0].field
         sentence = (
             f"No verdict: {analysis.fewest_rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
@@ -135,7 +138,12 @@ def qualifications(analysis: Analysis) -> list[str]:
     partial = sorted({n for s in analysis.overall.values() for n, o in s.items() if not o.complete} - set(failed))
     if partial:
         said.append(f"Not ranked, because experiments are missing: {join(partial)}.")
-    if analysis.fewest_rounds < 2:
+    if analysis.unit == "workloads":
+        said.append(
+            f"{analysis.fewest_rounds} rounds are too few for claims about single workloads. "
+            "The claims here are about the middle workload, and each pair is a workload."
+        )
+    elif analysis.fewest_rounds < 2:
         return said
     baseline = analysis.result.baseline
     known = {r: f for r, f in analysis.floors.items() if not math.isinf(f)}
