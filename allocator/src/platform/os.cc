@@ -26,6 +26,7 @@ namespace freestone::os {
 namespace {
 
 // Linux values that older headers lack.
+constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
 
@@ -107,6 +108,7 @@ Failure make_readable(void* address, usize bytes) { return protect(address, byte
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }
+Failure populate(void* address, usize bytes) { return advise(address, bytes, kAdvisePopulateWrite); }
 Failure guard_install(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardInstall); }
 Failure guard_remove(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardRemove); }
 

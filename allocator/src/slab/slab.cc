@@ -2,6 +2,7 @@
 
 #include "slab/slab.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include "base/bits.h"
@@ -22,6 +23,7 @@ constexpr unsigned kGenerationShift = 32;
 Atomic<u32> shards_in_use{1};
 Atomic<u32> slab_units_in_use;  // relaxed: a statistic
 Atomic<usize> peak_bytes_out;   // since the last purge of slabs
+Atomic<u32> populate_refused;   // 1: the kernel is too old
 Atomic<u32> purging_slabs;      // one thread at a time walks the slabs
 Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
 
@@ -67,11 +69,21 @@ void clear_slab(UnitIndex first, const ClassInfo& info) {
   if (bytes <= kClearMax || os::purge(unit_address(first), bytes)) std::memset(unit_address(first), 0, bytes);
 }
 
+// A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of a fault
+// each. What stays untouched is at most one slab.
+void populate_if_growing(SizeClass size_class, UnitIndex first) {
+  constexpr usize kSlabs = 16;
+  const ClassInfo& info = class_info(size_class);
+  if (blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
+  if (os::populate(unit_address(first), units_to_bytes(info.units)).error == EINVAL) populate_refused.store_relaxed(1);
+}
+
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
   if (kMitigations.zero_on_free && !span.zeroed) clear_slab(span.first, info);
+  if (span.zeroed) populate_if_growing(size_class, span.first);
   slab_units_in_use.add_relaxed(info.units);
   Record& record = record_of(span.first);
   // Relaxed stores: the slab is ours alone until end_holding publishes it.

@@ -1,10 +1,12 @@
 // Room 7: blocks are handed out once, come back, and are found again, by one thread and by several at once.
 #include "slab/slab.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <unordered_set>
 
+#include "platform/os.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -59,6 +61,44 @@ TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
     EXPECT_EQ(blocks_outside(c), before);
     EXPECT_EQ(blocks_not_free(c), not_free);
   }
+  expect_valid_heap();
+}
+
+usize resident_pages_of_slab(SizeClass c, const void* block) {
+  const ClassInfo& info = class_info(c);
+  u8 present[64];  // 4 KiB pages of a slab
+  const UnitIndex first = slab_start(info, unit_of(block));
+  if (os::resident_pages(unit_address(first), units_to_bytes(info.units), present)) return ~usize{0};
+  const usize pages = units_to_bytes(info.units) / os::page_bytes();
+  return static_cast<usize>(std::count_if(present, present + pages, [](u8 p) { return (p & 1) != 0; }));
+}
+
+// A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does not touch.
+TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
+  ensure_started();
+  purge_spans(0);
+  const SizeClass c = class_of(240);
+  const ClassInfo& info = class_info(c);
+  SlabUser user;
+  static void* held[64 * 1024];
+  usize count = 0;
+  std::vector<usize> resident;  // of each slab when its first block was taken
+  UnitIndex last = kNoUnit;
+  resident.reserve(64);
+  while (resident.size() < 40) {
+    ASSERT_LT(count + 64, std::size(held));
+    const unsigned got = take_blocks(c, user, 1, 64, held + count);
+    ASSERT_GT(got, 0u);
+    const UnitIndex slab = slab_start(info, unit_of(held[count]));
+    if (slab != last) resident.push_back(resident_pages_of_slab(c, held[count]));
+    last = slab;
+    count += got;
+  }
+  if (const usize page = os::page_bytes(); page == 4 * kKiB && !kMitigations.any()) {
+    EXPECT_EQ(resident[2], 0u);
+    EXPECT_EQ(resident.back(), units_to_bytes(info.units) / page);
+  }
+  return_blocks(c, user, held, static_cast<unsigned>(count));
   expect_valid_heap();
 }
 
