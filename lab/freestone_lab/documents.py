@@ -12,11 +12,12 @@ from pathlib import Path
 
 import matplotlib
 
+from freestone_lab import suites
 from freestone_lab.errors import UserError
 from freestone_lab.model import Result, load
 from freestone_lab.report import quantity, render
 from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView, Overall
-from freestone_lab.report.charts import Chart
+from freestone_lab.report.charts import MEMORY_CURVE, Chart
 from freestone_lab.report.composite import Composite
 from freestone_lab.report.render import Part, WorkloadView
 from freestone_lab.report.svg import standalone
@@ -24,7 +25,7 @@ from freestone_lab.report.svg import standalone
 DOCUMENT = Path("docs/BENCHMARKS.md")
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
-CHARTS_PER_WORKLOAD = 2
+CHARTS_PER_WORKLOAD = 4
 WIDEST_TABLE = 8  # experiments in one table; a workload with more shows them evenly spread
 
 HEAD = """# Benchmarks
@@ -38,6 +39,12 @@ so that below 1 is better. **Bold** is claimed better, *italic* claimed
 worse; plain is the same, or not told apart. A claim needs an interval without 1, a Holm-corrected p below 0.05, and a
 difference beyond what the baseline shows against itself.
 """
+
+
+ARTICLES = (
+    "Article 0 surveys five allocators; 1 presents alloc-test; 2 compares hakozuna; 3 is compatmalloc's report; "
+    "4 is FancyAllocator's."
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,16 @@ def drawings(stored: Stored) -> dict[str, tuple[str, str]]:
 
 
 def charts_of(workload: WorkloadView) -> list[Chart]:
-    return workload.charts or [chart for _, own in workload.experiments for chart in own]
+    """The drawings worth a place: curves over a parameter, then of the experiments' own one of each kind.
+
+    A distribution of single calls goes before percentiles by size, and both before memory over time.
+    """
+    own: dict[str, Chart] = {}
+    for _, charts in workload.experiments:
+        for chart in charts:
+            own.setdefault(chart.title.partition(",")[0], chart)
+    ordered = sorted(own.values(), key=lambda c: (c.title == MEMORY_CURVE, "at worst" not in c.title))
+    return workload.charts[: CHARTS_PER_WORKLOAD // 2] + ordered if ordered else workload.charts
 
 
 def slug(text: str) -> str:
@@ -145,6 +161,7 @@ def section(stored: Stored, plots: dict[str, str]) -> str:
         "",
         *overview(part),
     ]
+    lines += published(result)
     lines += pictures(plots, [f"{stored.name}-{n}.svg" for n in ("pareto", "speed", "latency", "memory")])
     for table in part.composites:
         lines += composite(table, result.baseline)
@@ -161,6 +178,34 @@ def section(stored: Stored, plots: dict[str, str]) -> str:
         lines.append("")
     lines += allocators(result)
     return "\n".join(lines)
+
+
+def published(result: Result) -> list[str]:
+    """Which experiments of a result repeat which published one; nothing when there are none."""
+    present = {e.id: e.workload for e in result.experiments}
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for run in suites.PUBLISHED:
+        article, _, what = run.shows.partition(": ")
+        if run.id in present and article.startswith("article "):
+            rows.setdefault((article.removeprefix("article "), what), []).append((run.id, present[run.id]))
+    programs = [f"`app/{name}`" for name in suites.PUBLISHED_APPS if f"app/{name}" in present]
+    if not rows:
+        return []
+    lines = [
+        "### Published experiments repeated here",
+        "",
+        ARTICLES,
+        "",
+        "| article | what it shows | experiments | figures |",
+    ]
+    lines.append("|---|---|---|---|")
+    for (article, what), runs in rows.items():
+        ids = ", ".join(f"`{identity}`" for identity, _ in runs)
+        places = ", ".join(f"[{quantity.words(w)}](#{slug(w)})" for w in dict.fromkeys(w for _, w in runs))
+        lines.append(f"| {article} | {cell_text(what)} | {ids} | {places} |")
+    if programs:
+        lines.append(f"| 2, 3 | real programs | {', '.join(programs)} | a section each |")
+    return [*lines, ""]
 
 
 def cell_text(text: str) -> str:

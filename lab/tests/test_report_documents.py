@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from freestone_lab import documents
+from freestone_lab import documents, suites
 from freestone_lab.errors import UserError
-from freestone_lab.model import save
+from freestone_lab.model import Experiment, Peer, Result, Sample, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,3 +80,18 @@ def test_drawings_nobody_calls_for_are_removed(root: Path) -> None:
 def test_no_stored_result_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no result file"):
         documents.documents(tmp_path)
+
+
+def test_every_published_experiment_of_the_suite_has_its_line_and_its_section() -> None:
+    experiments = [
+        Experiment(run.id, run.workload, samples=[Sample("glibc", 1, "ok", figures={"wall": 1.0})])
+        for run in suites.PUBLISHED
+    ]
+    result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc")], experiments)
+    lines = documents.published(result)
+    text = "\n".join(lines)
+    for run in suites.PUBLISHED:
+        assert f"`{run.id}`" in text, run.id
+        assert f"(#{documents.slug(run.workload)})" in text
+    assert {line.split("|")[1].strip() for line in lines if line.startswith("| ")} >= {"0", "1", "2", "3", "4"}
+    assert documents.published(dataclasses.replace(result, experiments=[])) == []

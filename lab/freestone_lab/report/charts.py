@@ -30,6 +30,7 @@ FEW_EXPERIMENTS = 12  # a result with more of them draws the process's memory fo
 MANY_CURVES = 6  # with more of them, quartile bands would cover each other
 MOST_MARKERS = 120  # beyond it, dash and colour tell the curves apart
 FEWEST_POINTS = 3
+MEMORY_CURVE = "Resident memory over time"
 PROCESS_SERIES = "rss"  # every run has it
 WORKLOAD_MEMORY = "resident"  # the same in a workload's own eyes
 SKIPPED_SERIES = ("requested",)  # the same for every allocator
@@ -141,7 +142,7 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
         options = {"log_x": True, "log_y": True, "step": True, "show_x": nanoseconds, "show_y": share, "height": 3.5}
         labels = ("time of one call", "share of calls")
     elif lower in (PROCESS_SERIES, WORKLOAD_MEMORY):
-        title, labels = "Resident memory over time", ("milliseconds" if lower == PROCESS_SERIES else "seconds", "MiB")
+        title, labels = MEMORY_CURVE, ("milliseconds" if lower == PROCESS_SERIES else "seconds", "MiB")
         curves = [Curve(c.name, c.look, c.x, [y / 1024 for y in c.y]) for c in curves]
         options = {"floor": True}
     elif lower in OVERHEAD_SERIES:
