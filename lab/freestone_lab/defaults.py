@@ -19,7 +19,9 @@ def _sqlite() -> Task | None:
     if program is None:
         return None
     script = INPUTS / "orders.sql"
-    return Task("sqlite3", "sqlite3 on an order book in memory", (program, "-batch", ":memory:"), stdin=script)
+    return Task(
+        "sqlite3", "sqlite3 on an order book in memory", (program, "-batch", ":memory:"), stdin=script, seconds=0.24
+    )
 
 
 def _python() -> Task:
@@ -28,7 +30,7 @@ def _python() -> Task:
     caveat = "run with PYTHONMALLOC=malloc, so that every Python object comes from the allocator"
     return Task(
         "python", "python parsing its own library", argv, env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"},
-        caveats=(caveat,),
+        caveats=(caveat,), seconds=0.25,
     )  # fmt: skip
 
 
@@ -39,7 +41,7 @@ def _compiler(scratch: Path) -> Task | None:
         return None
     output = scratch / "compiled.o"
     argv = (program, "-std=c++20", "-O0", "-pipe", "-c", str(source), "-o", str(output))
-    return Task("g++", f"g++ compiling {source.name}", argv, output_files=(output,))
+    return Task("g++", f"g++ compiling {source.name}", argv, output_files=(output,), seconds=0.4)
 
 
 def tasks(scratch: Path, quick: bool = False) -> list[Task]:

@@ -105,7 +105,7 @@ def run(
     pace = schedule.Pace()
     for place, (task, given) in enumerate(tasks):
         started = time.monotonic()
-        plan = _share(given, begun, len(tasks) - place)
+        plan = _share(given, begun, [t for t, _ in tasks[place:]])
         if sitting_s is not None:
             left = (sitting_s - (started - begun)) / pace.factor()
             rounds = schedule.allot(costs[place:], left)[0]
@@ -128,11 +128,12 @@ def run(
     return Outcome(result, False)
 
 
-def _share(plan: Plan, begun: float, left: int) -> Plan:
-    """The plan with its part of the common budget: what is left of it, divided by the experiments to come."""
+def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
+    """The plan with its part of the common budget: what is left of it, divided by how long the tasks to come take."""
     if plan.budget_s is None or plan.budget_share == 1:
         return plan
-    return replace(plan, budget_s=max(1.0, (plan.budget_s - (time.monotonic() - begun)) / left))
+    part = left[0].seconds / sum(task.seconds for task in left)
+    return replace(plan, budget_s=max(1.0, (plan.budget_s - (time.monotonic() - begun)) * part))
 
 
 def fresh_seed() -> int:

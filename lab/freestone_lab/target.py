@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import struct
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +116,26 @@ def resolve(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Target
     else:
         raise UserError(f"'{path}' leads through more than four #! lines")
     return Target(path, tuple(interpreters), tuple(_caveats(path, interpreters, env or os.environ)))
+
+
+def behind_shim(argv: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[list[str], str | None]:
+    """The command with a version manager's wrapper script replaced by the program that it starts, and what to say.
+
+    pyenv, rbenv and their kin put shell scripts named like the program into a folder `shims`; measured with them would
+    be bash, and the manager, more than the program. Anything else comes back unchanged.
+    """
+    found = shutil.which(argv[0], path=(env or os.environ).get("PATH")) if argv else None
+    if found is None or Path(found).parent.name != "shims":
+        return list(argv), None
+    text = Path(found).read_text(errors="replace")
+    match = re.search(r'exec "?([^"\s]+/(\w+env))"? exec ', text)
+    if match is None:
+        return list(argv), None
+    done = subprocess.run([match[1], "which", Path(found).name], capture_output=True, text=True, check=False)
+    real = done.stdout.strip()
+    if done.returncode != 0 or not os.access(real, os.X_OK):
+        return list(argv), None
+    return [real, *argv[1:]], f"{found} is a wrapper script of {match[2]}; measured is the program it starts, {real}"
 
 
 def _caveats(path: Path, interpreters: Sequence[Path], env: Mapping[str, str]) -> list[str]:

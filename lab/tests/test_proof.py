@@ -141,3 +141,32 @@ def test_run_refuses_a_program_with_its_own_malloc(own_malloc: Path, controls: d
 
 def test_run_accepts_what_the_library_serves(work: Path, controls: dict[str, Peer]) -> None:
     runner.verify(target.resolve([str(work)]), Path(controls["passthrough"].path or ""), os.environ)
+
+
+def shim(folder: Path, real: Path | None) -> Path:
+    """A version manager as pyenv is one: a wrapper script, and a manager that says what it starts."""
+    manager = folder / "libexec" / "someenv"
+    manager.parent.mkdir()
+    answer = f"echo {real}" if real else "echo 'not found' >&2; exit 127"
+    manager.write_text(f'#!/bin/sh\n[ "$1 $2" = "which tool" ] || exit 9\n{answer}\n')
+    wrapper = folder / "shims" / "tool"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/usr/bin/env bash\nprogram="${{0##*/}}"\nexec "{manager}" exec "$program" "$@"\n')
+    for script in (manager, wrapper):
+        script.chmod(0o755)
+    return wrapper
+
+
+def test_behind_a_version_managers_wrapper_the_program_itself_is_measured(tmp_path: Path, work: Path) -> None:
+    wrapper = shim(tmp_path, work)
+    env = {"PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
+    argv, note = target.behind_shim(["tool", "-c", "x"], env)
+    assert argv == [str(work), "-c", "x"]
+    assert note is not None and str(wrapper) in note and "someenv" in note and str(work) in note
+
+
+def test_a_wrapper_that_leads_nowhere_stays_and_is_said_to_be_a_script(tmp_path: Path) -> None:
+    wrapper = shim(tmp_path, None)
+    assert target.behind_shim([str(wrapper)]) == ([str(wrapper)], None)
+    assert any("the shell's own time" in note for note in target.resolve([str(wrapper)]).caveats)
+    assert target.behind_shim(["/bin/sh", "-c", "true"]) == (["/bin/sh", "-c", "true"], None)

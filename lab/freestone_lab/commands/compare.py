@@ -45,19 +45,20 @@ def user_task(
     command: list[str], stdin: Path | None, outputs: list[Path], expect_exit: int, timeout: str | None
 ) -> tuple[Task, list[Path]]:
     """The user's command as a task, and the programs behind it."""
-    found = target.resolve(command)
+    argv, unwrapped = target.behind_shim(command)
+    found = target.resolve(argv)
     if stdin is not None and not stdin.is_file():
         raise UserError(f"--stdin '{stdin}': no such file")
     task = Task(
         id=Path(command[0]).name,
         workload=shlex.join(command),
-        argv=tuple(command),
+        argv=tuple(argv),
         cwd=Path.cwd(),
         stdin=stdin,
         output_files=tuple(outputs),
         expect_exit=expect_exit,
         timeout_s=units.seconds(timeout, "--timeout") if timeout else None,
-        caveats=found.caveats,
+        caveats=(*([unwrapped] if unwrapped else []), *found.caveats),
     )
     return task, [found.path, *found.interpreters]
 
