@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/digits.h"
+
 namespace freestone {
 
 constinit Options options;
@@ -110,13 +112,8 @@ usize append(char* buffer, usize capacity, usize length, const char* text, usize
 }
 
 usize append_number(char* buffer, usize capacity, u64 number) {
-  char digits[20];
-  usize count = 0;
-  do {
-    digits[sizeof digits - ++count] = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number != 0);
-  return append(buffer, capacity, 0, digits + sizeof digits - count, count);
+  const Digits digits = Digits::decimal(number);
+  return append(buffer, capacity, 0, digits.data(), digits.length());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/digits.h"
 #include "base/units.h"
 #include "platform/file.h"
 
@@ -30,26 +31,8 @@ class Output {
     raw(&character, 1);
     return *this;
   }
-  Output& operator<<(u64 number) {
-    char digits[20];
-    usize count = 0;
-    do {
-      digits[sizeof digits - ++count] = static_cast<char>('0' + number % 10);
-    } while ((number /= 10) != 0);
-    raw(digits + sizeof digits - count, count);
-    return *this;
-  }
-  Output& hex(usize value) {
-    char digits[18];
-    usize count = 0;
-    do {
-      digits[sizeof digits - ++count] = "0123456789abcdef"[value & 15];
-    } while ((value >>= 4) != 0);
-    digits[sizeof digits - ++count] = 'x';
-    digits[sizeof digits - ++count] = '0';
-    raw(digits + sizeof digits - count, count);
-    return *this;
-  }
+  Output& operator<<(u64 number) { return digits(Digits::decimal(number)); }
+  Output& hex(usize value) { return digits(Digits::hexadecimal(value)); }
   bool flush() {
     good_ = good_ && file_.write(buffer_, used_);
     used_ = 0;
@@ -57,6 +40,11 @@ class Output {
   }
 
  private:
+  Output& digits(const Digits& number) {
+    raw(number.data(), number.length());
+    return *this;
+  }
+
   const os::File& file_;
   char* buffer_;
   usize capacity_;

@@ -101,7 +101,7 @@ bool write_report_locked() {
   sink.good = true;
   sink.used = 0;
   if (length == 0) {
-    sink.file = 2;
+    sink.file = os::stderr_file();
     print(scratch.statistics, Format::text, FileSink::put, &sink);
     sink.flush();
     return sink.good;
@@ -202,6 +202,7 @@ void install_signal() {
 
 __attribute__((constructor(102))) void on_load() {
   if (mode() != Mode::active) return;
+  if (options.stats_print || options.prof || options.leak != 0) os::keep_stderr();
   if (options.limit_soft != 0 || options.limit_hard != 0) {
     if (!apply_limit_options()) (Message() << "FREESTONE_CONF: limit_soft is above limit_hard; neither is in force").write();
   }
@@ -213,7 +214,7 @@ __attribute__((destructor)) void on_exit() {
   if (options.stats_print) {
     collect_statistics(scratch.statistics);
     FileSink& sink = scratch.sink;
-    sink.file = 2;
+    sink.file = os::stderr_file();
     sink.used = 0;
     print(scratch.statistics, Format::text, FileSink::put, &sink);
     sink.flush();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/digits.h"
 #include "platform/os.h"
 
 namespace freestone {
@@ -21,13 +22,8 @@ Message& Message::operator<<(const char* string) { return text(string, std::strl
 Message& Message::operator<<(char character) { return text(&character, 1); }
 
 Message& Message::operator<<(u64 number) {
-  char digits[20];
-  usize count = 0;
-  do {
-    digits[sizeof digits - ++count] = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number != 0);
-  return text(digits + sizeof digits - count, count);
+  const Digits digits = Digits::decimal(number);
+  return text(digits.data(), digits.length());
 }
 
 Message& Message::operator<<(int number) {
@@ -36,14 +32,8 @@ Message& Message::operator<<(int number) {
 }
 
 Message& Message::operator<<(const void* pointer) {
-  char digits[18];
-  usize count = 0;
-  usize value = address_of(pointer);
-  do {
-    digits[sizeof digits - ++count] = "0123456789abcdef"[value & 15];
-    value >>= 4;
-  } while (value != 0);
-  return text("0x", 2).text(digits + sizeof digits - count, count);
+  const Digits digits = Digits::hexadecimal(address_of(pointer));
+  return text(digits.data(), digits.length());
 }
 
 void Message::write() {

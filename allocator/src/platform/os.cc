@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -217,7 +218,44 @@ void* map_shared_file(const char* path, usize bytes) {
   return nullptr;
 }
 
-void write_stderr(const char* text, usize length) { write_all(STDERR_FILENO, text, length); }
+namespace {
+
+struct FileIdentity {
+  u64 device = 0;
+  u64 inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+int kept_stderr = -1;
+FileIdentity kept_identity;
+
+bool identify(int file, FileIdentity& identity) {
+  struct stat status;
+  const usize at = static_cast<usize>(file);
+  if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
+  identity = {status.st_dev, status.st_ino};
+  return true;
+}
+
+}  // namespace
+
+void keep_stderr() {
+  constexpr usize kLowest[] = {1000, 200, 10};  // what the limit of open files allows
+  if (kept_stderr >= 0 || !identify(STDERR_FILENO, kept_identity)) return;
+  for (const usize lowest : kLowest) {
+    const long file = invoke(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);
+    if (is_error(file)) continue;
+    kept_stderr = static_cast<int>(file);
+    return;
+  }
+}
+
+int stderr_file() {
+  FileIdentity now;
+  const bool usable = kept_stderr >= 0 && !identify(STDERR_FILENO, now) && identify(kept_stderr, now) && now == kept_identity;
+  return usable ? kept_stderr : STDERR_FILENO;
+}
+
+void write_stderr(const char* text, usize length) { write_all(stderr_file(), text, length); }
 
 u64 entropy() {
   u64 value = 0;

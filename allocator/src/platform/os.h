@@ -56,7 +56,12 @@ usize physical_bytes();
 // The program's name as the kernel has it, at most 15 characters; returns its length.
 usize program_name(char* buffer, usize capacity);
 
-// Writes all of `text` to standard error; gives up on an error other than EINTR.
+// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs close theirs in
+// an exit handler, which runs before a library's. Called when a report is wanted, before there are threads.
+void keep_stderr();
+// Where such a report goes: standard error if it is open, else the copy if nobody put another file in its place.
+int stderr_file();
+// Writes all of `text` there; gives up on an error other than EINTR.
 void write_stderr(const char* text, usize length);
 // The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);

@@ -220,5 +220,48 @@ class Reports(unittest.TestCase):
         self.assertLess(with_page - without, 0.15, "more than a tenth of a core")
 
 
+@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
+class ClosedStandardError(unittest.TestCase):
+    """`ls` and many others close standard error in an exit handler, which runs before the library's."""
+
+    def ls(self, conf: str) -> harness.Finished:
+        done = harness.run(["/bin/ls", "/"], extra={"FREESTONE_CONF": conf})
+        self.assertEqual(done.status, 0, done)
+        return done
+
+    def test_statistics_are_printed(self) -> None:
+        self.assertIn("live: handed out and not yet freed", self.ls("stats_print:true").err)
+
+    def test_leaks_are_reported(self) -> None:
+        self.assertIn("freestone: leaks of process", self.ls("leak:exact").err)
+
+    def test_a_profile_that_cannot_be_written_is_named(self) -> None:
+        self.assertIn("/nowhere/profile", self.ls("prof:true,prof_file:/nowhere/profile").err)
+
+    def test_nothing_is_kept_open_when_nothing_is_to_be_reported(self) -> None:
+        for conf, kept in (("stats_print:true", 1), ("confirm:false", 0)):
+            done = harness.run(["/bin/ls", "/proc/self/fd"], extra={"FREESTONE_CONF": conf})
+            self.assertEqual(sum(int(number) >= 10 for number in done.out.split()), kept, done)
+
+    def test_the_copy_is_not_inherited_by_exec(self) -> None:
+        script = "import os; os.execve('/bin/ls', ['ls', '/proc/self/fd'], {})"
+        done = harness.run(["/usr/bin/python3", "-I", "-c", script], extra={"FREESTONE_CONF": "stats_print:true"})
+        self.assertEqual([number for number in done.out.split() if int(number) >= 10], [], done)
+
+    def test_a_file_that_took_the_number_is_not_written_to(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            own = Path(folder) / "own"
+            script = (
+                "import os\n"
+                "kept = [int(n) for n in os.listdir('/proc/self/fd') if int(n) >= 10]\n"
+                f"own = os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT)\n"
+                "for number in kept: os.dup2(own, number)\n"
+                "os.write(1, b'%d' % len(kept))\n"
+                "os.close(2)\n"
+            )
+            done = harness.run(["/usr/bin/python3", "-I", "-c", script], extra={"FREESTONE_CONF": "stats_print:true"})
+            self.assertEqual((done.out, own.read_text()), ("1", ""), done)
+
+
 if __name__ == "__main__":
     harness.main()
