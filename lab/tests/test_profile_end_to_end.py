@@ -42,9 +42,19 @@ int main() {
 LIVE, ALLOCATED = 4_000 * 1000, 4_000 * 1000 + 4_000 * 2000
 
 
-def go_pprof() -> str | None:
-    installed = Path(os.environ.get("GOBIN") or Path.home() / "go" / "bin") / "pprof"
-    return shutil.which("pprof") or (str(installed) if installed.exists() else None)
+@pytest.fixture(scope="session")
+def go_pprof() -> Path:
+    """The tool that people read profiles with, installed by the Go client beside the other things that tests fetch."""
+    if (found := shutil.which("pprof")) is not None:
+        return Path(found)
+    if shutil.which("go") is None:
+        pytest.skip("no Go here: pprof is installed by `go install`")
+    tool = paths.cache_dir() / "go" / "bin" / "pprof"
+    if not tool.exists():
+        command = ["go", "install", "github.com/google/pprof@latest"]
+        done = subprocess.run(command, env={**os.environ, "GOBIN": str(tool.parent)}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return tool
 
 
 @pytest.fixture(scope="module")
@@ -93,18 +103,15 @@ def test_the_viewers_readers_take_every_format(program: Path, tmp_path: Path, fo
     assert profile.total(index) == pytest.approx(LIVE, rel=0.1)
 
 
-def test_go_pprof_reads_it(program: Path, tmp_path: Path) -> None:
-    tool = go_pprof()
-    if tool is None:
-        pytest.skip("no Go pprof here: go install github.com/google/pprof@latest")
+def test_go_pprof_reads_it(program: Path, tmp_path: Path, go_pprof: Path) -> None:
     path = profiled(program, tmp_path / "p.pb")
     for kind, wanted in (("inuse_space", LIVE), ("alloc_space", ALLOCATED), ("alloc_objects", 8000)):
-        command = [tool, f"-sample_index={kind}", "-unit=B", "-top", str(program), str(path)]
+        command = [str(go_pprof), f"-sample_index={kind}", "-unit=B", "-top", str(program), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert f"Type: {kind}" in done.stdout
         row = next(line for line in done.stdout.splitlines() if line.endswith("Store::fill"))
         assert int(re.sub(r"\D", "", row.split()[0])) == wanted, done.stdout
-    raw = subprocess.run([tool, "-raw", str(path)], capture_output=True, text=True, check=True).stdout
+    raw = subprocess.run([str(go_pprof), "-raw", str(path)], capture_output=True, text=True, check=True).stdout
     assert "PeriodType: space bytes" in raw
     assert "inuse_space/bytes[dflt]" in raw
     assert str(program) in raw
