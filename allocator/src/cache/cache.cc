@@ -20,15 +20,16 @@ constinit Mutex cache_registry_lock;
 namespace {
 
 Cache* first_cache = nullptr;  // guarded by cache_registry_lock
-Atomic<u32> caches_in_use;
+alignas(64) Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 Atomic<u32> next_shard;
-Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
+alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
 
 // In the child of a fork: the registered caches of other threads are nobody's. Drained at the first refill, so that a child that
 // only calls exec pays nothing.
 bool orphans = false;
 
-constexpr u32 kEventsPerAdaptation = 128;
+constexpr u32 kEventsPerAdaptation = 1024;
+constexpr u32 kEventsPerPurgeCheck = 128;
 
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
 class Changing {
@@ -77,34 +78,6 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
   cache.high[c] = cache.base[c] + capacity;
 }
 
-// Raises the capacity of a class to `capacity`; false when the budget or memory does not allow it.
-bool grow_to(Cache& cache, SizeClass c, unsigned capacity) {
-  const unsigned old = cache.capacity(c);
-  if (!fits_budget(cache.capacity_bytes + (capacity - old) * usize{class_info(c).bytes})) return false;
-  if (old == 0 || array_bytes(capacity) > array_bytes(old)) {
-    void** array = take_array(capacity);
-    if (array == nullptr) return false;
-    void** old_array = cache.base[c];
-    const usize count = cache.count(c);
-    const usize low = static_cast<usize>(cache.low[c] - old_array);
-    if (count > 0) std::memcpy(array, old_array, count * sizeof(void*));
-    cache.base[c] = array;
-    cache.low[c] = array + low;
-    cache.top[c] = array + count;
-    cache.high[c] = array + old;
-    if (old > 0) return_array(old_array, old);
-  }
-  set_capacity(cache, c, capacity);
-  return true;
-}
-
-void grow(Cache& cache, SizeClass c) {
-  const ClassInfo& info = class_info(c);
-  const unsigned old = cache.capacity(c);
-  const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
-  if (wanted > old) grow_to(cache, c, wanted);
-}
-
 void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count) {
   if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
   const ClassInfo& info = class_info(c);
@@ -143,6 +116,70 @@ void drop_array(Cache& cache, SizeClass c) {
   return_array(array, capacity);
 }
 
+// Gives the array of a class another size, at least its count; false when memory is out.
+bool exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
+  const unsigned old = cache.capacity(c);
+  if (old == 0 || array_bytes(capacity) != array_bytes(old)) {
+    void** array = take_array(capacity);
+    if (array == nullptr) return false;
+    void** old_array = cache.base[c];
+    const usize count = cache.count(c);
+    const usize low = static_cast<usize>(cache.low[c] - old_array);
+    if (count > 0) std::memcpy(array, old_array, count * sizeof(void*));
+    cache.base[c] = array;
+    cache.low[c] = array + low;
+    cache.top[c] = array + count;
+    cache.high[c] = array + old;
+    if (old > 0) return_array(old_array, old);
+  }
+  set_capacity(cache, c, capacity);
+  return true;
+}
+
+// Lowers the capacity of a class; what does not fit goes back.
+void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
+  if (cache.count(c) > capacity) flush(cache, c, cache.count(c) - capacity);
+  if (capacity == 0) {
+    drop_array(cache, c);
+  } else {
+    exchange_array(cache, c, capacity);
+  }
+}
+
+// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less: a byte is worth
+// the misses of its class over the bytes that one more step takes, and must be worth twice as much to move. A few classes are looked at
+// each time, in turn, and not at every miss.
+bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
+  constexpr unsigned kLooks = 8;
+  constexpr unsigned kMissesPerTry = 4;
+  if (fits_budget(cache.capacity_bytes + bytes)) return true;
+  if (cache.misses[c] % kMissesPerTry != 0) return false;
+  for (unsigned look = 0; look < kLooks; ++look) {
+    cache.hand = static_cast<u8>(SizeClass{cache.hand} + 1 < kClassEnd ? cache.hand + 1 : 1);
+    const SizeClass other = cache.hand;
+    const unsigned capacity = cache.capacity(other);
+    if (other == c || capacity == 0) continue;
+    const usize freed = usize{capacity - capacity / 2} * class_info(other).bytes;
+    if (cache.misses[c] * freed <= 2 * cache.misses[other] * bytes) continue;
+    {
+      Changing changing(cache, other);
+      shrink_to(cache, other, capacity / 2);
+    }
+    cache.changing.store_relaxed(static_cast<u8>(c));
+    if (fits_budget(cache.capacity_bytes + bytes)) return true;
+  }
+  return false;
+}
+
+// Called when a class was found empty or full; inside Changing(cache, c).
+void grow(Cache& cache, SizeClass c) {
+  const ClassInfo& info = class_info(c);
+  const unsigned old = cache.capacity(c);
+  if (cache.misses[c] != 0xff) ++cache.misses[c];
+  const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
+  if (wanted > old && take_capacity_from_others(cache, c, usize{wanted - old} * info.bytes)) exchange_array(cache, c, wanted);
+}
+
 // What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
 void adapt(Cache& cache) {
   cache.events = 0;
@@ -151,29 +188,16 @@ void adapt(Cache& cache) {
     Changing changing(cache, c);
     const auto unused = static_cast<unsigned>(cache.low[c] - cache.base[c]);
     flush(cache, c, unused - unused / 4);
-    unsigned capacity = cache.capacity(c);
-    const unsigned smallest = first_capacity(class_info(c));
-    // Shrink by whole powers of two, so that the array can be exchanged for a smaller one.
-    while (capacity / 2 >= smallest && (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes))) {
-      if (cache.count(c) > capacity / 2) flush(cache, c, cache.count(c) - capacity / 2);
-      void** array = take_array(capacity / 2);
-      if (array == nullptr) break;
-      void** old_array = cache.base[c];
-      const unsigned count = cache.count(c);
-      std::memcpy(array, old_array, count * sizeof(void*));
-      cache.capacity_bytes -= usize{capacity - capacity / 2} * class_info(c).bytes;
-      cache.base[c] = array;
-      cache.low[c] = array;
-      cache.top[c] = array + count;
-      cache.high[c] = array + capacity / 2;
-      return_array(old_array, capacity);
-      capacity /= 2;
-      if (unused < capacity) break;
+    const unsigned capacity = cache.capacity(c);
+    if (unused >= capacity / 2 && cache.misses[c] == 0 && cache.count(c) == 0) {
+      drop_array(cache, c);
+    } else if (capacity / 2 >= first_capacity(class_info(c)) && (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes))) {
+      shrink_to(cache, c, capacity / 2);
     }
+    cache.misses[c] /= 2;
     cache.low[c] = cache.top[c];
   }
   drain_unused_transfer(cache.user);
-  purge_slabs_after_shrinking(cache.user);
 }
 
 void note_event(Cache& cache) {
@@ -182,7 +206,9 @@ void note_event(Cache& cache) {
     cache.pressure_seen = epoch;
     flush_all(cache);
   }
-  if (++cache.events >= kEventsPerAdaptation) adapt(cache);
+  ++cache.events;
+  if (cache.events % kEventsPerPurgeCheck == 0) purge_slabs_after_shrinking(cache.user);
+  if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }
 

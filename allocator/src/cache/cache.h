@@ -74,7 +74,9 @@ struct alignas(64) Cache {
   void** base[kClassEnd] = {};
   SlabUser user;
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
-  u32 events = 0;       // refills and flushes since the last adaptation
+  u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
+  u8 hand = 0;                // the class that was last looked at for capacity that another needs more
+  u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   u32 thread_id = 0;        // of the owner
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
