@@ -323,7 +323,7 @@ def sweeps(analysis: Analysis, looks: dict[str, Look]) -> dict[str, list[Chart]]
             if len(moving[name]) >= FEWEST_POINTS or (name == "threads" and len(moving[name]) >= 2)
         ]
         for axis in axes:
-            drawn = sweep(views, workload, axis, [name for name in moving if name != axis], looks)
+            drawn = sweep(views, workload, axis, looks)
             charts.setdefault(workload, []).extend(drawn)
     return charts
 
@@ -338,15 +338,16 @@ def varying(params: list[dict[str, Any]]) -> dict[str, set[float]]:
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
-def sweep(
-    views: list[ExperimentView], workload: str, axis: str, others: list[str], looks: dict[str, Look]
-) -> list[Chart]:
-    """The main figures of a workload against `axis`, one drawing for each setting of the other parameters."""
-    settings: dict[tuple[tuple[str, Any], ...], list[ExperimentView]] = {}
+def sweep(views: list[ExperimentView], workload: str, axis: str, looks: dict[str, Look]) -> list[Chart]:
+    """The main figures of a workload against `axis`, one drawing for each name that is the same but for the axis.
+
+    Names are compared, not parameters: a workload may do less work per thread the more threads there are.
+    """
+    settings: dict[str, list[ExperimentView]] = {}
     for view in views:
-        if axis in view.experiment.params:
-            key = tuple((o, view.experiment.params.get(o)) for o in others)
-            settings.setdefault(key, []).append(view)
+        stem = without_axis(view.experiment.id, axis)
+        if axis in view.experiment.params and stem is not None:
+            settings.setdefault(stem, []).append(view)
     chosen = [group for group in settings.items() if len(group[1]) >= 2]
     if axis != "size" and len(chosen) > 4:  # a facet per size would be a wall of drawings: show a few
         chosen = [chosen[round(i * (len(chosen) - 1) / 3)] for i in range(4)]
@@ -358,7 +359,7 @@ def sweep(
             points.sort(key=lambda p: p[0])
             if len({x for x, _ in points}) < 2:
                 continue
-            where = ", ".join(setting_words(k, v) for k, v in setting if v is not None)
+            where = stem_words(setting, workload)
             label = points[0][1].spec.label or words(name)
             title = f"{label}{f', {where}' if where else ''}"
             caveats = list(dict.fromkeys(c for v in group for c in v.experiment.caveats))
@@ -366,6 +367,24 @@ def sweep(
             if chart:
                 charts.append(chart)
     return charts
+
+
+def without_axis(identity: str, axis: str) -> str | None:
+    """`lifetimes/program` for `lifetimes/program/threads=2`; None when the name does not give the axis."""
+    found, times = re.subn(rf"(^|[/,:]){re.escape(axis)}=[^/,]+", "", identity)
+    return found if times else None
+
+
+def stem_words(stem: str, workload: str) -> str:
+    """What a stem says besides the workload: `1 thread` for `throughput/threads=1`, `live` for `latency/live`."""
+    said = []
+    for part in re.split(r"[/,:]", stem):
+        name, equals, value = part.partition("=")
+        if equals:
+            said.append(setting_words(name, float(value)) if re.fullmatch(r"\d+(\.\d+)?", value) else part)
+        elif part and part != workload:
+            said.append(words(part))
+    return ", ".join(said)
 
 
 def setting_words(name: str, value: Any) -> str:

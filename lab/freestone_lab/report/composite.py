@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from freestone_lab.compare import control_name
 from freestone_lab.report.analysis import WEIGHTED, ExperimentView, FigureView
 from freestone_lab.report.charts import numbered
 from freestone_lab.report.quantity import cost
@@ -44,6 +45,8 @@ def composite_table(view: ExperimentView, baseline: str) -> Composite | None:
             continue
         rows = []
         for peer in by_size[16].cells:
+            if peer == control_name(baseline):
+                continue  # the noise stands elsewhere; as a row it would read like an allocator
             ratios = []
             for size in WEIGHTS:
                 figure = by_size[size]
