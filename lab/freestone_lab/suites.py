@@ -271,7 +271,10 @@ PUBLISHED: tuple[WorkloadRun, ...] = (
 )
 
 THREADS: tuple[WorkloadRun, ...] = (
-    *(_run(f"burst/threads={t}", 0.5, 1100, "a burst of 1000 blocks by size", threads=t) for t in _THREADS),
+    *(
+        _run(f"burst/threads={t}", 0.4, 2200, "a burst of 1000 blocks in all, by size", threads=t, blocks=1000 // t)
+        for t in _THREADS
+    ),
     _run("pair/threads", 0.2, 16, "pairs of 64 bytes by threads", size=64, threads="1..16", rounds=2000000),
     _run("ring/tail", 0.4, 100, "tail with 8 threads, every second call timed", threads=8, steps=80000, sample_every=2),
     _run("larson/threads", 0.9, 200, "blocks that cross to new threads", threads="1..16", steps=60000),
