@@ -28,7 +28,7 @@ const char *freestone_version(void);
 /* 1 when malloc in this process is served by Freestone, 0 when it is switched off (FREESTONE_DISABLE=1). */
 int freestone_is_active(void);
 
-/* The bytes that malloc(bytes) would make usable. */
+/* The largest size that costs no more than malloc(bytes): malloc_usable_size of a block asked for with it is exactly that. */
 size_t freestone_good_size(size_t bytes);
 
 /* Gives free memory back to the kernel, keeping up to keep_bytes of free spans for reuse. 1 if anything was given. */

@@ -206,14 +206,14 @@ int thread_count(const Request& r) { return is_arena(r.number) ? r.read_only(sta
 int page_bytes(const Request& r) { return r.read_only(os::page_bytes()); }
 
 bool is_bin(usize number) { return number < kLastSmallClass; }
-int bin_size(const Request& r) { return is_bin(r.number) ? r.read_only(usize{class_info(static_cast<SizeClass>(r.number) + 1).bytes}) : ENOENT; }
+int bin_size(const Request& r) { return is_bin(r.number) ? r.read_only(class_info(static_cast<SizeClass>(r.number) + 1).bytes - kHeldBackBytes) : ENOENT; }
 int bin_blocks(const Request& r) { return is_bin(r.number) ? r.read_only(class_info(static_cast<SizeClass>(r.number) + 1).blocks) : ENOENT; }
 int bin_slab(const Request& r) {
   return is_bin(r.number) ? r.read_only(units_to_bytes(class_info(static_cast<SizeClass>(r.number) + 1).units)) : ENOENT;
 }
 constexpr unsigned kLargeClasses = kLastClass - kLastSmallClass;
 int large_size(const Request& r) {
-  return r.number < kLargeClasses ? r.read_only(usize{class_info(kLastSmallClass + 1 + static_cast<SizeClass>(r.number)).bytes}) : ENOENT;
+  return r.number < kLargeClasses ? r.read_only(class_info(kLastSmallClass + 1 + static_cast<SizeClass>(r.number)).bytes - kHeldBackBytes) : ENOENT;
 }
 
 int profiler_active(const Request& r) {

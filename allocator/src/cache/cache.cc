@@ -257,9 +257,24 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
   return unit_address(span.first);
 }
 
+bool Allowance::take_slow(usize bytes) {
+  constexpr u32 kClockEvery = 16;
+  const u64 rate = options.hardening_rate;
+  if (rate == 0) return true;
+  if (refusals++ % kClockEvery != 0) return false;
+  const u64 now = os::coarse_milliseconds();
+  const u64 earned = last_ms == 0 ? 0 : (now - last_ms) * rate;
+  last_ms = now;
+  spent -= min_of<u64>(spent, earned);
+  if (spent + bytes > kAllowanceStock) return false;
+  spent += bytes;
+  return true;
+}
+
 Cache* create_cache() {
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
+  if constexpr (kMitigations.quarantine) cache->quarantine.seed(os::entropy());
   for (usize g = 0; g < sizeof cache->class_of_granules; ++g) cache->class_of_granules[g] = static_cast<u8>(class_of(g * kGranule));
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
   cache->thread_id = os::thread_id();
@@ -412,6 +427,7 @@ usize copy_cached_blocks(void** out, usize room) {
       copy(cache->base[c], mark != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
       if (mark != nullptr) copy(mark, cache->top[c]);
     }
+    cache->quarantine.for_each([&](void*& block) { copy(&block, &block + 1); });
   }
   return copied + copy_transfer_blocks(out + copied, room - copied);
 }

@@ -21,6 +21,8 @@
 // Only the owning thread changes a cache; statistics read the pointers without order.
 #pragma once
 
+#include <type_traits>
+
 #include "base/compiler.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
@@ -40,6 +42,7 @@ struct Quarantine {
   u64 random = 0;
   void* place[kQuarantineSmallPlaces + kQuarantineMediumPlaces] = {};
 
+  void seed(u64 number) { random = number; }
   // Puts a block in a random place; returns the one that leaves it, or null.
   FREESTONE_INLINE void* exchange(void* block, usize bytes) {
     random = random * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -59,9 +62,27 @@ struct Quarantine {
 };
 template <>
 struct Quarantine<false> {
+  void seed(u64) {}
   void* exchange(void* block, usize) { return block; }
   template <typename Visit>
   void for_each(Visit) {}
+};
+
+// What a thread may spend on clearing large blocks and on sealing, in bytes cleared: a stock at first, then an amount per millisecond.
+struct Allowance {
+  usize spent = 0;
+  u64 last_ms = 0;
+  u32 refusals = 0;
+
+  FREESTONE_INLINE bool take(usize bytes) {
+    if (FREESTONE_UNLIKELY(spent + bytes > kAllowanceStock)) return take_slow(bytes);
+    spent += bytes;
+    return true;
+  }
+  bool take_slow(usize bytes);
+};
+struct NoAllowance {
+  bool take(usize) { return true; }
 };
 
 struct alignas(64) Cache {
@@ -85,6 +106,7 @@ struct alignas(64) Cache {
   Cache* next = nullptr;  // registry, guarded by its lock
   Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
+  [[no_unique_address]] std::conditional_t<kMitigations.any(), Allowance, NoAllowance> allowance;
 
   // CACHE-2 at every instant: the slot is written before top passes it, also as another thread's fork sees it.
   FREESTONE_INLINE void push(unsigned tag, void** at, void* block) {

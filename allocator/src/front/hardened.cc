@@ -1,4 +1,4 @@
-// Room 9, front: see hardened.h.
+// Room 9, front: see hardened.h. Here: the blocks of slabs, and which path a call takes. hardened_large.cc: what is larger.
 
 #include "front/hardened.h"
 
@@ -7,11 +7,12 @@
 #include <cstring>
 
 #include "config/options.h"
+#include "front/block_words.h"
+#include "front/hardened_large.h"
 #include "front/large.h"
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/message.h"
-#include "platform/os.h"
 #include "span/mapping.h"
 
 namespace freestone {
@@ -22,38 +23,182 @@ namespace hardened {
 
 namespace {
 
-constexpr usize kTrailerBytes = sizeof(u64);
-constexpr u64 kLive = 0x5afe'a110;  // upper half of a trailer that says live; the lower half holds origin and bytes
-constexpr u64 kFree = 0xf4ee'b10c;
-constexpr unsigned kOriginShift = 24;
-constexpr u8 kPattern = 0xb5;
-constexpr usize kPatternMax = 128;  // bytes of pattern that are written and checked
+constexpr usize kTableRequestMax = kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
+constexpr usize kSlabRequestMax = kSmallBytesMax - kTrailerBytes;
 
-FREESTONE_INLINE u64 key_of(const void* block) { return (address_of(block) ^ block_secret) * 0x9e3779b97f4a7c15ULL; }
-
-FREESTONE_INLINE u64 live_word(const void* block, usize bytes, Origin origin) {
-  return ((kLive << 32) | (u64{static_cast<u8>(origin)} << kOriginShift) | bytes) ^ key_of(block);
-}
-FREESTONE_INLINE u64 free_word(const void* block) { return (kFree << 32) ^ key_of(block); }
-FREESTONE_INLINE bool says_live(u64 trailer, const void* block) { return (trailer ^ key_of(block)) >> 32 == kLive; }
-
-struct Claim {
-  usize bytes;
-  Origin origin;
+// What the paths of every call need of a class, by tag; 0 bytes for a tag that is no slab's.
+struct SlabShape {
+  u32 bytes = 0;
+  u32 offset_mask = 0;  // of an address, from the region's base: the offset in its slab
 };
-FREESTONE_INLINE Claim claim_of(u64 trailer, const void* block) {
-  const u64 plain = trailer ^ key_of(block);
-  return {plain & low_mask(kOriginShift), static_cast<Origin>((plain >> kOriginShift) & 0xff)};
-}
+struct ShapeTable {
+  SlabShape of[kTagCount];
+  u16 of_granules[kGranuleTableBytes / kGranule + 1];  // block bytes, by request with trailer
 
-FREESTONE_INLINE u64 load_word(const char* at) {
-  u64 word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
+  constexpr ShapeTable() : of(), of_granules() {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) of[c] = {class_info(c).bytes, static_cast<u32>(units_to_bytes(class_info(c).units) - 1)};
+    for (usize g = 0; g <= kGranuleTableBytes / kGranule; ++g) of_granules[g] = static_cast<u16>(class_bytes(class_of(g * kGranule)));
+  }
+};
+constexpr ShapeTable kShapes;
+
+FREESTONE_INLINE bool is_slab_tag(u8 tag) { return tag != kTagNone && tag <= kLastSmallClass; }
+
+// A slab block and the facts about it that a check needs.
+struct SlabBlock {
+  usize bytes = 0;
+  usize offset = 0;  // in its slab
+};
+
+// False when the address is so near the slab's end that no block can start there.
+FREESTONE_INLINE bool shape_of(const void* block, u8 tag, SlabBlock& found) {
+  const SlabShape& shape = kShapes.of[tag];
+  found = {shape.bytes, (address_of(block) - region.base) & shape.offset_mask};
+  return found.offset + found.bytes <= usize{shape.offset_mask} + 1;
 }
-FREESTONE_INLINE void store_word(char* at, u64 word) { std::memcpy(at, &word, sizeof word); }
 
 FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
+
+FREESTONE_SLOW void clean_up(char* block, usize block_bytes) {
+  misuse("write after free", block, block_bytes);
+  std::memset(block, 0, block_bytes);
+}
+
+// Makes a block that the heap gave out live.
+FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
+  auto* block = static_cast<char*>(memory);
+  if constexpr (kMitigations.zero_on_free) {
+    if (FREESTONE_UNLIKELY(!ends_are_clear(block, block_bytes))) clean_up(block, block_bytes);
+  } else {
+    if (FREESTONE_UNLIKELY(load_word(trailer_of(block, block_bytes)) != 0)) misuse("write after free", block, block_bytes);
+  }
+  lay_pattern(block, bytes, block_bytes - kTrailerBytes);
+  store_word(trailer_of(block, block_bytes), live_word(block, bytes, origin));
+  return block;
+}
+
+// Says why a slab block's trailer does not say live.
+FREESTONE_SLOW void explain(const void* block, u8 tag, const char* invalid) {
+  const ClassInfo& info = class_info(tag);
+  const usize offset = (address_of(block) - region.base) & (units_to_bytes(info.units) - 1);
+  const u32 number = block_number(info, offset);
+  if (usize{number} * info.bytes != offset || number >= info.blocks) return misuse(invalid, block, info.bytes);
+  const u64 trailer = load_word(static_cast<const char*>(block) + info.bytes - kTrailerBytes);
+  misuse(trailer == 0 ? "double free" : "heap overflow", block, info.bytes);
+}
+
+FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found) {
+  if constexpr (kMitigations.neighbours) {
+    if (found.offset != 0) {
+      const char* before = static_cast<const char*>(block) - found.bytes;
+      const u64 word = load_word(static_cast<const char*>(block) - kTrailerBytes);
+      return word == 0 || says_live(word, before);
+    }
+  }
+  return true;
+}
+
+// Everything that can be known about a live slab block. False: it is not one, and that has been said.
+bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
+  SlabBlock found;
+  const bool fits = shape_of(block, tag, found);
+  const u64 plain = fits ? load_word(static_cast<const char*>(block) + found.bytes - kTrailerBytes) ^ key_of(block) : 0;
+  if (!fits || plain >> 32 != kLive) {
+    explain(block, tag, invalid);
+    return false;
+  }
+  claim = claim_of(plain);
+  if (!pattern_is_whole(static_cast<const char*>(block), claim.bytes, found.bytes - kTrailerBytes)) misuse("heap overflow", block, found.bytes);
+  if (!before_is_sound(block, found)) misuse("heap overflow before the start", block, found.bytes);
+  return true;
+}
+
+// Out of line: a slab block whose trailer is not what the call expects. False: that has been said, and the block is left alone.
+FREESTONE_SLOW bool is_still_fine(void* block, u8 tag, usize bytes, Origin origin) {
+  Claim claim;
+  if (!examine(block, tag, "invalid free", claim)) return false;
+  const usize block_bytes = kShapes.of[tag].bytes;
+  if (!origins_match(claim.origin, origin)) {
+    misuse("mismatched free", block, block_bytes);
+    return false;
+  }
+  if (bytes != kUnknownBytes && bytes != claim.bytes) {
+    misuse("sized delete with a wrong size", block, block_bytes);
+    return false;
+  }
+  return true;
+}
+
+// Above kClearInline bytes. The word that says free is written last and whole.
+[[maybe_unused]] FREESTONE_SLOW void clear_larger(char* block, usize bytes) {
+  usize cleared = bytes - sizeof(Chunk);
+  if (bytes > kClearAlwaysBytes && this_thread.cache_offset != 0 && !thread_cache().allowance.take(bytes)) cleared = kClearAlwaysBytes;
+  std::memset(block, 0, cleared);
+  clear_ends(block, bytes);
+}
+
+FREESTONE_SLOW void leave_without_cache(void* block) {
+  if (sampling.load_relaxed() == Sampling::every_block) sample_freed(block);
+  freestone::deallocate(block);
+}
+
+FREESTONE_INLINE void retire(void* block, const SlabBlock& found) {
+  if constexpr (kMitigations.zero_on_free) {
+    if (FREESTONE_LIKELY(found.bytes <= kClearInline)) {
+      clear_small(static_cast<char*>(block), found.bytes);
+    } else {
+      clear_larger(static_cast<char*>(block), found.bytes);
+    }
+  } else {
+    store_word(trailer_of(block, found.bytes), 0);
+  }
+  if (FREESTONE_UNLIKELY(this_thread.cache_offset == 0)) return leave_without_cache(block);
+  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
+  Cache& cache = thread_cache();
+  void* leaving = cache.quarantine.exchange(block, found.bytes);
+  if (leaving == nullptr) return;
+  const unsigned tag = tag_of(unit_of(leaving));
+  void** top = cache.top[tag];
+  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving);
+  cache.push(tag, top, leaving);
+}
+
+void* arm_any(void* memory, usize bytes, Origin origin) {
+  if (memory == nullptr || mode() != Mode::active || !in_window(memory)) return memory;
+  const u8 tag = tag_of(unit_of(memory));
+  return is_slab_tag(tag) ? arm(memory, class_info(tag).bytes, bytes, origin) : arm_large(memory, bytes, origin);
+}
+
+FREESTONE_SLOW void* allocate_first(usize bytes, Origin origin) { return arm_any(allocate_slow(bytes + kTrailerBytes), bytes, origin); }
+
+// Blocks of slabs that are too large for the table of classes.
+FREESTONE_SLOW void* allocate_larger(usize bytes, Origin origin) {
+  const SizeClass c = class_above_fine(bytes + kTrailerBytes);
+  Cache& cache = thread_cache();
+  void** top = cache.top[c];
+  if (FREESTONE_UNLIKELY(top == cache.low[c])) return allocate_first(bytes, origin);
+  cache.top[c] = top - 1;
+  return arm(top[-1], class_info(c).bytes, bytes, origin);
+}
+
+FREESTONE_SLOW void* allocate_other(usize bytes, usize alignment, Origin origin) {
+  if (bytes > ~usize{0} - kTrailerBytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return arm_any(alignment <= kGranule ? freestone::allocate(bytes + kTrailerBytes) : freestone::allocate_aligned(bytes + kTrailerBytes, alignment), bytes, origin);
+}
+
+FREESTONE_SLOW void* allocate_nothing(Origin origin) {
+  if constexpr (kMitigations.zero_size) {
+    if (ensure_started() == Mode::active) {
+      if (void* block = take_zero_size(); block != nullptr) return block;
+    }
+  }
+  return allocate_other(0, 1, origin);
+}
+
+}  // namespace
 
 // A misuse was seen. Aborts, unless the program asked for a report only; the caller then leaves the block alone.
 FREESTONE_SLOW void misuse(const char* kind, const void* block, usize block_bytes) {
@@ -63,275 +208,24 @@ FREESTONE_SLOW void misuse(const char* kind, const void* block, usize block_byte
   if (reports.fetch_add_relaxed(1) < kReportsMax) (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
 }
 
-// 16 bytes at a time, by instructions rather than by a call: most blocks are small.
-using Chunk = u64 __attribute__((vector_size(16)));
-
-[[maybe_unused]] FREESTONE_INLINE bool is_clear(const char* from, usize bytes) {
-  Chunk any = {};
-  usize i = 0;
-  for (; i + sizeof(Chunk) <= bytes; i += sizeof(Chunk)) {
-    Chunk chunk;
-    std::memcpy(&chunk, from + i, sizeof chunk);
-    any |= chunk;
-  }
-  u64 rest = any[0] | any[1];
-  if (i < bytes) rest |= load_word(from + bytes - sizeof(u64));
-  return rest == 0;
-}
-
-// Clears `bytes`, a multiple of 8 and at least 8.
-[[maybe_unused]] FREESTONE_INLINE void clear(char* from, usize bytes) {
-  constexpr usize kLoopMax = 512;
-  if (bytes > kLoopMax) {
-    asm("" : "+r"(bytes));  // a call: the compiler would expand it to a string instruction with a slow start
-    std::memset(from, 0, bytes);
-    return;
-  }
-  const Chunk zero = {};
-  for (usize i = 0; i + sizeof(Chunk) <= bytes; i += sizeof(Chunk)) std::memcpy(from + i, &zero, sizeof zero);
-  store_word(from + bytes - sizeof(u64), 0);
-}
-
-// A slab block and the facts about it that every check needs.
-struct SlabBlock {
-  SizeClass size_class = 0;
-  usize bytes = 0;
-  u32 number = 0;
-};
-
-FREESTONE_INLINE bool is_slab_tag(u8 tag) { return tag != kTagNone && tag <= kLastSmallClass; }
-
-// False when `block` is not the start of a block of its slab.
-FREESTONE_INLINE bool locate(const void* block, u8 tag, SlabBlock& found) {
-  const ClassInfo& info = class_info(tag);
-  const usize offset = (address_of(block) - region.base) & (units_to_bytes(info.units) - 1);
-  found = {tag, info.bytes, block_number(info, offset)};
-  return usize{found.number} * info.bytes == offset && found.number < info.blocks;
-}
-
-// The pattern between the bytes asked for and the trailer, in words: a gap of less than a word is the upper part of the word before the
-// trailer, whose lower part belongs to the program.
-constexpr u64 kPatternWord = 0x0101'0101'0101'0101ULL * kPattern;
-
-FREESTONE_INLINE void fill_pattern(char* from, char* trailer) {
-  const auto gap = static_cast<usize>(trailer - from);
-  if (gap == 0) return;
-  char* const last = trailer - sizeof(u64);
-  if (gap < sizeof(u64)) {
-    const u64 kept = low_mask(static_cast<unsigned>(64 - gap * 8));
-    store_word(last, (load_word(last) & kept) | (kPatternWord & ~kept));
-    return;
-  }
-  const char* const end = from + min_of(gap, kPatternMax);
-  for (char* at = from; at + sizeof(u64) <= end; at += sizeof(u64)) store_word(at, kPatternWord);
-  store_word(last, kPatternWord);
-}
-
-FREESTONE_INLINE bool pattern_is_whole(const char* from, const char* trailer) {
-  const auto gap = static_cast<usize>(trailer - from);
-  if (gap == 0) return true;
-  const char* const last = trailer - sizeof(u64);
-  u64 wrong = load_word(last) ^ kPatternWord;
-  if (gap < sizeof(u64)) return wrong >> (64 - gap * 8) == 0;
-  const char* const end = from + min_of(gap, kPatternMax);
-  for (const char* at = from; at + sizeof(u64) <= end; at += sizeof(u64)) wrong |= load_word(at) ^ kPatternWord;
-  return wrong == 0;
-}
-
-// Makes a block that the heap gave out live. `block_bytes` is the block's size.
-FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
-  auto* block = static_cast<char*>(memory);
-  char* trailer = trailer_of(block, block_bytes);
-  const u64 old = load_word(trailer);
-  if (FREESTONE_UNLIKELY(old != 0 && old != free_word(block))) misuse("write after free", block, block_bytes);
-  if constexpr (kMitigations.zero_on_free) {
-    if (FREESTONE_UNLIKELY(!is_clear(block, min_of(block_bytes - kTrailerBytes, kCheckBytesMax)))) {
-      misuse("write after free", block, block_bytes);
-      clear(block, block_bytes - kTrailerBytes);
-    }
-  }
-  fill_pattern(block + bytes, trailer);
-  store_word(trailer, live_word(block, bytes, origin));
-  return block;
-}
-
-// Everything that can be known about a live slab block. Null: it is not one, and that has been said. Otherwise its claim.
-FREESTONE_INLINE bool examine(void* block, const SlabBlock& found, Claim& claim) {
-  const u64 trailer = load_word(trailer_of(block, found.bytes));
-  if (FREESTONE_UNLIKELY(!says_live(trailer, block))) {
-    const bool freed = trailer == 0 || trailer == free_word(block);
-    misuse(freed ? "double free" : "heap overflow", block, found.bytes);
-    return false;
-  }
-  claim = claim_of(trailer, block);
-  if (FREESTONE_UNLIKELY(!pattern_is_whole(static_cast<char*>(block) + claim.bytes, trailer_of(block, found.bytes)))) misuse("heap overflow", block, found.bytes);
-  if constexpr (kMitigations.neighbours) {
-    if (found.number > 0) {
-      const char* before = static_cast<char*>(block) - found.bytes;
-      const u64 word = load_word(static_cast<char*>(block) - kTrailerBytes);
-      if (FREESTONE_UNLIKELY(word != 0 && word != free_word(before) && !says_live(word, before))) misuse("heap overflow before the start", block, found.bytes);
-    }
-  }
-  return true;
-}
-
-// free() and realloc() of what came from new are mistakes, and so is the wrong form of delete. What malloc gave may come back through
-// delete: a program may replace one form of the operators and not the other.
-FREESTONE_INLINE bool origins_match(Origin given, Origin taken) { return given == taken || given == Origin::c_call; }
-
-// What kind of memory an address above the slab classes is.
-usize& large_request(const void* block) { return record_of(unit_of(block)).request_bytes; }
-bool has_record(const void* block) {
-  if (!in_window(block) || address_of(block) % kUnitBytes != 0) return false;
-  const u8 tag = tag_of(unit_of(block));
-  return (tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun;
-}
-
-// The request plus one and the origin of a large block share one word; 0: free.
-constexpr unsigned kLargeOriginShift = 56;
-
-void* arm_large(void* block, usize bytes, Origin origin) {
-  if (!has_record(block)) return block;  // a mapping: its end is a page's end, and it is gone when freed
-  large_request(block) = (bytes + 1) | (usize{static_cast<u8>(origin)} << kLargeOriginShift);
-  store_word(static_cast<char*>(block) + bytes, live_word(block, 0, origin));
-  return block;
-}
-
-// False: the block is not live, and that has been said.
-bool examine_large(void* block, Claim& claim) {
-  const usize request = large_request(block);
-  if (FREESTONE_UNLIKELY(request == 0)) {
-    misuse("double free", block, freestone::usable_bytes(block));
-    return false;
-  }
-  claim = {(request & low_mask(kLargeOriginShift)) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
-  const u64 mark = load_word(static_cast<char*>(block) + claim.bytes);
-  if (FREESTONE_UNLIKELY(mark != live_word(block, 0, claim.origin))) misuse("heap overflow", block, claim.bytes);
-  return true;
-}
-
-// Freed large blocks lose their memory at once and fault on every access, until others have taken their place in the quarantine. They
-// hold addresses only, so the quarantine needs no bound in bytes.
-Atomic<usize> sealed[kSealedPlaces];
-Atomic<u64> sealed_random;
-
-usize span_bytes(const void* block) {
-  const u8 tag = tag_of(unit_of(block));
-  return tag == kTagRun ? freestone::usable_bytes(block) : units_to_bytes(class_info(tag).units);
-}
-
-void release_sealed(usize address) {
-  if (address == 0) return;
-  void* block = reinterpret_cast<void*>(address);
-  if (os::guard_remove(block, span_bytes(block))) return;  // cannot be opened again: never reused
-  freestone::deallocate(block);
-}
-
-void deallocate_sealed(void* block) {
-  if (span_bytes(block) > kSealedBytesMax) {
-    os::purge(block, span_bytes(block));
-    return freestone::deallocate(block);
-  }
-  if (os::guard_install(block, span_bytes(block))) {
-    // A kernel without guards: the memory goes, the addresses stay open.
-    if (os::purge(block, span_bytes(block))) std::memset(block, 0, span_bytes(block));
-  }
-  const u64 random = mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secret);
-  release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
-}
-
-FREESTONE_SLOW void deallocate_other(void* block, usize bytes, Origin origin) {
-  if (block == nullptr) return;
-  if constexpr (kMitigations.zero_size) {
-    if (is_zero_size(block)) {
-      if (!return_zero_size(block)) misuse("double free", block, 0);
-      return;
-    }
-  }
-  if (mode() == Mode::active && has_record(block)) {
-    Claim claim;
-    if (!examine_large(block, claim)) return;
-    if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
-    if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes);
-    large_request(block) = 0;
-    sample_freed(block);  // by the program; from the quarantine it comes later
-    if (kMitigations.quarantine && claim.bytes >= options.seal_bytes) return deallocate_sealed(block);
-    if constexpr (kMitigations.zero_on_free) clear(static_cast<char*>(block), kLargeClearBytes);
-  } else if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) {
-    return misuse("invalid free", block, 0);  // inside a run, or nothing is there: the heap's fast path does not look
-  }
-  freestone::deallocate(block);
-}
-
-FREESTONE_INLINE void quarantine_or_free(void* block, usize block_bytes) {
-  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
-  if (this_thread.cache_offset != 0) {
-    block = thread_cache().quarantine.exchange(block, block_bytes);
-    if (block == nullptr) return;
-  }
-  freestone::deallocate(block);
-}
-
-void* allocate_other(usize bytes, usize alignment, Origin origin) {
-  if (bytes > ~usize{0} - kTrailerBytes) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  void* memory = alignment <= kGranule ? freestone::allocate(bytes + kTrailerBytes) : freestone::allocate_aligned(bytes + kTrailerBytes, alignment);
-  if (memory == nullptr || mode() != Mode::active) return memory;
-  const u8 tag = in_window(memory) ? tag_of(unit_of(memory)) : kTagNone;
-  if (is_slab_tag(tag)) return arm(memory, class_info(tag).bytes, bytes, origin);
-  return arm_large(memory, bytes, origin);
-}
-
-}  // namespace
-
-void release_all_sealed() {
-  for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
-}
-
-usize readable_bytes(const void* block, usize block_bytes) {
-  if constexpr (!kMitigations.trailer) return block_bytes;
-  const usize request = large_request(block) & low_mask(kLargeOriginShift);
-  return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
-}
-
-SealedCounts sealed_counts() {
-  SealedCounts counts{};
-  for (const Atomic<usize>& place : sealed) {
-    const void* block = reinterpret_cast<const void*>(place.load_relaxed());
-    if (block == nullptr) continue;
-    const u8 tag = tag_of(unit_of(block));
-    if (tag == kTagRun) {
-      ++counts.runs;
-      counts.run_bytes += freestone::usable_bytes(block);
-    } else if (tag <= kLastClass) {
-      ++counts.class_blocks[tag];
-    }
-  }
-  return counts;
-}
-
-void* allocate(usize bytes, Origin origin) {
-  if constexpr (kMitigations.zero_size) {
-    if (FREESTONE_UNLIKELY(bytes == 0)) {
-      if (ensure_started() == Mode::active) {
-        if (void* block = take_zero_size(); block != nullptr) return block;
-      }
-    }
-  }
+FREESTONE_HOT void* allocate(usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::allocate(bytes);
-  if (FREESTONE_LIKELY(bytes <= kSmallBytesMax - kTrailerBytes)) {
-    void* memory = freestone::allocate(bytes + kTrailerBytes);
-    const u8 tag = in_window(memory) ? tag_of(unit_of(memory)) : kTagNone;
-    if (FREESTONE_LIKELY(is_slab_tag(tag))) return arm(memory, class_info(tag).bytes, bytes, origin);
-    return memory != nullptr && in_window(memory) ? arm_large(memory, bytes, origin) : memory;
+  if (FREESTONE_UNLIKELY(bytes - 1 >= kTableRequestMax)) {
+    if (bytes == 0) return allocate_nothing(origin);
+    return bytes <= kSlabRequestMax ? allocate_larger(bytes, origin) : allocate_other(bytes, 1, origin);
   }
-  return allocate_other(bytes, 1, origin);
+  Cache& cache = thread_cache();
+  const usize granules = (bytes + kTrailerBytes + kGranule - 1) / kGranule;
+  const SizeClass entry = cache.class_of_granules[granules];
+  void** top = cache.top[entry];
+  if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_first(bytes, origin);
+  cache.top[entry] = top - 1;
+  return arm(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
 
 void* allocate_zeroed(usize bytes) {
-  if (bytes > kCachedBytesMax) {
+  if constexpr (!kMitigations.trailer) return freestone::allocate_zeroed(bytes);
+  if (bytes > kSlabRequestMax) {
     // Large memory is often known to be zero: the heap clears what is not, and the mark goes behind it.
     void* block = bytes <= ~usize{0} - kTrailerBytes ? freestone::allocate_zeroed(bytes + kTrailerBytes) : nullptr;
     if (block == nullptr) errno = ENOMEM;
@@ -339,7 +233,8 @@ void* allocate_zeroed(usize bytes) {
   }
   void* block = allocate(bytes, Origin::c_call);
   if (block == nullptr || bytes == 0) return block;
-  if (!kMitigations.zero_on_free || bytes > kCheckBytesMax || mode() != Mode::active) std::memset(block, 0, bytes);
+  // Up to there the block's two ends, which were checked, are all of it.
+  if (!kMitigations.zero_on_free || bytes > 2 * kEndBytes - kTrailerBytes || mode() != Mode::active) std::memset(block, 0, bytes);
   return block;
 }
 
@@ -348,19 +243,21 @@ void* allocate_aligned(usize bytes, usize alignment, Origin origin) {
   return allocate_other(bytes, alignment, origin);
 }
 
-void deallocate(void* block, usize bytes, Origin origin) {
+FREESTONE_HOT void deallocate(void* block, usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::deallocate(block);
-  const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
-  if (FREESTONE_UNLIKELY(!is_slab_tag(tag))) return deallocate_other(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(!in_window(block))) return deallocate_other(block, bytes, origin);
+  const u8 tag = tag_of(unit_of(block));
   SlabBlock found;
-  if (FREESTONE_UNLIKELY(!locate(block, tag, found))) return misuse("invalid free", block, found.bytes);
-  Claim claim;
-  if (FREESTONE_UNLIKELY(!examine(block, found, claim))) return;
-  if (FREESTONE_UNLIKELY(!origins_match(claim.origin, origin))) return misuse("mismatched free", block, found.bytes);
-  if (FREESTONE_UNLIKELY(bytes != kUnknownBytes && bytes != claim.bytes)) return misuse("sized delete with a wrong size", block, found.bytes);
-  if constexpr (kMitigations.zero_on_free) clear(static_cast<char*>(block), found.bytes - kTrailerBytes);
-  store_word(trailer_of(block, found.bytes), free_word(block));
-  quarantine_or_free(block, found.bytes);
+  const bool fits = shape_of(block, tag, found);
+  if (FREESTONE_UNLIKELY(found.bytes == 0)) return deallocate_other(block, bytes, origin);
+  const u64 plain = fits ? load_word(trailer_of(block, found.bytes)) ^ key_of(block) : 0;
+  const usize claimed = plain & low_mask(kOriginShift);
+  if (FREESTONE_UNLIKELY(plain >> kOriginShift != live_tag(origin) || (bytes != kUnknownBytes && bytes != claimed))) {
+    if (!is_still_fine(block, tag, bytes, origin)) return;
+  }
+  if (FREESTONE_UNLIKELY(!pattern_is_whole(static_cast<char*>(block), claimed, found.bytes - kTrailerBytes))) misuse("heap overflow", block, found.bytes);
+  if (FREESTONE_UNLIKELY(!before_is_sound(block, found))) misuse("heap overflow before the start", block, found.bytes);
+  retire(block, found);
 }
 
 void* reallocate(void* block, usize bytes) {
@@ -368,20 +265,15 @@ void* reallocate(void* block, usize bytes) {
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   usize old_bytes = 0;
   if (is_slab_tag(tag)) {
-    SlabBlock found;
     Claim claim;
-    if (!locate(block, tag, found)) {
-      misuse("invalid realloc", block, found.bytes);
-      return nullptr;
-    }
-    if (!examine(block, found, claim)) return nullptr;
-    if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, found.bytes);
+    if (!examine(block, tag, "invalid realloc", claim)) return nullptr;
+    const usize block_bytes = kShapes.of[tag].bytes;
+    if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
     old_bytes = claim.bytes;
-    if (bytes + kTrailerBytes <= found.bytes && bytes + kTrailerBytes > found.bytes / 2) {
-      auto* start = static_cast<char*>(block);
+    if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
       // What a shrink gives up is cleared by the pattern; what a growth gains is the old pattern's place.
-      fill_pattern(start + bytes, trailer_of(block, found.bytes));
-      store_word(trailer_of(block, found.bytes), live_word(block, bytes, claim.origin));
+      std::memset(static_cast<char*>(block) + bytes, kPattern, block_bytes - kTrailerBytes - bytes);
+      store_word(trailer_of(block, block_bytes), live_word(block, bytes, claim.origin));
       return block;
     }
   } else if (kMitigations.zero_size && is_zero_size(block)) {
@@ -415,16 +307,10 @@ usize usable_bytes(const void* block) {
   if (kMitigations.zero_size && is_zero_size(block)) return 0;
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   Claim claim{};
-  if (is_slab_tag(tag)) {
-    SlabBlock found;
-    if (!locate(block, tag, found)) {
-      misuse("invalid malloc_usable_size", block, found.bytes);
-      return 0;
-    }
-    return examine(const_cast<void*>(block), found, claim) ? claim.bytes : 0;
-  }
-  if (has_record(block)) return examine_large(const_cast<void*>(block), claim) ? claim.bytes : 0;
-  return freestone::usable_bytes(block);
+  if (is_slab_tag(tag)) return examine(block, tag, "invalid malloc_usable_size", claim) ? claim.bytes : 0;
+  if (has_record(block)) return examine_large(block, claim) ? claim.bytes : 0;
+  const usize bytes = freestone::usable_bytes(block);
+  return in_window(block) ? bytes : bytes - kHeldBackBytes;  // a mapping has no check word, but counts as if: good_size is the same everywhere
 }
 
 }  // namespace hardened

@@ -203,7 +203,7 @@ void* allocate_zeroed_slow(usize bytes) {
   }
   if (void* block = allocate_known_zero(class_of(bytes), bytes); block != nullptr) return block;
   void* block = allocate(bytes);
-  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, bytes);
+  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, request_of(bytes));
   return block;
 }
 
@@ -272,8 +272,9 @@ usize usable_bytes(const void* block) {
 }
 
 usize good_size(usize bytes) {
-  if (bytes <= kCachedBytesMax) return class_info(class_of(bytes)).bytes;
-  return large_good_size(bytes);
+  const usize taken = bytes + kHeldBackBytes;
+  if (taken < bytes) return bytes;
+  return (taken <= kCachedBytesMax ? class_info(class_of(taken)).bytes : large_good_size(taken)) - kHeldBackBytes;
 }
 
 bool trim(usize keep_bytes) {

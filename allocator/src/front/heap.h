@@ -80,7 +80,7 @@ void* allocate_aligned(usize bytes, usize alignment);
 void* reallocate(void* block, usize bytes);
 // How many bytes the program may use. 0 for null; aborts for what is no block.
 usize usable_bytes(const void* block);
-// What `allocate(bytes)` would make usable.
+// The least size of at least `bytes` at which all of a block is asked for: it costs what `bytes` costs, and is what it makes usable.
 usize good_size(usize bytes);
 // Gives back what is free: the calling thread's cache, dirty spans beyond `keep_bytes`, whole free pages in slabs.
 // Returns whether anything was given.

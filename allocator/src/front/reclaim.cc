@@ -4,6 +4,7 @@
 
 #include "cache/transfer.h"
 #include "front/hardened.h"
+#include "front/sampled.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "span/run.h"
@@ -28,6 +29,7 @@ usize give_back_everything() {
   const usize before = account.charged.load_relaxed();
   pressure_epoch.fetch_add_relaxed(1);
   hardened::release_all_sealed();
+  if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();

@@ -22,7 +22,7 @@ enum class Sampling : u8 {
 };
 
 // What the program asked for: the hardened build adds a word to every request, which a sampled block of its own does not need.
-constexpr usize request_of(usize bytes) { return kMitigations.trailer ? bytes - min_of(bytes, sizeof(u64)) : bytes; }
+constexpr usize request_of(usize bytes) { return bytes - min_of(bytes, kHeldBackBytes); }
 
 // Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not call malloc.
 struct SampleObserver {
@@ -37,6 +37,8 @@ struct SampleObserver {
   void (*deallocate)(void* block, UnitIndex first);
   // An ordinary block is about to be freed or moved. Does nothing when it is not tracked.
   void (*freed)(void* block);
+  // Memory is short: give back the units of blocks that were freed and are kept to be recognised.
+  void (*release_freed)();
   // An address that is no live block was freed: the observer may know more and report it. Returns otherwise.
   void (*misused)(const char* call, const void* block);
 };

@@ -82,6 +82,17 @@ Slot* slot_of(UnitIndex first) {
 usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
 usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(record_of(slot.first).run_units); }
 
+// The block that has been free for longest is no longer recognised; its units are to be given back.
+UnitIndex forget_oldest_locked() {
+  Slot& slot = slots[oldest_freed];
+  oldest_freed = slot.next;
+  if (oldest_freed == kNone) newest_freed = kNone;
+  slot.state = State::empty;
+  allow(span_start(slot), span_end(slot));
+  record_of(slot.first).words[3].store_relaxed(0);
+  return slot.first;
+}
+
 // A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be given back.
 u32 take_slot_locked(UnitIndex& old_units) {
   const auto limit = static_cast<u32>(options.guard_slots);
@@ -94,12 +105,7 @@ u32 take_slot_locked(UnitIndex& old_units) {
     index = slots_made++;
   } else if (oldest_freed != kNone) {
     index = oldest_freed;
-    oldest_freed = slots[index].next;
-    if (oldest_freed == kNone) newest_freed = kNone;
-    old_units = slots[index].first;
-    slots[index].state = State::empty;
-    allow(span_start(slots[index]), span_end(slots[index]));
-    record_of(old_units).words[3].store_relaxed(0);
+    old_units = forget_oldest_locked();
   } else {
     return kNone;
   }
@@ -273,6 +279,21 @@ void guard_deallocate(UnitIndex first) {
     slots[newest_freed].next = index;
   }
   newest_freed = index;
+}
+
+void guard_release_freed() {
+  for (;;) {
+    UnitIndex units;
+    {
+      LockGuard guard(guard_lock);
+      const u32 index = oldest_freed;
+      if (index == kNone) return;
+      units = forget_oldest_locked();
+      slots[index].next = empty_slots;
+      empty_slots = index;
+    }
+    return_sampled_units(units);
+  }
 }
 
 void guard_misused(const char* call, const void* block) {

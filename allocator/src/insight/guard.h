@@ -22,6 +22,8 @@ bool is_guarded(UnitIndex first);
 // Reports and ends the process when the block was freed before.
 void guard_check_free(void* block, UnitIndex first);
 void guard_deallocate(UnitIndex first);
+// Gives back the units of freed blocks, which are then no longer recognised.
+void guard_release_freed();
 // Reports and ends the process when the address belongs to a guarded block; returns when it does not.
 void guard_misused(const char* call, const void* block);
 

@@ -154,7 +154,7 @@ void on_freed(void* block) {
   }
 }
 
-constexpr SampleObserver kObserver = {{next_allocations, next_bytes}, on_allocate, on_placed, on_resized, on_deallocate, on_freed, guard_misused};
+constexpr SampleObserver kObserver = {{next_allocations, next_bytes}, on_allocate, on_placed, on_resized, on_deallocate, on_freed, guard_release_freed, guard_misused};
 
 void want(u32 what) {
   Sampling mode = Sampling::some;

@@ -40,10 +40,15 @@ static_assert(!kMitigations.zero_on_free || kMitigations.trailer, "fresh blocks 
 static_assert(!kMitigations.quarantine || kMitigations.trailer, "only what the trailer checked goes into the quarantine");
 static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks return through the checked free");
 
-// Blocks of slabs are cleared as a whole when freed; of larger ones the first so many bytes.
-inline constexpr usize kLargeClearBytes = kKiB;
-// So many bytes at the start of a block must still be clear when it is handed out again.
-inline constexpr usize kCheckBytesMax = 256;
+// Of each block, what the program cannot use: its check word.
+inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
+
+// A block up to this size is cleared as a whole when it is freed. So is a larger one of a slab as long as the thread's allowance lasts;
+// otherwise, and above the slabs, its first so many bytes.
+inline constexpr usize kClearAlwaysBytes = kKiB;
+// What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for.
+inline constexpr usize kAllowanceStock = 64 * kMiB;
+inline constexpr usize kSealCost = 256 * kKiB;
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
 inline constexpr usize kQuarantineSmallMax = 256;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;

@@ -1,4 +1,5 @@
 // Limits: exact, never exceeded, never fatal, and what is freed at the limit can be had again in another shape.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -76,6 +77,24 @@ TEST_F(Limits, BoundTheResidentSetOfTheProcess) {
   // Guards between blocks are charged for and never touched.
   if (!is_hardened()) EXPECT_GE(resident, kLimit / 10 * 9) << "the blocks were touched";
   release(got);
+}
+
+// Also run with guard_sample, where freed blocks keep their units to be recognised: 10,000 of them would be 160 MiB.
+TEST_F(Limits, FreedGuardedBlocksGiveWay) {
+  constexpr size_t kLimit = 64 * kMiB;
+  malloc_trim(0);
+  ASSERT_EQ(set_limits(0, kLimit), 0);
+  size_t refused = 0;
+  uint64_t highest = 0;
+  for (int i = 0; i < 40000; ++i) {
+    void* block = malloc(1000);
+    refused += block == nullptr;
+    if (i % 1000 == 0) highest = std::max(highest, stats().charged_bytes);
+    free(block);
+  }
+  set_limits(0, 0);
+  EXPECT_EQ(refused, 0U);
+  EXPECT_LE(highest, kLimit);
 }
 
 struct Shape {

@@ -1,0 +1,130 @@
+// Room 9, front: see hardened_large.h.
+
+#include "front/hardened_large.h"
+
+#include "config/options.h"
+#include "front/sampled.h"
+#include "front/zero_size.h"
+#include "platform/os.h"
+
+namespace freestone::hardened {
+
+namespace {
+
+// The request plus one and the origin of a large block share one word; 0: free.
+constexpr unsigned kLargeOriginShift = 56;
+usize& large_request(const void* block) { return record_of(unit_of(block)).request_bytes; }
+
+// Sealed blocks hold addresses only, so their number needs no bound in bytes.
+Atomic<usize> sealed[kSealedPlaces];
+Atomic<u64> sealed_random;
+
+usize span_bytes(const void* block) {
+  const u8 tag = tag_of(unit_of(block));
+  return tag == kTagRun ? freestone::usable_bytes(block) : units_to_bytes(class_info(tag).units);
+}
+
+void release_sealed(usize address) {
+  if (address == 0) return;
+  void* block = reinterpret_cast<void*>(address);
+  if (os::guard_remove(block, span_bytes(block))) return;  // cannot be opened again: never reused
+  freestone::deallocate(block);
+}
+
+void seal(void* block, usize bytes) {
+  if (bytes > kSealedBytesMax) {
+    os::purge(block, bytes);
+    return freestone::deallocate(block);
+  }
+  if (os::guard_install(block, bytes)) {
+    // A kernel without guards: the memory goes, the addresses stay open.
+    if (os::purge(block, bytes)) std::memset(block, 0, bytes);
+  }
+  const u64 random = mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secret);
+  release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
+}
+
+bool may_seal(usize bytes) {
+  if constexpr (!kMitigations.quarantine) return false;
+  if (bytes < options.seal_bytes) return false;
+  if (this_thread.cache_offset == 0) return true;
+  return thread_cache().allowance.take(max_of(kSealCost, bytes > kSealedBytesMax ? bytes / 4 : 0));
+}
+
+}  // namespace
+
+bool has_record(const void* block) {
+  if (!in_window(block) || address_of(block) % kUnitBytes != 0) return false;
+  const u8 tag = tag_of(unit_of(block));
+  return (tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun;
+}
+
+void* arm_large(void* block, usize bytes, Origin origin) {
+  if (!has_record(block)) return block;  // a mapping: its end is a page's end, and it is gone when freed
+  large_request(block) = (bytes + 1) | (usize{static_cast<u8>(origin)} << kLargeOriginShift);
+  store_word(static_cast<char*>(block) + bytes, live_word(block, 0, origin));
+  return block;
+}
+
+bool examine_large(const void* block, Claim& claim) {
+  const usize request = large_request(block);
+  if (FREESTONE_UNLIKELY(request == 0)) {
+    misuse("double free", block, freestone::usable_bytes(block));
+    return false;
+  }
+  claim = {(request & low_mask(kLargeOriginShift)) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
+  const u64 mark = load_word(static_cast<const char*>(block) + claim.bytes);
+  if (FREESTONE_UNLIKELY(mark != live_word(block, 0, claim.origin))) misuse("heap overflow", block, claim.bytes);
+  return true;
+}
+
+void deallocate_other(void* block, usize bytes, Origin origin) {
+  if (block == nullptr) return;
+  if constexpr (kMitigations.zero_size) {
+    if (is_zero_size(block)) {
+      if (!return_zero_size(block)) misuse("double free", block, 0);
+      return;
+    }
+  }
+  if (mode() == Mode::active && has_record(block)) {
+    Claim claim;
+    if (!examine_large(block, claim)) return;
+    if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
+    if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes);
+    large_request(block) = 0;
+    sample_freed(block);  // by the program; from the quarantine it comes later
+    if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
+    if constexpr (kMitigations.zero_on_free) std::memset(block, 0, kClearAlwaysBytes);
+  } else if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) {
+    return misuse("invalid free", block, 0);  // inside a run, or nothing is there: the heap's fast path does not look
+  }
+  freestone::deallocate(block);
+}
+
+void release_all_sealed() {
+  for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
+}
+
+usize readable_bytes(const void* block, usize block_bytes) {
+  if constexpr (!kMitigations.trailer) return block_bytes;
+  const usize request = large_request(block) & low_mask(kLargeOriginShift);
+  return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
+}
+
+SealedCounts sealed_counts() {
+  SealedCounts counts{};
+  for (const Atomic<usize>& place : sealed) {
+    const void* block = reinterpret_cast<const void*>(place.load_relaxed());
+    if (block == nullptr) continue;
+    const u8 tag = tag_of(unit_of(block));
+    if (tag == kTagRun) {
+      ++counts.runs;
+      counts.run_bytes += freestone::usable_bytes(block);
+    } else if (tag <= kLastClass) {
+      ++counts.class_blocks[tag];
+    }
+  }
+  return counts;
+}
+
+}  // namespace freestone::hardened
