@@ -260,12 +260,6 @@ void ask_operators(Answer& answer) {
   void* empty = opaque(::operator new(opaque(0)));
   answer.add("new_0_not_null", empty != nullptr);
   ::operator delete(empty);
-  // A standard library built on malloc lets the two families mix; so does every peer that claims both.
-  void* mixed = opaque(::operator new(opaque(64)));
-  std::free(mixed);
-  ::operator delete(opaque(std::malloc(opaque(64))));
-  answer.add("mixes_with_malloc", true);
-
   bool thrown = false;
   try {
     opaque(::operator new(opaque(kHuge)));
