@@ -278,6 +278,7 @@ Cache* create_cache() {
   for (usize g = 0; g < sizeof cache->class_of_granules; ++g) cache->class_of_granules[g] = static_cast<u8>(class_of(g * kGranule));
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
   cache->thread_id = os::thread_id();
+  cache->is_plain = true;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);

@@ -39,16 +39,15 @@ struct Counting;
 // Where freed blocks wait before they may be handed out again; a place's old block leaves when a new one comes.
 template <bool Enabled>
 struct Quarantine {
+  static constexpr u64 kStep = u64{1} << 48;  // the upper bits of such a generator are the random ones
   u64 random = 0;
   void* place[kQuarantineSmallPlaces + kQuarantineMediumPlaces] = {};
 
   void seed(u64 number) { random = number; }
   // Puts a block in a random place; returns the one that leaves it, or null.
-  FREESTONE_INLINE void* exchange(void* block, usize bytes) {
+  FREESTONE_INLINE void* exchange(void* block, bool large) {
     random = random * 6364136223846793005ULL + 1442695040888963407ULL;
-    const u64 high = random >> 48;
-    const bool small = bytes <= kQuarantineSmallMax;
-    void*& chosen = place[small ? high % kQuarantineSmallPlaces : kQuarantineSmallPlaces + high % kQuarantineMediumPlaces];
+    void*& chosen = place[large ? kQuarantineSmallPlaces + random / kStep % kQuarantineMediumPlaces : random / kStep % kQuarantineSmallPlaces];
     void* leaving = chosen;
     chosen = block;
     return leaving;
@@ -63,7 +62,7 @@ struct Quarantine {
 template <>
 struct Quarantine<false> {
   void seed(u64) {}
-  void* exchange(void* block, usize) { return block; }
+  void* exchange(void* block, bool) { return block; }
   template <typename Visit>
   void for_each(Visit) {}
 };
@@ -100,6 +99,7 @@ struct alignas(64) Cache {
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   u32 thread_id = 0;        // of the owner
+  bool is_plain = false;    // a thread's, and its frees need not all be seen
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted

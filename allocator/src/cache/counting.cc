@@ -77,6 +77,7 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   counting->hold_all = hold_all;
   counting->epoch = epoch;
   cache.counting = counting;
+  cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
   for (u8& c : cache.class_of_granules) c = static_cast<u8>(entry_of(c));
   return true;
@@ -88,6 +89,7 @@ void stop_counting(Cache& cache) {
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, close_counted);
   Counting* counting = cache.counting;
   cache.counting = nullptr;
+  cache.is_plain = true;
   return_metadata(counting, sizeof(Counting));
 }
 

@@ -57,60 +57,75 @@ FREESTONE_INLINE void clear_chunk(char* at) {
   std::memcpy(at, &zero, sizeof zero);
 }
 
-// Whether the first and the last kEndBytes of a block are 0. No loop: a block of any size takes the same path.
+// Whether the first and the last kEndBytes of a block are 0. No branch: a block of any size takes the same path.
+static_assert(!kMitigations.trailer || (kEndBytes == 2 * sizeof(Chunk) && kEndBytes <= kBlockBytesMin));
 FREESTONE_INLINE bool ends_are_clear(const char* block, usize bytes) {
-  const usize second = min_of<usize>(sizeof(Chunk), bytes - sizeof(Chunk));
-  const usize third = max_of<usize>(bytes, kEndBytes) - kEndBytes;
-  const Chunk any = load_chunk(block) | load_chunk(block + second) | load_chunk(block + third) | load_chunk(block + bytes - sizeof(Chunk));
+  const char* const end = block + bytes;
+  const Chunk any = load_chunk(block) | load_chunk(block + sizeof(Chunk)) | load_chunk(end - kEndBytes) | load_chunk(end - sizeof(Chunk));
   return (any[0] | any[1]) == 0;
 }
 
 FREESTONE_INLINE void clear_ends(char* block, usize bytes) {
+  char* const end = block + bytes;
   clear_chunk(block);
-  clear_chunk(block + min_of<usize>(sizeof(Chunk), bytes - sizeof(Chunk)));
-  clear_chunk(block + max_of<usize>(bytes, kEndBytes) - kEndBytes);
-  clear_chunk(block + bytes - sizeof(Chunk));
+  clear_chunk(block + sizeof(Chunk));
+  clear_chunk(end - kEndBytes);
+  clear_chunk(end - sizeof(Chunk));
 }
 
-// A block of at most kClearInline bytes. Few branches, so that blocks of mixed sizes do not mispredict each time.
-inline constexpr usize kClearInline = 256;
+// A block of at most kClearInline bytes. Two branches on the size and no loop, so that blocks of mixed sizes seldom mispredict.
+inline constexpr usize kClearInline = kClearAlwaysBytes;
+FREESTONE_INLINE void clear_four_chunks(char* at) {
+  for (usize k = 0; k < 4; ++k) clear_chunk(at + k * sizeof(Chunk));
+}
 FREESTONE_INLINE void clear_small(char* block, usize bytes) {
-  if (bytes > 2 * kEndBytes) {
-    usize from = kEndBytes;
-    if (bytes > 4 * kEndBytes) {
-      for (; from + 6 * sizeof(Chunk) < bytes; from += 4 * sizeof(Chunk)) {
-        for (usize k = 0; k < 4; ++k) clear_chunk(block + from + k * sizeof(Chunk));
-      }
+  constexpr usize kFour = 4 * sizeof(Chunk);
+  static_assert(kClearInline <= 3 * kFour + 2 * kEndBytes);
+  if (bytes > kFour) {
+    // What lies between the two ends: at most 64 bytes, or at most 192, in pieces that overlap.
+    const usize last = max_of<usize>(bytes, kEndBytes + kFour) - kEndBytes - kFour;
+    if (bytes > 2 * kFour) {
+      clear_four_chunks(block + kEndBytes);
+      clear_four_chunks(block + min_of(kEndBytes + kFour, last));
     }
-    // At most 64 bytes are left before the last kEndBytes: these four reach them from the other side.
-    const usize to = bytes - kEndBytes - 4 * sizeof(Chunk);
-    char* const at = block + (bytes - kEndBytes < 4 * sizeof(Chunk) ? 0 : to);
-    for (usize k = 0; k < 4; ++k) clear_chunk(at + k * sizeof(Chunk));
+    clear_four_chunks(block + last);
   }
   clear_ends(block, bytes);
 }
 
 // Where the pattern of a block is compared: its first word and its last, which is one word when the gap is less than two. In a gap of
 // less than a word the lower bytes belong to the program.
+struct PatternWord {
+  u64 word = 0;
+  u64 mask = 0;  // the bytes that are pattern
+};
+struct PatternWords {
+  PatternWord of[sizeof(u64) + 1];  // by the number of lower bytes that belong to the program
+  constexpr PatternWords() : of() {
+    for (unsigned k = 0; k < sizeof(u64); ++k) of[k] = {kPatternWord & ~low_mask(k * 8), ~low_mask(k * 8)};
+  }
+};
+inline constexpr PatternWords kPatternWords;
+
 struct Gap {
-  usize first;  // offset of the first word
-  u64 mask;     // the bytes of it that are pattern
+  usize first;    // offset of the first word
+  unsigned kept;  // the bytes of it that are the program's
 };
 FREESTONE_INLINE Gap gap_behind(usize bytes, usize trailer) {
-  const usize last = trailer - sizeof(u64);
-  const usize first = min_of(bytes, last);
-  const auto bits = static_cast<unsigned>((bytes - first) * 4);  // 0 to 32: shifted twice, as a shift by 64 is none
-  return {first, (~u64{0} << bits) << bits};
+  const usize first = min_of(bytes, trailer - sizeof(u64));
+  return {first, static_cast<unsigned>(bytes - first)};
 }
 // In a block that holds nothing yet.
 FREESTONE_INLINE void lay_pattern(char* block, usize bytes, usize trailer) {
   const Gap gap = gap_behind(bytes, trailer);
-  store_word(block + gap.first, kPatternWord & gap.mask);
-  store_word(block + trailer - sizeof(u64), kPatternWord & gap.mask);
+  const u64 word = kPatternWords.of[gap.kept].word;
+  store_word(block + gap.first, word);
+  store_word(block + trailer - sizeof(u64), word);
 }
 FREESTONE_INLINE bool pattern_is_whole(const char* block, usize bytes, usize trailer) {
   const Gap gap = gap_behind(bytes, trailer);
-  return (((load_word(block + gap.first) ^ kPatternWord) | (load_word(block + trailer - sizeof(u64)) ^ kPatternWord)) & gap.mask) == 0;
+  const PatternWord& pattern = kPatternWords.of[gap.kept];
+  return (((load_word(block + gap.first) ^ pattern.word) | (load_word(block + trailer - sizeof(u64)) ^ pattern.word)) & pattern.mask) == 0;
 }
 
 }  // namespace freestone::hardened

@@ -8,7 +8,7 @@ namespace freestone::entry {
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes, Origin origin = Origin::c_call) {
   if constexpr (kMitigations.any()) {
-    return hardened::allocate(bytes, origin);
+    return origin == Origin::c_call ? hardened::allocate_plain(bytes) : hardened::allocate(bytes, origin);
   } else {
     return freestone::allocate<Slow>(bytes);
   }
@@ -16,6 +16,7 @@ FREESTONE_INLINE void* allocate(usize bytes, Origin origin = Origin::c_call) {
 
 FREESTONE_INLINE void deallocate(void* block, Origin origin = Origin::c_call, usize bytes = kUnknownBytes) {
   if constexpr (kMitigations.any()) {
+    if (origin == Origin::c_call && bytes == kUnknownBytes) return hardened::deallocate_plain(block);
     hardened::deallocate(block, bytes, origin);
   } else {
     freestone::deallocate(block);

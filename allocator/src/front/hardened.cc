@@ -26,17 +26,21 @@ namespace {
 constexpr usize kTableRequestMax = kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
 constexpr usize kSlabRequestMax = kSmallBytesMax - kTrailerBytes;
 
-// What the paths of every call need of a class, by tag; 0 bytes for a tag that is no slab's.
+// What the paths of every call need of a class, by tag.
 struct SlabShape {
   u32 bytes = 0;
-  u32 offset_mask = 0;  // of an address, from the region's base: the offset in its slab
+  u32 offset_mask = 0;          // of an address, from the region's base: the offset in its slab
+  std::int32_t last = -1;       // the highest offset at which a block could still end in the slab; below every offset for a tag that is no slab's
 };
 struct ShapeTable {
   SlabShape of[kTagCount];
   u16 of_granules[kGranuleTableBytes / kGranule + 1];  // block bytes, by request with trailer
 
   constexpr ShapeTable() : of(), of_granules() {
-    for (SizeClass c = 1; c <= kLastSmallClass; ++c) of[c] = {class_info(c).bytes, static_cast<u32>(units_to_bytes(class_info(c).units) - 1)};
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+      const auto slab_bytes = static_cast<u32>(units_to_bytes(class_info(c).units));
+      of[c] = {class_info(c).bytes, slab_bytes - 1, static_cast<std::int32_t>(slab_bytes - class_info(c).bytes)};
+    }
     for (usize g = 0; g <= kGranuleTableBytes / kGranule; ++g) of_granules[g] = static_cast<u16>(class_bytes(class_of(g * kGranule)));
   }
 };
@@ -50,31 +54,34 @@ struct SlabBlock {
   usize offset = 0;  // in its slab
 };
 
-// False when the address is so near the slab's end that no block can start there.
-FREESTONE_INLINE bool shape_of(const void* block, u8 tag, SlabBlock& found) {
+// False when no block can start there: the tag is no slab's, or the address is too near the slab's end.
+FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
   const SlabShape& shape = kShapes.of[tag];
-  found = {shape.bytes, (address_of(block) - region.base) & shape.offset_mask};
-  return found.offset + found.bytes <= usize{shape.offset_mask} + 1;
+  found = {shape.bytes, from_base & shape.offset_mask};
+  return static_cast<std::int32_t>(found.offset) <= shape.last;
 }
 
 FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
 
-FREESTONE_SLOW void clean_up(char* block, usize block_bytes) {
-  misuse("write after free", block, block_bytes);
-  std::memset(block, 0, block_bytes);
-}
-
-// Makes a block that the heap gave out live.
-FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
-  auto* block = static_cast<char*>(memory);
-  if constexpr (kMitigations.zero_on_free) {
-    if (FREESTONE_UNLIKELY(!ends_are_clear(block, block_bytes))) clean_up(block, block_bytes);
-  } else {
-    if (FREESTONE_UNLIKELY(load_word(trailer_of(block, block_bytes)) != 0)) misuse("write after free", block, block_bytes);
-  }
+// Makes a block that the heap gave out live, whatever it holds.
+FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
   lay_pattern(block, bytes, block_bytes - kTrailerBytes);
   store_word(trailer_of(block, block_bytes), live_word(block, bytes, origin));
   return block;
+}
+
+FREESTONE_SLOW void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin) {
+  misuse("write after free", block, block_bytes);
+  std::memset(block, 0, block_bytes);
+  return mark_live(block, block_bytes, bytes, origin);
+}
+
+// Makes a block that the heap gave out live, if it is as it was left.
+FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
+  auto* block = static_cast<char*>(memory);
+  const bool untouched = kMitigations.zero_on_free ? ends_are_clear(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
+  if (FREESTONE_UNLIKELY(!untouched)) return arm_written(block, block_bytes, bytes, origin);
+  return mark_live(block, block_bytes, bytes, origin);
 }
 
 // Says why a slab block's trailer does not say live.
@@ -89,10 +96,11 @@ FREESTONE_SLOW void explain(const void* block, u8 tag, const char* invalid) {
 
 FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found) {
   if constexpr (kMitigations.neighbours) {
-    if (found.offset != 0) {
+    if (FREESTONE_LIKELY(found.offset != 0)) {
       const char* before = static_cast<const char*>(block) - found.bytes;
       const u64 word = load_word(static_cast<const char*>(block) - kTrailerBytes);
-      return word == 0 || says_live(word, before);
+      // Whether it is live or free is as good as random: no branch.
+      return !(static_cast<unsigned>(word != 0) & static_cast<unsigned>(!says_live(word, before)));
     }
   }
   return true;
@@ -101,7 +109,7 @@ FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found)
 // Everything that can be known about a live slab block. False: it is not one, and that has been said.
 bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   SlabBlock found;
-  const bool fits = shape_of(block, tag, found);
+  const bool fits = shape_of(address_of(block) - region.base, tag, found);
   const u64 plain = fits ? load_word(static_cast<const char*>(block) + found.bytes - kTrailerBytes) ^ key_of(block) : 0;
   if (!fits || plain >> 32 != kLive) {
     explain(block, tag, invalid);
@@ -113,54 +121,62 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   return true;
 }
 
-// Out of line: a slab block whose trailer is not what the call expects. False: that has been said, and the block is left alone.
-FREESTONE_SLOW bool is_still_fine(void* block, u8 tag, usize bytes, Origin origin) {
-  Claim claim;
-  if (!examine(block, tag, "invalid free", claim)) return false;
-  const usize block_bytes = kShapes.of[tag].bytes;
-  if (!origins_match(claim.origin, origin)) {
-    misuse("mismatched free", block, block_bytes);
-    return false;
-  }
-  if (bytes != kUnknownBytes && bytes != claim.bytes) {
-    misuse("sized delete with a wrong size", block, block_bytes);
-    return false;
-  }
-  return true;
-}
-
-// Above kClearInline bytes. The word that says free is written last and whole.
-[[maybe_unused]] FREESTONE_SLOW void clear_larger(char* block, usize bytes) {
-  usize cleared = bytes - sizeof(Chunk);
-  if (bytes > kClearAlwaysBytes && this_thread.cache_offset != 0 && !thread_cache().allowance.take(bytes)) cleared = kClearAlwaysBytes;
-  std::memset(block, 0, cleared);
+// Above kClearInline bytes: all of the block as long as the thread's allowance lasts, its ends beyond. The word that says free is written
+// last and whole.
+[[maybe_unused]] FREESTONE_INLINE void clear_larger(char* block, usize bytes) {
+  if (this_thread.cache_offset == 0 || thread_cache().allowance.take(bytes)) std::memset(block + sizeof(Chunk), 0, bytes - 2 * sizeof(Chunk));
   clear_ends(block, bytes);
 }
 
-FREESTONE_SLOW void leave_without_cache(void* block) {
+// A block of a thread that has no cache, or whose every free is observed.
+FREESTONE_SLOW void leave_apart(void* block, usize block_bytes) {
   if (sampling.load_relaxed() == Sampling::every_block) sample_freed(block);
-  freestone::deallocate(block);
+  if (this_thread.cache_offset != 0) block = thread_cache().quarantine.exchange(block, block_bytes > kQuarantineSmallMax);
+  if (block != nullptr) freestone::deallocate(block);
 }
 
-FREESTONE_INLINE void retire(void* block, const SlabBlock& found) {
-  if constexpr (kMitigations.zero_on_free) {
-    if (FREESTONE_LIKELY(found.bytes <= kClearInline)) {
-      clear_small(static_cast<char*>(block), found.bytes);
-    } else {
-      clear_larger(static_cast<char*>(block), found.bytes);
-    }
-  } else {
-    store_word(trailer_of(block, found.bytes), 0);
-  }
-  if (FREESTONE_UNLIKELY(this_thread.cache_offset == 0)) return leave_without_cache(block);
-  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
+// Into the quarantine; the block that leaves its place goes to the cache.
+FREESTONE_INLINE void wait(void* block, usize block_bytes, bool small) {
   Cache& cache = thread_cache();
-  void* leaving = cache.quarantine.exchange(block, found.bytes);
+  if (FREESTONE_UNLIKELY(!cache.is_plain)) return leave_apart(block, block_bytes);
+  void* leaving = cache.quarantine.exchange(block, !small);
   if (leaving == nullptr) return;
   const unsigned tag = tag_of(unit_of(leaving));
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving);
   cache.push(tag, top, leaving);
+}
+
+__attribute__((noinline)) void retire_larger(void* block, usize block_bytes) {
+  if constexpr (kMitigations.zero_on_free) {
+    clear_larger(static_cast<char*>(block), block_bytes);
+  } else {
+    store_word(trailer_of(block, block_bytes), 0);
+  }
+  wait(block, block_bytes, false);
+}
+
+FREESTONE_INLINE void retire(void* block, usize block_bytes) {
+  static_assert(kClearInline == kQuarantineSmallMax);
+  if (block_bytes > kClearInline) return retire_larger(block, block_bytes);
+  if constexpr (kMitigations.zero_on_free) {
+    clear_small(static_cast<char*>(block), block_bytes);
+  } else {
+    store_word(trailer_of(block, block_bytes), 0);
+  }
+  wait(block, block_bytes, true);
+}
+
+// Out of line: something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
+FREESTONE_SLOW void deallocate_with_care(void* block, usize bytes, Origin origin) {
+  const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
+  if (!is_slab_tag(tag)) return deallocate_other(block, bytes, origin);
+  const usize block_bytes = kShapes.of[tag].bytes;
+  Claim claim;
+  if (!examine(block, tag, "invalid free", claim)) return;
+  if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, block_bytes);
+  if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, block_bytes);
+  retire(block, block_bytes);
 }
 
 void* arm_any(void* memory, usize bytes, Origin origin) {
@@ -172,7 +188,7 @@ void* arm_any(void* memory, usize bytes, Origin origin) {
 FREESTONE_SLOW void* allocate_first(usize bytes, Origin origin) { return arm_any(allocate_slow(bytes + kTrailerBytes), bytes, origin); }
 
 // Blocks of slabs that are too large for the table of classes.
-FREESTONE_SLOW void* allocate_larger(usize bytes, Origin origin) {
+__attribute__((noinline)) void* allocate_larger(usize bytes, Origin origin) {
   const SizeClass c = class_above_fine(bytes + kTrailerBytes);
   Cache& cache = thread_cache();
   void** top = cache.top[c];
@@ -208,7 +224,9 @@ FREESTONE_SLOW void misuse(const char* kind, const void* block, usize block_byte
   if (reports.fetch_add_relaxed(1) < kReportsMax) (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
 }
 
-FREESTONE_HOT void* allocate(usize bytes, Origin origin) {
+namespace {
+
+FREESTONE_INLINE void* allocate_as(usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::allocate(bytes);
   if (FREESTONE_UNLIKELY(bytes - 1 >= kTableRequestMax)) {
     if (bytes == 0) return allocate_nothing(origin);
@@ -222,6 +240,11 @@ FREESTONE_HOT void* allocate(usize bytes, Origin origin) {
   cache.top[entry] = top - 1;
   return arm(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
+
+}  // namespace
+
+FREESTONE_HOT void* allocate(usize bytes, Origin origin) { return allocate_as(bytes, origin); }
+FREESTONE_HOT void* allocate_plain(usize bytes) { return allocate_as(bytes, Origin::c_call); }
 
 void* allocate_zeroed(usize bytes) {
   if constexpr (!kMitigations.trailer) return freestone::allocate_zeroed(bytes);
@@ -243,22 +266,27 @@ void* allocate_aligned(usize bytes, usize alignment, Origin origin) {
   return allocate_other(bytes, alignment, origin);
 }
 
-FREESTONE_HOT void deallocate(void* block, usize bytes, Origin origin) {
+namespace {
+
+FREESTONE_INLINE void deallocate_as(void* block, usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::deallocate(block);
-  if (FREESTONE_UNLIKELY(!in_window(block))) return deallocate_other(block, bytes, origin);
-  const u8 tag = tag_of(unit_of(block));
+  const usize from_base = address_of(block) - region.base;
+  if (FREESTONE_UNLIKELY(from_base >= region.window_bytes)) return deallocate_with_care(block, bytes, origin);
   SlabBlock found;
-  const bool fits = shape_of(block, tag, found);
-  if (FREESTONE_UNLIKELY(found.bytes == 0)) return deallocate_other(block, bytes, origin);
-  const u64 plain = fits ? load_word(trailer_of(block, found.bytes)) ^ key_of(block) : 0;
+  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_with_care(block, bytes, origin);
+  const u64 plain = load_word(trailer_of(block, found.bytes)) ^ key_of(block);
   const usize claimed = plain & low_mask(kOriginShift);
-  if (FREESTONE_UNLIKELY(plain >> kOriginShift != live_tag(origin) || (bytes != kUnknownBytes && bytes != claimed))) {
-    if (!is_still_fine(block, tag, bytes, origin)) return;
+  if (FREESTONE_UNLIKELY(plain >> kOriginShift != live_tag(origin) || (bytes != kUnknownBytes && bytes != claimed) ||
+                         !pattern_is_whole(static_cast<char*>(block), claimed, found.bytes - kTrailerBytes) || !before_is_sound(block, found))) {
+    return deallocate_with_care(block, bytes, origin);
   }
-  if (FREESTONE_UNLIKELY(!pattern_is_whole(static_cast<char*>(block), claimed, found.bytes - kTrailerBytes))) misuse("heap overflow", block, found.bytes);
-  if (FREESTONE_UNLIKELY(!before_is_sound(block, found))) misuse("heap overflow before the start", block, found.bytes);
-  retire(block, found);
+  retire(block, found.bytes);
 }
+
+}  // namespace
+
+FREESTONE_HOT void deallocate(void* block, usize bytes, Origin origin) { deallocate_as(block, bytes, origin); }
+FREESTONE_HOT void deallocate_plain(void* block) { deallocate_as(block, kUnknownBytes, Origin::c_call); }
 
 void* reallocate(void* block, usize bytes) {
   if (mode() == Mode::disabled || !kMitigations.trailer) return freestone::reallocate(block, bytes);

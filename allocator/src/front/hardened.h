@@ -27,10 +27,12 @@ extern FREESTONE_HIDDEN u64 block_secret;
 namespace hardened {
 
 void* allocate(usize bytes, Origin origin);
+void* allocate_plain(usize bytes);  // by malloc
 void* allocate_zeroed(usize bytes);
 void* allocate_aligned(usize bytes, usize alignment, Origin origin);
 // `bytes` is what a sized delete says; kUnknownBytes for a plain one.
 void deallocate(void* block, usize bytes, Origin origin);
+void deallocate_plain(void* block);  // by free
 void* reallocate(void* block, usize bytes);
 usize usable_bytes(const void* block);
 

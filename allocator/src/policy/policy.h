@@ -43,14 +43,17 @@ static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks
 // Of each block, what the program cannot use: its check word.
 inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 
-// A block up to this size is cleared as a whole when it is freed. So is a larger one of a slab as long as the thread's allowance lasts;
-// otherwise, and above the slabs, its first so many bytes.
-inline constexpr usize kClearAlwaysBytes = kKiB;
+// Blocks are no smaller, so that their two ends can be checked and cleared without looking at the size.
+inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
+
+// A block up to this size is cleared as a whole when it is freed, always. A larger one of a slab is as long as the thread's allowance
+// lasts, beyond it its two ends only; of a run, which is sealed as long as it lasts, the first so many bytes.
+inline constexpr usize kClearAlwaysBytes = 256;
 // What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for.
 inline constexpr usize kAllowanceStock = 64 * kMiB;
 inline constexpr usize kSealCost = 256 * kKiB;
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
-inline constexpr usize kQuarantineSmallMax = 256;
+inline constexpr usize kQuarantineSmallMax = kClearAlwaysBytes;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 8;
 // Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.

@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/units.h"
 #include "config/build_config.h"
+#include "policy/policy.h"
 
 namespace freestone {
 
@@ -20,6 +21,7 @@ inline constexpr usize kGranule = 16;
 inline constexpr usize kFineBytesMax = 128;  // one class per granule up to here
 inline constexpr unsigned kStepsPerDoubling = 8;
 
+inline constexpr SizeClass kFirstClass = kBlockBytesMin / kGranule;  // lower numbers have no blocks
 inline constexpr SizeClass kFineClasses = kFineBytesMax / kGranule;
 inline constexpr unsigned kFineShift = 7;
 static_assert(usize{1} << kFineShift == kFineBytesMax);
@@ -33,7 +35,7 @@ constexpr SizeClass class_above_fine(usize bytes) {
 }
 
 constexpr SizeClass class_of(usize bytes) {
-  if (bytes <= kFineBytesMax) return bytes == 0 ? 1 : static_cast<SizeClass>((bytes + kGranule - 1) / kGranule);
+  if (bytes <= kFineBytesMax) return bytes <= kBlockBytesMin ? kFirstClass : static_cast<SizeClass>((bytes + kGranule - 1) / kGranule);
   return class_above_fine(bytes);
 }
 
@@ -107,7 +109,7 @@ constexpr SizeClass class_of_aligned(usize bytes, usize alignment) {
 constexpr bool classes_are_sound() {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassInfo& info = class_info(c);
-    if (class_of(info.bytes) != c || (c > 1 && class_of(class_bytes(c - 1) + 1) != c)) return false;
+    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c))) return false;
     if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
     if (is_slab_class(c) && !is_power_of_two(info.units)) return false;
     for (u32 n = 0; n < info.blocks; ++n) {

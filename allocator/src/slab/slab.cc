@@ -78,12 +78,19 @@ void populate_if_growing(SizeClass size_class, UnitIndex first) {
   if (os::populate(unit_address(first), units_to_bytes(info.units)).error == EINVAL) populate_refused.store_relaxed(1);
 }
 
+// The last word of each block says whether it is live: 0 is free.
+[[maybe_unused]] void clear_trailers(UnitIndex first, const ClassInfo& info) {
+  char* const start = unit_address(first);
+  for (u32 n = 1; n <= info.blocks; ++n) std::memset(start + usize{n} * info.bytes - kHeldBackBytes, 0, kHeldBackBytes);
+}
+
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
   if (kMitigations.zero_on_free && !span.zeroed) clear_slab(span.first, info);
   if (span.zeroed) populate_if_growing(size_class, span.first);
+  if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
   slab_units_in_use.add_relaxed(info.units);
   Record& record = record_of(span.first);
   // Relaxed stores: the slab is ours alone until end_holding publishes it.
