@@ -25,6 +25,8 @@ from freestone_lab.report.svg import standalone
 DOCUMENT = Path("docs/BENCHMARKS.md")
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
+ELSEWHERE = {"mitigations"}  # results that other documents show
+OTHER_PLOTS = {"mitigations-cost.svg"}
 CHARTS_PER_WORKLOAD = 4
 WIDEST_TABLE = 8  # experiments in one table; a workload with more shows them evenly spread
 
@@ -60,7 +62,8 @@ def stored_results(root: Path) -> list[Stored]:
         raise UserError(
             f"{root / RESULTS}: holds no result file; put one there that `freestone bench` wrote, as NAME.json.gz"
         )
-    return [Stored(f.name.split(".")[0], render.part_of(load(f), None)) for f in files]
+    named = {f.name.split(".")[0]: f for f in files}
+    return [Stored(name, render.part_of(load(f), None)) for name, f in named.items() if name not in ELSEWHERE]
 
 
 def documents(root: Path) -> dict[Path, str]:
@@ -79,7 +82,7 @@ def write(root: Path) -> list[Path]:
     """Writes the documents, removes drawings that no result calls for any more, and returns what was written."""
     made = documents(root)
     for old in (root / PLOTS).glob("*.svg"):
-        if PLOTS / old.name not in made:
+        if PLOTS / old.name not in made and old.name not in OTHER_PLOTS:
             old.unlink()
     for path, text in made.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -205,11 +205,13 @@ int muzzy_decay_time(const Request& r) {
 int thread_count(const Request& r) { return is_arena(r.number) ? r.read_only(static_cast<unsigned>(snapshot_now().threads)) : ENOENT; }
 int page_bytes(const Request& r) { return r.read_only(os::page_bytes()); }
 
-bool is_bin(usize number) { return number < kLastSmallClass; }
-int bin_size(const Request& r) { return is_bin(r.number) ? r.read_only(class_info(static_cast<SizeClass>(r.number) + 1).bytes - kHeldBackBytes) : ENOENT; }
-int bin_blocks(const Request& r) { return is_bin(r.number) ? r.read_only(class_info(static_cast<SizeClass>(r.number) + 1).blocks) : ENOENT; }
+constexpr unsigned kBins = kLastSmallClass - kFirstClass + 1;
+bool is_bin(usize number) { return number < kBins; }
+const ClassInfo& bin(const Request& r) { return class_info(static_cast<SizeClass>(r.number) + kFirstClass); }
+int bin_size(const Request& r) { return is_bin(r.number) ? r.read_only(bin(r).bytes - kHeldBackBytes) : ENOENT; }
+int bin_blocks(const Request& r) { return is_bin(r.number) ? r.read_only(bin(r).blocks) : ENOENT; }
 int bin_slab(const Request& r) {
-  return is_bin(r.number) ? r.read_only(units_to_bytes(class_info(static_cast<SizeClass>(r.number) + 1).units)) : ENOENT;
+  return is_bin(r.number) ? r.read_only(units_to_bytes(bin(r).units)) : ENOENT;
 }
 constexpr unsigned kLargeClasses = kLastClass - kLastSmallClass;
 int large_size(const Request& r) {
@@ -294,7 +296,7 @@ constexpr Node kNodes[] = {
     {"arenas.quantum", constant<kGranule>},
     {"arenas.page", page_bytes},
     {"arenas.tcache_max", constant<kCachedBytesMax>},
-    {"arenas.nbins", constant<unsigned{kLastSmallClass}>},
+    {"arenas.nbins", constant<kBins>},
     {"arenas.nhbins", constant<unsigned{kLastClass}>},
     {"arenas.bin.#.size", bin_size},
     {"arenas.bin.#.nregs", bin_blocks},

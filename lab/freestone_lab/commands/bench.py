@@ -12,17 +12,17 @@ from typer.core import TyperGroup
 from freestone_lab import bench as bencher
 from freestone_lab import render_text, session, units
 from freestone_lab.apps import APPS
-from freestone_lab.commands import attacks, compare
+from freestone_lab.commands import attacks, compare, mitigations
 from freestone_lab.errors import UserError
 from freestone_lab.model import Result
 from freestone_lab.suites import SUITES
 
 
 class _SuitesUnlessNamed(TyperGroup):
-    """`bench attacks` is a command of its own; anything else after `bench` belongs to the suites."""
+    """Two subcommands stand beside the suites; anything else after `bench` names suites."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args[:1] == ["attacks"] else ["suites", *args])
+        return super().parse_args(ctx, args if args[:1] in (["attacks"], ["mitigations"]) else ["suites", *args])
 
 
 def suites(
@@ -104,4 +104,5 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(cls=_SuitesUnlessNamed, add_help_option=False)
     group.command("suites")(suites)
     group.command("attacks")(attacks.command)
+    group.command("mitigations")(mitigations.command)
     app.add_typer(group, name="bench", help="Run suites, workloads or applications under every allocator.")
