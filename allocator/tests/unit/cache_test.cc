@@ -54,6 +54,31 @@ TEST(cache, AFlushLeavesNothingBehind) {
   expect_valid_heap();
 }
 
+// Large classes fill the budget first; a small class that is used much must get its share all the same.
+TEST(cache, CapacityMovesToTheClassThatMisses) {
+  Cache* cache = ensure_cache();
+  ASSERT_NE(cache, nullptr);
+  flush_all(*cache);
+  const auto use_large = [] {
+    static void* held[64];
+    usize count = 0;
+    for (usize bytes = 4 * kKiB; bytes <= 64 * kKiB; bytes += 4 * kKiB) held[count++] = allocate(bytes);
+    while (count > 0) deallocate(held[--count]);
+  };
+  for (int round = 0; round < 20; ++round) use_large();
+  EXPECT_GT(cache->capacity_bytes, kCacheBytesPerThread / 2) << "the budget was to be spent";
+  const SizeClass c = class_of(112);
+  for (int round = 0; round < 300; ++round) {
+    static void* held[60];
+    for (void*& block : held) block = allocate(112);
+    for (void* block : held) deallocate(block);
+    if (round % 10 == 0) use_large();
+  }
+  EXPECT_GE(cache->capacity(c), 60u);
+  EXPECT_LE(cache->capacity_bytes, kCacheBytesPerThread);
+  EXPECT_TRUE(cache_is_valid(*cache));
+}
+
 usize in_transfer(SizeClass c) {
   usize counts[kClassEnd] = {};
   count_transfer(counts);
