@@ -24,7 +24,7 @@ ROUNDS = 10
 SERIES_ROUNDS = 1  # a suite's curves differ little between rounds, and are most of a result file
 CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
 TIMEOUT_S = 300.0
-LEAST_TIMEOUT_S = 30.0
+LEAST_TIMEOUT_S = 60.0
 APP_SECONDS = 0.65  # about what a real program's fixed work takes
 
 
