@@ -122,29 +122,51 @@ TEST(Statistics, RefuseUnknownVersions) {
   EXPECT_EQ(freestone_get_stats(nullptr), EINVAL);
 }
 
-TEST(Statistics, TakeAtMostAMillisecondAtOneGibibyteLive) {
-  std::vector<void*> blocks;
-  Random random(3);
-  uint64_t live = 0;
-  while (live < 1024 * kMiB) {
-    const size_t bytes = random.size(16);
-    blocks.push_back(malloc(bytes));
-    ASSERT_NE(blocks.back(), nullptr);
-    live += malloc_usable_size(blocks.back());
+// 1 GiB in blocks of all scales.
+class AtOneGibibyteLive : public testing::Test {
+ protected:
+  void SetUp() override {
+    Random random(3);
+    for (uint64_t live = 0; live < 1024 * kMiB; live += malloc_usable_size(blocks_.back())) {
+      blocks_.push_back(malloc(random.size(16)));
+      ASSERT_NE(blocks_.back(), nullptr);
+    }
+    ASSERT_GE(stats().live_bytes, 1024 * kMiB);
   }
-  EXPECT_GE(stats().live_bytes, 1024 * kMiB);
-  double best = 1e9;
-  for (int i = 0; i < 100; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    freestone_stats s = stats();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count());
-    ASSERT_GT(s.live_bytes, 0U);
+  void TearDown() override {
+    for (void* block : blocks_) free(block);
   }
-  RecordProperty("milliseconds", std::to_string(best));
+  // The least of 100 times: other programs only add to it.
+  template <typename Work>
+  static double least_milliseconds(Work work) {
+    double best = 1e9;
+    for (int i = 0; i < 100; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      work();
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+      best = std::min(best, took.count());
+    }
+    RecordProperty("milliseconds", std::to_string(best));
+    return best;
+  }
+
+ private:
+  std::vector<void*> blocks_;
+};
+
+TEST_F(AtOneGibibyteLive, StatisticsTakeAtMostAMillisecond) {
+  const double best = least_milliseconds([] { ASSERT_GT(stats().live_bytes, 0U); });
   printf("statistics at 1 GiB live: %.3f ms\n", best);
   EXPECT_LE(best, 1.0);
-  for (void* block : blocks) free(block);
+}
+
+// The live page is the JSON text, renewed at most every 500 ms: 0.5 ms each time is 0.1 % of a CPU.
+TEST_F(AtOneGibibyteLive, TheLivePageTakesAtMostAThousandthOfACpu) {
+  const int nowhere = open("/dev/null", O_WRONLY);
+  const double best = least_milliseconds([nowhere] { ASSERT_EQ(freestone_stats_write(nowhere, FREESTONE_JSON), 0); });
+  close(nowhere);
+  printf("the text of the live page at 1 GiB live: %.3f ms, %.4f %% of a CPU\n", best, best / 500 * 100);
+  EXPECT_LE(best, 0.5);
 }
 
 TEST(Statistics, AllocateNothing) {

@@ -1,0 +1,69 @@
+"""What sampling at the default mean costs: time of alternated runs, and instructions counted by callgrind.
+
+    python3 allocator/tests/insight/sampling_cost.py build/release [ROUNDS]
+
+Prints one line per program; the figures of docs/OBSERVABILITY.md come from here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+OFF, ON = "prof:false", "prof:true,prof_final:false"
+SQL = (
+    "create table t(a integer primary key, b text);"
+    "with recursive r(i) as (select 1 union all select i + 1 from r where i < {rows}) insert into t select i, hex(i * 7919) from r;"
+    "create index x on t(b);"
+    "select count(*) from t a join t b on a.b = b.b;"
+    "select length(group_concat(b)) from (select b from t order by b);"
+)
+
+
+def commands(build: Path, short: bool) -> dict[str, list[str]]:
+    """Short ones for counting, which slows a program fifty times."""
+    lifetimes = [str(build / "freestone-workload"), "lifetimes", f"--steps={1000000 if short else 8000000}", "--void=no", "--idle-ms=0"]
+    return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=60000 if short else 400000)]}
+
+
+def environment(build: Path, conf: str) -> dict[str, str]:
+    return {**os.environ, "LD_PRELOAD": str((build / "libfreestone.so").resolve()), "FREESTONE_CONF": conf}
+
+
+def seconds(command: list[str], env: dict[str, str]) -> float:
+    """CPU time, user and system, of one run."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def instructions(command: list[str], env: dict[str, str]) -> int:
+    done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command], env=env, check=True, capture_output=True, text=True)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    assert found is not None, done.stderr
+    return int(found[1])
+
+
+def main() -> None:
+    build = Path(sys.argv[1])
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 12
+    for name, command in commands(build, short=False).items():
+        ratios = []
+        for turn in range(rounds):
+            pair = {conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))}
+            ratios.append(pair[ON] / pair[OFF])
+        ratios.sort()
+        least, most = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        short = commands(build, short=True)[name]
+        off, on = (instructions(short, environment(build, conf)) for conf in (OFF, ON))
+        print(f"{name}: time {statistics.median(ratios):.4f} of without (middle half {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
