@@ -229,7 +229,7 @@ int kept_stderr = -1;
 FileIdentity kept_identity;
 
 bool identify(int file, FileIdentity& identity) {
-  struct stat status;
+  struct stat status = {};  // written by the kernel: sanitizers and some compilers do not see that
   const usize at = static_cast<usize>(file);
   if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
   identity = {status.st_dev, status.st_ino};
