@@ -21,7 +21,7 @@ FAST = "freestone"
 TRAILER = "trailer"
 ALL = "all"
 POLICY = Path("allocator/src/policy/policy.h")
-TASKS = ("micro:rounds=300000,threads=1", "pair:size=64,rounds=1000000", "lifetimes")
+TASKS = ("micro:rounds=300000,threads=1", "pair:size=64,rounds=1000000", "lifetimes:threads=1")
 APP = "sqlite3"
 WEIGHTS = {
     16: 0.20, 32: 0.15, 64: 0.15, 128: 0.12, 256: 0.10, 512: 0.08, 1024: 0.05, 4096: 0.05, 16384: 0.04, 65536: 0.03,
