@@ -17,7 +17,7 @@ struct alignas(64) Bin {
   Atomic<u32> entered;  // 1: a thread is in the bin; it alone reads and writes the rest
   Atomic<u32> count;    // read by others as a hint
   u32 low = 0;          // the least count since the last drain
-  void* blocks[kBinBlocks];
+  void* blocks[kBinBlocks] = {};
 
   bool enter() {
     u32 free = 0;
