@@ -139,8 +139,9 @@ def qualifications(analysis: Analysis) -> list[str]:
     if partial:
         said.append(f"Not ranked, because experiments are missing: {join(partial)}.")
     if analysis.unit == "workloads":
+        rounds = "One round is" if analysis.fewest_rounds == 1 else f"{analysis.fewest_rounds} rounds are"
         said.append(
-            f"{analysis.fewest_rounds} rounds are too few for claims about single workloads. "
+            f"{rounds} too few for claims about single workloads. "
             "The claims here are about the middle workload, and each pair is a workload."
         )
     elif analysis.fewest_rounds < 2:
