@@ -295,5 +295,5 @@ def test_the_library_takes_the_values_that_the_page_calls_right(tmp_path: Path) 
 
 
 def test_an_experiment_is_known_by_the_suites() -> None:
-    assert problems_of("`pair/calls`, `cross/*` and `app/git`", Path(".")) == []
-    assert problems_of("`pair/nothing-such`", Path(".")) != []
+    assert problems_of("`pair/calls`, `cross/*` and `app/git`", Path()) == []
+    assert problems_of("`pair/nothing-such`", Path()) != []
