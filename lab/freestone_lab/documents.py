@@ -84,6 +84,10 @@ def write(root: Path) -> list[Path]:
     for old in (root / PLOTS).glob("*.svg"):
         if PLOTS / old.name not in made and old.name not in OTHER_PLOTS:
             old.unlink()
+    return write_all(root, made)
+
+
+def write_all(root: Path, made: dict[Path, str]) -> list[Path]:
     for path, text in made.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
@@ -91,12 +95,17 @@ def write(root: Path) -> list[Path]:
 
 
 def outdated(root: Path) -> list[str]:
-    """What differs between the repository and its stored results, one line each; empty when nothing does.
+    """What differs between the repository and its stored results, one line each; empty when nothing does."""
+    return differences(root, documents(root))
+
+
+def differences(root: Path, made: dict[Path, str]) -> list[str]:
+    """One line for each file of the repository that is not as it was made from the stored results.
 
     Drawings made with another version of matplotlib are not compared byte by byte: it may place a label elsewhere.
     """
     lines = []
-    for path, text in documents(root).items():
+    for path, text in made.items():
         try:
             present = (root / path).read_text(encoding="utf-8")
         except OSError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from freestone_lab import mitigations
+from freestone_lab.documents import differences, write_all
 from freestone_lab.errors import UserError
 from freestone_lab.model import Result, load
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
@@ -33,21 +34,11 @@ def documents(root: Path) -> dict[Path, str]:
 
 
 def write(root: Path) -> list[Path]:
-    made = documents(root)
-    for path, text in made.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
-    return sorted(made)
+    return write_all(root, documents(root))
 
 
 def outdated(root: Path) -> list[str]:
-    """The text is compared; the drawing only has to be there, since another matplotlib may place a label elsewhere."""
-    lines = []
-    for path, text in documents(root).items():
-        full = root / path
-        if not full.is_file() or (path.suffix != ".svg" and full.read_text(encoding="utf-8") != text):
-            lines.append(f"{path} differs from what the stored results give")
-    return lines
+    return differences(root, documents(root))
 
 
 def table(result: Result, wanted: list[mitigations.Variant]) -> str:

@@ -16,6 +16,7 @@ from freestone_lab import bench, compare, paths, peers
 from freestone_lab.errors import UserError
 from freestone_lab.method import Task
 from freestone_lab.model import Experiment, Peer, Result
+from freestone_lab.report.composite import WEIGHTS
 
 FAST = "freestone"
 TRAILER = "trailer"
@@ -23,10 +24,6 @@ ALL = "all"
 POLICY = Path("allocator/src/policy/policy.h")
 TASKS = ("micro:rounds=300000,threads=1", "pair:size=64,rounds=1000000", "lifetimes:threads=1")
 APP = "sqlite3"
-WEIGHTS = {
-    16: 0.20, 32: 0.15, 64: 0.15, 128: 0.12, 256: 0.10, 512: 0.08, 1024: 0.05, 4096: 0.05, 16384: 0.04, 65536: 0.03,
-    262144: 0.03,
-}  # fmt: skip
 _BIT = re.compile(r"\.(\w+) = \(kMitigationBits & (\d+)U\) != 0")
 _NEEDS = re.compile(r"static_assert\(!kMitigations\.(\w+) \|\| kMitigations\.trailer")
 
@@ -90,31 +87,20 @@ class Cost:
 
 
 def costs(result: Result) -> list[Cost]:
-    found: list[Cost] = []
-    for experiment in result.experiments:
-        if experiment.workload == "micro":
-            found.append(Cost("micro, weighted", _each(result, lambda peer, e=experiment: _composite(e, peer))))  # type: ignore[misc]
-        else:
-            figure = _figure(experiment)
-            title = experiment.id.partition(":")[0].removeprefix("app/")
-            found.append(Cost(title, _each(result, lambda peer, e=experiment, f=figure: _ratio(e, peer, f))))  # type: ignore[misc]
-    return found
+    return [
+        Cost(_title(e), {p.name: ratio for p in result.peers if (ratio := _relative(e, p.name)) is not None})
+        for e in result.experiments
+    ]
 
 
-def _each(result: Result, ratio: Callable[[str], float | None]) -> dict[str, float]:
-    ratios = {peer.name: ratio(peer.name) for peer in result.peers}
-    return {name: value for name, value in ratios.items() if value is not None}
+def _title(experiment: Experiment) -> str:
+    return "micro, weighted" if experiment.workload == "micro" else experiment.id.partition(":")[0].removeprefix("app/")
 
 
-def _figure(experiment: Experiment) -> str:
-    """The time that an experiment is about."""
-    for name in ("pair_ns", "seconds", "wall_s", "elapsed_s"):
-        if name in experiment.specs:
-            return name
-    timed = [name for name, spec in experiment.specs.items() if spec.unit in ("s", "ns") and spec.better == "lower"]
-    if not timed:
-        raise UserError(f"{experiment.id}: has no figure of time, expected one in s or ns")
-    return timed[0]
+def _relative(experiment: Experiment, peer: str) -> float | None:
+    if experiment.workload == "micro":
+        return _composite(experiment, peer)
+    return _ratio(experiment, peer, compare.headline(experiment)[0])
 
 
 def _ratio(experiment: Experiment, peer: str, figure: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,25 @@ GLIBC = Peer("glibc", None, "libc")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what the tests compile."""
     return tmp_path_factory.mktemp("built")
+
+
+@pytest.fixture(scope="session")
+def compile_to_preload(built: Path) -> Callable[[str, str], Path]:
+    """Compiles a source under a file name, with debugging information and calls of malloc that stay.
+
+    Skips where there is no library to run the program with.
+    """
+    if not (paths.build_dir() / "libfreestone.so").exists():
+        pytest.skip("libfreestone.so is not built")
+
+    def compiled(name: str, source: str) -> Path:
+        file = built / name
+        file.write_text(source)
+        compiler = "cc" if file.suffix == ".c" else "c++"
+        subprocess.run([compiler, "-g", "-O1", "-fno-builtin", str(file), "-o", str(file.with_suffix(""))], check=True)
+        return file.with_suffix("")
+
+    return compiled
 
 
 @pytest.fixture(scope="session")

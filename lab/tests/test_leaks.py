@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from freestone_lab import leaks, paths
+from freestone_lab import leaks
 from freestone_lab.errors import UserError
 
 SOURCE = r"""
@@ -43,14 +44,8 @@ int main(int count, char** words) {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not (paths.build_dir() / "libfreestone.so").exists():
-        pytest.skip("libfreestone.so is not built")
-    folder = tmp_path_factory.mktemp("leaks")
-    source, target = folder / "loser.c", folder / "loser"
-    source.write_text(SOURCE)
-    subprocess.run(["cc", "-g", "-O1", "-fno-builtin", str(source), "-o", str(target)], check=True)
-    return target
+def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("loser.c", SOURCE)
 
 
 def freestone(*words: str) -> subprocess.CompletedProcess[str]:

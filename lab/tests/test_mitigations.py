@@ -7,6 +7,7 @@ import pytest
 from freestone_lab import documents_mitigations, mitigations, paths
 from freestone_lab.errors import UserError
 from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample
+from freestone_lab.report.composite import WEIGHTS
 
 
 def test_every_bit_of_the_policy_has_a_library_and_needs_are_met() -> None:
@@ -27,11 +28,11 @@ def test_a_policy_without_the_trailer_is_refused() -> None:
 def result_of(times: dict[str, float]) -> Result:
     samples = [Sample(p, r, "ok", figures={"pair_ns": t}) for p, t in times.items() for r in range(1, 5)]
     pair = Experiment("pair:size=64", "pair", specs={"pair_ns": FigureSpec("ns")}, samples=samples)
-    sized = {p: {f"malloc_{size}": t * 2 for size in mitigations.WEIGHTS} for p, t in times.items()}
+    sized = {p: {f"malloc_{size}": t * 2 for size in WEIGHTS} for p, t in times.items()}
     micro = Experiment(
         "micro:rounds=1",
         "micro",
-        specs={f"malloc_{size}": FigureSpec("ns") for size in mitigations.WEIGHTS},
+        specs={f"malloc_{size}": FigureSpec("ns") for size in WEIGHTS},
         samples=[Sample(p, r, "ok", figures=f) for p, f in sized.items() for r in range(1, 5)],
     )
     return Result("2026-01-01", ["freestone", "bench"], 1, {}, [Peer(n, None) for n in times], [micro, pair])

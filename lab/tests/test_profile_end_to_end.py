@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,8 @@ def go_pprof() -> Path:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not (paths.build_dir() / "libfreestone.so").exists():
-        pytest.skip("libfreestone.so is not built")
-    folder = tmp_path_factory.mktemp("profile")
-    source, target = folder / "store.cc", folder / "store"
-    source.write_text(SOURCE)
-    subprocess.run(["c++", "-g", "-O1", "-fno-builtin", str(source), "-o", str(target)], check=True)
-    return target
+def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("store.cc", SOURCE)
 
 
 def profiled(program: Path, path: Path, form: str = "pprof") -> Path:
