@@ -7,18 +7,13 @@ The program is `freestone-attack`, built from allocator/tests/fault/attacks; it 
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import fnmatch
 import functools
 import json
 import os
-import resource
-import select
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freestone_lab import fingerprint, paths, peers
-from freestone_lab.attacks_verdict import DEFENDED, VERDICTS, Judgement, Outcome, Verdict, judge_attack, judge_twin
+from freestone_lab.attacks_processes import attacking, spawn
+from freestone_lab.attacks_verdict import DEFENDED, VERDICTS, Judgement, Verdict, judge_attack, judge_twin
 from freestone_lab.errors import UserError
 from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample, Status
 
@@ -36,8 +32,9 @@ QUICK_SEEDS = 2
 APART = "apart"
 TIME_LIMIT_S = 4.0  # a twin that does not make it gets a second chance of four times that
 _TIMEOUTS_UNTIL_STOP = 2
-_OUTPUT_LIMIT = 1 << 16
 _SOURCES = Path("allocator") / "tests" / "fault" / "attacks"
+
+KNOWN_BAD = "nocheck"  # the control that checks nothing, built beside the program
 
 Progress = Callable[[str, int, int], None]  # peer, (case, size) pairs done, pairs in all
 
@@ -57,7 +54,7 @@ class AttackCase:
 
 @dataclass
 class Tally:
-    """The verdicts of some cases under one peer; the first detail of each case's verdict is kept as its example."""
+    """The verdicts of some cases under one peer; of what was no defence the first detail is kept as its example."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -65,7 +62,7 @@ class Tally:
     def add(self, pair: str, judgement: Judgement) -> None:
         self.counts[judgement.verdict] += 1
         self.counts[f"{pair}={judgement.verdict}"] += 1
-        if judgement.detail:
+        if judgement.detail and judgement.verdict not in DEFENDED:
             self.examples.setdefault(pair, {}).setdefault(judgement.verdict, judgement.detail)
 
     def merge(self, other: Tally) -> None:
@@ -102,6 +99,12 @@ def build_program() -> Path:
     return folder / "freestone-attack"
 
 
+def discover(names: Sequence[str], program: Path) -> list[Peer]:
+    """The allocators named; without names all of this machine and the one that checks nothing."""
+    known_bad = f"{KNOWN_BAD}={program.parent / f'libattack-control-{KNOWN_BAD}.so'}"
+    return peers.discover([known_bad], only=names)
+
+
 @functools.lru_cache(maxsize=4)
 def load_cases(program: Path) -> tuple[AttackCase, ...]:
     """What `freestone-attack list --json` says."""
@@ -127,57 +130,6 @@ def select_cases(cases: Sequence[AttackCase], patterns: Sequence[str]) -> list[A
 
 def _matches(case: AttackCase, pattern: str) -> bool:
     return fnmatch.fnmatchcase(case.id, pattern) or fnmatch.fnmatchcase(case.family, pattern)
-
-
-def spawn(command: Sequence[str], env: dict[str, str], limit_s: float) -> Outcome:
-    """Runs one process to its end or to the limit, with both of its outputs in one pipe, in the order written."""
-    read_end, write_end = os.pipe()
-    try:
-        pid = os.posix_spawn(
-            command[0],
-            list(command),
-            env,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, write_end, 1),
-                (os.POSIX_SPAWN_DUP2, write_end, 2),
-            ],
-            setpgroup=0,
-        )
-    finally:
-        os.close(write_end)
-    deadline = time.monotonic() + limit_s
-    poll = select.poll()
-    poll.register(read_end, select.POLLIN)
-    text = bytearray()
-    timed_out = False
-    try:
-        while True:
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                timed_out = True
-                break
-            part = os.read(read_end, 65536)
-            if not part:
-                break
-            if len(text) < _OUTPUT_LIMIT:
-                text += part
-    finally:
-        os.close(read_end)
-        if timed_out:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-    return Outcome(os.waitstatus_to_exitcode(status), text.decode(errors="replace"), timed_out)
-
-
-@contextlib.contextmanager
-def _no_core_files() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def environment(peer: Peer) -> dict[str, str]:
@@ -225,7 +177,7 @@ def _parallel(
     jobs: int,
     limit_s: float,
 ) -> Iterator[Tally]:
-    """The tallies of `pairs` in their order. An interruption ends after the pairs that are running."""
+    """The tallies of `pairs` in their order."""
     pool = ThreadPoolExecutor(max_workers=jobs)
     try:
         yield from pool.map(lambda pair: _attack(program, peer, pair[0].id, pair[1], seeds, limit_s), pairs)
@@ -263,7 +215,7 @@ def run(
     )
     table = {experiment.id: experiment for experiment in result.experiments}
     numbers = range(first_seed, first_seed + seeds)
-    with _no_core_files():
+    with attacking():
         for peer in chosen:
             failure = start_failure(program, peer)
             tallies = {name: Tally() for name in table}

@@ -10,14 +10,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from freestone_lab import attacks, attacks_table, model, paths, peers
+from freestone_lab import attacks, attacks_table, model, paths, units
 from freestone_lab.errors import UserError
 from freestone_lab.render_text import console, show_written
 
 
 def command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Allocators: names or NAME=path.so; all of them when none is named.")
+        list[str] | None,
+        typer.Argument(
+            help="Allocators: names or NAME=path.so; all when none is named, and `nocheck`, which checks nothing."
+        ),
     ] = None,
     case: Annotated[list[str] | None, typer.Option("--case", help="A case, family or wildcard. May repeat.")] = None,
     size: Annotated[list[str] | None, typer.Option("--size", help="small, medium or large. May repeat.")] = None,
@@ -46,13 +49,14 @@ def command(
 
         freestone bench attacks --case double-free --case 'overflow_*_1' --size small
     """
-    cases = attacks.select_cases(attacks.load_cases(attacks.build_program()), case or ())
+    program = attacks.build_program()
+    cases = attacks.select_cases(attacks.load_cases(program), case or ())
     if list_cases:
         _list(cases)
         return
     sizes = _checked_sizes(size)
     gates = _gates(gate)
-    chosen = peers.discover(only=names) if names else peers.discover()
+    chosen = attacks.discover(names or (), program)
     known = {peer.name for peer in chosen}
     for wanted in (*(details or ()), *gates):
         if wanted not in known:
@@ -83,20 +87,25 @@ def register(app: typer.Typer) -> None:
 
 
 class _Reporter:
-    """Says on standard error, at most every five seconds, how far the run has come."""
+    """Says on standard error, at most every five seconds, how far the run has come and how long it will take."""
 
     def __init__(self, peers_in_all: int) -> None:
         self._out = console(stderr=True)
         self._peers = peers_in_all
         self._seen: list[str] = []
-        self._last = 0.0
+        self._began = self._last = time.monotonic()
 
     def __call__(self, peer: str, done: int, pairs: int) -> None:
         if peer not in self._seen:
             self._seen.append(peer)
-        if time.monotonic() - self._last >= 5:
-            self._last = time.monotonic()
-            self._out.print(escape(f"[{len(self._seen)}/{self._peers}] {peer}: {done} of {pairs} cases and sizes"))
+        now = time.monotonic()
+        if now - self._last < 5:
+            return
+        self._last = now
+        share = (len(self._seen) - 1 + done / pairs) / self._peers
+        left = (now - self._began) * (1 - share) / share
+        text = f"[{len(self._seen)}/{self._peers}] {peer}: {done} of {pairs} cases and sizes"
+        self._out.print(escape(f"{text}, about {units.words(left)} left"))
 
 
 def _checked_sizes(given: list[str] | None) -> tuple[str, ...]:

@@ -2,10 +2,14 @@
 // freestone-attack list --json                                                : describes every case.
 // freestone-attack probe                                                      : shows that malloc works, and whose it is.
 // freestone-attack place BYTES                                                : used by the cases on predictability.
+// freestone-attack hang [closed|flood|child]                                  : never ends; for the tests of the runner.
+// The last arguments may be --parent PID: the process started by PID is killed when PID ends, however that comes about.
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -94,6 +98,25 @@ int place(const char* text) {
   return ::write(STDOUT_FILENO, places, sizeof places) == sizeof places ? 0 : 5;
 }
 
+// The kernel kills this process when its parent ends. One that ended before this call is known by its number.
+void end_with_parent(const char* parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (parent != nullptr && ::getppid() != static_cast<pid_t>(strtol(parent, nullptr, 10))) ::_exit(6);
+}
+
+int hang(const char* how) {
+  say_owner();
+  if (strcmp(how, "child") == 0 && ::fork() != 0) return 0;
+  if (strcmp(how, "closed") == 0) {
+    ::close(STDOUT_FILENO);
+    ::close(STDERR_FILENO);
+  }
+  while (strcmp(how, "flood") == 0) {
+    if (::write(STDOUT_FILENO, "hang\n", 5) != 5) return 5;
+  }
+  for (;;) ::pause();
+}
+
 int usage(const char* problem, const char* value) {
   fprintf(stderr, "freestone-attack: %s: %s; expected CASE --size small|medium|large|any|16..4194304 --seed NUMBER [--twin], list --json, or probe\n",
           problem, value);
@@ -112,10 +135,14 @@ const Case* find_case(const char* id) {
 
 int main(int argc, char** argv) {
   using namespace attack;
+  const bool has_parent = argc >= 3 && strcmp(argv[argc - 2], "--parent") == 0;
+  end_with_parent(has_parent ? argv[argc - 1] : nullptr);
+  if (has_parent) argc -= 2;
   if (argc < 2) return usage("no case given", "nothing");
   if (strcmp(argv[1], "list") == 0) return list();
   if (strcmp(argv[1], "probe") == 0) return probe();
   if (strcmp(argv[1], "place") == 0 && argc == 3) return place(argv[2]);
+  if (strcmp(argv[1], "hang") == 0) return hang(argc == 3 ? argv[2] : "");
   const Case* const chosen = find_case(argv[1]);
   if (chosen == nullptr) return usage("no such case", argv[1]);
   const char* size_text = "small";
