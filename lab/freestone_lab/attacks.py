@@ -182,7 +182,7 @@ def _parallel(
     try:
         yield from pool.map(lambda pair: _attack(program, peer, pair[0].id, pair[1], seeds, limit_s), pairs)
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def run(
