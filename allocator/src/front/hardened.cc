@@ -309,6 +309,7 @@ void* reallocate(void* block, usize bytes) {
   } else if (has_record(block)) {
     Claim claim;
     if (!examine_large(block, claim)) return nullptr;
+    if (origins_match(claim.origin, Origin::c_call) && resize_in_place(block, claim, bytes)) return block;
     old_bytes = claim.bytes;
   } else if (!in_window(block) && mapped_block_bytes(block) != 0) {
     old_bytes = mapped_block_bytes(block);

@@ -11,8 +11,10 @@ namespace freestone::hardened {
 
 namespace {
 
-// The request plus one and the origin of a large block share one word; 0: free.
+// The request plus one and the origin of a large block share one word; 0: free. A block that shrank has fewer pages than its span.
 constexpr unsigned kLargeOriginShift = 56;
+constexpr usize kShrunk = usize{1} << (kLargeOriginShift - 1);
+constexpr usize kLargeRequestMask = kShrunk - 1;
 usize& large_request(const void* block) { return record_of(unit_of(block)).request_bytes; }
 
 // Sealed blocks hold addresses only, so their number needs no bound in bytes.
@@ -44,11 +46,27 @@ void seal(void* block, usize bytes) {
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
+// The whole pages of a run behind a block of so many bytes and its mark.
+struct Pages {
+  char* from;
+  usize bytes;
+};
+Pages tail_pages(void* block, usize bytes) {
+  const usize page = max_of<usize>(os::page_bytes(), 1);
+  const usize from = round_up(address_of(block) + bytes + kTrailerBytes, page);
+  const usize end = address_of(block) + span_bytes(block);
+  return {reinterpret_cast<char*>(from), from < end ? end - from : 0};
+}
+bool open_tail(void* block, usize bytes) {
+  const Pages tail = tail_pages(block, bytes);
+  return tail.bytes == 0 || !os::guard_remove(tail.from, tail.bytes);
+}
+
 bool may_seal(usize bytes) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes < options.seal_bytes) return false;
   if (this_thread.cache_offset == 0) return true;
-  return thread_cache().allowance.take(max_of(kSealCost, bytes > kSealedBytesMax ? bytes / 4 : 0));
+  return thread_cache().allowance.take(max_of(kSealCost, bytes / 4));
 }
 
 }  // namespace
@@ -72,9 +90,27 @@ bool examine_large(const void* block, Claim& claim) {
     misuse("double free", block, freestone::usable_bytes(block));
     return false;
   }
-  claim = {(request & low_mask(kLargeOriginShift)) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
+  claim = {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
   const u64 mark = load_word(static_cast<const char*>(block) + claim.bytes);
   if (FREESTONE_UNLIKELY(mark != live_word(block, 0, claim.origin))) misuse("heap overflow", block, claim.bytes);
+  return true;
+}
+
+bool resize_in_place(void* block, const Claim& claim, usize bytes) {
+  if constexpr (!kMitigations.guards) return false;
+  const usize usable = freestone::usable_bytes(block) - kTrailerBytes;
+  if (bytes > usable || bytes < usable / 4 || sampling.load_relaxed() != Sampling::off) return false;
+  if ((large_request(block) & kShrunk) != 0 && !open_tail(block, claim.bytes)) return false;
+  auto* const start = static_cast<char*>(block);
+  const Pages tail = tail_pages(block, bytes);
+  const bool sealed_tail = bytes < claim.bytes && tail.bytes > 0 && !os::guard_install(tail.from, tail.bytes);
+  // What a shrink gives up, or the old mark alone, is not left where a later growth would show it.
+  const usize old_end = claim.bytes + kTrailerBytes;
+  const usize open_end = sealed_tail ? min_of(old_end, static_cast<usize>(tail.from - start)) : old_end;
+  const usize from = min_of(bytes, claim.bytes);
+  if (from < open_end) std::memset(start + from, 0, open_end - from);
+  arm_large(block, bytes, claim.origin);
+  if (sealed_tail) large_request(block) |= kShrunk;
   return true;
 }
 
@@ -91,8 +127,10 @@ void deallocate_other(void* block, usize bytes, Origin origin) {
     if (!examine_large(block, claim)) return;
     if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
     if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes);
+    const bool shrunk = (large_request(block) & kShrunk) != 0;
     large_request(block) = 0;
     sample_freed(block);  // by the program; from the quarantine it comes later
+    if (shrunk && !open_tail(block, claim.bytes)) return;  // never reused
     if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
     if constexpr (kMitigations.zero_on_free) std::memset(block, 0, kClearAlwaysBytes);
   } else if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) {
@@ -107,7 +145,7 @@ void release_all_sealed() {
 
 usize readable_bytes(const void* block, usize block_bytes) {
   if constexpr (!kMitigations.trailer) return block_bytes;
-  const usize request = large_request(block) & low_mask(kLargeOriginShift);
+  const usize request = large_request(block) & kLargeRequestMask;
   return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
 }
 

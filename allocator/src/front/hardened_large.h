@@ -21,6 +21,9 @@ bool has_record(const void* block);
 void* arm_large(void* block, usize bytes, Origin origin);
 // False: the block is not live, and that has been said.
 bool examine_large(const void* block, Claim& claim);
+// Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives up lose their memory
+// and fault. False: it must move.
+bool resize_in_place(void* block, const Claim& claim, usize bytes);
 // Frees whatever is no block of a slab.
 void deallocate_other(void* block, usize bytes, Origin origin);
 

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -271,6 +272,12 @@ u64 coarse_milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<u64>(now.tv_sec) * 1000 + static_cast<u64>(now.tv_nsec) / 1'000'000;
+}
+
+usize data_limit_bytes() {
+  rlimit64 limit{};
+  if (is_error(invoke(SYS_prlimit64, 0, RLIMIT_DATA, 0, address_of(&limit)))) return ~usize{0};
+  return limit.rlim_cur;
 }
 
 unsigned cpu_count() {

@@ -80,6 +80,8 @@ void* map_shared_file(const char* path, usize bytes);
 u64 entropy();
 // A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions, no system call.
 u64 coarse_milliseconds();
+// What RLIMIT_DATA allows; the highest number without a limit.
+usize data_limit_bytes();
 unsigned cpu_count();
 unsigned thread_id();
 unsigned process_id();

@@ -58,6 +58,8 @@ inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 8;
 // Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
-inline constexpr usize kSealedBytesMax = kMiB;
+inline constexpr usize kSealedBytesMax = 4 * kMiB;
+// Up to so many units in front of a run stay free, by chance, so that the place of the next one cannot be told.
+inline constexpr usize kRandomGapUnits = 3;
 
 }  // namespace freestone

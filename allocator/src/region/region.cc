@@ -146,6 +146,10 @@ bool reserve_region() {
     if (place_window(window, max_of(bytes / 8, kRegionBytesMin))) region.window_bytes = window;
   }
   if (region.window_bytes == 0) return false;
+  if (kMitigations.guards && region.window_bytes >= kRegionBytesUnlimited && os::data_limit_bytes() >= kRegionBytesUnlimited) {
+    void* trial = unit_address(region.heap_start);
+    region.guards = !os::guard_install(trial, kUnitBytes) && !os::guard_remove(trial, kUnitBytes);
+  }
   const auto thp = static_cast<Thp>(options.thp);
   void* heap = unit_address(region.heap_start);
   const usize reserved = units_to_bytes(region.reserved_end.load_relaxed() - region.heap_start);

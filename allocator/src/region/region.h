@@ -81,6 +81,7 @@ struct Region {
   UnitIndex window_end = 0;
   Atomic<UnitIndex> reserved_end;  // written under the span lock
   Atomic<UnitIndex> frontier;      // units below are accessible; written under the span lock
+  bool guards = false;             // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
 
@@ -116,8 +117,9 @@ inline bool in_window(const void* pointer) { return address_of(pointer) - region
 inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
-// Whether slabs and runs are followed by inaccessible units: a mitigation that costs addresses, so not where they are limited.
-inline bool guards_spans() { return kMitigations.guards && region.window_bytes >= kRegionBytesUnlimited; }
+// Whether slabs and runs are followed by inaccessible units. They cost addresses and count as data, so not where either was limited when
+// the process started; and not on a kernel without them.
+inline bool guards_spans() { return kMitigations.guards && region.guards; }
 
 // Reserves the window and its metadata; called once. False when not even the smallest can be had.
 bool reserve_region();

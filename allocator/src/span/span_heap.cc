@@ -359,8 +359,27 @@ void return_span(UnitIndex first, usize units, bool dirty) {
   if (FREESTONE_UNLIKELY(due > 0)) purge_pages(due);
 }
 
+namespace {
+
+// How many units stay free in front of a guarded run.
+usize random_gap() {
+  static Atomic<u64> drawn;  // relaxed: any order of the numbers is as good
+  u64 number = drawn.fetch_add_relaxed(1);
+  if (FREESTONE_UNLIKELY(number == 0)) drawn.store_relaxed(number = os::entropy() | 1);
+  return mix_bits(number) % (kRandomGapUnits + 1);
+}
+
+}  // namespace
+
 Span take_guarded_span(usize units, usize alignment, usize guard) {
-  const Span span = take_span(units + guard, alignment);
+  const usize gap = kMitigations.random_order && guard > 0 && alignment == 1 ? random_gap() : 0;
+  Span span = take_span(gap + units + guard, alignment);
+  if (gap > 0 && span.first != kNoUnit) {
+    return_span(span.first, gap, !span.zeroed);
+    span.first += static_cast<UnitIndex>(gap);
+  } else if (gap > 0) {
+    span = take_span(units + guard, alignment);
+  }
   if (guard > 0 && span.first != kNoUnit) os::guard_install(unit_address(span.first + static_cast<UnitIndex>(units)), units_to_bytes(guard));
   return span;
 }

@@ -151,6 +151,56 @@ TEST_P(FreedBlock, IsNotTakenForALiveOne) {
 INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses),
                          [](const auto& info) { return std::string(info.param.name) + "_" + std::to_string(info.param.bytes); });
 
+bool kernel_has_guards() {
+  constexpr int kGuardInstall = 102;
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool has = page != MAP_FAILED && madvise(page, 4096, kGuardInstall) == 0;
+  if (page != MAP_FAILED) munmap(page, 4096);
+  return has;
+}
+
+// A large block that shrinks keeps its place in the hardened build, and what it gives up faults.
+TEST(ShrunkLargeBlock, FaultsBehindItsNewEnd) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
+  constexpr size_t kBytes = 200000;
+  const ChildEnd control = run_in_child([] {
+    auto* block = static_cast<volatile char*>(api().malloc(kBytes));
+    block[kBytes - 1] = 1;
+    return 0;
+  });
+  EXPECT_TRUE(control.exited_with(0)) << control.describe();
+  const ChildEnd end = run_in_child([] {
+    void* old = api().malloc(kBytes);
+    auto* block = static_cast<volatile char*>(api().realloc(old, kBytes / 2));
+    if (block != old) return 1;
+    block[kBytes - 1] = 1;
+    return 0;
+  });
+  EXPECT_EQ(end.signal, SIGSEGV) << end.describe();
+}
+
+// Content stays, what is gained shows nothing of the past, and the next owner of the memory can use all of it.
+TEST(ShrunkLargeBlock, GrowsAgainAndIsReusedWhole) {
+  for (const size_t bytes : {size_t{100000}, size_t{200000}, size_t{700000}, size_t{9000000}}) {
+    const int turns = bytes < 1000000 ? 400 : 8;
+    for (int turn = 0; turn < turns; ++turn) {
+      auto* block = static_cast<char*>(api().malloc(bytes));
+      ASSERT_NE(block, nullptr);
+      std::fill_n(block, bytes, 'a');
+      for (const size_t next : {bytes / 2, bytes / 2 + 5000, bytes / 3, bytes - 1, bytes / 2, bytes}) {
+        const size_t kept = std::min(next, bytes / 3);
+        block = static_cast<char*>(api().realloc(block, next));
+        ASSERT_NE(block, nullptr);
+        ASSERT_EQ(static_cast<size_t>(std::count(block, block + kept, 'a')), kept) << bytes << " to " << next;
+      }
+      const auto shown = std::count(block + bytes / 2, block + bytes, 'a');
+      ASSERT_TRUE(shown == 0 || !subject().is_hardened) << bytes;
+      api().free(block);
+    }
+  }
+}
+
 TEST(ForeignPointerBeforeTheFirstAllocationOfAThread, IsRefusedToo) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   const ChildEnd end = run_in_child([] {
