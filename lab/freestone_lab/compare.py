@@ -125,7 +125,9 @@ def analyse(
                 row.cells[figure] = Cell(summary, control)
             elif row.peer in estimates:
                 ratio, p = estimates[row.peer], corrected[row.peer]
-                row.cells[figure] = Cell(summary, ratio, p, statistics.verdict(ratio, p, floors[figure], spec.better))
+                second = estimate(experiment, row.peer, again, figure, seed)
+                said = statistics.verdict(ratio, p, floors[figure], spec.better, second)
+                row.cells[figure] = Cell(summary, ratio, p, said)
             elif row.peer == baseline:
                 row.cells[figure] = Cell(summary)
             else:
@@ -207,21 +209,25 @@ def sentence(table: Table, memory: str = "rss") -> str:
     if not paired:
         return f"no allocator could be compared with {table.baseline}{tail}"
     spec = table.experiment.specs[time]
-    row, cell, _ = min(paired, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
-    if cell.verdict != "better":
+    ahead = [p for p in paired if p[1].verdict == "better"]
+    if not ahead:
         word = verdict_word("better", spec)
         return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
+    row, cell, _ = min(ahead, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
     head = f"{row.peer} is the {superlative(spec)}: {change(cell, spec)} than {table.baseline}"
     if memory in row.cells and row.cells[memory].verdict != "inconclusive":
         head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
-    close = [r.peer for r, _, _ in paired if r is not row and not told_apart(table, r.peer, row.peer, time)]
+    behind = shown_behind(table, row.peer, [r.peer for r, _, _ in paired if r is not row], time)
+    close = [r.peer for r, _, _ in paired if r is not row and r.peer not in behind]
     return head + (f"; not told apart from it: {', '.join(close)}" if close else "") + tail
 
 
-def told_apart(table: Table, peer: str, other: str, figure: str) -> bool:
-    """Whether the paired interval of two peers excludes equality."""
-    found = estimate(table.experiment, peer, other, figure)
-    return found is not None and (found.low > 1 or found.high < 1)
+def shown_behind(table: Table, best: str, others: Sequence[str], figure: str) -> set[str]:
+    """Those of `others` that are worse than `best` by the rules of every other claim."""
+    ratios = {o: e for o in others if (e := estimate(table.experiment, o, best, figure)) is not None}
+    corrected = dict(zip(ratios, statistics.holm([e.p for e in ratios.values()]), strict=True))
+    floor, better = table.floors[figure], table.experiment.specs[figure].better
+    return {o for o, e in ratios.items() if statistics.verdict(e, corrected[o], floor, better) == "worse"}
 
 
 def _rest(paired: Sequence[tuple[Row, Cell, Estimate]], spec: FigureSpec) -> str:

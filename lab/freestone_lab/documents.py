@@ -38,8 +38,8 @@ shows a file in full: every experiment, interval, curve, failure and the machine
 The baseline's figures are absolute. The others are ratios to it, with 95 % intervals from pairs of runs in the same
 round, or in an overview of many workloads and few rounds from the workloads; in the overview they are ratios of costs,
 so that below 1 is better. **Bold** is claimed better, *italic* claimed
-worse; plain is the same, or not told apart. A claim needs an interval without 1, a Holm-corrected p below 0.05, and a
-difference beyond what the baseline shows against itself.
+worse; plain is the same, or not told apart. The baseline runs twice in every round. A claim needs an interval without
+1 against both of its runs, a Holm-corrected p below 0.05, and a difference beyond what the two runs show of each other.
 """
 
 

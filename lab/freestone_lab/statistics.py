@@ -205,17 +205,29 @@ def margin(floor: float) -> float:
     return max(LEAST_MARGIN, floor)
 
 
-def verdict(estimate: Estimate | None, corrected_p: float, floor: float, better: Better) -> Verdict:
-    """What may be said of a ratio. A difference is claimed only beyond the margin and with corrected significance."""
+def verdict(
+    estimate: Estimate | None, corrected_p: float, floor: float, better: Better, to_control: Estimate | None = None
+) -> Verdict:
+    """What may be said of a ratio. A difference is claimed only beyond the margin and with corrected significance.
+
+    `to_control` is the ratio to the baseline's second run, where there is one: a difference that only one of the two
+    runs of the same thing shows is that run's noise, so the claim must hold against both.
+    """
     if estimate is None or better == "neither" or math.isinf(floor):
         return "inconclusive"
     bound = math.log1p(margin(floor))
     low, ratio, high = math.log(estimate.low), math.log(estimate.ratio), math.log(estimate.high)
     if estimate.pairs >= 6 and margin(floor) <= LARGEST_SAME and -bound <= low and high <= bound:
         return "same"
-    if corrected_p < ALPHA and abs(ratio) > bound and (high < 0 or low > 0):
+    sides = {side(estimate), side(to_control)} if to_control else {side(estimate)}
+    if corrected_p < ALPHA and abs(ratio) > bound and sides in ({-1}, {1}):
         return "better" if (ratio < 0) == (better == "lower") else "worse"
     return "inconclusive"
+
+
+def side(estimate: Estimate) -> int:
+    """-1 when the whole interval is below 1, 1 when it is above, 0 when it includes 1."""
+    return -1 if estimate.high < 1 else 1 if estimate.low > 1 else 0
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

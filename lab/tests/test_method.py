@@ -128,7 +128,7 @@ def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer
     assert row is not None and row.cells["rss"].verdict == "worse"
 
 
-def test_twenty_comparisons_of_glibc_with_itself_claim_no_more_differences_than_one_in_twenty_would(work: Path) -> None:
+def test_twenty_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_one(work: Path) -> None:
     twin = Peer("twin", None, "libc")
     claims = 0
     for seed in range(20):
@@ -136,9 +136,8 @@ def test_twenty_comparisons_of_glibc_with_itself_claim_no_more_differences_than_
         row = compare.analyse(found, "glibc", seed).row("twin")
         assert row is not None and row.status == "ok"
         claims += row.cells["wall"].verdict in ("better", "worse")
-    # The order within a round is drawn, so noise is in both alike however loaded the machine is: each comparison claims
-    # with a chance of at most 5 %, and then more than 4 of 20 come once in 390 times; without the margin, once in 4.
-    assert claims <= 4
+    # The order within a round is drawn, so that noise is in both alike however loaded the machine is.
+    assert claims <= 1
 
 
 def test_a_failing_command_is_an_error_not_a_table() -> None:

@@ -126,6 +126,15 @@ def test_verdicts(ratio: float, low: float, high: float, p: float, floor: float,
     assert statistics.verdict(_estimate(ratio, low, high), p, floor, "lower") == expected
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.02, 1.06, "worse"), (0.99, 1.06, "inconclusive"), (0.93, 0.97, "inconclusive")],
+)
+def test_a_claim_must_hold_against_both_runs_of_the_baseline(low: float, high: float, expected: str) -> None:
+    to_control = _estimate((low + high) / 2, low, high)
+    assert statistics.verdict(_estimate(1.05, 1.03, 1.07), 0.001, 0.02, "lower", to_control) == expected
+
+
 def test_verdict_turns_with_the_direction_of_the_figure() -> None:
     assert statistics.verdict(_estimate(1.2, 1.1, 1.3), 0.001, 0.0, "higher") == "better"
     assert statistics.verdict(_estimate(1.2, 1.1, 1.3), 0.001, 0.0, "neither") == "inconclusive"
@@ -151,8 +160,8 @@ def _verdicts(factor: float, comparisons: int, rounds: int, seed: int) -> list[s
     for trial in range(comparisons):
         baseline, again, rival = _simulated(random, rounds, factor)
         floor = statistics.noise_floor(statistics.paired_ratio(again, baseline, trial))
-        ratio = statistics.paired_ratio(rival, baseline, trial)
-        found.append(statistics.verdict(ratio, ratio.p if ratio else 1.0, floor, "lower"))
+        ratio, second = (statistics.paired_ratio(rival, run, trial) for run in (baseline, again))
+        found.append(statistics.verdict(ratio, ratio.p if ratio else 1.0, floor, "lower", second))
     return found
 
 

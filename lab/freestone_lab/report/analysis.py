@@ -255,7 +255,8 @@ def overall_scores(
     scores = {result.baseline: Overall(1.0, None, None, whole, whole)}
     for name, (estimate, ratio, shared) in pairs.items():
         if ratio is not None:
-            verdict = statistics.verdict(estimate, corrected.get(name, 1.0), floor, "lower")
+            second = pair(views, wanted, name, again, result.seed, unit)[0]
+            verdict = statistics.verdict(estimate, corrected.get(name, 1.0), floor, "lower", second)
             scores[name] = Overall(ratio, estimate, verdict, shared, whole)
     return scores, floor
 
