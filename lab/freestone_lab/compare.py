@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from freestone_lab import statistics
 from freestone_lab.counts import SPECS as COUNT_SPECS
@@ -125,7 +126,7 @@ def analyse(
                 row.cells[figure] = Cell(summary, control)
             elif row.peer in estimates:
                 ratio, p = estimates[row.peer], corrected[row.peer]
-                second = estimate(experiment, row.peer, again, figure, seed)
+                second = partial(estimate, experiment, row.peer, again, figure, seed)
                 said = statistics.verdict(ratio, p, floors[figure], spec.better, second)
                 row.cells[figure] = Cell(summary, ratio, p, said)
             elif row.peer == baseline:

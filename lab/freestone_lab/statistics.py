@@ -7,7 +7,7 @@ Method: Efron (1987) for BCa; Holm (1979); Cliff (1993) for the effect size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -67,27 +67,43 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 @lru_cache(maxsize=256)
-def _median_ranks(n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For RESAMPLES bootstrap resamples of n sorted values: the ranks of the one or two middle values of each.
+def _median_ranks(n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """For RESAMPLES bootstrap resamples of n sorted values: the ranks of their one or two middle values, and how often.
 
-    The median of a resample depends only on which ranks were drawn, so the draw is made once for each n.
+    The median of a resample depends only on which ranks were drawn, so the draw is made once for each n; and there are
+    few different ones, so everything else is counted over those.
     """
     drawn = np.sort(np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n)), axis=1)
-    return drawn[:, (n - 1) // 2].copy(), drawn[:, n // 2].copy()
+    pairs, times = np.unique(drawn[:, [(n - 1) // 2, n // 2]], axis=0, return_counts=True)
+    return pairs[:, 0].copy(), pairs[:, 1].copy(), times
+
+
+def _distinct_medians(ordered: Floats, seed: int) -> tuple[Floats, NDArray[np.intp]]:
+    """The different medians of RESAMPLES resamples of sorted values, rising, and how many resamples had each."""
+    low, high, times = _median_ranks(len(ordered), seed)
+    medians = (ordered[low] + ordered[high]) / 2
+    order = np.argsort(medians, kind="stable")
+    return medians[order], times[order]
 
 
 def bootstrap_medians(values: Floats, seed: int) -> Floats:
     """The medians of RESAMPLES resamples of `values`, sorted."""
-    ordered = np.sort(values)
-    low, high = _median_ranks(len(ordered), seed)
-    medians: Floats = np.sort((ordered[low] + ordered[high]) / 2)
-    return medians
+    medians, times = _distinct_medians(np.sort(values), seed)
+    return np.repeat(medians, times)
+
+
+def _middle(ordered: Floats) -> float:
+    """The median of sorted values."""
+    n = len(ordered)
+    return float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
 
 def _jackknife_medians(ordered: Floats) -> Floats:
+    """For each of the sorted values, the median of the others: dropping one moves the middle up or leaves it."""
     n = len(ordered)
-    left_out = np.broadcast_to(ordered, (n, n))[~np.eye(n, dtype=bool)].reshape(n, n - 1)
-    medians: Floats = np.median(left_out, axis=1)
+    low, high = (n - 2) // 2, (n - 1) // 2  # the middle ranks of n - 1 values
+    at = np.arange(n)
+    medians: Floats = (ordered[low + (at <= low)] + ordered[high + (at <= high)]) / 2
     return medians
 
 
@@ -96,9 +112,9 @@ def median_interval(values: Floats, seed: int = 0, confidence: float = CONFIDENC
     ordered = np.sort(np.asarray(values, dtype=float))
     if ordered[0] == ordered[-1]:
         return float(ordered[0]), float(ordered[0])
-    observed = float(np.median(ordered))
-    medians = bootstrap_medians(ordered, seed)
-    below = (np.count_nonzero(medians < observed) + np.count_nonzero(medians == observed) / 2) / len(medians)
+    observed = _middle(ordered)
+    medians, times = _distinct_medians(ordered, seed)
+    below = float(times[medians < observed].sum() + times[medians == observed].sum() / 2) / RESAMPLES
     tail = (1 - confidence) / 2
     probabilities = np.array([tail, 1 - tail])
     if 0 < below < 1:
@@ -108,7 +124,12 @@ def median_interval(values: Floats, seed: int = 0, confidence: float = CONFIDENC
         acceleration = float(np.sum(gaps**3)) / (6 * spread**1.5) if spread > 0 else 0.0
         shifted = bias + ndtri(probabilities)
         probabilities = ndtr(bias + shifted / (1 - acceleration * shifted))
-    low, high = np.quantile(medians, probabilities)
+    ends = np.cumsum(times)
+    places = probabilities * (RESAMPLES - 1)  # quantiles by linear interpolation, over the resamples one by one
+    left, right = (
+        medians[np.searchsorted(ends, np.floor(places) + step, side="right").clip(max=len(ends) - 1)] for step in (0, 1)
+    )
+    low, high = left + (right - left) * (places - np.floor(places))
     return float(low), float(high)
 
 
@@ -123,18 +144,30 @@ def signed_rank_p(differences: Floats) -> float:
     kept = differences[differences != 0]
     if len(kept) == 0:
         return 1.0
-    from scipy import stats  # takes a second to load, which most commands need not wait for
-
     if len(kept) > MOST_EXACT:
+        from scipy import stats  # takes a second to load, which most commands need not wait for
+
         return float(stats.wilcoxon(kept).pvalue)
-    doubled = np.rint(2 * stats.rankdata(np.abs(kept))).astype(int)  # midranks are halves
-    ways = np.zeros(int(doubled.sum()) + 1)  # ways[s]: sign choices whose positive ranks add up to s / 2
+    doubled = _doubled_ranks(np.abs(kept))
+    positive = int(doubled[kept > 0].sum())
+    tail = min(positive, int(doubled.sum()) - positive)
+    return min(1.0, 2 * float(_sign_choices(tuple(sorted(doubled.tolist())))[: tail + 1].sum()) / 2.0 ** len(kept))
+
+
+def _doubled_ranks(values: Floats) -> NDArray[np.intp]:
+    """Twice the ranks from 1 on; equal values share the mean of theirs, which doubled is whole."""
+    ordered = np.sort(values)
+    return np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right") + 1
+
+
+@lru_cache(maxsize=256)
+def _sign_choices(doubled: tuple[int, ...]) -> Floats:
+    """At s: in how many of all choices of signs the positive ranks add up to s / 2."""
+    ways = np.zeros(sum(doubled) + 1)
     ways[0] = 1
     for rank in doubled:
         ways[rank:] = ways[rank:] + ways[:-rank]
-    positive = int(doubled[kept > 0].sum())
-    tail = min(positive, int(doubled.sum()) - positive)
-    return min(1.0, 2 * float(ways[: tail + 1].sum()) / 2.0 ** len(kept))
+    return ways
 
 
 def cliffs_delta(other: Floats, baseline: Floats) -> float:
@@ -206,11 +239,12 @@ def margin(floor: float) -> float:
 
 
 def verdict(
-    estimate: Estimate | None, corrected_p: float, floor: float, better: Better, to_control: Estimate | None = None
-) -> Verdict:
+    estimate: Estimate | None, corrected_p: float, floor: float, better: Better,
+    to_control: Callable[[], Estimate | None] = lambda: None,
+) -> Verdict:  # fmt: skip
     """What may be said of a ratio. A difference is claimed only beyond the margin and with corrected significance.
 
-    `to_control` is the ratio to the baseline's second run, where there is one: a difference that only one of the two
+    `to_control` gives the ratio to the baseline's second run, where there is one: a difference that only one of the two
     runs of the same thing shows is that run's noise, so the claim must hold against both.
     """
     if estimate is None or better == "neither" or math.isinf(floor):
@@ -219,9 +253,10 @@ def verdict(
     low, ratio, high = math.log(estimate.low), math.log(estimate.ratio), math.log(estimate.high)
     if estimate.pairs >= 6 and margin(floor) <= LARGEST_SAME and -bound <= low and high <= bound:
         return "same"
-    sides = {side(estimate), side(to_control)} if to_control else {side(estimate)}
-    if corrected_p < ALPHA and abs(ratio) > bound and sides in ({-1}, {1}):
-        return "better" if (ratio < 0) == (better == "lower") else "worse"
+    if corrected_p < ALPHA and abs(ratio) > bound and side(estimate) != 0:
+        second = to_control()
+        if second is None or side(second) == side(estimate):
+            return "better" if (ratio < 0) == (better == "lower") else "worse"
     return "inconclusive"
 
 

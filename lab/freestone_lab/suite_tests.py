@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,22 +90,33 @@ def read_junit(path: Path, name: str) -> Tally:
     return tally
 
 
-def _run(command: Sequence[str], cwd: Path, **environment: str) -> int:
+def _run(command: Sequence[str], cwd: Path, log: Path | None = None, **environment: str) -> int:
+    """The exit status; with `log`, everything that it prints goes there."""
     variables = {**os.environ, **environment}
-    return subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, env=variables).returncode
+    with contextlib.nullcontext() if log is None else log.open("wb") as output:
+        done = subprocess.run(
+            command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, env=variables, stdout=output, stderr=output
+        )
+    return done.returncode
 
 
-def run_part(part: Part, jobs: int) -> Tally:
-    """Configures, builds and tests one preset. A build that fails counts as one failed test."""
-    root, folder = paths.root(), paths.build_dir(part.preset)
-    report = folder / "tests.xml"
-    report.unlink(missing_ok=True)
+def build_part(part: Part, jobs: int) -> Tally:
+    """Configures and builds one preset. A build that fails counts as one failed test."""
+    folder = paths.build_dir(part.preset)
     configure = ["cmake", "--preset", part.preset, *part.settings]
     build = ["cmake", "--build", str(folder), "-j", str(jobs)]
     build += ["--target", *part.targets] if part.targets else []
     for step in (configure, build):
-        if _run(step, root) != 0:
+        if _run(step, paths.root()) != 0:
             return Tally(failed=1, problems=[f"{part.preset}: '{' '.join(step)}' failed"])
+    return Tally()
+
+
+def test_part(part: Part, jobs: int) -> Tally:
+    """The tests of a preset that is built, by ctest."""
+    folder = paths.build_dir(part.preset)
+    report = folder / "tests.xml"
+    report.unlink(missing_ok=True)
     command = [
         "ctest",
         "--test-dir",
@@ -115,7 +128,7 @@ def run_part(part: Part, jobs: int) -> Tally:
         str(report),
     ]
     command += ["-L", part.labels] if part.labels else []
-    status = _run(command, root, FREESTONE_TEST_OPS=part.length)
+    status = _run(command, paths.root(), FREESTONE_TEST_OPS=part.length)
     tally = read_junit(report, part.preset)
     if status != 0 and tally.failed == 0:
         tally.failed += 1
@@ -124,11 +137,12 @@ def run_part(part: Part, jobs: int) -> Tally:
 
 
 def run_lab() -> Tally:
-    """The lab's own tests, by pytest."""
-    report = paths.cache_dir() / "pytest.xml"
+    """The lab's own tests, by pytest. What it prints is printed when it has ended, for other tests may run beside it."""
+    report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    status = _run([sys.executable, "-m", "pytest", f"--junitxml={report}"], paths.root() / "lab")
+    status = _run([sys.executable, "-m", "pytest", f"--junitxml={report}"], paths.root() / "lab", log)
+    print(log.read_text(errors="replace"), file=sys.stderr)
     tally = read_junit(report, LAB)
     if status != 0 and tally.failed == 0:
         tally.failed += 1
@@ -137,15 +151,24 @@ def run_lab() -> Tally:
 
 
 def run_all(names: Iterable[str], say: Callable[[str], None]) -> Tally:
-    """Runs the named parts (all when none is named), the allocator's first."""
-    wanted = set(names)
+    """Runs the named parts, all when none is named.
+
+    The lab's tests use what the first part builds, and one processor; they begin when that is built, beside the rest.
+    """
+    wanted = set(names) or {*(part.preset for part in PARTS), LAB}
     jobs = os.cpu_count() or 1
     total = Tally()
-    for part in PARTS:
-        if not wanted or part.preset in wanted:
-            say(f"testing {part.preset}")
-            total.add(run_part(part, jobs))
-    if not wanted or LAB in wanted:
-        say("testing the lab")
-        total.add(run_lab())
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        lab: Future[Tally] | None = None
+        for part in PARTS:
+            if part.preset in wanted:
+                say(f"building {part.preset}")
+                built = build_part(part, jobs)
+                if LAB in wanted and lab is None:
+                    say(f"testing the lab, beside {part.preset}")
+                    lab = beside.submit(run_lab)
+                say(f"testing {part.preset}")
+                total.add(test_part(part, jobs) if built.failed == 0 else built)
+        if LAB in wanted:
+            total.add(lab.result() if lab else run_lab())
     return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,22 +40,56 @@ def test_the_closing_line() -> None:
 
 def test_a_build_that_fails_is_a_failed_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite_tests, "_run", lambda command, cwd: 1)
-    tally = suite_tests.run_part(suite_tests.Part("nosuch"), 1)
+    monkeypatch.setattr(suite_tests, "PARTS", (suite_tests.Part("nosuch"),))
+    tally = suite_tests.run_all(["nosuch"], lambda line: None)
     assert tally.failed == 1 and "cmake --preset nosuch" in tally.problems[0]
 
 
+@pytest.mark.parametrize("names", [[], ["one", "lab"], ["lab"], ["two"]])
+def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
+    monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    order: list[str] = []
+
+    def step(kind: str) -> Callable[[suite_tests.Part, int], Tally]:
+        def run(part: suite_tests.Part, jobs: int) -> Tally:
+            order.append(f"{kind} {part.preset}")
+            return Tally(passed=1 if kind == "test" else 0)
+
+        return run
+
+    def lab() -> Tally:
+        order.append("lab")
+        return Tally(passed=10)
+
+    monkeypatch.setattr(suite_tests, "PARTS", (suite_tests.Part("one"), suite_tests.Part("two")))
+    monkeypatch.setattr(suite_tests, "build_part", step("build"))
+    monkeypatch.setattr(suite_tests, "test_part", step("test"))
+    monkeypatch.setattr(suite_tests, "run_lab", lab)
+    tally = suite_tests.run_all(names, lambda line: None)
+    wanted = names or ["one", "two", "lab"]
+    parts = [name for name in wanted if name != "lab"]
+    assert [step for step in order if step != "lab"] == [f"{kind} {p}" for p in parts for kind in ("build", "test")]
+    assert order.count("lab") == ("lab" in wanted)
+    if "lab" in wanted and parts:
+        assert order.index("lab") > order.index(f"build {parts[0]}")
+    assert tally.passed == len(parts) + 10 * ("lab" in wanted)
+
+
 def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "cache_dir", lambda: tmp_path)
 
-    def ran(command: list[str], cwd: Path) -> int:
+    def ran(command: list[str], cwd: Path, log: Path) -> int:
         (tmp_path / "pytest.xml").write_text('<testsuite><testcase name="a"/></testsuite>')
+        log.write_text("what it said")
         return 3
 
     monkeypatch.setattr(suite_tests, "_run", ran)
     tally = suite_tests.run_lab()
     assert (tally.passed, tally.failed) == (1, 1)
+    assert "what it said" in capsys.readouterr().err
 
 
 def test_every_part_names_a_preset_of_the_build() -> None:

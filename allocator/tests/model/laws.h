@@ -41,8 +41,8 @@ inline size_t draw_large(Random& random) {
 }
 
 inline constexpr Law kLaws[] = {
-    {"small", draw_small, 20000, 30000}, {"geometric", draw_geometric, 5000, 24000}, {"log_uniform", draw_log_uniform, 400, 1000},
-    {"edges", draw_edges, 300, 300},    {"program", draw_program, 8000, 16000},      {"large", draw_large, 24, 40},
+    {"small", draw_small, 20000, 20000}, {"geometric", draw_geometric, 5000, 17000}, {"log_uniform", draw_log_uniform, 400, 1000},
+    {"edges", draw_edges, 300, 300},    {"program", draw_program, 8000, 12000},      {"large", draw_large, 24, 40},
 };
 
 }  // namespace freestone_test

@@ -13,7 +13,7 @@ class Model : public testing::TestWithParam<Law> {};
 
 std::string law_name(const testing::TestParamInfo<Law>& info) { return info.param.name; }
 
-// Operations of a law in all: about 150 million over the suite, both libraries together.
+// Operations of a law in all: about 107 million over the suite, both libraries together.
 uint64_t run_length(const Law& law) { return scaled(law.kilo_ops * 1000); }
 
 TEST_P(Model, KeepsEveryPromiseInOneThread) {

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Literal
 
@@ -252,10 +253,14 @@ def overall_scores(
     pairs = {n: pair(views, wanted, n, result.baseline, result.seed, unit) for n in names if n != result.baseline}
     estimated = {n: e for n, (e, _, _) in pairs.items() if e is not None}
     corrected = dict(zip(estimated, statistics.holm([e.p for e in estimated.values()]), strict=True))
+
+    def to_control(name: str) -> Estimate | None:
+        return pair(views, wanted, name, again, result.seed, unit)[0]
+
     scores = {result.baseline: Overall(1.0, None, None, whole, whole)}
     for name, (estimate, ratio, shared) in pairs.items():
         if ratio is not None:
-            second = pair(views, wanted, name, again, result.seed, unit)[0]
+            second = partial(to_control, name)
             verdict = statistics.verdict(estimate, corrected.get(name, 1.0), floor, "lower", second)
             scores[name] = Overall(ratio, estimate, verdict, shared, whole)
     return scores, floor
