@@ -137,7 +137,7 @@ def test_part(part: Part, jobs: int) -> Tally:
 
 
 def run_lab() -> Tally:
-    """The lab's own tests, by pytest. What it prints is printed when it has ended, for other tests may run beside it."""
+    """The lab's own tests, by pytest. What it prints appears when it has ended: other tests may run beside it."""
     report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
