@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from freestone_lab import apps, paths, peers, schedule, suites, units
@@ -49,7 +50,7 @@ def workloads(program: Path) -> dict[str, dict[str, Any]]:
 
 def _workload_task(
     program: Path, identity: str, workload: str, params: Mapping[str, Any], timeout_s: float, seconds: float = 1.0,
-    unfit: frozenset[str] = frozenset(),
+    unfit: Mapping[str, str] = MappingProxyType({}),
 ) -> Task:  # fmt: skip
     """One workload; its checksum stands for its output."""
     return Task(
@@ -68,7 +69,7 @@ def _workload_task(
 def row_task(program: Path, row: suites.WorkloadRun) -> Task:
     """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
     limit = LEAST_TIMEOUT_S + 20 * row.seconds
-    unfit = frozenset() if row.null_fits else frozenset({NULL_PEER})
+    unfit = {} if row.null_fits else {NULL_PEER: f"it never frees and would need {row.null_gib:g} GiB"}
     return _workload_task(program, row.id, row.workload, row.params, limit, row.seconds, unfit)
 
 

@@ -289,8 +289,8 @@ def figure_table(columns: list[tuple[ExperimentView, FigureView]], analysis: Ana
     for peer in analysis.candidates:
         cells = [figure_cell(v, f, peer.name, baseline) for v, f in columns]
         lines.append(f"| {peer.name} | " + " | ".join(cells) + " |")
-    if any(f.null is not None for _, f in columns):
-        cells = [quantity.show(f.null, f.spec.unit) if f.null is not None else "-" for _, f in columns]
+    if any(f.null is not None or f.null_absent for _, f in columns):
+        cells = [render.null_cell(f) for _, f in columns]
         lines.append("| (null allocator) | " + " | ".join(cells) + " |")
     return [*lines, ""]
 

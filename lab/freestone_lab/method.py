@@ -61,7 +61,7 @@ class Task:
     check: Check | None = None
     caveats: tuple[str, ...] = ()
     seconds: float = 1.0  # about what one run takes under the baseline: for estimates only
-    unfit: frozenset[str] = frozenset()  # allocators that cannot get through by their nature
+    unfit: Mapping[str, str] = field(default_factory=dict)  # allocators that cannot get through by nature, and why
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Engine:
         )
         for peer in others:
             if peer.name in task.unfit:
-                self.caveat(f"{peer.name} is left out: all requests together are more than it can hold")
+                self.caveat(f"{peer.name} is left out: {task.unfit[peer.name]}")
         self.golden = _Golden()
         self.placement = Placement(target=plan.cpus or ())
         self.timeout_s = task.timeout_s or WARM_UP_TIMEOUT_S

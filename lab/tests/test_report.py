@@ -12,12 +12,13 @@ import synthetic
 
 from freestone_lab.errors import UserError
 from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report import charts, plots, quantity, render_report, svg
+from freestone_lab.report import charts, plots, quantity, render, render_report, svg
 from freestone_lab.report.analysis import analyse, least_pairs
 from freestone_lab.report.composite import WEIGHTS, composite_table
 from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
 from freestone_lab.report.verdict import conclude
 
+TIME = FigureSpec("s", "lower", "time")
 NAMES = ["glibc", "freestone", "mimalloc", "jemalloc", "gperftools"]
 
 
@@ -151,6 +152,38 @@ def test_caveats_and_null_cost_stand_beside_their_figures(program_page: Path) ->
     text = program_page.read_text(encoding="utf-8")
     assert text.count("Two CPUs are shared with the launcher.") >= 2  # overview, figures
     assert "the workload itself is 30 % of glibc&#39;s cost" in text
+
+
+def null_notes(
+    identity: str, *, with_null: bool = True, seconds: float | None = None, failed: bool = False
+) -> set[str]:
+    """What the page and the document say of the null allocator beside the figures of one experiment."""
+    names = ["glibc", "glibc again", "other"]
+    samples = synthetic.samples(names, 8, {"wall": (1.0, TIME)}, 1)
+    if seconds is not None:
+        samples.append(Sample("null", 1, "ok", figures={"wall": seconds}))
+    if failed:
+        samples.append(Sample("null", 1, "failed", "answered NULL"))
+    everyone = [p for p in synthetic.peers(["glibc", "other"]) if with_null or p.name != "null"]
+    experiment = Experiment(identity, "w", specs={"wall": TIME}, samples=samples)
+    view = analyse(Result("2026-11-20T12:00:00Z", ["x"], 1, {}, everyone, [experiment])).experiments[0]
+    (figure,) = [f for f in view.figures if f.name == "wall"]
+    return {render.null_note(figure, "glibc"), render.null_cell(figure)}
+
+
+def test_why_the_null_allocator_has_no_figure_stands_in_its_place() -> None:
+    assert null_notes("micro/published") == {"null allocator: none (would need 158 GiB)", "- (would need 158 GiB)"}
+    assert null_notes("other", failed=True) == {"null allocator: none (failed)", "- (failed)"}
+    assert null_notes("other") == {"null allocator: none (not run)", "- (not run)"}
+    assert null_notes("micro/published", with_null=False) == {"", "-"}
+
+
+def test_a_null_allocator_that_costs_more_than_the_baseline_is_not_called_a_share_of_it() -> None:
+    assert "null allocator: 4.00 s; no less than glibc, for all its memory is fresh from the kernel" in null_notes(
+        "other", seconds=4.0
+    )
+    (share,) = (note for note in null_notes("other", seconds=0.25) if "%" in note)
+    assert share.startswith("null allocator: 250 ms; the workload itself is 25 % of glibc's cost")
 
 
 def test_unknown_workload_with_odd_figures_still_renders() -> None:

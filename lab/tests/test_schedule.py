@@ -39,7 +39,7 @@ def test_the_budget_is_kept_where_one_round_fits(budget: float) -> None:
 def test_an_allocator_that_cannot_run_costs_nothing() -> None:
     null = Peer("null", "/x.so", "control")
     fits = schedule.cost(Task("a", "w", ("/bin/true",), read="workload"), [GLIBC, null])
-    unfit = schedule.cost(Task("a", "w", ("/bin/true",), read="workload", unfit=frozenset({"null"})), [GLIBC, null])
+    unfit = schedule.cost(Task("a", "w", ("/bin/true",), read="workload", unfit={"null": "it is"}), [GLIBC, null])
     assert fits.round == pytest.approx(1.5 * unfit.round)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import workload_tools as tools
@@ -81,6 +83,30 @@ def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
     out = tools.run(*run.arguments(), preload=null)
     assert (out.status, out.json["failures"]) == (0, 0)
     assert out.json["malloc_owner"] == str(null)
+
+
+# Quick ones of each kind whose blocks one thread asks for: the counter is not made for more.
+@pytest.mark.parametrize(
+    "identity", ["burst/threads=1", "micro/published", "realloc/append", "larson/mixed", "pair/new"]
+)
+def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
+    identity: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    counter = tmp_path_factory.getbasetemp() / "requests.so"
+    if not counter.exists():
+        source = Path(__file__).parent / "programs" / "requests.c"
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", source, "-o", counter], check=True)
+    (run,) = suites.suite(identity)
+    command = [str(suites.program()), *run.arguments()]
+    done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)
+    asked = [int(n) for n in re.findall(r"^requests: (\d+)$", done.stderr, re.MULTILINE)]
+    assert max(asked) / 2**30 == pytest.approx(run.null_gib, rel=0.05)
+    assert run.null_fits == (run.null_gib <= suites.MOST_NULL_GIB)
+
+
+def test_only_experiments_of_a_suite_are_said_to_hold_much() -> None:
+    known = {run.id for run in EVERY}
+    assert set(suites._NULL_GIB) <= known
 
 
 def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
-from freestone_lab import compare, statistics
+from freestone_lab import compare, statistics, suites
 from freestone_lab.compare import Cell, Table
 from freestone_lab.model import Experiment, FigureSpec, Peer, Result
 from freestone_lab.report.quantity import Role, cost, role
@@ -55,6 +55,7 @@ class FigureView:
     floor: float  # the A/A control's relative noise floor; infinite without one
     headline: bool  # counts in the overall ratios
     null: float | None = None
+    null_absent: str = ""  # why there is no `null`, where that is known
     observations: int | None = None  # what the workload counted behind one run's figure
 
 
@@ -139,9 +140,20 @@ def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
     return found
 
 
-def experiment_view(experiment: Experiment, table: Table) -> ExperimentView:
+def null_absence(experiment: Experiment, peers: Iterable[Peer]) -> str:
+    """Why an experiment has no figures of the null allocator, although that was among the peers; "" otherwise."""
+    if all(p.name != NULL_PEER for p in peers):
+        return ""
+    runs = [s for s in experiment.samples if s.peer == NULL_PEER]
+    failed = next((s.status for s in runs if s.status != "ok"), "")
+    needs = suites.null_gib(experiment.id)
+    return failed if runs else f"would need {needs:g} GiB" if needs > suites.MOST_NULL_GIB else "not run"
+
+
+def experiment_view(experiment: Experiment, table: Table, peers: Iterable[Peer] = ()) -> ExperimentView:
     figures = []
     main = headlines(experiment.specs)
+    absent = null_absence(experiment, peers)
     for name, spec in experiment.specs.items():
         cells = {row.peer: row.cells[name] for row in table.rows if name in row.cells}
         null = cells.pop(NULL_PEER, None)
@@ -156,6 +168,7 @@ def experiment_view(experiment: Experiment, table: Table) -> ExperimentView:
                     table.floors.get(name, math.inf),
                     name in main,
                     null.summary.median if null else None,
+                    "" if null else absent,
                     min(counts) if counts else None,
                 )
             )
@@ -268,7 +281,7 @@ def overall_scores(
 
 def analyse(result: Result) -> Analysis:
     """Everything that the report says about one result file."""
-    views = [experiment_view(t.experiment, t) for t in compare.tables(result)]
+    views = [experiment_view(t.experiment, t, result.peers) for t in compare.tables(result)]
     again = compare.control_name(result.baseline)
     controls = [p for p in result.peers if p.name != result.baseline and (p.kind == "control" or p.name == again)]
     candidates = sorted((p for p in result.peers if p not in controls), key=lambda p: p.name != result.baseline)

@@ -215,7 +215,7 @@ def bounds(cell: Cell | Overall) -> tuple[float, float, float] | None:
 def null_note(figure: FigureView, baseline: str) -> str:
     """The null allocator's cost beside the figure, in words."""
     if figure.null is None:
-        return ""
+        return f"null allocator: none ({figure.null_absent})" if figure.null_absent else ""
     shown = quantity.show(figure.null, figure.spec.unit)
     base = figure.cells.get(baseline)
     own, whole = (
@@ -224,7 +224,16 @@ def null_note(figure: FigureView, baseline: str) -> str:
     )
     if own is None or whole is None or figure.role == "memory":
         return f"null allocator: {shown}"
+    if own >= whole:
+        return f"null allocator: {shown}; no less than {baseline}, for all its memory is fresh from the kernel"
     return f"null allocator: {shown}; the workload itself is {own / whole * 100:.0f} % of {baseline}'s cost"
+
+
+def null_cell(figure: FigureView) -> str:
+    """The null allocator's cost, or why there is none."""
+    if figure.null is not None:
+        return quantity.show(figure.null, figure.spec.unit)
+    return f"- ({figure.null_absent})" if figure.null_absent else "-"
 
 
 def title_of(figure: FigureView) -> str:
@@ -378,6 +387,7 @@ def environment() -> jinja2.Environment:
         verdict_word=verdict_word,
         mini=mini,
         null_note=null_note,
+        null_cell=null_cell,
         rows_of=rows_of,
         rest_of=rest_of,
         order_of=order_of,
