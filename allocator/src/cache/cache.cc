@@ -231,12 +231,6 @@ void drain_orphans(Cache* own) {
   }
 }
 
-// A class that is counted takes a slow path whenever its poppable or its free part runs out: both are kept above this many blocks.
-unsigned kept_for_counting(const Cache& cache, SizeClass c) {
-  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kTableClassEnd) return 0;
-  return min_of<unsigned>(class_info(c).batch, cache.capacity(c) / 4);
-}
-
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
   if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
@@ -369,7 +363,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
 bool was_just_freed(const Cache& cache, SizeClass c, const void* block) {
   constexpr std::ptrdiff_t kPlaces = 8;
   // Of an open class, places below the mark may hold what was handed out since.
-  void* const* from = cache.counting != nullptr && c < kTableClassEnd ? cache.counting->mark[c] : nullptr;
+  void* const* from = cache.counting != nullptr && c < kTableClassEnd ? cache.counting->of[c].mark : nullptr;
   if (from == nullptr) from = cache.base[c];
   void* const* const top = cache.top[c];
   for (void* const* place = top - min_of(top - from, kPlaces); place != top; ++place) {
@@ -424,7 +418,7 @@ usize copy_cached_blocks(void** out, usize room) {
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) {
       if (count_seen(*cache, c) == 0) continue;
-      void** const mark = cache->counting != nullptr && c < kTableClassEnd ? cache->counting->mark[c] : nullptr;
+      void** const mark = cache->counting != nullptr && c < kTableClassEnd ? cache->counting->of[c].mark : nullptr;
       copy(cache->base[c], mark != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
       if (mark != nullptr) copy(mark, cache->top[c]);
     }

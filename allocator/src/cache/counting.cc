@@ -10,69 +10,144 @@ namespace freestone {
 
 namespace {
 
+// Freed blocks wait behind the mark until the class is joined, so what may be popped before bounds how cold a block is when it is handed
+// out again, and how far the pushed ones are moved.
+constexpr usize kPoppableBytes = 4 * kKiB;
+constexpr usize kPoppableMin = 32;
+
 constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size_class; }
 
 // A class of which the array is at work must not be drained by the child of a fork.
 template <typename Work>
-void change(Cache& cache, SizeClass c, Work work) {
+FREESTONE_INLINE void change(Cache& cache, SizeClass c, Work work) {
   cache.changing.store_relaxed(static_cast<u8>(c));
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);  // fork copies what this thread has done so far: it is enough that the compiler keeps the order
   work(cache, c);
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   cache.changing.store_relaxed(0);
+}
+
+// The two pieces of an open class.
+struct Pieces {
+  void** poppable;  // where what may still be popped ends
+  usize popped;
+  usize pushed;
+  usize count;  // cached blocks in both pieces
+};
+
+FREESTONE_INLINE Pieces pieces_of(const Cache& cache, SizeClass c, void** mark) {
+  void** const poppable = cache.top[entry_of(c)];
+  void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
+  const auto pushed = static_cast<usize>(cache.top[c] - mark);
+  return {poppable, static_cast<usize>(popped_end - poppable), pushed, static_cast<usize>(poppable - cache.base[c]) + pushed};
+}
+
+// One stack again, for the moment: the marks still stand.
+FREESTONE_INLINE void join(Cache& cache, Counted& counted, SizeClass c, const Pieces& pieces) {
+  counted.until_sample -= pieces.popped;
+  if (pieces.poppable != counted.mark) std::memmove(pieces.poppable, counted.mark, pieces.pushed * sizeof(void*));
+  cache.top[c] = pieces.poppable + pieces.pushed;
+  // Blocks below the lowest pop were not needed.
+  cache.low[c] = min_of(counted.low, pieces.poppable);
+}
+
+FREESTONE_INLINE void split(Cache& cache, Counted& counted, SizeClass c) {
+  const usize at_once = max_of(kPoppableMin, kPoppableBytes / class_info(c).bytes);
+  const u64 may_pop = min_of<u64>(min_of<usize>(cache.count(c), at_once), counted.until_sample - 1);
+  void** top = cache.top[c];
+  counted.low = cache.low[c];
+  cache.low[entry_of(c)] = top - may_pop;
+  cache.top[entry_of(c)] = top;
+  if (top != cache.high[c]) *top++ = nullptr;  // CACHE-4; a full class takes the slow path in any case
+  cache.top[c] = counted.mark = top;
 }
 
 }  // namespace
 
 void open_counted(Cache& cache, SizeClass c) {
-  Counting& counting = *cache.counting;
+  Counted& counted = cache.counting->of[c];
   if (cache.base[c] == nullptr) return;
-  counting.low[c] = cache.low[c];
-  if (c >= kTableClassEnd || counting.hold_all) {
-    counting.high[c] = cache.high[c];
-    cache.low[c] = cache.high[c] = cache.top[c];
-    counting.held[c] = true;
-    return;
-  }
-  const u64 may_pop = min_of<u64>(cache.count(c), counting.until_sample[c] - 1);
-  cache.low[entry_of(c)] = cache.top[c] - may_pop;
-  cache.top[entry_of(c)] = cache.top[c];
-  if (cache.top[c] != cache.high[c]) *cache.top[c]++ = nullptr;  // CACHE-4; a full class takes the slow path in any case
-  counting.mark[c] = cache.top[c];
+  if (c < kTableClassEnd && !cache.counting->hold_all) return split(cache, counted, c);
+  counted.low = cache.low[c];
+  counted.high = cache.high[c];
+  cache.low[c] = cache.high[c] = cache.top[c];
 }
 
 void close_counted(Cache& cache, SizeClass c) {
-  Counting& counting = *cache.counting;
-  if (counting.held[c]) {
-    counting.held[c] = false;
-    cache.low[c] = counting.low[c];
-    cache.high[c] = counting.high[c];
-    if (cache.low[c] > cache.top[c]) cache.low[c] = cache.top[c];
-    return;
+  Counted& counted = cache.counting->of[c];
+  if (counted.high != nullptr) {
+    cache.low[c] = min_of(counted.low, cache.top[c]);
+    cache.high[c] = counted.high;
+    counted.high = nullptr;
+  } else if (counted.mark != nullptr) {
+    join(cache, counted, c, pieces_of(cache, c, counted.mark));
+    counted.mark = nullptr;
+    cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
   }
-  void** const mark = c < kTableClassEnd ? counting.mark[c] : nullptr;
-  if (mark == nullptr) return;
-  void** const poppable = cache.top[entry_of(c)];
-  const auto pushed = static_cast<usize>(cache.top[c] - mark);
-  void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
-  counting.until_sample[c] -= static_cast<u64>(popped_end - poppable);
-  if (poppable != mark) std::memmove(poppable, mark, pushed * sizeof(void*));
-  counting.mark[c] = nullptr;
-  cache.top[c] = poppable + pushed;
-  // Blocks below the lowest pop were not needed.
-  cache.low[c] = min_of(counting.low[c], poppable);
-  cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
 }
 
 void forget_counted(Cache& cache, SizeClass c) {
-  cache.counting->held[c] = false;
-  if (c >= kTableClassEnd) return;
-  cache.counting->mark[c] = nullptr;
-  cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
+  cache.counting->of[c].high = nullptr;
+  cache.counting->of[c].mark = nullptr;
+  if (c < kTableClassEnd) cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
+}
+
+unsigned kept_for_counting(const Cache& cache, SizeClass c) {
+  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kTableClassEnd) return 0;
+  return min_of<unsigned>(class_info(c).batch, cache.capacity(c) / 4);
+}
+
+void* pop_counted(Cache& cache, SizeClass c, usize bytes) {
+  Counted& counted = cache.counting->of[c];
+  if (counted.high != nullptr) {
+    if (cache.counting->hold_all || cache.top[c] == counted.low || sample_is_near(cache, bytes)) return nullptr;
+    count_unsampled(cache, bytes);
+    void* block = nullptr;
+    change(cache, c, [&](Cache& own, SizeClass) {
+      block = *--own.top[c];
+      own.low[c] = own.high[c] = own.top[c];
+    });
+    return block;
+  }
+  if (counted.mark == nullptr) return nullptr;
+  const Pieces pieces = pieces_of(cache, c, counted.mark);
+  if (counted.until_sample <= pieces.popped + 1 || pieces.count <= kept_for_counting(cache, c)) return nullptr;
+  void* block = nullptr;
+  change(cache, c, [&](Cache& own, SizeClass) {
+    join(own, counted, c, pieces);
+    --counted.until_sample;
+    block = *--own.top[c];
+    own.low[c] = min_of(own.low[c], own.top[c]);
+    split(own, counted, c);
+  });
+  return block;
+}
+
+bool push_counted(Cache& cache, SizeClass c, void* block) {
+  Counted& counted = cache.counting->of[c];
+  if (counted.high != nullptr) {
+    if (cache.counting->hold_all || cache.top[c] == counted.high || cache.top[c][-1] == block) return false;
+    change(cache, c, [&](Cache& own, SizeClass) {
+      *own.top[c]++ = block;
+      own.low[c] = own.high[c] = own.top[c];
+    });
+    return true;
+  }
+  if (counted.mark == nullptr || cache.top[c][-1] == block) return false;
+  const Pieces pieces = pieces_of(cache, c, counted.mark);
+  if (cache.capacity(c) - pieces.count <= kept_for_counting(cache, c)) return false;
+  change(cache, c, [&](Cache& own, SizeClass) {
+    join(own, counted, c, pieces);
+    *own.top[c]++ = block;
+    split(own, counted, c);
+  });
+  return true;
 }
 
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch) {
   auto* counting = static_cast<Counting*>(take_metadata(sizeof(Counting)));
   if (counting == nullptr) return false;
-  for (SizeClass c = 1; c < kTableClassEnd; ++c) counting->until_sample[c] = distances.allocations(class_info(c).bytes);
+  for (SizeClass c = 1; c < kTableClassEnd; ++c) counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;
@@ -98,8 +173,8 @@ bool count_class_allocation(Cache& cache, SizeClass c, usize bytes, const Sample
   bool due = false;
   change(cache, c, [&](Cache& own, SizeClass) {
     close_counted(own, c);
-    due = --own.counting->until_sample[c] == 0;
-    if (due) own.counting->until_sample[c] = distances.allocations(class_info(c).bytes);
+    due = --own.counting->of[c].until_sample == 0;
+    if (due) own.counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
     open_counted(own, c);
   });
   return due;
@@ -115,9 +190,10 @@ bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances) {
 }
 
 unsigned counted_hole(const Cache& cache, SizeClass c) {
-  const Counting* counting = cache.counting;
-  if (counting == nullptr || c >= kTableClassEnd || counting->mark[c] == nullptr) return 0;
-  const auto hole = counting->mark[c] - cache.top[entry_of(c)];
+  if (cache.counting == nullptr || c >= kTableClassEnd) return 0;
+  void** const mark = cache.counting->of[c].mark;
+  if (mark == nullptr) return 0;
+  const auto hole = mark - cache.top[entry_of(c)];
   return hole > 0 && hole <= static_cast<i64>(cache.count(c)) ? static_cast<unsigned>(hole) : 0;
 }
 

@@ -20,15 +20,19 @@
 
 namespace freestone {
 
+// What is known of one class, together in half a cache line: a slow path needs all of it, of one class.
+struct alignas(32) Counted {
+  void** mark;       // open, of the table: where pushes begin
+  u64 until_sample;  // allocations of the class until the sampled one, that one included
+  void** low;        // open: the cache's own
+  void** high;       // held closed to the fast paths: the cache's own; null otherwise
+};
+
 struct Counting {
-  void** mark[kTableClassEnd];   // where pushes begin; null: the class is closed
-  u64 until_sample[kTableClassEnd];  // allocations of the class until the sampled one, that one included
-  void** low[kClassEnd];         // of an open class
-  void** high[kClassEnd];        // of an open class above the table
-  bool held[kClassEnd];          // the class is open and held closed to the fast paths
-  bool hold_all;                 // the classes of the table too: every call takes the slow path
-  u32 epoch;                     // of the sampling that the distances were drawn for
-  i64 bytes_until_sample;        // for all that is above the table together
+  Counted of[kClassEnd];
+  bool hold_all;           // the classes of the table too: every call takes the slow path
+  u32 epoch;               // of the sampling that the distances were drawn for
+  i64 bytes_until_sample;  // for all that is above the table together
 };
 
 // How far the next samples are; set by front with the observer.
@@ -46,6 +50,14 @@ void forget_counted(Cache& cache, SizeClass size_class);
 // The calling thread's cache starts or stops counting. False when memory is out.
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
 void stop_counting(Cache& cache);
+
+// A class that is counted takes a slow path whenever its poppable or its free part runs out: both are kept above this many blocks.
+unsigned kept_for_counting(const Cache& cache, SizeClass size_class);
+
+// Where most slow paths of a counting cache end. A cached block, counted, when one is to spare and the allocation is not the sampled one;
+// whether the freed block found room. Null or false otherwise: nothing has changed.
+void* pop_counted(Cache& cache, SizeClass size_class, usize bytes);
+bool push_counted(Cache& cache, SizeClass size_class, void* block);
 
 // Counts an allocation that takes the slow path. Whether it is the sampled one.
 bool count_class_allocation(Cache& cache, SizeClass size_class, usize bytes, const SampleDistances& distances);

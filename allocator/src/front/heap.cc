@@ -141,6 +141,7 @@ void expect_not_in_slab(const char* call, const Found& found, const void* block)
 }  // namespace
 
 void* allocate_slow(usize bytes) {
+  if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
   if (bytes > kCachedBytesMax) return allocate_above_classes(bytes, 1, nullptr);
@@ -149,6 +150,7 @@ void* allocate_slow(usize bytes) {
 
 void deallocate_slow(void* block) {
   if (block == nullptr) return;
+  if (push_unsampled(block)) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
   if (in_window(block) && address_of(block) % kUnitBytes == 0) {
     const UnitIndex unit = unit_of(block);

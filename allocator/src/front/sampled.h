@@ -10,6 +10,7 @@
 
 #include "base/atomic.h"
 #include "cache/counting.h"
+#include "front/heap.h"
 #include "policy/policy.h"
 #include "region/region.h"
 
@@ -48,6 +49,21 @@ extern Atomic<u32> sampling_epoch;  // rises when the distances change; each thr
 
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
+// Where most slow paths of a thread that counts end. A cached block when none is due; null otherwise, and when nothing is counted.
+FREESTONE_INLINE bool counts(const Cache& cache) {
+  return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed();
+}
+FREESTONE_INLINE void* pop_unsampled(usize bytes) {
+  Cache& cache = thread_cache();
+  return counts(cache) && bytes <= kCachedBytesMax ? pop_counted(cache, class_of(bytes), bytes) : nullptr;
+}
+// Whether the block, whose free took the slow path, is back in the thread's cache.
+FREESTONE_INLINE bool push_unsampled(void* block) {
+  Cache& cache = thread_cache();
+  if (!counts(cache) || !in_window(block)) return false;
+  const u8 tag = tag_of(unit_of(block));
+  return tag != kTagNone && tag <= kLastSmallClass && push_counted(cache, tag, block);
+}
 // Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or null; *track as above.
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
 // A block above the classes got another size in place, which counts as an allocation of that size.

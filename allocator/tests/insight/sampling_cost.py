@@ -2,11 +2,12 @@
 
     python3 allocator/tests/insight/sampling_cost.py build/release [ROUNDS]
 
-Prints one line per program; the figures of docs/OBSERVABILITY.md come from here.
+Prints one line per program; the figures of docs/OBSERVABILITY.md come from here. sampling_cost_test.py holds the instructions.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import resource
@@ -27,7 +28,7 @@ SQL = (
 
 def commands(build: Path, short: bool) -> dict[str, list[str]]:
     """Short ones for counting, which slows a program fifty times."""
-    lifetimes = [str(build / "freestone-workload"), "lifetimes", f"--steps={1000000 if short else 8000000}", "--void=no", "--idle-ms=0"]
+    lifetimes = [str(build / "freestone-workload"), "lifetimes", f"--steps={4000000 if short else 8000000}", "--void=no", "--idle-ms=0"]
     return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=60000 if short else 400000)]}
 
 
@@ -50,6 +51,19 @@ def instructions(command: list[str], env: dict[str, str]) -> int:
     return int(found[1])
 
 
+def counts(command: list[str], build: Path) -> tuple[int, int]:
+    """Without and with sampling. The samples fall at random: the count varies by a tenth of a percent."""
+    return instructions(command, environment(build, OFF)), instructions(command, environment(build, ON))
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """Of the median, at 95 %: the order statistics between which it lies by the binomial law."""
+    ranked = sorted(values)
+    reach = math.ceil(0.98 * math.sqrt(len(ranked)))
+    middle = len(ranked) / 2
+    return ranked[max(0, math.floor(middle - reach))], ranked[min(len(ranked) - 1, math.ceil(middle + reach) - 1)]
+
+
 def main() -> None:
     build = Path(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 12
@@ -58,11 +72,9 @@ def main() -> None:
         for turn in range(rounds):
             pair = {conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))}
             ratios.append(pair[ON] / pair[OFF])
-        ratios.sort()
-        least, most = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-        short = commands(build, short=True)[name]
-        off, on = (instructions(short, environment(build, conf)) for conf in (OFF, ON))
-        print(f"{name}: time {statistics.median(ratios):.4f} of without (middle half {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})", flush=True)
+        least, most = median_interval(ratios)
+        off, on = counts(commands(build, short=True)[name], build)
+        print(f"{name}: time {statistics.median(ratios):.4f} of without (95 % of the median: {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})", flush=True)
 
 
 if __name__ == "__main__":
