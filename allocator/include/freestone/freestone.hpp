@@ -17,10 +17,12 @@
 
 namespace freestone {
 
-// The process heap as a std::pmr::memory_resource. All of them are equal.
+// The process heap, or a heap object that outlives it, as a std::pmr::memory_resource. Those of the same heap are equal.
 class memory_resource final : public std::pmr::memory_resource {
  public:
-  // One for everybody, alive until the process ends.
+  explicit memory_resource(freestone_heap* heap = nullptr) noexcept : heap_(heap) {}
+
+  // Of the process heap, for everybody, alive until the process ends.
   static memory_resource* instance() noexcept {
     static memory_resource only;
     return &only;
@@ -29,7 +31,9 @@ class memory_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     void* block = nullptr;
-    if (alignment <= alignof(std::max_align_t)) {
+    if (heap_ != nullptr) {
+      block = freestone_heap_allocate_aligned(heap_, bytes, alignment);
+    } else if (alignment <= alignof(std::max_align_t)) {
       block = std::malloc(bytes);
     } else if (::posix_memalign(&block, alignment, bytes) != 0) {
       block = nullptr;
@@ -37,8 +41,19 @@ class memory_resource final : public std::pmr::memory_resource {
     if (block == nullptr) throw std::bad_alloc();
     return block;
   }
-  void do_deallocate(void* block, std::size_t, std::size_t) override { std::free(block); }
-  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return dynamic_cast<const memory_resource*>(&other) != nullptr; }
+  void do_deallocate(void* block, std::size_t, std::size_t) override {
+    if (heap_ != nullptr) {
+      freestone_heap_deallocate(heap_, block);
+    } else {
+      std::free(block);
+    }
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    const auto* resource = dynamic_cast<const memory_resource*>(&other);
+    return resource != nullptr && resource->heap_ == heap_;
+  }
+
+  freestone_heap* heap_;
 };
 
 // A bounded heap. Any thread may use it; whoever destroys it must be the last.
@@ -81,26 +96,8 @@ class Heap {
   [[nodiscard]] freestone_heap* handle() const noexcept { return heap_; }
 
  private:
-  class Resource final : public std::pmr::memory_resource {
-   public:
-    explicit Resource(freestone_heap* heap) : heap_(heap) {}
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-      void* block = freestone_heap_allocate_aligned(heap_, bytes, alignment);
-      if (block == nullptr) throw std::bad_alloc();
-      return block;
-    }
-    void do_deallocate(void* block, std::size_t, std::size_t) override { freestone_heap_deallocate(heap_, block); }
-    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-      const auto* resource = dynamic_cast<const Resource*>(&other);
-      return resource != nullptr && resource->heap_ == heap_;
-    }
-    freestone_heap* heap_;
-  };
-
   freestone_heap* heap_;
-  Resource resource_;
+  memory_resource resource_;
 };
 
 // A standard allocator over the process heap.
