@@ -75,7 +75,9 @@ TEST_F(Limits, BoundTheResidentSetOfTheProcess) {
   set_limits(0, 0);
   EXPECT_LE(resident, kLimit + kLimit / 100 + others);
   // Guards between blocks are charged for and never touched.
-  if (!is_hardened()) EXPECT_GE(resident, kLimit / 10 * 9) << "the blocks were touched";
+  if (!is_hardened()) {
+    EXPECT_GE(resident, kLimit / 10 * 9) << "the blocks were touched";
+  }
   release(got);
 }
 

@@ -59,7 +59,9 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
     const auto at = visited.find(block);
     ASSERT_NE(at, visited.end()) << "a live block was not visited, size " << bytes;
     EXPECT_GE(at->second, bytes);
-    if (!is_hardened()) EXPECT_EQ(at->second, bytes);
+    if (!is_hardened()) {
+      EXPECT_EQ(at->second, bytes);
+    }
     ++found;
   }
   EXPECT_EQ(found, live.size());
