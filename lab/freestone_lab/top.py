@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +19,9 @@ from freestone_lab.stats import Snapshot, bytes_text
 COLOURS = ("green", "cyan", "blue", "magenta", "yellow", "bright_black")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 HISTORY = 60
-CLASSES_SHOWN = 12
-THREADS_SHOWN = 8
+ROWS_SHOWN = 12
+ROWS_LEAST = 3
+ROWS_ABOVE = 18  # lines of the picture that are not size classes, when the tables stand beside each other
 
 
 @dataclass
@@ -58,10 +60,16 @@ def bar(snapshot: Snapshot, width: int) -> Text:
     return line
 
 
-def memory(snapshot: Snapshot, history: History | None = None) -> Table:
+def columns(*names: str, left: int = 0) -> Table:
+    """A table of numbers, of which the first `left` columns are words. No value is broken over lines."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, justify in (("memory", "left"), ("size", "right"), ("share", "right"), ("change/s", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for number, name in enumerate(names):
+        table.add_column(name, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def memory(snapshot: Snapshot, history: History | None = None) -> Table:
+    table = columns("memory", "size", "share", "change/s", left=1)
     charged = max(snapshot.figure("charged_bytes"), 1)
 
     def row(label: str, size: int, figure: str, style: str = "") -> None:
@@ -76,16 +84,16 @@ def memory(snapshot: Snapshot, history: History | None = None) -> Table:
 
 
 def facts(snapshot: Snapshot) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = columns("", "", left=1)
+    table.show_header = False
     hard, soft = snapshot.figure("limit_hard_bytes"), snapshot.figure("limit_soft_bytes")
     rows = [
         ("peak of charged", bytes_text(snapshot.figure("peak_bytes"))),
         ("resident", bytes_text(snapshot.figure("resident_bytes"))),
         ("retained", bytes_text(snapshot.figure("clean_bytes"))),
         ("given back", bytes_text(snapshot.figure("purged_bytes"))),
-        ("limits soft, hard", f"{bytes_text(soft) if soft else 'none'}, {bytes_text(hard) if hard else 'none'}"),
+        ("soft limit", bytes_text(soft) if soft else "none"),
+        ("hard limit", bytes_text(hard) if hard else "none"),
         ("live blocks", f"{snapshot.figure('live_blocks'):,}"),
         ("threads", f"{snapshot.figure('threads'):,}"),
         ("failed allocations", f"{snapshot.figure('failed_allocations'):,}"),
@@ -96,20 +104,16 @@ def facts(snapshot: Snapshot) -> Table:
     return table
 
 
-def classes(snapshot: Snapshot, shown: int = CLASSES_SHOWN) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("block", "live blocks", "live bytes", "cached"):
-        table.add_column(name, justify="right")
+def classes(snapshot: Snapshot, shown: int) -> Table:
+    table = columns("block", "live", "bytes", "cached")
     largest = sorted(snapshot.classes, key=lambda c: c.bytes * c.live, reverse=True)[:shown]
     for c in largest:
         table.add_row(f"{c.bytes:,}", f"{c.live:,}", bytes_text(c.bytes * c.live), f"{c.cached:,}")
     return table
 
 
-def threads(snapshot: Snapshot, shown: int = THREADS_SHOWN) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("thread", "cached", "of", "refills and flushes"):
-        table.add_column(name, justify="right")
+def threads(snapshot: Snapshot, shown: int) -> Table:
+    table = columns("thread", "cached", "of", "slow paths")
     for t in sorted(snapshot.threads, key=lambda t: t.cached_bytes, reverse=True)[:shown]:
         table.add_row(str(t.id), bytes_text(t.cached_bytes), bytes_text(t.capacity_bytes), f"{t.slow_paths:,}")
     return table
@@ -120,24 +124,32 @@ def title(snapshot: Snapshot) -> Text:
     return Text.assemble((f"{snapshot.program} ", "bold"), f"process {snapshot.pid}", (version, "bright_black"))
 
 
-def picture(snapshot: Snapshot, width: int, history: History | None = None) -> RenderableType:
+def beside(console: Console, *tables: Table) -> RenderableType:
+    """The tables in a row, or below each other when the terminal is too narrow for it."""
+    widths = [Measurement.get(console, console.options.update(width=200), table).maximum for table in tables]
+    gap = min(4, (console.width - sum(widths)) // max(1, len(tables) - 1))
+    if gap < 2:
+        return Group(*[part for table in tables for part in (table, Text())][:-1])
+    grid = Table.grid(padding=(0, gap))
+    grid.add_row(*tables)
+    return grid
+
+
+def picture(snapshot: Snapshot, console: Console, history: History | None = None) -> RenderableType:
     """One process on one screen."""
-    beside = Table.grid(padding=(0, 4))
-    beside.add_row(memory(snapshot, history), facts(snapshot))
-    below = Table.grid(padding=(0, 4))
-    below.add_row(classes(snapshot), threads(snapshot)) if snapshot.threads else below.add_row(classes(snapshot))
-    parts: list[RenderableType] = [title(snapshot), bar(snapshot, min(width, 100)), Text(), beside, Text(), below]
+    rows = min(ROWS_SHOWN, max(ROWS_LEAST, console.height - ROWS_ABOVE)) if console.is_terminal else ROWS_SHOWN
+    below = [classes(snapshot, rows), *([threads(snapshot, rows)] if snapshot.threads else [])]
+    above = beside(console, memory(snapshot, history), facts(snapshot))
+    parts = [title(snapshot), bar(snapshot, min(console.width, 100)), Text(), above, Text(), beside(console, *below)]
     if history is not None and len(history.snapshots) > 1:
-        parts += [Text(), Text.assemble(("charged ", "bold"), history.curve("charged_bytes"))]
+        most = bytes_text(max(s.figure("charged_bytes") for s in history.snapshots))
+        curve = history.curve("charged_bytes")[-(console.width - len(f"charged   0 to {most}")) :]
+        parts += [Text(), Text.assemble(("charged ", "bold"), curve, (f"  0 to {most}", "bright_black"))]
     return Group(*parts)
 
 
 def listing(snapshots: Sequence[Snapshot]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("process", "program"):
-        table.add_column(name)
-    for name in ("live", "charged", "resident", "threads"):
-        table.add_column(name, justify="right")
+    table = columns("process", "program", "live", "charged", "resident", "threads", left=2)
     for s in sorted(snapshots, key=lambda s: s.figure("charged_bytes"), reverse=True):
         sizes = (bytes_text(s.figure(name)) for name in ("live_bytes", "charged_bytes", "resident_bytes"))
         table.add_row(str(s.pid), s.program, *sizes, str(s.figure("threads")))
@@ -156,7 +168,7 @@ def watch(
             now = history.snapshots[-1]
             age = stats.age_seconds(now)
             note = f"unchanged for {age:.0f} s: the program takes no slow path" if age > 3 else ""
-            scene = Group(picture(now, console.width, history), Text(note, style="bright_black"))
+            scene = Group(picture(now, console, history), Text(note, style="bright_black"))
             if console.is_terminal:
                 live.update(scene, refresh=True)
             else:

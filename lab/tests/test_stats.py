@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -128,7 +129,7 @@ def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[
     top.watch(Console(file=out, width=120), running.pid, 0.6, 2)
     text = out.getvalue()
     assert text.count(f"process {running.pid}") == 2
-    for word in ("thread caches", "slabs, free", "peak of charged", "live blocks", "refills and flushes"):
+    for word in ("thread caches", "slabs, free", "peak of charged", "live blocks", "slow paths"):
         assert word in text
     asked = []
 
@@ -174,6 +175,38 @@ def test_the_bar_is_as_wide_as_it_is_told() -> None:
     snapshot = stats.Snapshot(1, "p", "", "", 0, figures)
     assert 38 <= top.bar(snapshot, 40).cell_len <= 40
     assert top.bar(stats.Snapshot(1, "p", "", "", 0, {}), 40).cell_len == 0
+
+
+def large_snapshot() -> stats.Snapshot:
+    figures = {name: 123.4 * 2**20 for name in stats.PARTS.values()} | {
+        "charged_bytes": 740.4 * 2**20,
+        "live_blocks": 1234567.0,
+    }
+    figures |= {"limit_soft_bytes": 512.0 * 2**20, "limit_hard_bytes": 1023.9 * 2**20, "peak_bytes": 1023.9 * 2**20}
+    sizes = tuple(stats.SizeClass(bytes=262144 - k, live=1234567, cached=1000) for k in range(20))
+    threads = tuple(stats.Thread(4194304 - k, 123456, 262144, 12345678) for k in range(20))
+    return stats.Snapshot(4194304, "server", "0.1.0", "hardened", 1, figures, {"mmap": 123456}, sizes, threads)
+
+
+@pytest.mark.parametrize(("width", "height"), [(50, 60), (60, 60), (80, 24), (120, 40)])
+def test_no_value_is_broken_or_cut_off_on_a_terminal(width: int, height: int) -> None:
+    snapshot = large_snapshot()
+    history = top.History([snapshot, dataclasses.replace(snapshot, updated_ms=2)])
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=height, force_terminal=True, color_system=None)
+    console.print(top.picture(snapshot, console, history))
+    lines = out.getvalue().splitlines()
+    assert "…" not in out.getvalue()
+    assert max(map(len, lines)) <= width
+    assert len(lines) < height
+    for whole in (
+        "■ thread caches  123.4 MiB   16.7%",
+        "hard limit          1023.9 MiB",
+        "262,144  1,234,567  301.4 GiB   1,000",
+        "4194304  120.6 KiB  256.0 KiB  12,345,678",
+    ):
+        assert any(whole in line for line in lines), whole
+    assert lines[-1].endswith("0 to 740.4 MiB")
 
 
 @pytest.mark.parametrize(

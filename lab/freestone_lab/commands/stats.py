@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     def show(target: Annotated[str | None, typer.Argument(metavar="[PID|FILE]")] = None) -> None:
         out = render_text.console()
         if target is not None:
-            out.print(top.picture(stats.find(target), out.width))
+            out.print(top.picture(stats.find(target), out))
             return
         found = list(stats.running())
         if not found:
