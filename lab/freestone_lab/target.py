@@ -34,15 +34,16 @@ class Target:
 
 
 def _locate(name: str, search: str | None) -> Path:
+    """The program's absolute path: one that lost its `./` would be looked for on PATH."""
     if "/" in name:
-        path = Path(name)
+        path = Path(name).absolute()
         if not path.exists():
             raise UserError(f"program '{name}' does not exist")
     else:
         found = shutil.which(name, path=search)
         if found is None:
             raise UserError(f"program '{name}' was not found on PATH")
-        path = Path(found)
+        path = Path(found).absolute()
     if path.is_dir():
         raise UserError(f"'{name}' is a directory, not a program")
     if not os.access(path, os.X_OK):

@@ -157,6 +157,15 @@ def shim(folder: Path, real: Path | None) -> Path:
     return wrapper
 
 
+def test_a_program_named_from_its_own_folder_is_found(
+    work: Path, controls: dict[str, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work.parent)
+    found = target.resolve([f"./{work.name}"])
+    assert found.path == work
+    runner.verify(found, Path(controls["passthrough"].path or ""), os.environ)
+
+
 def test_behind_a_version_managers_wrapper_the_program_itself_is_measured(tmp_path: Path, work: Path) -> None:
     wrapper = shim(tmp_path, work)
     env = {"PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
