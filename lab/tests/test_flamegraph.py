@@ -412,6 +412,22 @@ def test_diff_shows_growth_red_and_shrinkage_blue_even_of_what_is_gone(tmp_path:
     assert shrank is not None
 
 
+def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> None:
+    dumps = [
+        Profile(LIVE, [((Frame("main"), Frame(name)), (size,))], label=name)
+        for name, size in (("first", 2048), ("second", 8192), ("third", 4096))
+    ]
+    path = tmp_path / "t.html"
+    path.write_text(render_profiles(dumps, "t"), encoding="utf-8")
+    dom = browser.dump(path)
+    bars = re.findall(r'<button (?:class="([^"]*)" )?type="button" title="([^"]*)"[^>]*style="height: ([\d.]+)%', dom)
+    assert bars == [("", "first: 2.0 KiB", "25"), ("", "second: 8.0 KiB", "100"), ("on", "third: 4.0 KiB", "50")]
+    assert "the highest 8.0 KiB" in dom
+    assert 'title="third' in dom
+    clicked = browser.dump(path, 1280, "document.querySelectorAll('#timeline button')[1].click()")
+    assert "8.0 KiB" in dict(top_rows(clicked))["second"]
+
+
 def test_empty_profile_page_explains_itself(tmp_path: Path) -> None:
     path = tmp_path / "e.html"
     path.write_text(render_profiles([Profile(LIVE, [])], "e"), encoding="utf-8")

@@ -193,6 +193,7 @@
     if (dumps < 3) { byId('timeline-card').hidden = true; return; }
     var most = 0, sums = data.profiles.map(function (_, p) { return totalOf(p, state.type)[0]; });
     sums.forEach(function (v) { most = Math.max(most, v); });
+    byId('most').textContent = ', the highest ' + show(most, data.types[state.type][1]);
     box.textContent = '';
     sums.forEach(function (v, p) {
       var bar = element('button', (p === state.dump ? 'on' : '') + (p === state.base ? ' base' : ''));
