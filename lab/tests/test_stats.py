@@ -178,7 +178,7 @@ def test_the_bar_is_as_wide_as_it_is_told() -> None:
 
 
 def large_snapshot() -> stats.Snapshot:
-    figures = {name: 123.4 * 2**20 for name in stats.PARTS.values()} | {
+    figures = dict.fromkeys(stats.PARTS.values(), 123.4 * 2**20) | {
         "charged_bytes": 740.4 * 2**20,
         "live_blocks": 1234567.0,
     }
