@@ -13,7 +13,7 @@ constinit Region region;
 
 namespace {
 
-constexpr usize kCommitStepMin = 2 * kMiB;
+constexpr usize kCommitStepMin = kMiB;  // a group; in a small heap a write that runs on for as much leaves it, and faults
 constexpr usize kCommitStepMax = 64 * kMiB;
 constexpr usize kTagCommitStep = 64 * kKiB;
 constexpr usize kThpPlainBytes = 32 * kMiB;  // thp:auto leaves huge pages to the system beyond this
