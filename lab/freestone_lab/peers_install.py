@@ -137,6 +137,14 @@ def _compatmalloc(source: Source, work: Path) -> Path:
     return tree / "target" / "release" / "libcompatmalloc.so"
 
 
+def _isoalloc(source: Source, work: Path) -> Path:
+    """Its own Makefile's release library with the C++ operators."""
+    tree = work / "isoalloc"
+    shutil.copytree(source.folder / "isoalloc", tree)
+    _run(["make", "cpp_library", "CC=gcc", "CXX=g++", "STRIP=true"], tree, work / "build.log")
+    return tree / "build" / "libisoalloc.so"
+
+
 def _mimalloc_version(line: str) -> Callable[[Source], str]:
     def upstream(source: Source) -> str:
         header = source.folder / "c_src" / "mimalloc" / line / "include" / "mimalloc.h"
@@ -169,6 +177,7 @@ RECIPES = (
         "hardened-malloc", "hardened-malloc-sys", _ours("hardened-malloc"), note=f"default configuration; {_SNAPSHOT}"
     ),
     Recipe("hardened-malloc-light", "hardened-malloc-sys", _ours("hardened-malloc-light"), note="light configuration"),
+    Recipe("isoalloc", "libisoalloc-sys", _isoalloc, note="its release settings; the version is the crate's"),
     Recipe("compatmalloc", "compatmalloc", _compatmalloc, note="all hardening on"),
 )
 

@@ -52,10 +52,13 @@ def test_killed_runner_leaves_no_attack_behind(program: str, number: signal.Sign
         [sys.executable, "-c", RUNNER, program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     assert runner.stdout is not None and runner.stdout.readline() == "started\n"
-    child = _wait_for_child(runner.pid)
-    runner.send_signal(number)
-    assert runner.wait(SOON_S) != 0
-    runner.stdout.close()
+    try:
+        child = _wait_for_child(runner.pid)
+        runner.send_signal(number)
+        assert runner.wait(SOON_S) != 0
+    finally:
+        runner.kill()
+        runner.stdout.close()
     child.wait(SOON_S)
     assert not child.is_running()
 
@@ -68,9 +71,12 @@ def test_interrupted_suite_ends_soon_and_leaves_no_attack_behind(tmp_path: Path)
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    child = _wait_for_child(runner.pid)
-    runner.send_signal(signal.SIGINT)
-    assert runner.wait(SOON_S) != 0
+    try:
+        child = _wait_for_child(runner.pid)
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait(SOON_S) != 0
+    finally:
+        runner.kill()
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     assert not (tmp_path / "result.json").exists()
 
