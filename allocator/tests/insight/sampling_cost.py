@@ -1,6 +1,6 @@
 """What sampling at the default mean costs: time of alternated runs, and instructions counted by callgrind.
 
-    python3 allocator/tests/insight/sampling_cost.py build/release [ROUNDS]
+    python3 allocator/tests/insight/sampling_cost.py build/release [ROUNDS [PROGRAM]]
 
 Prints one line per program; the figures of docs/OBSERVABILITY.md come from here. sampling_cost_test.py holds the instructions.
 """
@@ -67,7 +67,9 @@ def median_interval(values: list[float]) -> tuple[float, float]:
 def main() -> None:
     build = Path(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 12
-    for name, command in commands(build, short=False).items():
+    chosen = sys.argv[3:] or list(commands(build, short=False))
+    for name in chosen:
+        command = commands(build, short=False)[name]
         ratios = []
         for turn in range(rounds):
             pair = {conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))}

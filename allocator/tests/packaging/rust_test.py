@@ -1,12 +1,13 @@
-"""The Rust crate: its own tests, with and without the C names, and the example that uses it."""
+"""Rust: the crate's own tests, with and without the C names, the example that uses it, and jemalloc's Rust interface on this library."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import unittest
+from pathlib import Path
 
-from packaging_support import BUILD, ROOT, call
+from packaging_support import BUILD, CLIENTS, ROOT, answers, call
 
 from support import harness
 
@@ -14,10 +15,10 @@ CRATE = ROOT / "rust"
 ENVIRONMENT = harness.environment([], {"CARGO_TARGET_DIR": str(BUILD / "rust"), "CARGO_TERM_COLOR": "never"})
 
 
-def registry_answers() -> bool:
-    """Whether cargo has, or can get, what the crate is built with."""
+def registry_answers(folder: Path = CRATE) -> bool:
+    """Whether cargo has, or can get, what a crate is built with."""
     try:
-        call("cargo", "fetch", "--manifest-path", CRATE / "Cargo.toml", env=ENVIRONMENT)
+        call("cargo", "fetch", "--manifest-path", folder / "Cargo.toml", env=ENVIRONMENT)
     except AssertionError as error:
         print(error)
         return False
@@ -51,6 +52,25 @@ class Crate(unittest.TestCase):
         listed = set(self.cargo("package", "--list", "--allow-dirty").split())
         sources = {str(path.relative_to(CRATE)) for path in (CRATE / "allocator" / "src").rglob("*.*")}
         self.assertEqual(sources - listed, set())
+
+
+@unittest.skipUnless(shutil.which("cargo"), "cargo is not installed")
+class JemallocInterface(unittest.TestCase):
+    def test_it_finds_its_figures_here(self) -> None:
+        folder = BUILD / "jemalloc_ctl"  # cargo writes a lock file beside the manifest
+        shutil.copytree(CLIENTS / "jemalloc_ctl", folder, dirs_exist_ok=True)
+        if not registry_answers(folder):
+            self.skipTest("the crate `tikv-jemalloc-ctl` cannot be had")
+        env = {**ENVIRONMENT, "JEMALLOC_OVERRIDE": str(BUILD / "libfreestone.so"), "LD_LIBRARY_PATH": str(BUILD)}
+        found = answers("cargo", "run", "--quiet", "--manifest-path", folder / "Cargo.toml", env=env)
+        self.assertEqual(found["unchanged"], "true", "figures stand still until the epoch advances")
+        grown = int(found["grown"])
+        self.assertTrue(10_000_000 <= grown <= 11_250_000, f"10,000,000 bytes at most an eighth more than asked for: {grown}")
+        for name in ("active", "resident", "mapped"):
+            self.assertGreaterEqual(int(found[name]), grown, name)
+        self.assertGreater(int(found["metadata"]), 0)
+        self.assertRegex(found["version"], r"^freestone \d")
+        self.assertEqual((found["narenas"], found["abort"], found["background_thread"]), ("1", "false", "true"))
 
 
 if __name__ == "__main__":
