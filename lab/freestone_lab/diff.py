@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from freestone_lab import statistics
-from freestone_lab.compare import headline, values
+from freestone_lab.compare import control_name, estimate, headline, values
 from freestone_lab.errors import UserError
 from freestone_lab.model import Experiment, FigureSpec, Result
 from freestone_lab.statistics import Estimate, Verdict
@@ -22,7 +22,7 @@ ALIASES = {"time": "wall", "memory": "rss", "faults": "minor_faults"}
 
 @dataclass(frozen=True)
 class Gate:
-    """Fails when a figure got worse by more than `limit` (a fraction)."""
+    """Fails when a figure got worse by more than `limit` (a fraction), and by more than the noise floor."""
 
     figure: str
     limit: float
@@ -31,14 +31,18 @@ class Gate:
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of one peer in one experiment, B against A; `ratio` is None when it cannot be estimated."""
+    """One figure of one peer in one experiment, B against A; `ratio` is None when it cannot be estimated.
+
+    `floor` is the larger of the two sittings' noise floors: what the baseline showed against itself.
+    """
 
     experiment: str
     peer: str
     figure: str
     spec: FigureSpec
     ratio: Estimate | None
-    verdict: Verdict
+    floor: float
+    verdict: Verdict = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,9 @@ def compare(
             changes += found
     corrected = statistics.holm([c.ratio.p if c.ratio else 1.0 for c in changes])
     judged = [
-        Change(
-            c.experiment, c.peer, c.figure, c.spec, c.ratio, statistics.verdict(c.ratio, p, 0.0, c.spec.better)
-        )
+        replace(c, verdict=statistics.verdict(c.ratio, p, c.floor, c.spec.better))
         for c, p in zip(changes, corrected, strict=True)
-    ]  # fmt: skip
+    ]
     return Comparison(judged, broken, [i for i in ours if i not in theirs], [i for i in theirs if i not in ours])
 
 
@@ -107,7 +109,9 @@ def _change(
     ratio = statistics.unpaired_ratio(
         _series(after, peer, baseline, figure, absolute), _series(before, peer, baseline, figure, absolute)
     )
-    return Change(before.id, peer, figure, before.specs[figure], ratio, "inconclusive")
+    controls = [estimate(e, control_name(baseline), baseline, figure) for e in (before, after)]
+    floor = max((statistics.noise_floor(c) for c in controls if c is not None), default=0.0)
+    return Change(before.id, peer, figure, before.specs[figure], ratio, floor)
 
 
 def failures(comparison: Comparison, gates: Sequence[Gate]) -> list[str]:
@@ -126,7 +130,7 @@ def failures(comparison: Comparison, gates: Sequence[Gate]) -> list[str]:
             sign = -1 if c.spec.better == "higher" else 1
             worse = sign * math.log(c.ratio.ratio)
             sure = (c.ratio.low > 1) if sign > 0 else (c.ratio.high < 1)
-            if worse > math.log1p(gate.limit) and sure:
+            if worse > math.log1p(max(gate.limit, c.floor)) and sure:
                 found.append(
                     f"{gate.text}: {c.experiment}, {c.peer}: {(c.ratio.ratio - 1) * 100:+.1f} % "
                     f"(95 % interval {(c.ratio.low - 1) * 100:+.1f} to {(c.ratio.high - 1) * 100:+.1f} %)"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,8 +64,18 @@ def _markdown_table(table: Table, figures: list[str]) -> list[str]:
             cells.append(f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]" if e else "1")
             cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *(f"- {text}" for text in table.experiment.caveats)]
+    runs = max((row.runs for row in table.rows), default=0)
+    said = [f"{runs} {'round' if runs == 1 else 'rounds'}, a fresh process each; brackets hold 95 % intervals"]
+    said += [line] if (line := noise(table, figures)) else []
+    lines += ["", *(f"- {text}" for text in (*said, *table.experiment.caveats))]
     return lines
+
+
+def noise(table: Table, figures: Sequence[str]) -> str:
+    """What the baseline showed against itself, in words; "" without a control."""
+    specs, floors = table.experiment.specs, table.floors
+    shown = [f"{specs[n].label or n} {floors[n] * 100:.1f} %" for n in figures if not math.isinf(floors[n])]
+    return f"noise floor (the baseline against itself): {', '.join(shown)}" if shown else ""
 
 
 def markdown(result: Result, figures: list[str] | None = None) -> str:

@@ -20,7 +20,7 @@ from freestone_lab import units
 from freestone_lab.compare import Row, Table, headline, percent, sentence, verdict_word
 from freestone_lab.diff import Comparison
 from freestone_lab.doctor import Finding
-from freestone_lab.export import quantity
+from freestone_lab.export import noise, quantity
 from freestone_lab.method import Progress, Report
 from freestone_lab.model import Result
 from freestone_lab.statistics import margin
@@ -51,9 +51,8 @@ def show_table(out: Console, table: Table, figures: Sequence[str] | None = None)
     for row in table.rows:
         if row.status != "ok":
             out.print(f"  [red]{escape(row.peer)}: {row.status}[/]: {escape(row.detail)}")
-    floors = [f"{specs[n].label or n} {table.floors[n] * 100:.1f} %" for n in names if table.floors[n] < 10]
-    if floors:
-        out.print(f"  noise floor (the baseline against itself): {', '.join(floors)}", style="dim")
+    if line := noise(table, names):
+        out.print(f"  {line}", style="dim")
     for text in table.experiment.caveats:
         out.print(f"  note: {escape(text)}", style="dim")
 

@@ -53,7 +53,11 @@ def ensure_packages(wanted: Sequence[str], say: Say) -> None:
 
 
 def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
-    """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer."""
+    """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer.
+
+    Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is.
+    """
+    with_names, only = _split(with_names), _split(only)
     found = peers.discover()
     if "all" in with_names or "all" in only:
         everyone = [p for p in found if p.kind != "control"]
@@ -68,6 +72,10 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
             defaults.append(peers.discover(only=[family])[0])
     extra_peers = peers.discover(only=list(with_names)) if with_names else []
     return _unique([baseline, *defaults, *extra_peers])
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    return [part for name in names for part in ([name] if "=" in name else name.split(",")) if part]
 
 
 def _unique(found: Sequence[Peer]) -> list[Peer]:

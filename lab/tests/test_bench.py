@@ -63,6 +63,15 @@ def test_wrong_names_are_named(program: Path, name: str, expected: str) -> None:
     assert expected in str(caught.value)
 
 
+def test_allocators_may_stand_in_one_word(controls: dict[str, Peer]) -> None:
+    spec = f"mine={controls['passthrough'].path}"
+    alone = session.choose_peers([], ["passthrough", "null", spec])
+    assert [p.name for p in alone] == ["glibc", "passthrough", "null", "mine"]
+    assert session.choose_peers([], ["passthrough,null", spec]) == alone
+    with pytest.raises(UserError, match=r"/nowhere/a,b\.so"):
+        session.choose_peers(["x=/nowhere/a,b.so"], [])
+
+
 def test_absent_applications_are_skipped_and_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = dataclasses.replace(apps.APPS[0], program="freestone-no-such-program")
     monkeypatch.setattr(apps, "available", lambda names: ([], [absent]))

@@ -117,6 +117,8 @@ def test_exports_hold_every_sample(compared: tuple[Path, str]) -> None:
     assert {"date", "num_cpus", "library_build_type"} <= google["context"].keys()
     text = (folder / "r.md").read_text()
     assert text.count("\n| ") >= 3 and "| pass |" in text
+    assert "- 8 rounds, a fresh process each" in text
+    assert re.search(r"^- noise floor \(the baseline against itself\): time [\d.]+ %, peak memory", text, re.MULTILINE)
 
 
 def test_compare_writes_the_report(compared: tuple[Path, str]) -> None:
@@ -176,13 +178,14 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path, work: Path, preload: 
     assert max(s.round for s in load(tmp_path / "r.json").experiments[0].samples) >= 1
 
 
-def result(path: Path, factor: float, noise: float = 0.002, status: str = "ok") -> Path:
-    """A stored result in which `peer` takes `factor` times glibc's time."""
+def result(path: Path, factor: float, noise: float = 0.002, status: str = "ok", apart: float = 0.0) -> Path:
+    """A stored result in which `peer` takes `factor` times glibc's time; glibc's two runs are `apart` at times."""
     samples = []
     for round_ in range(1, 13):
         wobble = 1 + noise * ((round_ * 7 % 5) - 2)
         for name, wall in (("glibc", 1.0), ("glibc again", 1.0), ("peer", factor)):
             bad = status != "ok" and name == "peer"
+            wall *= 1 + apart * (round_ % 2) if name == "glibc again" else 1.0
             figures = {} if bad else {"wall": wall * wobble, "rss": 1000.0, "rate": 1 / (wall * wobble)}
             samples.append(Sample(name, round_, status if bad else "ok", "reason", figures))  # type: ignore[arg-type]
     specs = {
@@ -207,6 +210,14 @@ def test_diff_passes_and_fails_by_its_gates(tmp_path: Path) -> None:
     assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "memory>1%").returncode == 0
     assert freestone(tmp_path, "diff", str(b), str(a), "--fail-if", "time>3%").returncode == 0
     assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "rate>3%").returncode == 1
+
+
+def test_diff_claims_nothing_below_the_noise_floor_of_either_sitting(tmp_path: Path) -> None:
+    a, noisy = result(tmp_path / "a.json", 1.0), result(tmp_path / "b.json", 1.1, apart=0.2)
+    for pair in ((a, noisy), (noisy, result(tmp_path / "c.json", 1.25))):
+        done = freestone(tmp_path, "diff", *map(str, pair), "--fail-if", "time>3%")
+        assert done.returncode == 0, done.stdout
+        assert re.search(r"peer +│ time +│ +\+1\d\.\d % │.*│ inconclusive", done.stdout)
 
 
 def test_diff_fails_when_an_allocator_breaks(tmp_path: Path) -> None:

@@ -125,6 +125,35 @@ def test_verdict_of_equal_allocators_is_no_difference() -> None:
     assert conclude(analyse(result)).sentence == "No difference in time and memory could be shown."
 
 
+@pytest.mark.parametrize(
+    ("close", "sentence"),
+    [
+        (["a"], "best leads in time, with a not told apart from it; glibc is smallest in memory."),
+        (
+            ["a", "b", "c", "d"],
+            "best leads in time, with 4 others not told apart from it; glibc is smallest in memory.",
+        ),
+    ],
+)
+def test_a_shared_lead_names_who_is_not_told_apart_from_the_first(close: list[str], sentence: str) -> None:
+    names = ["glibc", "glibc again", "best", *close, "slow"]
+    samples = []
+    for round_ in range(1, 13):
+        for place, name in enumerate(names):
+            time = {"glibc": 1.0, "glibc again": 1.0, "best": 0.8, "slow": 0.9}.get(name, 0.8 + place / 10000)
+            figures = {"wall": time * (1 + round_ % 3 / 1000), "rss": 1.0 if name.startswith("glibc") else 2.0 + place}
+            samples.append(Sample(name, round_, "ok", figures=figures))
+    specs = {"wall": TIME, "rss": FigureSpec("KiB", "lower", "peak memory")}
+    everyone = synthetic.peers([n for n in names if n != "glibc again"])
+    result = Result(
+        "2026-11-20T12:00:00Z", ["x"], 1, {}, everyone, [Experiment("e", "w", specs=specs, samples=samples)]
+    )
+    found = conclude(analyse(result))
+    assert found.sentence == sentence
+    named = "Not told apart from best in time: a, b, c and d." in found.details
+    assert named == (len(close) > 3)
+
+
 def test_failed_allocator_is_shown_with_its_reason_and_never_ranked() -> None:
     result = synthetic.program()
     for sample in result.experiments[0].samples:

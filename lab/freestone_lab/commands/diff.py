@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
         fail_if: Annotated[
             list[str] | None,
             typer.Option(
-                "--fail-if", metavar="'time>3%'", help="Exit 1 when this figure got worse by more (repeatable)."
+                "--fail-if",
+                metavar="'time>3%'",
+                help="Exit 1 when this figure got worse by more than that and than the noise floor (repeatable).",
             ),
         ] = None,
         peer: Annotated[

@@ -10,6 +10,7 @@ from freestone_lab.report.analysis import Analysis, Overall, least_pairs, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
 MEASURE: dict[Role, str] = {"speed": "time", "latency": "latency", "memory": "memory"}
+MOST_NAMED = 3  # in the sentence; more stand below it
 LEAD: dict[Role, str] = {"speed": "fastest", "latency": "lowest in latency", "memory": "smallest in memory"}
 
 
@@ -81,8 +82,9 @@ def clause(lead: Lead, baseline: str) -> str:
     if len(lead.names) == lead.field:
         return f"no difference in {measure} could be shown"
     if len(lead.names) > 1:
-        shown = join(lead.names) if len(lead.names) <= 4 else f"{len(lead.names)} allocators"
-        return f"{shown} share first place in {measure}"
+        first, *close = lead.names
+        shown = join(close) if len(close) <= MOST_NAMED else f"{len(close)} others"
+        return f"{first} leads in {measure}, with {shown} not told apart from it"
     name = lead.names[0]
     if name == baseline:
         return f"{name} is {LEAD[lead.role]}"
@@ -97,6 +99,11 @@ def conclude(analysis: Analysis) -> Conclusion:
     main = [lead for lead in found if lead.role in ("speed", "memory")] or found
     details = [clause(lead, baseline) + "." for lead in found if lead not in main]
     details += [text for lead in main if (text := evidence(lead, baseline, unit)) is not None]
+    details += [
+        f"Not told apart from {lead.names[0]} in {MEASURE[lead.role]}: {join(lead.names[1:])}."
+        for lead in main
+        if MOST_NAMED + 1 < len(lead.names) < lead.field
+    ]
     if not main:
         sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
     elif analysis.unit == "rounds" and analysis.fewest_rounds < 2:
