@@ -44,12 +44,9 @@ def freestone(folder: Path, *words: str) -> Done:
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """The command in a process of its own, as a terminal starts it: a shell's background jobs ignore Ctrl-C."""
+    """The command in a process of its own."""
     argv = [sys.executable, "-m", "freestone_lab.cli", *words]
-    return subprocess.Popen(
-        argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    return subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> Done:

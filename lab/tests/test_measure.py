@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ def test_exit_status_output_and_time(tmp_path: Path) -> None:
     assert (found.exit_status, found.signal, found.failure) == (7, 0, None)
     assert (tmp_path / "stdout").read_text() == "said\n"
     assert measure.tail(tmp_path / "stderr") == "wrong"
-    assert 0.2 <= found.wall_s < 2
+    assert 0.2 <= found.wall_s < 20
 
 
 def test_cpu_time_is_split_from_waiting(tmp_path: Path) -> None:
@@ -46,8 +47,14 @@ def test_peak_memory_is_not_the_callers(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
-    hog = f"{PYTHON} -S -c 'x = bytearray(100 << 20); import time; time.sleep(0.3)'"
-    found = run(tmp_path, ["/bin/sh", "-c", f"{hog} & {hog} & wait"])
+    # Each waits until the other has its memory too, however late that is, and stays for a look.
+    code = (
+        "import pathlib, sys, time; x = bytearray(100 << 20); pathlib.Path(sys.argv[1]).touch()\n"
+        "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(.01)\n"
+        "time.sleep(.3)"
+    )
+    hogs = [shlex.join([PYTHON, "-S", "-c", code, str(tmp_path / a), str(tmp_path / b)]) for a, b in ("xy", "yx")]
+    found = run(tmp_path, ["/bin/sh", "-c", f"{hogs[0]} & {hogs[1]} & wait"])
     assert found.rss_kib > 200 << 10
     assert found.processes >= 3
     assert found.pss_kib is not None and 180 << 10 < found.pss_kib <= found.rss_kib
@@ -59,7 +66,7 @@ def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_pat
 
 
 def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
-    code = "import time; time.sleep(.1); x = bytearray(80 << 20); time.sleep(.15); del x; time.sleep(.15)"
+    code = "import time; time.sleep(.1); x = bytearray(80 << 20); time.sleep(.3); del x; time.sleep(.3)"
     found = run(tmp_path, [PYTHON, "-S", "-c", code])
     values = [kib for _, kib in found.rss_series]
     assert max(values) > 80 << 10
@@ -77,7 +84,7 @@ def test_a_run_that_does_not_end_is_stopped_with_everything_it_started(tmp_path:
     begun = time.monotonic()
     found = run(tmp_path, ["/bin/sh", "-c", "sleep 987 & setsid sleep 987 & wait"], timeout_s=1)
     assert found.timed_out and found.failure is not None and found.failure.startswith("stopped after")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
 
 
