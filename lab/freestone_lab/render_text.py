@@ -38,6 +38,30 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False)
 
 
+def show_grid(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """A table whose cells are never broken: a file gets lines of any length, a narrow terminal a block for each row."""
+    grid = Grid(
+        title=title or None, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False
+    )
+    for heading in headings:
+        grid.add_column(heading, no_wrap=True)
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    wanted = out.measure(grid, options=out.options.update(max_width=1000)).maximum
+    if not out.is_terminal:
+        out.width = max(out.width, wanted)
+    if wanted <= out.width:
+        out.print(grid)
+        return
+    if title:
+        out.print(f"[bold]{escape(title)}[/]")
+    for first, *rest in rows:
+        out.print(f"[bold]{escape(first)}[/]")
+        for heading, cell in zip(headings[1:], rest, strict=True):
+            if cell:
+                out.print(f"  {escape(heading)}: {escape(cell)}", soft_wrap=True)
+
+
 def show_table(out: Console, table: Table, figures: Sequence[str] | None = None) -> None:
     """One experiment: medians with spread, change to the baseline with its interval, verdict; then every caveat."""
     specs = table.experiment.specs

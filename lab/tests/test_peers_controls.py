@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import subprocess
 from pathlib import Path
 
 import peers_tools
 import pytest
 
-from freestone_lab import controls, peers, probe
+from freestone_lab import compare, controls, peers, probe
+from freestone_lab.method import Engine, Plan, Task
 from freestone_lab.model import Peer
 
 GLIBC = "glibc"
@@ -88,6 +90,25 @@ def test_slow_can_be_set_to_a_share_of_a_programs_time(subject: Path) -> None:
     plain, slow = controls.calibrated(0.5, seconds, rounds=2)
     ratio = min(seconds(slow) for _ in range(4)) / min(seconds(plain) for _ in range(4))
     assert 1.25 <= ratio <= 1.9
+
+
+def test_the_control_that_is_five_per_cent_slower_is_found_slower(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    source = Path(__file__).parent / "programs" / "work.c"
+    subprocess.run(["cc", "-O1", "-fno-builtin", source, "-o", work], check=True)
+    command = (work, "200000", "256")  # between its calls it works a while, so that 5 % are some nanoseconds at each
+    plain, slow = controls.calibrated(0.05, lambda peer: peers_tools.cpu_seconds(peer, *command), rounds=3)
+    plain, slow = dataclasses.replace(plain, name="plain"), dataclasses.replace(slow, name="slower")
+    task = Task("work", "work", tuple(map(str, command)), cwd=Path("/"))
+    exactly = Plan(min_rounds=25, max_rounds=25, budget_s=None, precision=None, seed=1)
+    table = compare.analyse(Engine(task, [plain, slow], "plain", exactly, lambda p: None).measure(), "plain")
+    row = table.row("slower")
+    assert row is not None
+    cell = row.cells["cpu"]
+    assert cell.verdict in ("worse", "inconclusive", "same") and cell.estimate is not None
+    if table.floors["cpu"] > 0.035:
+        pytest.skip(f"the same control twice differs by {table.floors['cpu']:.1%} now: too noisy to find 5 %")
+    assert cell.verdict == "worse", cell
 
 
 def test_slow_refuses_a_delay_beyond_its_range() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from freestone_lab import peers, probe
+from freestone_lab import peers, probe, render_text
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,14 @@ def test_figures_of_a_report_are_read_with_their_units() -> None:
     assert found["in use: # of #|1|1"] == 3.5 * 2**20
     assert found["sum of size times count"] == 70
     assert not any(label.startswith("x") for label in found)
+
+
+@pytest.mark.parametrize(("terminal", "width"), [(False, 40), (True, 40), (True, 200)])
+def test_no_cell_of_a_table_is_broken_however_narrow_the_output(terminal: bool, width: int) -> None:
+    rows = [("glibc", "a whole page [sic]", "/usr/lib/somewhere/libc.so"), ("other", "", "/opt/quite/far/away/lib.so")]
+    out = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+    render_text.show_grid(out, ["allocator", "what it says", "path"], rows, "Rules")
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    for cell in ("Rules", "what it says", *rows[0], *rows[1]):
+        assert cell in text
+    assert len(text.splitlines()) == (6 if terminal and width == 40 else 4)

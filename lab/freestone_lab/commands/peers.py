@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from freestone_lab import peers, peers_install, probe
+from freestone_lab import peers, peers_install, probe, render_text
 from freestone_lab.model import Peer
 
 _With = Annotated[list[str] | None, typer.Option("--with", help="Also this allocator: NAME=path.so. May repeat.")]
@@ -99,13 +99,12 @@ def _as_json(found: probe.PeerAnswers) -> dict[str, object]:
 
 
 def _print_peers(found: list[Peer]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("allocator", "version", "from", "build-id", "names", "path"):
-        table.add_column(heading, overflow="fold")
-    for peer in found:
-        path = peer.path or "(the program's own)"
-        table.add_row(peer.name, peer.version, peer.origin, peer.build_id[:12], str(len(peer.exports)), path)
-    Console().print(table)
+    headings = ("allocator", "version", "from", "build-id", "names", "path")
+    rows = [
+        (p.name, p.version, p.origin, p.build_id[:12], str(len(p.exports)), p.path or "(the program's own)")
+        for p in found
+    ]
+    render_text.show_grid(render_text.console(), headings, rows)
     missing = [name for name in peers_install.installable() if name not in _present(found)]
     if missing:
         Console(stderr=True).print(
@@ -129,15 +128,10 @@ def _print_outcomes(outcomes: list[peers_install.Outcome]) -> None:
 
 
 def _print_matrix(answers: list[probe.PeerAnswers]) -> None:
-    console = Console()
+    console = render_text.console()
     for title, columns in probe.TABLES.items():
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        table.add_column("allocator", no_wrap=True)
-        for column in columns:
-            table.add_column(column.heading, overflow="fold")
-        for found in answers:
-            table.add_row(found.peer.name, *(column.judge(found) for column in columns))
-        console.print(table)
+        rows = [(found.peer.name, *(column.judge(found) for column in columns)) for found in answers]
+        render_text.show_grid(console, ["allocator", *(column.heading for column in columns)], rows, title)
         console.print()
     for found in answers:
         for remark in probe.remarks(found):
