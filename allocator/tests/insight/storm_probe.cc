@@ -98,7 +98,7 @@ void threads() {
 void allocates() {
   static thread_local void* held[256];
   static thread_local unsigned turn = 1;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 200; ++i) {
     turn = turn * 1664525u + 1013904223u;
     void*& slot = held[(turn >> 8) % 256];
     if (turn % 3 == 0) {
