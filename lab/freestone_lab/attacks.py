@@ -207,7 +207,7 @@ def run(
         raise UserError(f"no case is left for the sizes {', '.join(sizes)}; expected some of {', '.join(SIZES)}")
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=sys.argv[:],
+        command=["freestone", *sys.argv[1:]],
         seed=first_seed,
         fingerprint=fingerprint.collect(chosen, [program]),
         peers=list(chosen),

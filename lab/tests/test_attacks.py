@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from freestone_lab import attacks, attacks_processes, attacks_table, model, peers
+from freestone_lab import attacks, attacks_processes, attacks_table, model, paths, peers
 from freestone_lab.errors import UserError
 from freestone_lab.model import Peer
 
@@ -183,3 +183,17 @@ def test_run_without_names_includes_the_known_bad_control(program: Path) -> None
     assert [peer.name for peer in everything if peer.name == attacks.KNOWN_BAD] == [attacks.KNOWN_BAD]
     assert "glibc" in {peer.name for peer in everything}
     assert [peer.name for peer in attacks.discover([attacks.KNOWN_BAD, "glibc"], program)] == ["nocheck", "glibc"]
+
+
+def test_both_builds_defend_what_they_promise(program: Path) -> None:
+    if not (paths.build_dir() / "libfreestone-hardened.so").exists():
+        pytest.skip("libfreestone-hardened.so is not built")
+    chosen_peers = attacks.discover(["freestone-hardened", "freestone", "glibc"], program)
+    result = attacks.run(chosen_peers, seeds=2)
+    shares = {peer.name: attacks_table.defended_share(result, peer.name) or 0.0 for peer in chosen_peers}
+    assert shares["freestone-hardened"] >= 0.99, attacks_table.escapes(result, "freestone-hardened")
+    assert shares["freestone"] >= 0.65, shares
+    assert shares["freestone-hardened"] > shares["glibc"] > 0.5, shares
+    for peer in chosen_peers:
+        sums = attacks_table.totals(result, peer.name)
+        assert sums["false_alarm"] == sums["failed"] == 0, attacks_table.escapes(result, peer.name)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from freestone_lab import documents, documents_mitigations, documents_tuning, paths
+from freestone_lab import documents, documents_attacks, documents_mitigations, documents_tuning, paths
 from freestone_lab.model import load
 from freestone_lab.report import write_report
 from freestone_lab.report.scorecard import parse_weights
@@ -43,19 +43,20 @@ def register(app: typer.Typer) -> None:
     def docs(
         check: Annotated[bool, typer.Option("--check", help="Write nothing; say what is out of date, exit 1.")] = False,
     ) -> None:
-        """Make docs/TUNING.md from the option table; docs/BENCHMARKS.md, docs/plots and the costs in docs/HARDENING.md
-        from docs/results.
+        """Make docs/TUNING.md from the option table; docs/BENCHMARKS.md, docs/plots and the tables in
+        docs/HARDENING.md from docs/results.
 
         Example:
 
             freestone docs --check
         """
+        modules = (documents_tuning, documents, documents_mitigations, documents_attacks)
         if not check:
-            for module in (documents_tuning, documents, documents_mitigations):
+            for module in modules:
                 for path in module.write(paths.root()):
                     typer.echo(f"written: {path}")
             return
-        stale = [x for m in (documents_tuning, documents, documents_mitigations) for x in m.outdated(paths.root())]
+        stale = [x for m in modules for x in m.outdated(paths.root())]
         for line in stale:
             typer.echo(line)
         if stale:
