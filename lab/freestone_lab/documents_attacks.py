@@ -43,6 +43,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("realloc_freed_churned/*", _LEFT),
     ("predict_place_in_slab/*", "few places in 16 KiB: four processes agree by chance"),
     ("predict_*", "chance: more than 8 of 16 guesses at random places came true"),
+    ("*flow_stray_mebibyte/*", "one byte, a mebibyte away: it leaps over the guards into another live block"),
     ("realloc_shrunk_write_tail/large", "below 32 KiB a shrunk block moves; the word lies in another live block"),
 )
 
@@ -163,11 +164,10 @@ def misses(result: Result) -> str:
         count = _got_through(verdicts)
         if count:
             total += count
-            by_reason.setdefault(reason_of(pair), []).append(f"`{pair}` {count}")
+            case, _, size = pair.rpartition("/")
+            by_reason.setdefault(reason_of(pair), []).append(f"`{case}`, {size}: {count}")
     said = f"{total} of {judged} runs ({_seeds_of(result)} of each case and size, `{SEEDS}`):"
-    return f"{said}\n\n" + _rows(
-        ["case/size and runs", "why"], [[", ".join(p), r] for r, p in by_reason.items()], False
-    )
+    return f"{said}\n\n" + _rows(["case, size: runs", "why"], [["; ".join(p), r] for r, p in by_reason.items()], False)
 
 
 def apart(result: Result) -> str:

@@ -39,7 +39,7 @@ def test_misses_are_counted_by_reason_and_those_apart_are_left_out() -> None:
     }
     text = documents_attacks.misses(result_of(found, []))
     assert text.startswith("1 of 8 runs (4 of each case and size")
-    assert "`double_free_stale_1/large` 1 |" in text
+    assert "`double_free_stale_1`, large: 1 |" in text
     assert "overread" not in text and "immediate" not in text
 
 
