@@ -22,6 +22,7 @@ namespace {
 Cache* first_cache = nullptr;  // guarded by cache_registry_lock
 alignas(64) Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 Atomic<u32> next_shard;
+alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
 
 // In the child of a fork: the registered caches of other threads are nobody's. Drained at the first refill, so that a child that
@@ -55,10 +56,14 @@ unsigned first_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
 }
 
-// Whether one thread may hold so much: its own bound, and its share of what all may hold.
-bool fits_budget(usize bytes) {
+// Whether the arrays of a thread may hold `more`: its own bound, its share of what all may hold and, beyond what every thread may, what
+// all do hold against the size of the heap.
+bool fits_budget(const Cache& cache, usize more) {
+  const usize bytes = cache.capacity_bytes + more;
   if (bytes > options.cache_bytes) return false;
-  return bytes <= kCacheBytesFloor || bytes * caches_in_use.load_relaxed() <= kCacheBytesTotal;
+  if (bytes <= kCacheBytesFloor) return true;
+  if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
+  return bytes <= kCacheBytesSmall || all_capacity_bytes.load_relaxed() + more <= account.charged.load_relaxed() / kCacheHeapDivisor;
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
@@ -73,8 +78,9 @@ void** take_array(unsigned capacity) {
 void return_array(void** array, unsigned capacity) { return_metadata(array - 1, array_bytes(capacity)); }
 
 void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
-  const usize bytes = class_info(c).bytes;
-  cache.capacity_bytes = cache.capacity_bytes - cache.capacity(c) * bytes + capacity * bytes;
+  const usize change = (usize{capacity} - cache.capacity(c)) * class_info(c).bytes;  // modulo 2^64
+  cache.capacity_bytes += change;
+  all_capacity_bytes.add_relaxed(change);
   cache.high[c] = cache.base[c] + capacity;
 }
 
@@ -84,7 +90,7 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   for (unsigned i = 0; i < count; ++i) {
     if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0)) fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
-    for (u32 k = 0; k < info.units; ++k) set_tag(first + k, kTagNone);
+    set_tags(first, info.units, kTagNone);
     return_guarded_span(first, info.units, guards_spans() ? 1 : 0, true);
   }
   runs_out[c].sub_relaxed(count);
@@ -152,7 +158,7 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
 bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
   constexpr unsigned kLooks = 8;
   constexpr unsigned kMissesPerTry = 4;
-  if (fits_budget(cache.capacity_bytes + bytes)) return true;
+  if (fits_budget(cache, bytes)) return true;
   if (cache.misses[c] % kMissesPerTry != 0) return false;
   for (unsigned look = 0; look < kLooks; ++look) {
     cache.hand = static_cast<u8>(SizeClass{cache.hand} + 1 < kClassEnd ? cache.hand + 1 : 1);
@@ -166,7 +172,7 @@ bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
       shrink_to(cache, other, capacity / 2);
     }
     cache.changing.store_relaxed(static_cast<u8>(c));
-    if (fits_budget(cache.capacity_bytes + bytes)) return true;
+    if (fits_budget(cache, bytes)) return true;
   }
   return false;
 }
@@ -191,12 +197,14 @@ void adapt(Cache& cache) {
     const unsigned capacity = cache.capacity(c);
     if (unused >= capacity / 2 && cache.misses[c] == 0 && cache.count(c) == 0) {
       drop_array(cache, c);
-    } else if (capacity / 2 >= first_capacity(class_info(c)) && (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes))) {
+    } else if (capacity / 2 >= first_capacity(class_info(c)) && (unused >= capacity / 2 || !fits_budget(cache, 0))) {
       shrink_to(cache, c, capacity / 2);
     }
     cache.misses[c] /= 2;
     cache.low[c] = cache.top[c];
   }
+  if (!cache.run.wanted) release_held_run(cache.run);
+  cache.run.wanted = false;
   drain_unused_transfer(cache.user);
 }
 
@@ -222,6 +230,7 @@ void drain_orphans(Cache* own) {
       cache->user.token.store_relaxed(kNoUnit);
       // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
       if (const u8 c = cache->changing.load_relaxed(); c != 0) {
+        set_capacity(*cache, c, 0);
         cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
         if (cache->counting != nullptr) forget_counted(*cache, c);
       }
@@ -240,6 +249,11 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 
 }  // namespace
 
+bool may_hold_run(usize bytes) {
+  const usize all = bytes * caches_in_use.load_relaxed();
+  return all <= kHeldRunBytes || all <= account.charged.load_relaxed() / kCacheHeapDivisor / 2;
+}
+
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, alignment_units, guards_spans() ? 1 : 0);
@@ -247,7 +261,7 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
   zeroed = span.zeroed;
   runs_out[size_class].add_relaxed(1);
   set_class_run(span.first, static_cast<u8>(size_class));
-  for (u32 k = 1; k < info.units; ++k) set_tag(span.first + k, kTagInside);
+  set_tags(span.first + 1, info.units - 1, kTagInside);
   return unit_address(span.first);
 }
 
@@ -294,6 +308,7 @@ void flush_all(Cache& cache) {
     flush(cache, c, cache.count(c));
     drop_array(cache, c);
   }
+  release_held_run(cache.run);
 }
 
 void destroy_cache(Cache& cache) {
@@ -407,6 +422,17 @@ void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cache
     for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(*cache, c)} * class_info(c).bytes;
     visit(context, *cache, bytes);
   }
+}
+
+HeldRuns held_runs() {
+  HeldRuns held{};
+  LockGuard guard(cache_registry_lock);
+  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    const usize units = cache->run.units.load_relaxed();
+    held.runs += units != 0 ? 1 : 0;
+    held.bytes += units_to_bytes(units);
+  }
+  return held;
 }
 
 usize copy_cached_blocks(void** out, usize room) {

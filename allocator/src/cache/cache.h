@@ -27,6 +27,7 @@
 #include "platform/mutex.h"
 #include "policy/policy.h"
 #include "slab/slab.h"
+#include "span/run.h"
 
 namespace freestone {
 
@@ -98,6 +99,7 @@ struct alignas(64) Cache {
   u8 hand = 0;                // the class that was last looked at for capacity that another needs more
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
+  HeldRun run;
   u32 thread_id = 0;        // of the owner
   bool is_plain = false;    // a thread's, and its frees need not all be seen
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
@@ -148,6 +150,14 @@ void count_cached(usize (&blocks)[kClassEnd]);
 usize cache_count();
 // Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
+// Whether each thread may keep a run of so many bytes for itself.
+bool may_hold_run(usize bytes);
+// The runs that threads keep.
+struct HeldRuns {
+  usize runs;
+  usize bytes;
+};
+HeldRuns held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 

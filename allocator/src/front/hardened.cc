@@ -180,7 +180,7 @@ FREESTONE_SLOW void deallocate_with_care(void* block, usize bytes, Origin origin
 }
 
 void* arm_any(void* memory, usize bytes, Origin origin) {
-  if (memory == nullptr || mode() != Mode::active || !in_window(memory)) return memory;
+  if (!in_window(memory)) return memory;  // null, a mapping, or glibc's: there is no window while the allocator is switched off
   const u8 tag = tag_of(unit_of(memory));
   return is_slab_tag(tag) ? arm(memory, class_info(tag).bytes, bytes, origin) : arm_large(memory, bytes, origin);
 }

@@ -115,14 +115,7 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
 }
 
 void deallocate_other(void* block, usize bytes, Origin origin) {
-  if (block == nullptr) return;
-  if constexpr (kMitigations.zero_size) {
-    if (is_zero_size(block)) {
-      if (!return_zero_size(block)) misuse("double free", block, 0);
-      return;
-    }
-  }
-  if (mode() == Mode::active && has_record(block)) {
+  if (has_record(block)) {
     Claim claim;
     if (!examine_large(block, claim)) return;
     if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
@@ -132,10 +125,20 @@ void deallocate_other(void* block, usize bytes, Origin origin) {
     sample_freed(block);  // by the program; from the quarantine it comes later
     if (shrunk && !open_tail(block, claim.bytes)) return;  // never reused
     if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
-    if constexpr (kMitigations.zero_on_free) std::memset(block, 0, kClearAlwaysBytes);
-  } else if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) {
-    return misuse("invalid free", block, 0);  // inside a run, or nothing is there: the heap's fast path does not look
+    if constexpr (kMitigations.zero_on_free) {
+      for (usize at = 0; at < kClearAlwaysBytes; at += 4 * sizeof(Chunk)) clear_four_chunks(static_cast<char*>(block) + at);
+    }
+    return freestone::deallocate(block);
   }
+  if (block == nullptr) return;
+  if constexpr (kMitigations.zero_size) {
+    if (is_zero_size(block)) {
+      if (!return_zero_size(block)) misuse("double free", block, 0);
+      return;
+    }
+  }
+  // Inside a run, or nothing is there: the heap's fast path does not look.
+  if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) return misuse("invalid free", block, 0);
   freestone::deallocate(block);
 }
 

@@ -142,6 +142,9 @@ void expect_not_in_slab(const char* call, const Found& found, const void* block)
 
 void* allocate_slow(usize bytes) {
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
+  if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
+    if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
+  }
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
   if (bytes > kCachedBytesMax) return allocate_above_classes(bytes, 1, nullptr);

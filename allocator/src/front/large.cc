@@ -33,10 +33,7 @@ constexpr usize kRunAlignmentMax = 2 * kMiB;
 // Address space beyond the block, so that the next growth needs no system call. Untouched, it costs no memory.
 usize with_headroom(usize bytes) { return bytes + bytes / 8; }
 
-unsigned own_shard() {
-  const Cache* cache = ensure_cache();
-  return cache != nullptr ? cache->user.shard : 0;
-}
+unsigned shard_of(const Cache* cache) { return cache != nullptr ? cache->user.shard : 0; }
 
 // A block and whether its memory is zero.
 struct Placed {
@@ -47,7 +44,8 @@ struct Placed {
 Placed place_in_region(usize bytes, usize alignment) {
   Placed placed;
   if (alignment > kRunAlignmentMax) return placed;
-  const UnitIndex first = take_run(own_shard(), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), placed.zeroed);
+  const Cache* cache = ensure_cache();
+  const UnitIndex first = take_run(shard_of(cache), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), placed.zeroed);
   if (first != kNoUnit) placed.block = unit_address(first);
   return placed;
 }
@@ -67,7 +65,10 @@ void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
 }
 
 void deallocate_run(void* block) {
-  if (!return_run(own_shard(), unit_of(block))) fail("double free", block, "the block is free");
+  Cache* cache = ensure_cache();
+  const usize bytes = run_bytes(block);
+  if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes)) return hold_run(cache->run, cache->user.shard, unit_of(block));
+  if (!return_run(shard_of(cache), unit_of(block))) fail("double free", block, "the block is free");
 }
 
 usize run_bytes(const void* block) { return units_to_bytes(run_units(unit_of(block))); }
@@ -84,9 +85,9 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
   if (new_units > old_units) {
     bool zeroed;
     if (!extend_span(first, old_units, new_units - old_units, zeroed)) return false;
-    for (u32 k = old_units; k < new_units; ++k) set_tag(first + k, kTagInside);
+    set_tags(first + old_units, new_units - old_units, kTagInside);
   } else if (new_units < old_units) {
-    for (u32 k = new_units; k < old_units; ++k) set_tag(first + k, kTagNone);
+    set_tags(first + new_units, old_units - new_units, kTagNone);
     return_span(first + new_units, old_units - new_units, true);
   }
   set_class_run(first, static_cast<u8>(wanted));

@@ -56,7 +56,7 @@ UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, us
   record.words[0].store_relaxed(address_of(unit_address(span.first)) + offset);
   record.words[2].store_relaxed(0);
   record.words[3].store_relaxed(0);
-  for (usize k = 0; k < units; ++k) set_tag(span.first + static_cast<UnitIndex>(k), kTagSampled);
+  set_tags(span.first, units, kTagSampled);
   live_blocks.add_relaxed(1);
   live_bytes.add_relaxed(bytes);
   // Every unit finds the first: a guarded block may start in a later one.
@@ -66,7 +66,7 @@ UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, us
 
 void return_sampled_units(UnitIndex first) {
   const usize units = record_of(first).run_units;
-  for (usize k = 0; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), kTagNone);
+  set_tags(first, units, kTagNone);
   return_span(first, units, true);
 }
 

@@ -156,7 +156,7 @@ void HeapObject::remove(UnitIndex& list, UnitIndex first) {
 // Gives back a span that is in no list.
 void HeapObject::release(UnitIndex first) {
   const usize units = record_of(first).run_units;
-  for (usize k = 0; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), kTagNone);
+  set_tags(first, units, kTagNone);
   return_span(first, units, true);
   span_bytes_.store_relaxed(span_bytes_.load_relaxed() - units_to_bytes(units));
 }

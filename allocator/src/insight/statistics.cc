@@ -63,6 +63,10 @@ void collect_statistics(Statistics& s) {
   runs.live_runs = less(runs.live_runs, sealed.runs);
   runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
   runs.cached_bytes += sealed.run_bytes;
+  const HeldRuns held = held_runs();
+  runs.live_runs = less(runs.live_runs, held.runs);
+  runs.live_bytes = less(runs.live_bytes, held.bytes);
+  runs.cached_bytes += held.bytes;
   const HeapObjectCounts heaps = heap_object_counts();
   const SpanCounts spans = span_counts();
   s.mapped_bytes = mappings.bytes;

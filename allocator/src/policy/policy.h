@@ -51,7 +51,7 @@ inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 inline constexpr usize kClearAlwaysBytes = 256;
 // What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for.
 inline constexpr usize kAllowanceStock = 64 * kMiB;
-inline constexpr usize kSealCost = 256 * kKiB;
+inline constexpr usize kSealCost = kMiB;
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
 inline constexpr usize kQuarantineSmallMax = kClearAlwaysBytes;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;

@@ -101,6 +101,19 @@ inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
 inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
 // Relaxed: a thread that may free the block received its address from this one, through something that orders.
 inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
+inline void set_tags(UnitIndex first, usize units, u8 tag) {
+  const u64 eight = u64{0x0101010101010101} * tag;
+  u8* at = tag_table() + first;
+  u8* const end = at + units;
+  while (at != end) {
+    if (address_of(at) % sizeof eight == 0 && end - at >= static_cast<std::ptrdiff_t>(sizeof eight)) {
+      __atomic_store_n(reinterpret_cast<u64*>(at), eight, __ATOMIC_RELAXED);
+      at += sizeof eight;
+    } else {
+      __atomic_store_n(at++, tag, __ATOMIC_RELAXED);
+    }
+  }
+}
 
 // The class of the slab or run whose unit, the first one of a run, this is; 0 for none.
 inline u8 class_at(UnitIndex unit) {

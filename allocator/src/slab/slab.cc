@@ -100,7 +100,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   record.size_class = static_cast<u8>(size_class);
   const u64 generation = generation_of(record.summary.load_relaxed());
   record.summary.store_seq((generation << kGenerationShift) | low_mask(slab_words(info)));
-  for (u32 k = 0; k < info.units; ++k) set_tag(span.first + k, static_cast<u8>(size_class));
+  set_tags(span.first, info.units, static_cast<u8>(size_class));
   user.token.store_relaxed(span.first);
   return span.first;
 }
@@ -167,7 +167,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       all_free = all_free && left[w] == full_word(info, w);
     }
     if (all_free) {
-      for (u32 k = 0; k < info.units; ++k) set_tag(unit + k, kTagNone);
+      set_tags(unit, info.units, kTagNone);
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
       slab_units_in_use.sub_relaxed(info.units);
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);

@@ -28,24 +28,20 @@ Atomic<usize> units_taken;
 
 usize units_of(u64 slot) { return slot >> 32; }
 UnitIndex first_of(u64 slot) { return static_cast<UnitIndex>(slot); }
-bool is_cacheable(usize units) { return units >= kUnitsMin && units <= kUnitsMax; }
 Atomic<u64>& slot_for(unsigned shard, usize units) { return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)]; }
-
-void set_tags(UnitIndex first, usize units, u8 start, u8 inside) {
-  set_tag(first, start);
-  for (usize k = 1; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), inside);
-}
 
 void return_to_spans(UnitIndex first, usize units) {
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
-  set_tags(first, units, kTagNone, kTagNone);
+  set_tags(first, units, kTagNone);
   return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
 }
 
 void evict(u64 slot) {
   if (slot != 0) return_to_spans(first_of(slot), units_of(slot));
 }
+
+void keep(unsigned shard, UnitIndex first, usize units) { evict(slot_for(shard, units).exchange_seq(u64{first} | u64{units} << 32)); }
 
 // One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
 UnitIndex pop(unsigned shard, usize units) {
@@ -60,14 +56,15 @@ UnitIndex pop(unsigned shard, usize units) {
 }  // namespace
 
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
-  UnitIndex first = alignment == 1 && is_cacheable(units) ? pop(shard, units) : kNoUnit;
+  UnitIndex first = alignment == 1 && is_kept_run(units_to_bytes(units)) ? pop(shard, units) : kNoUnit;
   zeroed = false;
   if (first == kNoUnit) {
     const Span span = take_guarded_span(units, alignment, guards_spans() ? 1 : 0);
     if (span.first == kNoUnit) return kNoUnit;
     first = span.first;
     zeroed = span.zeroed;
-    set_tags(first, units, kTagRun, kTagInside);
+    set_tag(first, kTagRun);
+    set_tags(first + 1, units - 1, kTagInside);
     runs_taken.add_relaxed(1);
     units_taken.add_relaxed(units);
   }
@@ -79,12 +76,30 @@ bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
   if (units == 0) return false;
   record_of(first).run_units = 0;
-  if (is_cacheable(units)) {
-    evict(slot_for(shard, units).exchange_seq(u64{first} | u64{units} << 32));
+  if (is_kept_run(units_to_bytes(units))) {
+    keep(shard, first, units);
   } else {
     return_to_spans(first, units);
   }
   return true;
+}
+
+void hold_run(HeldRun& held, unsigned shard, UnitIndex first) {
+  const UnitIndex old_first = held.first;
+  const u32 old_units = held.units.load_relaxed();
+  const u32 units = record_of(first).run_units;
+  record_of(first).run_units = 0;
+  held.units.store_release(0);
+  held.first = first;
+  held.units.store_release(units);
+  if (old_units != 0) keep(shard, old_first, old_units);
+}
+
+void release_held_run(HeldRun& held) {
+  const u32 units = held.units.load_relaxed();
+  if (units == 0) return;
+  held.units.store_release(0);
+  return_to_spans(held.first, units);
 }
 
 bool resize_run(UnitIndex first, usize units) {
@@ -93,11 +108,11 @@ bool resize_run(UnitIndex first, usize units) {
   if (units > old) {
     bool zeroed;
     if (!extend_span(first, old, units - old, zeroed)) return false;
-    for (usize k = old; k < units; ++k) set_tag(first + static_cast<UnitIndex>(k), kTagInside);
+    set_tags(first + static_cast<UnitIndex>(old), units - old, kTagInside);
     units_taken.add_relaxed(units - old);
   } else if (units < old) {
     const auto tail = first + static_cast<UnitIndex>(units);
-    set_tags(tail, old - units, kTagNone, kTagNone);
+    set_tags(tail, old - units, kTagNone);
     units_taken.sub_relaxed(old - units);
     return_span(tail, old - units, true);
   }

@@ -2,6 +2,8 @@
 
 #include "span/span_heap.h"
 
+#include <cstring>
+
 #include "base/bits.h"
 #include "config/options.h"
 #include "platform/os.h"
@@ -32,6 +34,8 @@ struct State {
   usize dirty_count = 0;
   usize backed_pages = 0;     // SPAN-4
   usize backed_low_water = 0; // the least backed_pages since the last decay step: memory that nobody needed
+  usize purged_pages = 0;     // went back for exceeding the watermark, not long ago
+  usize regretted_pages = 0;  // of these, taken again since: the watermark is higher by them
   u64 last_decay_ms = 0;
   u32 operations = 0;
   bool purge_refused = false;    // the kernel keeps pages (locked memory): do not try again until asked
@@ -126,6 +130,9 @@ bool mark_taken(UnitIndex first, usize units) {
   state.free_count -= units;
   state.dirty_count -= dirty;
   state.backed_low_water = min_of(state.backed_low_water, state.backed_pages);
+  const usize again = min_of(state.purged_pages, (units - dirty) * kUnitPages);
+  state.purged_pages -= again;
+  state.regretted_pages += again;
   return dirty == 0;
 }
 
@@ -144,8 +151,10 @@ void measure_word(usize word) {
   for (u64 rest = unmeasured; rest != 0; rest &= rest - 1) {
     const unsigned position = lowest_bit(rest);
     const usize unit = word * kWordUnits + position;
-    usize pages = 0;
-    for (usize k = 0; k < kUnitPages; ++k) pages += present[(unit - first) * kUnitPages + k] & 1U;
+    u32 flags;
+    static_assert(sizeof flags == kUnitPages);
+    std::memcpy(&flags, present + (unit - first) * kUnitPages, sizeof flags);
+    const usize pages = (flags & 0x01010101U) * 0x01010101U >> 24;
     resident_pages(unit) = static_cast<u8>(pages);
     if (pages == 0) {
       backed_word(word) &= ~bit(position);
@@ -233,7 +242,9 @@ UnitIndex find(usize units, usize alignment) {
 
 usize watermark_pages() {
   const usize live_units = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
-  return options.dirty_bytes / kPageBytes + live_units * kUnitPages / kDirtyLiveDivisor;
+  const usize live_pages = live_units * kUnitPages;
+  state.regretted_pages = min_of(state.regretted_pages, max_of(kRegretBytes / kPageBytes, live_pages / 2));
+  return options.dirty_bytes / kPageBytes + live_pages / kDirtyLiveDivisor + state.regretted_pages;
 }
 
 // The highest run of backed units, at most kPurgeBytesPerCall long, taken out of the bitmaps (SPAN-2).
@@ -301,7 +312,10 @@ usize excess_over_watermark() {
   for (usize word = state.unmeasured_low; !state.measure_refused && word <= state.unmeasured_high; ++word) measure_word(word);
   state.unmeasured_low = ~usize{0};
   state.unmeasured_high = 0;
-  return state.backed_pages <= mark ? 0 : state.backed_pages - (mark - mark / 4);
+  if (state.backed_pages <= mark) return 0;
+  const usize excess = state.backed_pages - (mark - mark / 4);
+  state.purged_pages += excess;
+  return excess;
 }
 
 // How much of the memory that nobody needed since the last step is due, in pages.
@@ -317,10 +331,14 @@ usize due_by_decay() {
   const usize unused = state.backed_low_water;
   state.backed_low_water = state.backed_pages;
   if (first_step) return 0;
-  // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses give back all but 1/4.
-  if (elapsed >= 2 * half_life) return unused - unused / 4;
-  const usize due = static_cast<usize>(static_cast<u64>(unused) * elapsed * 11 / (half_life * 16));
-  return min_of(unused, due);
+  const auto decayed = [&](usize pages) {
+    // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses leave a quarter.
+    if (elapsed >= 2 * half_life) return pages - pages / 4;
+    return min_of(pages, static_cast<usize>(static_cast<u64>(pages) * elapsed * 11 / (half_life * 16)));
+  };
+  state.purged_pages -= decayed(state.purged_pages);
+  state.regretted_pages -= decayed(state.regretted_pages);
+  return decayed(unused);
 }
 
 }  // namespace

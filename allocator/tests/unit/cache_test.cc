@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cache/transfer.h"
+#include "region/account.h"
 
 #include "unit/support.h"
 
@@ -66,7 +67,7 @@ TEST(cache, CapacityMovesToTheClassThatMisses) {
     while (count > 0) deallocate(held[--count]);
   };
   for (int round = 0; round < 20; ++round) use_large();
-  EXPECT_GT(cache->capacity_bytes, kCacheBytesPerThread / 2) << "the budget was to be spent";
+  EXPECT_GT(cache->capacity_bytes, kCacheBytesSmall / 2) << "the budget was to be spent";
   const SizeClass c = class_of(112);
   for (int round = 0; round < 300; ++round) {
     static void* held[60];
@@ -77,6 +78,57 @@ TEST(cache, CapacityMovesToTheClassThatMisses) {
   EXPECT_GE(cache->capacity(c), 60u);
   EXPECT_LE(cache->capacity_bytes, kCacheBytesPerThread);
   EXPECT_TRUE(cache_is_valid(*cache));
+}
+
+// Medium blocks replaced at random: a class misses and fills in turn, so the thread takes all that its budget allows.
+void replace_medium_blocks() {
+  constexpr usize kLive = 100;
+  static void* held[kLive];
+  Random random(3);
+  for (void*& block : held) block = allocate(random.between(4 * kKiB, 32 * kKiB));
+  for (int step = 0; step < 30'000; ++step) {
+    void*& block = held[random.below(kLive)];
+    deallocate(block);
+    block = allocate(random.between(4 * kKiB, 32 * kKiB));
+  }
+  for (void* block : held) deallocate(block);
+}
+
+TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
+  Cache* cache = ensure_cache();
+  ASSERT_NE(cache, nullptr);
+  trim(0);
+  replace_medium_blocks();
+  const usize beside_small = cache->capacity_bytes;
+  EXPECT_LE(beside_small, max_of(kCacheBytesSmall, account.charged.load_relaxed() / kCacheHeapDivisor));
+  static void* heap[64];
+  for (void*& block : heap) block = allocate(kMiB);
+  replace_medium_blocks();
+  EXPECT_GT(cache->capacity_bytes, 2 * kCacheBytesSmall);
+  EXPECT_LE(cache->capacity_bytes, kCacheBytesPerThread);
+  for (void* block : heap) deallocate(block);
+  flush_all(*cache);
+  EXPECT_EQ(cache->capacity_bytes, 0u);
+}
+
+TEST(cache, KeepsOneRunForItself) {
+  constexpr usize kBytes = 200 * kKiB;
+  Cache* cache = ensure_cache();
+  ASSERT_NE(cache, nullptr);
+  flush_all(*cache);
+  void* first = allocate(kBytes);
+  void* second = allocate(kBytes);
+  deallocate(first);
+  EXPECT_EQ(cache->run.units.load_relaxed(), bytes_to_units(kBytes));
+  EXPECT_EQ(held_runs().bytes, units_to_bytes(bytes_to_units(kBytes)));
+  EXPECT_EQ(allocate(kBytes), first);
+  EXPECT_EQ(held_runs().runs, 0u);
+  deallocate(first);
+  deallocate(second);
+  EXPECT_EQ(unit_address(cache->run.first), second) << "the newer one is kept";
+  flush_all(*cache);
+  EXPECT_EQ(held_runs().runs, 0u);
+  expect_valid_heap();
 }
 
 usize in_transfer(SizeClass c) {

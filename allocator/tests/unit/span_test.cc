@@ -130,6 +130,26 @@ TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
   expect_valid_heap();
 }
 
+// What exceeds the watermark goes back; a program that needs it again each time is not made to pay for that for long.
+TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
+  purge_spans(0);
+  const usize units = bytes_to_units(22 * kMiB);
+  const auto cycle = [&] {
+    const u64 before = span_counts().purged_bytes;
+    const Span span = take_span(units, 1);
+    EXPECT_NE(span.first, kNoUnit);
+    std::memset(unit_address(span.first), 1, units_to_bytes(units));
+    return_span(span.first, units, true);
+    return span_counts().purged_bytes - before;
+  };
+  EXPECT_GT(cycle(), 0u);
+  for (int k = 0; k < 3; ++k) cycle();
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(cycle(), 0u);
+  EXPECT_LE(span_counts().backed_bytes, 10 * kMiB + kRegretBytes);
+  purge_spans(0);
+  EXPECT_TRUE(spans_are_valid());
+}
+
 TEST(span, ThreadsNeverShareAUnit) {
   ensure_started();
   const u64 seed = test_seed("span threads");
