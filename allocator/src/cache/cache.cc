@@ -63,7 +63,8 @@ bool fits_budget(const Cache& cache, usize more) {
   if (bytes > options.cache_bytes) return false;
   if (bytes <= kCacheBytesFloor) return true;
   if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
-  return bytes <= kCacheBytesSmall || all_capacity_bytes.load_relaxed() + more <= account.charged.load_relaxed() / kCacheHeapDivisor;
+  if (bytes <= kCacheBytesSmall) return true;
+  return all_capacity_bytes.load_relaxed() + more <= min_of(kCacheBytesBeyond, account.charged.load_relaxed() / kCacheHeapDivisor);
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
@@ -249,10 +250,7 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 
 }  // namespace
 
-bool may_hold_run(usize bytes) {
-  const usize all = bytes * caches_in_use.load_relaxed();
-  return all <= kHeldRunBytes || all <= account.charged.load_relaxed() / kCacheHeapDivisor / 2;
-}
+bool may_hold_run(usize bytes) { return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes; }
 
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);

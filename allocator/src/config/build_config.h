@@ -27,16 +27,17 @@ inline constexpr usize kRunBytesMax = 32 * kMiB;
 inline constexpr usize kCacheBytesPerThread = kMiB;
 inline constexpr usize kCacheBytesSmall = 256 * kKiB;  // beyond this, all threads together at most this part of the heap:
 inline constexpr usize kCacheHeapDivisor = 8;
+inline constexpr usize kCacheBytesBeyond = 8 * kMiB;  // and at most this
 inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
-// The runs that threads keep, all together, in a small heap; in a large one half of the part above.
+// The runs that threads keep, all together.
 inline constexpr usize kHeldRunBytes = 4 * kMiB;
 // Blocks of one class that wait between the threads of a shard and others.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
-// A program that takes memory again soon after it went back for being too much adds that much to it: so many bytes at most, or half of what
+// A program that takes memory for a large block again soon after it went back for being too much adds that much to it: so many bytes at most, or half of what
 // is in use.
 inline constexpr usize kRegretBytes = 16 * kMiB;
 inline constexpr usize kPurgeBytesPerCall = kMiB;

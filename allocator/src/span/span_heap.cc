@@ -130,7 +130,8 @@ bool mark_taken(UnitIndex first, usize units) {
   state.free_count -= units;
   state.dirty_count -= dirty;
   state.backed_low_water = min_of(state.backed_low_water, state.backed_pages);
-  const usize again = min_of(state.purged_pages, (units - dirty) * kUnitPages);
+  // Of small spans a program reuses most; only large ones cost enough to keep memory for.
+  const usize again = units > bytes_to_units(kSharedRunBytesMax) ? min_of(state.purged_pages, (units - dirty) * kUnitPages) : 0;
   state.purged_pages -= again;
   state.regretted_pages += again;
   return dirty == 0;
