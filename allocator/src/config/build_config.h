@@ -31,7 +31,7 @@ inline constexpr usize kCacheBytesBeyond = 8 * kMiB;  // and at most this
 inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 // The runs that threads keep, all together.
-inline constexpr usize kHeldRunBytes = 4 * kMiB;
+inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // Blocks of one class that wait between the threads of a shard and others.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
@@ -39,7 +39,7 @@ inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 inline constexpr usize kDirtyLiveDivisor = 8;
 // A program that takes memory for a large block again soon after it went back for being too much adds that much to it: so many bytes at most, or half of what
 // is in use.
-inline constexpr usize kRegretBytes = 16 * kMiB;
+inline constexpr usize kRegretBytes = 20 * kMiB;
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 
 }  // namespace freestone
