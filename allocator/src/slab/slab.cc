@@ -70,11 +70,13 @@ void clear_slab(UnitIndex first, const ClassInfo& info) {
 }
 
 // A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of a fault
-// each. What stays untouched is at most one slab.
+// each. What stays untouched is at most one slab, as long as a block that is used at all uses every page it lies in: not so above 4 KiB,
+// where a program that writes to none or little of its blocks would pay for all of them.
 void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
+  constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
-  if (blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
+  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
   if (os::populate(unit_address(first), units_to_bytes(info.units)).error == EINVAL) populate_refused.store_relaxed(1);
 }
 

@@ -195,6 +195,19 @@ TEST_F(Footprint, ProgramThatGoesIdleAfterItsPeakKeepsLittle) {
       });
 }
 
+// Memory is had when it is touched: a class that grows must not have it for a program that writes to none of its blocks.
+TEST_F(Footprint, BlocksThatNobodyTouchesTakeNoMemory) {
+  for (const size_t size : {6 * kKiB, 16 * kKiB, 32 * kKiB, 100 * kKiB})
+    expect_success([size] {
+      const size_t count = 64 * kMiB / size;
+      void** table = table_of(count);
+      const size_t before = resident_bytes();
+      for (size_t i = 0; i < count; ++i) table[i] = api().malloc(size);
+      const std::string what = std::to_string(size / kKiB) + " KiB blocks, none touched";
+      return bounded(what.c_str(), growth_since(before), 2 * kMiB);
+    });
+}
+
 // Large blocks freed at random leave holes of whole units: those pages go back without being asked for.
 TEST_F(Footprint, ScatteredHolesOfLargeBlocksAreGivenBack) {
   expect_success([] {
