@@ -177,13 +177,19 @@ def markdown(result: Result, details_for: Sequence[str] = ()) -> str:
     lines = [
         "# Attack suite",
         "",
-        f"{_pairs(result)} cases and sizes, {_seeds(result)} seeds each; every attack in a process of its own, "
+        f"{_pairs(result)} cases and sizes, {seeds(result)} seeds each; every attack in a process of its own, "
         "after its bug-free twin.",
         "",
     ]
     grids = [summary(result), by_family(result), *(escape_grid(result, peer) for peer in details_for)]
     for grid in grids:
-        lines += [f"## {grid.title}", "", *_markdown_rows(grid), "", *(f"- {note}" for note in grid.notes)]
+        lines += [
+            f"## {grid.title}",
+            "",
+            *markdown_rows(grid.headings, grid.rows),
+            "",
+            *(f"- {note}" for note in grid.notes),
+        ]
         lines.append("")
     lines += ["## Verdicts", "", *(f"- **{v.replace('_', ' ')}**: {MEANINGS[v]}" for v in VERDICTS), ""]
     if apart_notes(result):
@@ -195,12 +201,15 @@ def _pairs(result: Result) -> int:
     return sum(int(experiment.params.get("pairs", 0)) for experiment in experiments(result))
 
 
-def _seeds(result: Result) -> int:
+def seeds(result: Result) -> int:
     return max((int(experiment.params.get("seeds", 0)) for experiment in experiments(result)), default=0)
 
 
-def _markdown_rows(grid: Grid) -> list[str]:
+def markdown_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: bool = True) -> list[str]:
+    """The lines of a table; the cells behind the first of each row are set right when they are numeric."""
+
     def row(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    return [row(grid.headings), row(["---", *("---:" for _ in grid.headings[1:])]), *(row(r) for r in grid.rows)]
+    rule = ["---", *("---:" if numeric else "---" for _ in headings[1:])]
+    return [row(headings), row(rule), *(row(r) for r in rows)]

@@ -22,21 +22,21 @@ def slow_peer(delay_ns: float) -> Peer:
     return dataclasses.replace(peers.find(SLOW), env=((DELAY_VARIABLE, f"{delay_ns:.3f}"),))
 
 
-def calibrated(share: float, seconds: Callable[[Peer], float], *, rounds: int = 5) -> tuple[Peer, Peer]:
+def calibrated(share: float, seconds: Callable[[Peer], float], *, rounds: int = 9) -> tuple[Peer, Peer]:
     """(the slow control without delay, the slow control that makes a program take `share` longer than under the first).
 
     `seconds` runs the program once under a peer and returns its time. The delay is corrected from the program's own
-    times, the least of `rounds` runs of each: a disturbed run only ever takes longer. Raises PeerError when the program
-    is not slower with 100 ns at each call, so that it hardly allocates.
+    times, the least of `rounds` runs of each, taken in turns: a disturbed run only ever takes longer. Raises PeerError
+    when the program is not slower with 100 ns at each call, so that it hardly allocates.
     """
     if not 0 < share <= 10:
         raise peers.PeerError(f"share {share:g}: expected more than 0 and at most 10")
     plain, delay_ns = slow_peer(0), _TRIAL_NS
-    base = min(seconds(plain) for _ in range(rounds))
     for _ in range(_CORRECTIONS):
         slow = slow_peer(delay_ns)
-        base = min(base, seconds(plain))
-        added = min(seconds(slow) for _ in range(rounds)) - base
+        times = [(seconds(plain), seconds(slow)) for _ in range(rounds)]
+        base = min(without for without, _ in times)
+        added = min(with_delay for _, with_delay in times) - base
         if added <= 0:
             raise peers.PeerError(
                 f"no slower with {delay_ns:.1f} ns at each call; expected a program that allocates more"

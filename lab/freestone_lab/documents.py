@@ -94,6 +94,16 @@ def write_all(root: Path, made: dict[Path, str]) -> list[Path]:
     return sorted(made)
 
 
+def with_section(page: str, document: Path, name: str, text: str) -> str:
+    """The page with `text` between its two marked lines of that name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, found, rest = page.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise UserError(f"{document}: expected the lines {begin!r} and {end!r}, between which the table goes")
+    return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
 def outdated(root: Path) -> list[str]:
     """What differs between the repository and its stored results, one line each; empty when nothing does."""
     return differences(root, documents(root))

@@ -15,7 +15,7 @@ from pathlib import Path
 from freestone_lab import attacks_table
 from freestone_lab.attacks import APART
 from freestone_lab.attacks_verdict import DEFENDED, VERDICTS
-from freestone_lab.documents import differences, write_all
+from freestone_lab.documents import differences, with_section, write_all
 from freestone_lab.errors import UserError
 from freestone_lab.model import Result, load
 
@@ -62,7 +62,7 @@ def documents(root: Path) -> dict[Path, str]:
         "apart": lambda: apart(seeds),
     }
     for name, make in makers.items():
-        page = _replaced(page, name, make())
+        page = with_section(page, DOCUMENT, f"attacks-{name}", make())
     return {DOCUMENT: page}
 
 
@@ -74,22 +74,8 @@ def outdated(root: Path) -> list[str]:
     return differences(root, documents(root))
 
 
-def _replaced(page: str, name: str, text: str) -> str:
-    begin, end = f"<!-- attacks-{name}: begin -->", f"<!-- attacks-{name}: end -->"
-    head, found, rest = page.partition(begin)
-    _, closed, tail = rest.partition(end)
-    if not found or not closed:
-        raise UserError(f"{DOCUMENT}: expected the lines {begin!r} and {end!r}, between which the table goes")
-    return f"{head}{begin}\n{text}\n{end}{tail}"
-
-
 def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: bool = True) -> str:
-    rule = ["---", *("---:" if numeric else "---" for _ in headings[1:])]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (headings, rule, *rows))
-
-
-def _seeds_of(result: Result) -> int:
-    return max(int(e.params["seeds"]) for e in attacks_table.experiments(result))
+    return "\n".join(attacks_table.markdown_rows(headings, rows, numeric))
 
 
 def shares(result: Result, file: Path) -> str:
@@ -99,7 +85,7 @@ def shares(result: Result, file: Path) -> str:
     rows = [[row[i].removesuffix(" %") if i > 1 else row[i] for i in used] for row in grid.rows]
     text = _rows([grid.headings[i] for i in used], rows)
     notes = "".join(f"\n- {note}" for note in grid.notes)
-    said = f"{_seeds_of(result)} seeds, {len(result.peers)} allocators, `{file}`; shares in percent:"
+    said = f"{attacks_table.seeds(result)} seeds, {len(result.peers)} allocators, `{file}`; shares in percent:"
     return f"{said}\n\n{text}" + (f"\n{notes}" if notes else "")
 
 
@@ -166,7 +152,7 @@ def misses(result: Result) -> str:
             total += count
             case, _, size = pair.rpartition("/")
             by_reason.setdefault(reason_of(pair), []).append(f"`{case}`, {size}: {count}")
-    said = f"{total} of {judged} runs ({_seeds_of(result)} of each case and size, `{SEEDS}`):"
+    said = f"{total} of {judged} runs ({attacks_table.seeds(result)} of each case and size, `{SEEDS}`):"
     return f"{said}\n\n" + _rows(["case, size: runs", "why"], [["; ".join(p), r] for r, p in by_reason.items()], False)
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from freestone_lab import mitigations
-from freestone_lab.documents import differences, write_all
-from freestone_lab.errors import UserError
+from freestone_lab.documents import differences, with_section, write_all
 from freestone_lab.model import Result, load
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 
 DOCUMENT = Path("docs/HARDENING.md")
 RESULT = Path("docs/results/mitigations.json.gz")
 PLOT = Path("docs/plots/mitigations-cost.svg")
-BEGIN, END = "<!-- mitigations: begin -->", "<!-- mitigations: end -->"
 
 
 def documents(root: Path) -> dict[Path, str]:
@@ -25,12 +23,9 @@ def documents(root: Path) -> dict[Path, str]:
         return {}
     result = load(root / RESULT)
     page = (root / DOCUMENT).read_text(encoding="utf-8")
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"{DOCUMENT}: expected the lines {BEGIN!r} and {END!r}, between which the table goes")
     wanted = mitigations.variants(mitigations.policy_text(root))
-    return {DOCUMENT: f"{head}{BEGIN}\n{table(result, wanted)}\n{END}{tail}", PLOT: drawing(result, wanted)}
+    page = with_section(page, DOCUMENT, "mitigations", table(result, wanted))
+    return {DOCUMENT: page, PLOT: drawing(result, wanted)}
 
 
 def write(root: Path) -> list[Path]:

@@ -113,6 +113,7 @@ def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, wor
     assert [s.status for s in failed] == ["timeout"]
 
 
+@pytest.mark.alone
 def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -> None:
     slow = dataclasses.replace(controls["slow"], env=(("FREESTONE_CONTROL_SLOW_NS", "400"),))
     found = measured(task(work, "60000", "32"), [slow], plan(12))

@@ -72,6 +72,7 @@ def test_null_keeps_content_alignment_and_limits() -> None:
     assert found.answers["usable"]["exactly_request"] is True
 
 
+@pytest.mark.alone
 def test_slow_takes_the_delay_that_it_is_given(subject: Path) -> None:
     def seconds(delay: str) -> float:
         run = (peers.find("slow"), subject, "pairs", "200000")
@@ -83,6 +84,7 @@ def test_slow_takes_the_delay_that_it_is_given(subject: Path) -> None:
     assert 1.4 <= (twice - none) / added <= 2.6
 
 
+@pytest.mark.alone
 def test_slow_can_be_set_to_a_share_of_a_programs_time(subject: Path) -> None:
     def seconds(peer: Peer) -> float:
         return peers_tools.cpu_seconds(peer, subject, "pairs", "1500000")
@@ -93,6 +95,7 @@ def test_slow_can_be_set_to_a_share_of_a_programs_time(subject: Path) -> None:
     assert 1.25 <= ratio <= 1.9
 
 
+@pytest.mark.alone
 def test_the_control_that_is_five_per_cent_slower_is_found_slower(tmp_path: Path) -> None:
     work = tmp_path / "work"
     source = Path(__file__).parent / "programs" / "work.c"

@@ -58,8 +58,8 @@ def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
 
         return run
 
-    def lab() -> Tally:
-        order.append("lab")
+    def lab(marks: str) -> Tally:
+        order.append("alone" if marks == "alone" else "lab")
         return Tally(passed=10)
 
     monkeypatch.setattr(suite_tests, "PARTS", (suite_tests.Part("one"), suite_tests.Part("two")))
@@ -69,11 +69,13 @@ def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
     tally = suite_tests.run_all(names, lambda line: None)
     wanted = names or ["one", "two", "lab"]
     parts = [name for name in wanted if name != "lab"]
-    assert [step for step in order if step != "lab"] == [f"{kind} {p}" for p in parts for kind in ("build", "test")]
+    of_parts = [step for step in order if step not in ("lab", "alone")]
+    assert of_parts == [f"{kind} {p}" for p in parts for kind in ("build", "test")]
     assert order.count("lab") == ("lab" in wanted)
+    assert order.count("alone") == ("lab" in wanted) and "alone" not in order[:-1]
     if "lab" in wanted and parts:
         assert order.index("lab") > order.index(f"build {parts[0]}")
-    assert tally.passed == len(parts) + 10 * ("lab" in wanted)
+    assert tally.passed == len(parts) + 20 * ("lab" in wanted)
 
 
 def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
@@ -87,7 +89,7 @@ def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
         return 3
 
     monkeypatch.setattr(suite_tests, "_run", ran)
-    tally = suite_tests.run_lab()
+    tally = suite_tests.run_lab("not alone")
     assert (tally.passed, tally.failed) == (1, 1)
     assert "what it said" in capsys.readouterr().err
 

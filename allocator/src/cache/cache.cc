@@ -16,6 +16,7 @@
 namespace freestone {
 
 constinit Mutex cache_registry_lock;
+constinit Mutex orphans_lock;
 
 namespace {
 
@@ -25,9 +26,9 @@ Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
 
-// In the child of a fork: the registered caches of other threads are nobody's. Drained at the first refill, so that a child that
-// only calls exec pays nothing.
-bool orphans = false;
+// In the child of a fork: all registered caches but the survivor's are nobody's.
+Atomic<u8> has_orphans;
+Cache* survivor = nullptr;
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerPurgeCheck = 128;
@@ -221,17 +222,15 @@ void note_event(Cache& cache) {
   attend();
 }
 
-void drain_orphans(Cache* own) {
-  orphans = false;
+void return_orphans() {
   repair_transfer_in_child();
   for (Cache* cache = first_cache; cache != nullptr;) {
     Cache* next = cache->next;
-    if (cache != own) {
+    if (cache != survivor) {
       repair_slab_in_child(cache->user.token.load_relaxed());
       cache->user.token.store_relaxed(kNoUnit);
       // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
       if (const u8 c = cache->changing.load_relaxed(); c != 0) {
-        set_capacity(*cache, c, 0);
         cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
         if (cache->counting != nullptr) forget_counted(*cache, c);
       }
@@ -314,6 +313,7 @@ void destroy_cache(Cache& cache) {
   // For the thread that stays the bins are closed.
   if (caches_in_use.load_relaxed() == 2) drain_transfer(cache.user);
   stop_counting(cache);
+  all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
     LockGuard guard(cache_registry_lock);
     if (cache.previous != nullptr) cache.previous->next = cache.next;
@@ -332,7 +332,6 @@ void* pop_slow(Cache& cache, SizeClass c) {
       if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
       return *--cache.top[c];
     }
-    if (FREESTONE_UNLIKELY(orphans)) drain_orphans(&cache);
     const unsigned before = cache.capacity(c);
     grow(cache, c);
     const ClassInfo& info = class_info(c);
@@ -399,7 +398,9 @@ void count_cached(usize (&blocks)[kClassEnd]) {
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
-    cache->quarantine.for_each([&](void* block) { ++blocks[tag_of(unit_of(block))]; });
+    cache->quarantine.for_each([&](void* block) {
+      if (const u8 tag = tag_of(unit_of(block)); tag < kClassEnd) ++blocks[tag];  // else its owner gave it back just now
+    });
   }
   count_transfer(blocks);
 }
@@ -453,7 +454,18 @@ usize copy_cached_blocks(void** out, usize room) {
 
 usize cache_count() { return caches_in_use.load_relaxed(); }
 
-void adopt_caches_in_child() { orphans = true; }
+void orphan_caches_in_child(Cache* own) {
+  survivor = own;
+  has_orphans.store_relaxed(1);
+}
+
+void drain_orphans() {
+  if (has_orphans.load_acquire() == 0) return;
+  LockGuard guard(orphans_lock);
+  if (has_orphans.load_relaxed() == 0) return;
+  return_orphans();
+  has_orphans.store_release(0);
+}
 
 bool caches_are_valid() {
   LockGuard guard(cache_registry_lock);

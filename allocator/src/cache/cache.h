@@ -161,11 +161,14 @@ HeldRuns held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 
-// After a fork: the other threads' caches are nobody's. All that is in them goes back at the next refill, except the class that one of
-// them was changing.
-void adopt_caches_in_child();
+// In the child of a fork, called by its only thread, whose cache is `own` or null: the other threads' caches are nobody's.
+void orphan_caches_in_child(Cache* own);
+// All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it before it uses a
+// cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.
+void drain_orphans();
 
-extern Mutex cache_registry_lock;  // for the fork handlers
+extern Mutex orphans_lock;  // for the fork handlers
+extern Mutex cache_registry_lock;
 
 // Debug: CACHE-1 and CACHE-3.
 bool cache_is_valid(const Cache& cache);

@@ -23,11 +23,11 @@ inline constexpr usize kSharedRunBytesMax = kMiB;
 // Runs above this size get a mapping of their own.
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
-// The thread cache: what one thread may hold, and all threads together.
-inline constexpr usize kCacheBytesPerThread = kMiB;
-inline constexpr usize kCacheBytesSmall = 256 * kKiB;  // beyond this, all threads together at most this part of the heap:
+// The thread cache: what one thread may hold besides the option cache_bytes, and all threads together. Beyond kCacheBytesSmall a thread
+// takes more only while all hold less than this part of the heap, and less than kCacheBytesBeyond.
+inline constexpr usize kCacheBytesSmall = 256 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 8;
-inline constexpr usize kCacheBytesBeyond = 8 * kMiB;  // and at most this
+inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
 inline constexpr usize kCacheBytesTotal = 64 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 // The runs that threads keep, all together.
@@ -37,8 +37,8 @@ inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
-// A program that takes memory for a large block again soon after it went back for being too much adds that much to it: so many bytes at most, or half of what
-// is in use.
+// A program that takes memory for a large block again soon after it went back for being too much adds that much to it: so many bytes at
+// most, or half of what is in use.
 inline constexpr usize kRegretBytes = 20 * kMiB;
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 

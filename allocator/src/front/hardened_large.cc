@@ -6,6 +6,7 @@
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/os.h"
+#include "span/run.h"
 
 namespace freestone::hardened {
 
@@ -52,8 +53,7 @@ struct Pages {
   usize bytes;
 };
 Pages tail_pages(void* block, usize bytes) {
-  const usize page = max_of<usize>(os::page_bytes(), 1);
-  const usize from = round_up(address_of(block) + bytes + kTrailerBytes, page);
+  const usize from = round_up(address_of(block) + bytes + kTrailerBytes, os::page_bytes());
   const usize end = address_of(block) + span_bytes(block);
   return {reinterpret_cast<char*>(from), from < end ? end - from : 0};
 }
@@ -160,7 +160,7 @@ SealedCounts sealed_counts() {
     const u8 tag = tag_of(unit_of(block));
     if (tag == kTagRun) {
       ++counts.runs;
-      counts.run_bytes += freestone::usable_bytes(block);
+      counts.run_bytes += units_to_bytes(run_units(unit_of(block)));  // another thread may give it back at this moment
     } else if (tag <= kLastClass) {
       ++counts.class_blocks[tag];
     }

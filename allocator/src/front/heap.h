@@ -21,8 +21,9 @@
 namespace freestone {
 
 struct ThreadState {
-  usize cache_offset = 0;  // of the thread's cache from no_cache
-  bool ended = false;      // the thread's destructor ran: no new cache
+  usize cache_offset = 0;   // of the thread's cache from no_cache
+  Cache* parked = nullptr;  // the thread's cache, from a fork to the child's first slow path
+  bool ended = false;       // the thread's destructor ran: no new cache
 };
 
 extern FREESTONE_HIDDEN Cache no_cache;

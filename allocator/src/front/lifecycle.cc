@@ -4,7 +4,10 @@
 // needs libc (the key whose destructor ends a thread, the fork handlers) is done by a constructor; before it runs there is one
 // thread, and it does not end.
 //
-// Lock order in fork: caches' registry, mappings, spans, metadata. The bitmaps of the slabs need none.
+// A child has the caches of threads that are not in it. They are drained at its first slow path, so that one that only calls exec pays
+// nothing, and before a second thread of the child uses the allocator: so the thread that survives a fork has no cache until then.
+//
+// Lock order in fork: orphans, caches' registry, mappings, spans, metadata. The bitmaps of the slabs need none.
 
 #include <pthread.h>
 
@@ -80,7 +83,9 @@ FREESTONE_SLOW Mode start() {
 
 // Runs when a thread ends, up to four times while other destructors go on freeing; afterwards the thread works without a cache.
 void end_thread(void* memory) {
+  drain_orphans();
   this_thread.cache_offset = 0;
+  this_thread.parked = nullptr;
   this_thread.ended = true;
   destroy_cache(*static_cast<Cache*>(memory));
 }
@@ -92,6 +97,7 @@ void watch_thread_end(Cache* cache) {
 // The handlers take all locks in one function and release them in another, which clang's analysis cannot follow.
 
 FREESTONE_NO_ANALYSIS void before_fork() {
+  orphans_lock.lock();
   cache_registry_lock.lock();
   mapping_lock.lock();
   span_lock.lock();
@@ -103,6 +109,7 @@ FREESTONE_NO_ANALYSIS void after_fork_in_parent() {
   span_lock.unlock();
   mapping_lock.unlock();
   cache_registry_lock.unlock();
+  orphans_lock.unlock();
 }
 
 void after_fork_in_child() {
@@ -110,8 +117,13 @@ void after_fork_in_child() {
   span_lock.reset_in_child();
   mapping_lock.reset_in_child();
   cache_registry_lock.reset_in_child();
+  orphans_lock.reset_in_child();
   start_lock.reset_in_child();
-  adopt_caches_in_child();
+  if (this_thread.cache_offset != 0) {
+    this_thread.parked = &thread_cache();
+    this_thread.cache_offset = 0;
+  }
+  orphan_caches_in_child(this_thread.parked);
 }
 
 void print_configuration() {
@@ -146,9 +158,12 @@ Mode ensure_started() {
 
 Cache* ensure_cache() {
   if (FREESTONE_LIKELY(this_thread.cache_offset != 0)) return &thread_cache();
-  if (this_thread.ended || ensure_started() != Mode::active) return nullptr;
-  Cache* cache = create_cache();
+  if (ensure_started() != Mode::active) return nullptr;
+  drain_orphans();
+  if (this_thread.ended) return nullptr;
+  Cache* cache = this_thread.parked != nullptr ? this_thread.parked : create_cache();
   if (cache == nullptr) return nullptr;
+  this_thread.parked = nullptr;
   this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
   watch_thread_end(cache);  // may allocate: the cache is in place by now
   return cache;

@@ -26,7 +26,7 @@ inline usize run_units(UnitIndex first) { return record_of(first).run_units; }
 struct HeldRun {
   UnitIndex first = 0;
   Atomic<u32> units;    // 0: none
-  bool wanted = false;       // it was taken since the owner last looked
+  bool wanted = false;  // it was taken since the owner last looked
 
   // The run of exactly this length; kNoUnit when there is none.
   UnitIndex take(usize of_units) {

@@ -241,12 +241,9 @@ UnitIndex find(usize units, usize alignment) {
   return units <= kInWordMax && alignment <= kWordUnits ? find_in_words(units, alignment) : find_across_words(units, alignment);
 }
 
-usize watermark_pages() {
-  const usize live_units = (region.frontier.load_relaxed() - region.heap_start) - state.free_count;
-  const usize live_pages = live_units * kUnitPages;
-  state.regretted_pages = min_of(state.regretted_pages, max_of(kRegretBytes / kPageBytes, live_pages / 2));
-  return options.dirty_bytes / kPageBytes + live_pages / kDirtyLiveDivisor + state.regretted_pages;
-}
+usize live_pages() { return ((region.frontier.load_relaxed() - region.heap_start) - state.free_count) * kUnitPages; }
+
+usize watermark_pages() { return options.dirty_bytes / kPageBytes + live_pages() / kDirtyLiveDivisor + state.regretted_pages; }
 
 // The highest run of backed units, at most kPurgeBytesPerCall long, taken out of the bitmaps (SPAN-2).
 UnitIndex take_highest_backed(usize& units, usize& pages) {
@@ -308,6 +305,7 @@ usize purge_pages(usize excess) {
 // Called after units were freed: what exceeds the watermark goes at once, down to three quarters of it, so that a program
 // that now goes idle does not hoard and one that goes on does not purge at every free.
 usize excess_over_watermark() {
+  state.regretted_pages = min_of(state.regretted_pages, max_of(kRegretBytes / kPageBytes, live_pages() / 2));
   const usize mark = watermark_pages();
   if (state.backed_pages <= mark || state.purge_refused) return 0;
   for (usize word = state.unmeasured_low; !state.measure_refused && word <= state.unmeasured_high; ++word) measure_word(word);

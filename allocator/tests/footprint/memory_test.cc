@@ -302,13 +302,14 @@ TEST_F(Footprint, CallocOfFreshMemoryTouchesNoPages) {
 TEST_F(Footprint, BlocksOfASmallProgramStayDense) {
   // A little of every size: the first slab of each class must not cost more than the pages that are used.
   expect_success([] {
+    api().free(api().malloc(1));  // the first call after a fork is like no other, and its code is resident memory too
     const size_t before = resident_bytes();
     size_t live = 0;
     for (size_t size = 16; size <= 4096; size += size / 8 / 16 * 16 + 16) {
       touched(size);
       live += size;
     }
-    return bounded("beyond the live bytes", growth_since(before) - std::min(growth_since(before), live), 512 * kKiB);
+    return bounded("beyond the live bytes", growth_since(before) - std::min(growth_since(before), live), 448 * kKiB);
   });
 }
 

@@ -1,10 +1,13 @@
 // fork at the worst moment: other threads are inside the allocator. The child must be able to use the whole heap at once.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -102,6 +105,32 @@ TEST(Fork, InAChildThatStartsThreadsWorksAgain) {
     }
     ASSERT_EQ(wait_for(child), 0) << "fork " << i;
   }
+}
+
+// The blocks that the forking thread has cached are its own, whoever is the first to allocate in the child.
+TEST(Fork, AChildsFirstThreadLeavesTheSurvivorsBlocksAlone) {
+  constexpr size_t kBytes = 48;
+  static std::array<unsigned char*, 4000> of_thread;
+  std::array<unsigned char*, 64> of_survivor{};
+  for (auto*& block : of_survivor) block = static_cast<unsigned char*>(api().malloc(kBytes));
+  for (auto* block : of_survivor) api().free(block);
+  std::thread([] {}).join();  // its stack is used again: the child's pthread_create does not allocate
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);
+    pthread_t thread;
+    const auto allocate = [](void*) -> void* {
+      for (auto*& block : of_thread) memset(block = static_cast<unsigned char*>(api().malloc(kBytes)), 1, kBytes);
+      return nullptr;
+    };
+    if (pthread_create(&thread, nullptr, allocate, nullptr) != 0 || pthread_join(thread, nullptr) != 0) _exit(2);
+    for (auto*& block : of_survivor) memset(block = static_cast<unsigned char*>(api().malloc(kBytes)), 2, kBytes);
+    for (const auto* block : of_thread)
+      if (block[0] != 1 || block[kBytes - 1] != 1) _exit(1);
+    _exit(0);
+  }
+  EXPECT_EQ(wait_for(child), 0);
 }
 
 TEST(Fork, FromSeveralThreadsAtOnceWorks) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cache/transfer.h"
+#include "config/options.h"
 #include "region/account.h"
 
 #include "unit/support.h"
@@ -37,12 +38,12 @@ TEST(cache, StaysValidAndBoundedWhateverIsPushed) {
     }
     if (step % 500 == 0) {
       ASSERT_TRUE(cache_is_valid(*cache));
-      ASSERT_LE(bytes_held(*cache), kCacheBytesPerThread);
+      ASSERT_LE(bytes_held(*cache), options.cache_bytes);
     }
   }
   while (count > 0) deallocate(held[--count]);
   EXPECT_TRUE(cache_is_valid(*cache));
-  EXPECT_LE(bytes_held(*cache), kCacheBytesPerThread);
+  EXPECT_LE(bytes_held(*cache), options.cache_bytes);
 }
 
 TEST(cache, AFlushLeavesNothingBehind) {
@@ -76,7 +77,7 @@ TEST(cache, CapacityMovesToTheClassThatMisses) {
     if (round % 10 == 0) use_large();
   }
   EXPECT_GE(cache->capacity(c), 60u);
-  EXPECT_LE(cache->capacity_bytes, kCacheBytesPerThread);
+  EXPECT_LE(cache->capacity_bytes, options.cache_bytes);
   EXPECT_TRUE(cache_is_valid(*cache));
 }
 
@@ -105,7 +106,7 @@ TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
   for (void*& block : heap) block = allocate(kMiB);
   replace_medium_blocks();
   EXPECT_GT(cache->capacity_bytes, 2 * kCacheBytesSmall);
-  EXPECT_LE(cache->capacity_bytes, kCacheBytesPerThread);
+  EXPECT_LE(cache->capacity_bytes, options.cache_bytes);
   for (void* block : heap) deallocate(block);
   flush_all(*cache);
   EXPECT_EQ(cache->capacity_bytes, 0u);
