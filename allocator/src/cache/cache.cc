@@ -263,10 +263,8 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
 }
 
 bool Allowance::take_slow(usize bytes) {
-  constexpr u32 kClockEvery = 16;
   const u64 rate = options.hardening_rate;
   if (rate == 0) return true;
-  if (refusals++ % kClockEvery != 0) return false;
   const u64 now = os::coarse_milliseconds();
   const u64 earned = last_ms == 0 ? 0 : (now - last_ms) * rate;
   last_ms = now;

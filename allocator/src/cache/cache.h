@@ -23,7 +23,9 @@
 
 #include <type_traits>
 
+#include "base/bits.h"
 #include "base/compiler.h"
+#include "config/options.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
 #include "slab/slab.h"
@@ -40,15 +42,20 @@ struct Counting;
 // Where freed blocks wait before they may be handed out again; a place's old block leaves when a new one comes.
 template <bool Enabled>
 struct Quarantine {
-  static constexpr u64 kStep = u64{1} << 48;  // the upper bits of such a generator are the random ones
+  // A generator modulo 2^64 of which the highest bits are used; both numbers fit into an instruction.
+  static constexpr u64 kMultiplier = 0x6c07'8965;
+  static constexpr u64 kIncrement = 0x2c4b'1ab7;
+  static constexpr unsigned kBits = 64;
   u64 random = 0;
   void* place[kQuarantineSmallPlaces + kQuarantineMediumPlaces] = {};
+  static_assert(is_power_of_two(kQuarantineSmallPlaces) && is_power_of_two(kQuarantineMediumPlaces));
 
   void seed(u64 number) { random = number; }
   // Puts a block in a random place; returns the one that leaves it, or null.
   FREESTONE_INLINE void* exchange(void* block, bool large) {
-    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
-    void*& chosen = place[large ? kQuarantineSmallPlaces + random / kStep % kQuarantineMediumPlaces : random / kStep % kQuarantineSmallPlaces];
+    random = random * kMultiplier + kIncrement;
+    void*& chosen = large ? place[kQuarantineSmallPlaces + (random >> (kBits - highest_bit(kQuarantineMediumPlaces)))]
+                          : place[random >> (kBits - highest_bit(kQuarantineSmallPlaces))];
     void* leaving = chosen;
     chosen = block;
     return leaving;
@@ -70,18 +77,30 @@ struct Quarantine<false> {
 
 // What a thread may spend on clearing large blocks and on sealing, in bytes cleared: a stock at first, then an amount per millisecond.
 struct Allowance {
+  static constexpr u32 kClockEvery = 16;  // refusals from one look at the clock to the next
   usize spent = 0;
   u64 last_ms = 0;
   u32 refusals = 0;
 
   FREESTONE_INLINE bool take(usize bytes) {
-    if (FREESTONE_UNLIKELY(spent + bytes > kAllowanceStock)) return take_slow(bytes);
-    spent += bytes;
+    if (FREESTONE_LIKELY(spent + bytes <= kAllowanceStock)) {
+      spent += bytes;
+      return true;
+    }
+    if (FREESTONE_LIKELY(refusals++ % kClockEvery != 0 && options.hardening_rate != 0)) return false;
+    return take_slow(bytes);
+  }
+  // Whether it is certain that `take` would refuse; counts as a refusal then.
+  FREESTONE_INLINE bool refuses(usize bytes) {
+    if (spent + bytes <= kAllowanceStock || refusals % kClockEvery == 0 || options.hardening_rate == 0) return false;
+    ++refusals;
     return true;
   }
+  // Earns what is due since it was last called.
   bool take_slow(usize bytes);
 };
 struct NoAllowance {
+  bool refuses(usize) { return false; }
   bool take(usize) { return true; }
 };
 

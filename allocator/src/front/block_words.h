@@ -1,9 +1,11 @@
 // Room 9, front: what the hardened build writes into a block, and how it is checked. Words and loops only; no state but the secret.
 //
-//   live    | the program's bytes | pattern ............ | trailer: (live, origin, bytes asked for) ^ key |
-//   free    | 0 ................................................................................. | 0      |
+//   live    | the program's bytes | canary | .................. | trailer: (live, origin, bytes asked for) ^ key, canary |
+//   free    | 0 ................................................................................................... | 0  |
 //
-// The trailer is the last word of the block. The pattern begins at the exact number of bytes asked for.
+// The trailer is the last word of the block. The canary stands at the exact number of bytes asked for: two equal bytes, drawn when the
+// process starts. They are the lowest of every trailer too, so a canary that reaches into the trailer, or that the trailer stands in place
+// of, is compared like any other.
 //
 // WORDS-1  A block that is free, in a cache or in a slab, has 0 as its trailer; with zero_on_free its first and last kEndBytes are 0 too.
 #pragma once
@@ -19,24 +21,40 @@ namespace freestone::hardened {
 
 inline constexpr usize kTrailerBytes = sizeof(u64);
 static_assert(!kMitigations.trailer || kTrailerBytes == kHeldBackBytes);
-inline constexpr u64 kLive = 0x5afe'a110;  // upper half of a trailer that says live; the lower half holds origin and bytes
-inline constexpr unsigned kOriginShift = 24;
-inline constexpr u8 kPattern = 0xb5;
-inline constexpr u64 kPatternWord = 0x0101'0101'0101'0101ULL * kPattern;
 inline constexpr usize kEndBytes = 32;  // at each end of a block: what is checked when it is handed out
 
-FREESTONE_INLINE u64 key_of(const void* block) { return (address_of(block) ^ block_secret) * 0x9e3779b97f4a7c15ULL; }
+using Canary = u16;
+inline constexpr unsigned kCanaryBits = 16;
+// A trailer above its canary: the bytes asked for, the origin, and that it is live. All of it is compared, zero bits too.
+inline constexpr unsigned kBytesBits = 15;
+inline constexpr unsigned kOriginBits = 2;
+inline constexpr u64 kLive = 0x1afe'a110;
+static_assert(kSmallBytesMax <= u64{1} << kBytesBits && kLive << kOriginBits < u64{1} << 31, "one instruction compares it");
 
-// What a trailer without its key says, less the bytes: live, and of this origin.
-constexpr u64 live_tag(Origin origin) { return (kLive << (32 - kOriginShift)) | static_cast<u8>(origin); }
-FREESTONE_INLINE u64 live_word(const void* block, usize bytes, Origin origin) { return ((live_tag(origin) << kOriginShift) | bytes) ^ key_of(block); }
-FREESTONE_INLINE bool says_live(u64 trailer, const void* block) { return (trailer ^ key_of(block)) >> 32 == kLive; }
+// The secret with which trailers are keyed; its lowest bytes are the canary. No canary is a zero or ASCII text.
+constexpr u64 secret_of(u64 random) {
+  const u64 byte = 0x80 | (random & 0x7f);
+  return (random & ~low_mask(kCanaryBits)) | byte | byte << 8;
+}
+
+// Leaves the canary's bits alone.
+FREESTONE_INLINE u64 key_of(const void* block, u64 secret) { return (address_of(block) ^ secret) * (0x9e37'79b9'7f4b << kCanaryBits); }
+
+// What a trailer without its key says above the bytes: live, and of this origin.
+constexpr u64 live_tag(Origin origin) { return (kLive << kOriginBits) | static_cast<u8>(origin); }
+FREESTONE_INLINE u64 live_word(const void* block, usize bytes, Origin origin, u64 secret) {
+  return ((((live_tag(origin) << kBytesBits) | bytes) << kCanaryBits) ^ key_of(block, secret)) | static_cast<Canary>(secret);
+}
+FREESTONE_INLINE u64 without_key(u64 trailer, const void* block, u64 secret) { return (trailer ^ key_of(block, secret)) >> kCanaryBits; }
+FREESTONE_INLINE bool says_live(u64 plain) { return plain >> (kBytesBits + kOriginBits) == kLive; }
 
 struct Claim {
   usize bytes;
   Origin origin;
 };
-FREESTONE_INLINE Claim claim_of(u64 plain) { return {plain & low_mask(kOriginShift), static_cast<Origin>((plain >> kOriginShift) & 0xff)}; }
+FREESTONE_INLINE Claim claim_of(u64 plain) {
+  return {plain & low_mask(kBytesBits), static_cast<Origin>((plain >> kBytesBits) & low_mask(kOriginBits))};
+}
 
 FREESTONE_INLINE u64 load_word(const char* at) {
   u64 word;
@@ -44,6 +62,16 @@ FREESTONE_INLINE u64 load_word(const char* at) {
   return word;
 }
 FREESTONE_INLINE void store_word(char* at, u64 word) { std::memcpy(at, &word, sizeof word); }
+
+FREESTONE_INLINE void store_canary(char* at, u64 secret) {
+  const auto canary = static_cast<Canary>(secret);
+  std::memcpy(at, &canary, sizeof canary);
+}
+FREESTONE_INLINE bool canary_is_whole(const char* at, u64 secret) {
+  Canary found;
+  std::memcpy(&found, at, sizeof found);
+  return found == static_cast<Canary>(secret);
+}
 
 // 16 bytes at a time, by instructions rather than by a call: most blocks are small. Blocks are multiples of 16 at multiples of 16.
 using Chunk = u64 __attribute__((vector_size(16)));
@@ -73,59 +101,26 @@ FREESTONE_INLINE void clear_ends(char* block, usize bytes) {
   clear_chunk(end - sizeof(Chunk));
 }
 
-// A block of at most kClearInline bytes. Two branches on the size and no loop, so that blocks of mixed sizes seldom mispredict.
+// A block of at most kClearInline bytes: three branches on the size and no loop.
 inline constexpr usize kClearInline = kClearAlwaysBytes;
-FREESTONE_INLINE void clear_four_chunks(char* at) {
-  for (usize k = 0; k < 4; ++k) clear_chunk(at + k * sizeof(Chunk));
+FREESTONE_INLINE void clear_chunks(char* at, usize count) {
+  for (usize k = 0; k < count; ++k) clear_chunk(at + k * sizeof(Chunk));
 }
 FREESTONE_INLINE void clear_small(char* block, usize bytes) {
-  constexpr usize kFour = 4 * sizeof(Chunk);
-  static_assert(kClearInline <= 3 * kFour + 2 * kEndBytes);
-  if (bytes > kFour) {
-    // What lies between the two ends: at most 64 bytes, or at most 192, in pieces that overlap.
-    const usize last = max_of<usize>(bytes, kEndBytes + kFour) - kEndBytes - kFour;
-    if (bytes > 2 * kFour) {
-      clear_four_chunks(block + kEndBytes);
-      clear_four_chunks(block + min_of(kEndBytes + kFour, last));
+  // What lies between the two ends, in pieces that overlap: two of a fixed place and one that ends a chunk before the block does.
+  constexpr usize kChunk = sizeof(Chunk);
+  constexpr usize kFirst = kEndBytes + 5 * kChunk;
+  constexpr usize kSecond = kFirst + 4 * kChunk;
+  static_assert(kClearInline <= kSecond + 5 * kChunk);
+  if (bytes > 2 * kEndBytes) {
+    clear_chunk(block + kEndBytes);
+    if (bytes > kEndBytes + 6 * kChunk) {
+      clear_chunks(block + kEndBytes + kChunk, 4);
+      if (bytes > kFirst + 5 * kChunk) clear_chunks(block + kFirst, 4);
     }
-    clear_four_chunks(block + last);
+    clear_chunks(block + bytes - 5 * kChunk, 4);
   }
   clear_ends(block, bytes);
-}
-
-// Where the pattern of a block is compared: its first word and its last, which is one word when the gap is less than two. In a gap of
-// less than a word the lower bytes belong to the program.
-struct PatternWord {
-  u64 word = 0;
-  u64 mask = 0;  // the bytes that are pattern
-};
-struct PatternWords {
-  PatternWord of[sizeof(u64) + 1];  // by the number of lower bytes that belong to the program
-  constexpr PatternWords() : of() {
-    for (unsigned k = 0; k < sizeof(u64); ++k) of[k] = {kPatternWord & ~low_mask(k * 8), ~low_mask(k * 8)};
-  }
-};
-inline constexpr PatternWords kPatternWords;
-
-struct Gap {
-  usize first;    // offset of the first word
-  unsigned kept;  // the bytes of it that are the program's
-};
-FREESTONE_INLINE Gap gap_behind(usize bytes, usize trailer) {
-  const usize first = min_of(bytes, trailer - sizeof(u64));
-  return {first, static_cast<unsigned>(bytes - first)};
-}
-// In a block that holds nothing yet.
-FREESTONE_INLINE void lay_pattern(char* block, usize bytes, usize trailer) {
-  const Gap gap = gap_behind(bytes, trailer);
-  const u64 word = kPatternWords.of[gap.kept].word;
-  store_word(block + gap.first, word);
-  store_word(block + trailer - sizeof(u64), word);
-}
-FREESTONE_INLINE bool pattern_is_whole(const char* block, usize bytes, usize trailer) {
-  const Gap gap = gap_behind(bytes, trailer);
-  const PatternWord& pattern = kPatternWords.of[gap.kept];
-  return (((load_word(block + gap.first) ^ pattern.word) | (load_word(block + trailer - sizeof(u64)) ^ pattern.word)) & pattern.mask) == 0;
 }
 
 }  // namespace freestone::hardened

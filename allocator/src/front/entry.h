@@ -1,14 +1,14 @@
 // Room 9, front: what the exported functions call: the heap's own functions in the fast build, the checked ones in the hardened build.
 #pragma once
 
-#include "front/hardened.h"
+#include "front/hardened_paths.h"
 
 namespace freestone::entry {
 
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes, Origin origin = Origin::c_call) {
   if constexpr (kMitigations.any()) {
-    return origin == Origin::c_call ? hardened::allocate_plain(bytes) : hardened::allocate(bytes, origin);
+    return hardened::allocate(bytes, origin);
   } else {
     return freestone::allocate<Slow>(bytes);
   }
@@ -16,7 +16,6 @@ FREESTONE_INLINE void* allocate(usize bytes, Origin origin = Origin::c_call) {
 
 FREESTONE_INLINE void deallocate(void* block, Origin origin = Origin::c_call, usize bytes = kUnknownBytes) {
   if constexpr (kMitigations.any()) {
-    if (origin == Origin::c_call && bytes == kUnknownBytes) return hardened::deallocate_plain(block);
     hardened::deallocate(block, bytes, origin);
   } else {
     freestone::deallocate(block);

@@ -1,15 +1,15 @@
 // Room 9, front: the checked entry points of the hardened build, around the same heap.
 //
 // A block of a slab class ends in a trailer, a word that only this process can write: keyed by the block's address, it says "live, N bytes
-// asked for, of this origin" or "free". The bytes between N and the trailer hold a pattern.
+// asked for, of this origin", or it is 0: free. Behind the N bytes stands a canary.
 //
-//   malloc   trailer must say free (or be zero: never used) and the memory must still be clear; write pattern and live trailer
-//   free     exact start of a block; trailer must say live; pattern whole; size and origin as given; the block before has a trailer that
-//            makes sense; clear; write free trailer; into the quarantine
+//   malloc   the ends of the block must be 0; write canary and trailer
+//   free     exact start of a block; trailer must say live; canary whole; size and origin as given; the block before has a trailer that
+//            makes sense; clear; into the quarantine
 //
 // Blocks above the slab classes keep what was asked for in their record and end in an eight-byte mark right behind it.
 //
-// HARD-1  The trailer of every block of every slab is live, free or zero, at every instant that another thread can look.
+// HARD-1  The trailer of every block of every slab says live or is 0, at every instant that another thread can look.
 #pragma once
 
 #include "front/heap.h"
@@ -26,13 +26,9 @@ extern FREESTONE_HIDDEN u64 block_secret;
 
 namespace hardened {
 
-void* allocate(usize bytes, Origin origin);
-void* allocate_plain(usize bytes);  // by malloc
+// malloc, free and what stands for them: hardened_paths.h.
 void* allocate_zeroed(usize bytes);
 void* allocate_aligned(usize bytes, usize alignment, Origin origin);
-// `bytes` is what a sized delete says; kUnknownBytes for a plain one.
-void deallocate(void* block, usize bytes, Origin origin);
-void deallocate_plain(void* block);  // by free
 void* reallocate(void* block, usize bytes);
 usize usable_bytes(const void* block);
 

@@ -12,11 +12,15 @@ namespace freestone::hardened {
 
 namespace {
 
-// The request plus one and the origin of a large block share one word; 0: free. A block that shrank has fewer pages than its span.
-constexpr unsigned kLargeOriginShift = 56;
-constexpr usize kShrunk = usize{1} << (kLargeOriginShift - 1);
-constexpr usize kLargeRequestMask = kShrunk - 1;
-usize& large_request(const void* block) { return record_of(unit_of(block)).request_bytes; }
+// A block that shrank has fewer pages than its span.
+constexpr u64 kShrunk = u64{1} << (kLargeOriginShift - 1);
+constexpr u64 kLargeRequestMask = kShrunk - 1;
+FREESTONE_INLINE Claim claim_of_large(u64 request) {
+  return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
+}
+FREESTONE_INLINE bool mark_is_whole(const void* block, const Claim& claim) {
+  return load_word(static_cast<const char*>(block) + claim.bytes) == large_mark(block, claim.origin);
+}
 
 // Sealed blocks hold addresses only, so their number needs no bound in bytes.
 Atomic<usize> sealed[kSealedPlaces];
@@ -71,28 +75,14 @@ bool may_seal(usize bytes) {
 
 }  // namespace
 
-bool has_record(const void* block) {
-  if (!in_window(block) || address_of(block) % kUnitBytes != 0) return false;
-  const u8 tag = tag_of(unit_of(block));
-  return (tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun;
-}
-
-void* arm_large(void* block, usize bytes, Origin origin) {
-  if (!has_record(block)) return block;  // a mapping: its end is a page's end, and it is gone when freed
-  large_request(block) = (bytes + 1) | (usize{static_cast<u8>(origin)} << kLargeOriginShift);
-  store_word(static_cast<char*>(block) + bytes, live_word(block, 0, origin));
-  return block;
-}
-
 bool examine_large(const void* block, Claim& claim) {
-  const usize request = large_request(block);
+  const u64 request = large_request(block);
   if (FREESTONE_UNLIKELY(request == 0)) {
     misuse("double free", block, freestone::usable_bytes(block));
     return false;
   }
-  claim = {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
-  const u64 mark = load_word(static_cast<const char*>(block) + claim.bytes);
-  if (FREESTONE_UNLIKELY(mark != live_word(block, 0, claim.origin))) misuse("heap overflow", block, claim.bytes);
+  claim = claim_of_large(request);
+  if (FREESTONE_UNLIKELY(!mark_is_whole(block, claim))) misuse("heap overflow", block, claim.bytes);
   return true;
 }
 
@@ -114,22 +104,36 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   return true;
 }
 
-void deallocate_other(void* block, usize bytes, Origin origin) {
-  if (has_record(block)) {
-    Claim claim;
-    if (!examine_large(block, claim)) return;
-    if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes);
-    if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes);
-    const bool shrunk = (large_request(block) & kShrunk) != 0;
-    large_request(block) = 0;
-    sample_freed(block);  // by the program; from the quarantine it comes later
-    if (shrunk && !open_tail(block, claim.bytes)) return;  // never reused
-    if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
-    if constexpr (kMitigations.zero_on_free) {
-      for (usize at = 0; at < kClearAlwaysBytes; at += 4 * sizeof(Chunk)) clear_four_chunks(static_cast<char*>(block) + at);
-    }
-    return freestone::deallocate(block);
+// Says what is wrong with a large block and the call that frees it. False: it stays as it is.
+FREESTONE_SLOW static bool explain_large(const void* block, usize bytes, Origin origin) {
+  Claim claim;
+  if (!examine_large(block, claim)) return false;
+  if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes), false;
+  if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes), false;
+  return true;
+}
+
+void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
+  u64& record = large_request(block);
+  const u64 request = record;
+  const Claim claim = claim_of_large(request);
+  if (FREESTONE_UNLIKELY(request == 0 || !mark_is_whole(block, claim) || !origins_match(claim.origin, origin) ||
+                         (bytes != kUnknownBytes && bytes != claim.bytes)) &&
+      !explain_large(block, bytes, origin)) {
+    return;
   }
+  record = 0;
+  sample_freed(block);  // by the program; from the quarantine it comes later
+  if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
+  if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
+  if constexpr (kMitigations.zero_on_free) clear_small(static_cast<char*>(block), kClearAlwaysBytes);
+  Cache& cache = thread_cache();
+  void** const top = cache.top[tag];  // a tag that is no class has no room
+  if (top == cache.high[tag]) return deallocate_slow(block);
+  cache.push(tag, top, block);
+}
+
+void deallocate_other(void* block) {
   if (block == nullptr) return;
   if constexpr (kMitigations.zero_size) {
     if (is_zero_size(block)) {

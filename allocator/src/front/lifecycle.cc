@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "config/options.h"
+#include "front/block_words.h"
 #include "front/hardened.h"
 #include "front/sampled.h"
 #include "platform/message.h"
@@ -71,7 +72,7 @@ FREESTONE_SLOW Mode start() {
     now = Mode::disabled;
   } else {
     read_options();
-    if constexpr (kMitigations.any()) block_secret = os::entropy();
+    if constexpr (kMitigations.any()) block_secret = hardened::secret_of(os::entropy());
     if (!reserve_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
     start_observers();

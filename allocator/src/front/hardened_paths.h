@@ -1,0 +1,154 @@
+// Room 9, front: the paths of every call in the hardened build, in the order in which they run, for the exported functions to take in
+// whole. What they seldom do is in hardened.cc.
+#pragma once
+
+#include "front/block_words.h"
+#include "front/hardened.h"
+
+namespace freestone::hardened {
+
+inline constexpr usize kTableRequestMax = kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
+inline constexpr usize kSlabRequestMax = kSmallBytesMax - kTrailerBytes;
+inline constexpr usize kCachedRequestMax = kCachedBytesMax - kTrailerBytes;
+
+// What the paths of every call need of a class, by tag.
+struct SlabShape {
+  u32 bytes = 0;
+  u32 offset_mask = 0;          // of an address, from the region's base: the offset in its slab
+  std::int32_t last = -1;       // the highest offset at which a block could still end in the slab; below every offset for a tag that is no slab's
+};
+struct ShapeTable {
+  SlabShape of[kTagCount];
+  u16 of_granules[kGranuleTableBytes / kGranule + 1];  // block bytes, by request with trailer
+
+  constexpr ShapeTable() : of(), of_granules() {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+      const auto slab_bytes = static_cast<u32>(units_to_bytes(class_info(c).units));
+      of[c] = {class_info(c).bytes, slab_bytes - 1, static_cast<std::int32_t>(slab_bytes - class_info(c).bytes)};
+    }
+    for (usize g = 0; g <= kGranuleTableBytes / kGranule; ++g) of_granules[g] = static_cast<u16>(class_bytes(class_of(g * kGranule)));
+  }
+};
+inline constexpr ShapeTable kShapes;
+
+FREESTONE_INLINE bool is_slab_tag(u8 tag) { return tag != kTagNone && tag <= kLastSmallClass; }
+
+// A slab block and the facts about it that a check needs.
+struct SlabBlock {
+  usize bytes = 0;
+  usize offset = 0;  // in its slab
+};
+
+// False when no block can start there: the tag is no slab's, or the address is too near the slab's end.
+FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
+  const SlabShape& shape = kShapes.of[tag];
+  found = {shape.bytes, from_base & shape.offset_mask};
+  return static_cast<std::int32_t>(found.offset) <= shape.last;
+}
+
+FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
+
+// Makes a block that the heap gave out live, whatever it holds.
+FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
+  const u64 secret = block_secret;
+  store_canary(block + bytes, secret);
+  // Last and at once: a load that follows soon is not served by two stores.
+  store_word(trailer_of(block, block_bytes), live_word(block, bytes, origin, secret));
+  return block;
+}
+
+// Out of line: the block was written to after its free.
+void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin);
+
+// Makes a block that the heap gave out live, if it is as it was left.
+FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
+  auto* block = static_cast<char*>(memory);
+  const bool untouched = kMitigations.zero_on_free ? ends_are_clear(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
+  if (FREESTONE_UNLIKELY(!untouched)) return arm_written(block, block_bytes, bytes, origin);
+  return mark_live(block, block_bytes, bytes, origin);
+}
+
+FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found, u64 secret) {
+  if constexpr (kMitigations.neighbours) {
+    if (FREESTONE_LIKELY(found.offset != 0)) {
+      const char* before = static_cast<const char*>(block) - found.bytes;
+      const u64 word = load_word(static_cast<const char*>(block) - kTrailerBytes);
+      // Whether it is live or free is as good as random: no branch, and the compiler is kept from making one.
+      unsigned is_used = word != 0;
+      asm("" : "+r"(is_used));
+      return (is_used & static_cast<unsigned>(!says_live(without_key(word, before, secret)))) == 0;
+    }
+  }
+  return true;
+}
+
+// Out of line: a block of a thread that has no cache, or whose every free is observed.
+void leave_apart(void* block, usize block_bytes);
+
+// Into the quarantine; the block that leaves its place goes to the cache.
+FREESTONE_INLINE void wait(void* block, usize block_bytes, bool small) {
+  Cache& cache = thread_cache();
+  if (FREESTONE_UNLIKELY(!cache.is_plain)) return leave_apart(block, block_bytes);
+  void* leaving = cache.quarantine.exchange(block, !small);
+  if (leaving == nullptr) return;
+  const unsigned tag = tag_table()[(address_of(leaving) - region.base) >> kUnitShift];
+  void** top = cache.top[tag];
+  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving);
+  cache.push(tag, top, leaving);
+}
+
+// Out of line: a block above kClearInline bytes.
+void retire_larger(void* block, usize block_bytes);
+
+FREESTONE_INLINE void retire(void* block, usize block_bytes) {
+  static_assert(kClearInline == kQuarantineSmallMax);
+  if (block_bytes > kClearInline) return retire_larger(block, block_bytes);
+  if constexpr (kMitigations.zero_on_free) {
+    clear_small(static_cast<char*>(block), block_bytes);
+  } else {
+    store_word(trailer_of(block, block_bytes), 0);
+  }
+  wait(block, block_bytes, true);
+}
+
+// Out of line: a class that has none, a size that the table of classes does not have, nothing at all.
+void* allocate_first(usize bytes, Origin origin);
+void* allocate_larger(usize bytes, Origin origin);
+void* allocate_other(usize bytes, usize alignment, Origin origin);
+void* allocate_nothing(Origin origin);
+
+FREESTONE_INLINE void* allocate(usize bytes, Origin origin) {
+  if constexpr (!kMitigations.trailer) return freestone::allocate(bytes);
+  if (FREESTONE_UNLIKELY(bytes - 1 >= kTableRequestMax)) {
+    if (bytes == 0) return allocate_nothing(origin);
+    return bytes <= kCachedRequestMax ? allocate_larger(bytes, origin) : allocate_other(bytes, 1, origin);
+  }
+  Cache& cache = thread_cache();
+  const usize granules = (bytes + kTrailerBytes + kGranule - 1) / kGranule;
+  const SizeClass entry = cache.class_of_granules[granules];
+  void** top = cache.top[entry];
+  if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_first(bytes, origin);
+  cache.top[entry] = top - 1;
+  return arm(top[-1], kShapes.of_granules[granules], bytes, origin);
+}
+
+// Out of line: something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
+void deallocate_with_care(void* block, usize bytes, Origin origin);
+
+FREESTONE_INLINE void deallocate(void* block, usize bytes, Origin origin) {
+  if constexpr (!kMitigations.trailer) return freestone::deallocate(block);
+  const usize from_base = address_of(block) - region.base;
+  if (FREESTONE_UNLIKELY(from_base >= region.window_bytes)) return deallocate_with_care(block, bytes, origin);
+  SlabBlock found;
+  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_with_care(block, bytes, origin);
+  const u64 secret = block_secret;
+  const u64 plain = without_key(load_word(trailer_of(block, found.bytes)), block, secret);
+  const usize claimed = plain & low_mask(kBytesBits);
+  if (FREESTONE_UNLIKELY(plain >> kBytesBits != live_tag(origin) || (bytes != kUnknownBytes && bytes != claimed) ||
+                         !canary_is_whole(static_cast<char*>(block) + claimed, secret) || !before_is_sound(block, found, secret))) {
+    return deallocate_with_care(block, bytes, origin);
+  }
+  retire(block, found.bytes);
+}
+
+}  // namespace freestone::hardened
