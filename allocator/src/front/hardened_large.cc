@@ -70,7 +70,7 @@ bool may_seal(usize bytes) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes < options.seal_bytes) return false;
   if (this_thread.cache_offset == 0) return true;
-  return thread_cache().allowance.take(max_of(kSealCost, bytes / 4));
+  return thread_cache().allowance.take(seal_cost(bytes));
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ void deallocate_other(void* block) {
     }
   }
   // Inside a run, or nothing is there: the heap's fast path does not look.
-  if (in_window(block) && tag_of(unit_of(block)) <= kLastClass) return misuse("invalid free", block, 0);
+  if (in_window(block) && (tag_of(unit_of(block)) <= kLastClass || tag_of(unit_of(block)) == kTagGuard)) return misuse("invalid free", block, 0);
   freestone::deallocate(block);
 }
 

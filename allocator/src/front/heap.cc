@@ -101,7 +101,7 @@ struct Found {
 Found find_block(const void* block) {
   if (!in_window(block)) return {mapped_block_bytes(block) != 0 ? Found::Kind::mapping : Found::Kind::none, 0};
   const u8 tag = tag_of(unit_of(block));
-  if (tag == kTagNone) return {};
+  if (is_nothing(tag)) return {};
   if (tag <= kLastSmallClass) return {block_start(tag, block) == block ? Found::Kind::class_block : Found::Kind::none, tag};
   const bool at_start = address_of(block) % kUnitBytes == 0;
   if (const SizeClass c = class_at(unit_of(block)); c != 0 && at_start) return {Found::Kind::class_block, c};
@@ -114,7 +114,7 @@ Found find_block(const void* block) {
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->misused(call, block);
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
   const u8 tag = tag_of(unit_of(block));
-  fail(call, block, tag == kTagNone ? "nothing is allocated there" : "the address is not the start of a block");
+  fail(call, block, is_nothing(tag) ? "nothing is allocated there" : "the address is not the start of a block");
 }
 
 // Ends the program when the block is seen to be free, as far as that costs a few loads; the hardened build knows from the trailer.

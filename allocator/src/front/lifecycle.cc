@@ -75,6 +75,7 @@ FREESTONE_SLOW Mode start() {
     if constexpr (kMitigations.any()) block_secret = hardened::secret_of(os::entropy());
     if (!reserve_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
+    draw_orders();
     start_observers();
     now = Mode::active;
   }

@@ -214,7 +214,7 @@ class Scan {
   void reach_in_region(usize value) {
     UnitIndex unit = unit_of(reinterpret_cast<const void*>(value));
     u8 tag = tag_of(unit);
-    if (tag == kTagNone) return;
+    if (is_nothing(tag)) return;
     if (tag <= kLastSmallClass) {
       void* block = block_start(tag, reinterpret_cast<const void*>(value));
       if (block != nullptr && !is_block_free(tag, block)) reach(address_of(block), class_info(tag).bytes);

@@ -72,7 +72,7 @@ class Walker {
   // Returns the units to go on by; 0 to stop.
   usize see_unit(UnitIndex unit) {
     const u8 tag = tag_of(unit);
-    if (tag == kTagNone) return 1;
+    if (is_nothing(tag)) return 1;
     if (const SizeClass c = class_at(unit); c != 0) {
       const bool on = is_slab_class(c) ? see_slab(unit, c) : see(unit_address(unit), class_info(c).bytes);
       return on ? class_info(c).units : 0;

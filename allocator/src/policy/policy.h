@@ -49,9 +49,10 @@ inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 // A block up to this size is cleared as a whole when it is freed, always. A larger one of a slab is as long as the thread's allowance
 // lasts, beyond it its two ends only; of a run, which is sealed as long as it lasts, the first so many bytes.
 inline constexpr usize kClearAlwaysBytes = 256;
-// What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for.
+// What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for:
+// two calls of the kernel, and the faults of the block's next use. The stock covers eight of the largest.
 inline constexpr usize kAllowanceStock = 64 * kMiB;
-inline constexpr usize kSealCost = kMiB;
+constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 8); }
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
 inline constexpr usize kQuarantineSmallMax = kClearAlwaysBytes;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;

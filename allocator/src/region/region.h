@@ -30,7 +30,10 @@ inline constexpr u8 kTagInside = 90;  // a later unit of a run
 inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
 inline constexpr u8 kTagClassRun = 93;  // the first unit of a run of a class, in the fast build: no entry of a cache, so that each free is checked
+inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
 inline constexpr unsigned kTagCount = 96;
+
+constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard; }
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
 inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap words

@@ -123,8 +123,30 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return carve_slab(size_class, user);
 }
 
+[[maybe_unused]] u64 next_random(SlabUser& user) {
+  if (FREESTONE_UNLIKELY(user.random == 0)) user.random = os::entropy() | 1;  // a system call: not at every refill
+  return mix_bits(user.random += 0x9e3779b97f4a7c15ULL);
+}
+
+// A random permutation (Fisher and Yates) of at most 256. A number is drawn for eight steps, whose small bias is no help to anyone.
+template <typename T>
+[[maybe_unused]] void shuffle(SlabUser& user, T* items, unsigned count) {
+  u64 random = 0;
+  for (unsigned i = count; i > 1; --i) {
+    random = i % 8 == 0 || i == count ? next_random(user) : random >> 8;
+    const auto j = static_cast<unsigned>(((random & 0xff) * i) >> 8);
+    const T item = items[i - 1];
+    items[i - 1] = items[j];
+    items[j] = item;
+  }
+}
+
+// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of them, and shifts it.
+constexpr unsigned kOrders = kMitigations.random_order ? 16 : 1;
+u8 orders[kOrders][64];
+
 // Takes up to `room` blocks from a slab whose token the caller holds, and gives the token up.
-unsigned take_from_slab(SizeClass size_class, UnitIndex unit, unsigned room, void** out) {
+unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned room, void** out) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
   u64 words = begin_holding(record);
@@ -136,11 +158,24 @@ unsigned take_from_slab(SizeClass size_class, UnitIndex unit, unsigned room, voi
     const u64 all = record.words[w].exchange_seq(0);
     u64 left = all;
     if constexpr (kMitigations.random_order) {
-      const auto turn = static_cast<unsigned>(os::entropy() % 64);
-      for (; left != 0 && out != end;) {
-        const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
-        left &= ~bit(position);
-        *out++ = first + usize{position} * info.bytes;
+      if (all == ~u64{0}) {
+        const u64 random = next_random(user);
+        const u8* const order = orders[random % kOrders];
+        const unsigned turn = (random / kOrders) % 64;
+        for (unsigned k = 0; k < 64 && out != end; ++k) {
+          const unsigned position = order[k] ^ turn;
+          left &= ~bit(position);
+          *out++ = first + usize{position} * info.bytes;
+        }
+      } else {
+        void** const from = out;
+        const auto turn = static_cast<unsigned>(next_random(user) % min_of<u64>(64, info.blocks));
+        while (left != 0 && out != end) {
+          const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
+          left &= ~bit(position);
+          *out++ = first + usize{position} * info.bytes;
+        }
+        shuffle(user, from, static_cast<unsigned>(out - from));
       }
     }
     for (; left != 0 && out != end; left &= left - 1) *out++ = first + usize{lowest_bit(left)} * info.bytes;
@@ -224,35 +259,26 @@ void for_each_slab(Visit visit) {
 }  // namespace
 
 void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
-unsigned shard_count() { return shards_in_use.load_relaxed(); }
-
-namespace {
-
-// A random permutation (Fisher and Yates). Returns count.
-[[maybe_unused]] unsigned shuffle(void** blocks, unsigned count) {
-  u64 random = os::entropy();
-  for (unsigned i = count; i > 1; --i) {
-    random = mix_bits(random + i);
-    const auto j = static_cast<unsigned>(random % i);
-    void* block = blocks[i - 1];
-    blocks[i - 1] = blocks[j];
-    blocks[j] = block;
+void draw_orders() {
+  if constexpr (!kMitigations.random_order) return;
+  SlabUser user;
+  for (auto& order : orders) {
+    for (unsigned k = 0; k < 64; ++k) order[k] = static_cast<u8>(k);
+    shuffle(user, order, 64);
   }
-  return count;
 }
-
-}  // namespace
+unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {
   unsigned count = 0;
   while (count < want) {
     const UnitIndex unit = claim_slab(size_class, user);
     if (unit == kNoUnit) break;
-    count += take_from_slab(size_class, unit, room - count, out + count);
+    count += take_from_slab(size_class, user, unit, room - count, out + count);
   }
   user.token.store_relaxed(kNoUnit);
   blocks_out[user.shard][size_class].add_relaxed(count);
-  if constexpr (kMitigations.random_order) return shuffle(out, count);
+  if constexpr (kMitigations.random_order) return count;
   for (unsigned i = 0, j = count; i + 1 < j; ++i) {
     --j;
     void* block = out[i];

@@ -31,6 +31,7 @@ static_assert(kClassEnd == kTagClassEnd, "the tags of REGION-1 are the size clas
 struct SlabUser {
   unsigned shard = 0;
   Atomic<UnitIndex> token;
+  u64 random = 0;  // of mitigations; seeded when it is first used
 };
 
 // Takes up to `room` free blocks of a class, at least `want` if memory can be had, into `out`, the lowest address last.
@@ -50,6 +51,8 @@ usize blocks_outside(SizeClass size_class);
 
 // The number of shards in use, a power of two; set before the second thread starts.
 void set_shard_count(unsigned count);
+// Draws the orders in which blocks are handed out, where that is a mitigation; before the first is.
+void draw_orders();
 unsigned shard_count();
 
 // The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the last block).

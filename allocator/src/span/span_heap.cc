@@ -340,19 +340,18 @@ usize due_by_decay() {
   return decayed(unused);
 }
 
-}  // namespace
-
-Span take_span(usize units, usize alignment) {
+// The units may still be guards, unless they are fresh: never in use before.
+Span take_units(usize units, usize alignment, bool fresh) {
   for (int attempt = 0;; ++attempt) {
     {
       LockGuard guard(span_lock);
-      UnitIndex first = find(units, alignment);
+      UnitIndex first = fresh ? kNoUnit : find(units, alignment);
       if (first == kNoUnit) {
         const UnitIndex start = region.frontier.load_relaxed();
-        const usize wanted = units + (alignment > kGroupUnits ? alignment : 0);
+        const usize wanted = units + (fresh || alignment > kGroupUnits ? alignment : 0);
         if (const usize more = commit_units(wanted); more > 0) {
           mark_free(start, more, false);
-          first = find(units, alignment);
+          first = fresh ? static_cast<UnitIndex>(round_up(start, alignment)) : find(units, alignment);
         }
       }
       if (first != kNoUnit && charge(charge_for(first, units))) {
@@ -364,6 +363,46 @@ Span take_span(usize units, usize alignment) {
     if (attempt > 0 || purge_spans(0) == 0) return {};
   }
 }
+
+// Guards stay when the span in front of them goes: the next one of its length finds its own in place, two system calls less. Whatever
+// else takes the units opens them first. False when the kernel refuses.
+bool open_guards(UnitIndex first, usize units) {
+  if (!guards_spans()) return true;
+  usize from = units;
+  usize end = 0;
+  for (usize k = 0; k < units; ++k) {
+    if (tag_of(first + static_cast<UnitIndex>(k)) != kTagGuard) continue;
+    from = min_of(from, k);
+    end = k + 1;
+  }
+  if (end == 0) return true;
+  const UnitIndex start = first + static_cast<UnitIndex>(from);
+  if (os::guard_remove(unit_address(start), units_to_bytes(end - from))) return false;
+  set_tags(start, end - from, kTagNone);
+  return true;
+}
+
+bool are_guards(UnitIndex first, usize units) {
+  for (usize k = 0; k < units; ++k) {
+    if (tag_of(first + static_cast<UnitIndex>(k)) != kTagGuard) return false;
+  }
+  return true;
+}
+
+void close_guards(UnitIndex first, usize units) {
+  if (are_guards(first, units)) return;
+  if (!os::guard_install(unit_address(first), units_to_bytes(units))) set_tags(first, units, kTagGuard);
+}
+
+// `units` units, of which `opened` from `skip` on are no guards.
+Span take_opened(usize units, usize alignment, usize skip, usize opened) {
+  const Span span = take_units(units, alignment, false);
+  if (span.first == kNoUnit || open_guards(span.first + static_cast<UnitIndex>(skip), opened)) return span;
+  return_span(span.first, units, !span.zeroed);
+  return take_units(units, alignment, true);
+}
+
+}  // namespace
 
 void return_span(UnitIndex first, usize units, bool dirty) {
   usize due;
@@ -388,22 +427,26 @@ usize random_gap() {
 
 }  // namespace
 
+Span take_span(usize units, usize alignment) { return take_opened(units, alignment, 0, units); }
+
 Span take_guarded_span(usize units, usize alignment, usize guard) {
-  const usize gap = kMitigations.random_order && guard > 0 && alignment == 1 ? random_gap() : 0;
-  Span span = take_span(gap + units + guard, alignment);
+  if (guard == 0) return take_span(units, alignment);
+  const usize gap = kMitigations.random_order && alignment == 1 ? random_gap() : 0;
+  Span span = take_opened(gap + units + guard, alignment, gap, units);
   if (gap > 0 && span.first != kNoUnit) {
     return_span(span.first, gap, !span.zeroed);
     span.first += static_cast<UnitIndex>(gap);
   } else if (gap > 0) {
-    span = take_span(units + guard, alignment);
+    span = take_opened(units + guard, alignment, 0, units);
   }
-  if (guard > 0 && span.first != kNoUnit) os::guard_install(unit_address(span.first + static_cast<UnitIndex>(units)), units_to_bytes(guard));
+  if (span.first != kNoUnit) close_guards(span.first + static_cast<UnitIndex>(units), guard);
   return span;
 }
 
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
-  const bool opened = guard == 0 || !os::guard_remove(unit_address(first + static_cast<UnitIndex>(units)), units_to_bytes(guard));
-  return_span(first, units + (opened ? guard : 0), dirty);
+  return_span(first, units, dirty);
+  const UnitIndex behind = first + static_cast<UnitIndex>(units);
+  if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));  // what is a guard lost its contents
 }
 
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {

@@ -46,7 +46,7 @@ Span take_span(usize units, usize alignment);
 // Gives units back. `dirty` is false when they are known to be zero. Purges at once what exceeds the watermark.
 void return_span(UnitIndex first, usize units, bool dirty);
 // A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot make it fault,
-// it is address space only. `return_guarded_span` takes both back, or the span alone when the guard cannot be opened again.
+// it is address space only. `return_guarded_span` takes both back.
 Span take_guarded_span(usize units, usize alignment, usize guard);
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
