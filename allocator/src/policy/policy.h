@@ -56,7 +56,7 @@ constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAl
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
 inline constexpr usize kQuarantineSmallMax = kClearAlwaysBytes;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
-inline constexpr unsigned kQuarantineMediumPlaces = 8;
+inline constexpr unsigned kQuarantineMediumPlaces = 4;
 // Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;

@@ -141,9 +141,19 @@ template <typename T>
   }
 }
 
-// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of them, and shifts it.
-constexpr unsigned kOrders = kMitigations.random_order ? 16 : 1;
-u8 orders[kOrders][64];
+// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of them and shifts it.
+// Neighbours of about a page go one after the other, in random order, so that a class of which few blocks are used touches few pages; at
+// least four, so that the next block is not likely to be known.
+constexpr unsigned kOrders = kMitigations.random_order ? 8 : 0;
+constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
+constexpr unsigned kMostShift = 6;
+u8 orders[kMostShift - kLeastShift + 1][kOrders + 1][64];
+
+constexpr unsigned neighbours_shift(usize bytes) {
+  unsigned shift = kLeastShift;
+  while (shift < kMostShift && (bytes << (shift + 1)) <= 4 * kKiB) ++shift;
+  return shift;
+}
 
 // Takes up to `room` blocks from a slab whose token the caller holds, and gives the token up.
 unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned room, void** out) {
@@ -160,7 +170,7 @@ unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, un
     if constexpr (kMitigations.random_order) {
       if (all == ~u64{0}) {
         const u64 random = next_random(user);
-        const u8* const order = orders[random % kOrders];
+        const u8* const order = orders[neighbours_shift(info.bytes) - kLeastShift][random % kOrders];
         const unsigned turn = (random / kOrders) % 64;
         for (unsigned k = 0; k < 64 && out != end; ++k) {
           const unsigned position = order[k] ^ turn;
@@ -169,7 +179,7 @@ unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, un
         }
       } else {
         void** const from = out;
-        const auto turn = static_cast<unsigned>(next_random(user) % min_of<u64>(64, info.blocks));
+        const auto turn = static_cast<unsigned>(next_random(user) % min_of<u64>(u64{1} << neighbours_shift(info.bytes), info.blocks));
         while (left != 0 && out != end) {
           const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
           left &= ~bit(position);
@@ -262,9 +272,11 @@ void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
 void draw_orders() {
   if constexpr (!kMitigations.random_order) return;
   SlabUser user;
-  for (auto& order : orders) {
-    for (unsigned k = 0; k < 64; ++k) order[k] = static_cast<u8>(k);
-    shuffle(user, order, 64);
+  for (unsigned shift = kLeastShift; shift <= kMostShift; ++shift) {
+    for (auto& order : orders[shift - kLeastShift]) {
+      for (unsigned k = 0; k < 64; ++k) order[k] = static_cast<u8>(k);
+      for (unsigned k = 0; k < 64; k += 1U << shift) shuffle(user, order + k, 1U << shift);
+    }
   }
 }
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
