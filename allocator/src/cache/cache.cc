@@ -264,7 +264,10 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
 
 bool Allowance::take_slow(usize bytes) {
   const u64 rate = options.hardening_rate;
-  if (rate == 0) return true;
+  if (rate == 0) {
+    refusals = 0;
+    return true;
+  }
   const u64 now = os::coarse_milliseconds();
   const u64 earned = last_ms == 0 ? 0 : (now - last_ms) * rate;
   last_ms = now;

@@ -25,7 +25,6 @@
 
 #include "base/bits.h"
 #include "base/compiler.h"
-#include "config/options.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
 #include "slab/slab.h"
@@ -80,19 +79,19 @@ struct Allowance {
   static constexpr u32 kClockEvery = 16;  // refusals from one look at the clock to the next
   usize spent = 0;
   u64 last_ms = 0;
-  u32 refusals = 0;
+  u32 refusals = 0;  // stays 0 without a rate, which then never refuses
 
   FREESTONE_INLINE bool take(usize bytes) {
     if (FREESTONE_LIKELY(spent + bytes <= kAllowanceStock)) {
       spent += bytes;
       return true;
     }
-    if (FREESTONE_LIKELY(refusals++ % kClockEvery != 0 && options.hardening_rate != 0)) return false;
+    if (FREESTONE_LIKELY(refusals++ % kClockEvery != 0)) return false;
     return take_slow(bytes);
   }
   // Whether it is certain that `take` would refuse; counts as a refusal then.
   FREESTONE_INLINE bool refuses(usize bytes) {
-    if (spent + bytes <= kAllowanceStock || refusals % kClockEvery == 0 || options.hardening_rate == 0) return false;
+    if (spent + bytes <= kAllowanceStock || refusals % kClockEvery == 0) return false;
     ++refusals;
     return true;
   }

@@ -46,7 +46,8 @@ FREESTONE_INLINE u64 live_word(const void* block, usize bytes, Origin origin, u6
   return ((((live_tag(origin) << kBytesBits) | bytes) << kCanaryBits) ^ key_of(block, secret)) | static_cast<Canary>(secret);
 }
 FREESTONE_INLINE u64 without_key(u64 trailer, const void* block, u64 secret) { return (trailer ^ key_of(block, secret)) >> kCanaryBits; }
-FREESTONE_INLINE bool says_live(u64 plain) { return plain >> (kBytesBits + kOriginBits) == kLive; }
+FREESTONE_INLINE u64 tag_above_bytes(u64 plain) { return plain >> (kBytesBits + kOriginBits); }
+FREESTONE_INLINE bool says_live(u64 plain) { return tag_above_bytes(plain) == kLive; }
 
 struct Claim {
   usize bytes;

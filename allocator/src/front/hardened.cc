@@ -99,7 +99,7 @@ FREESTONE_SLOW void leave_apart(void* block, usize block_bytes) {
   if (block != nullptr) freestone::deallocate(block);
 }
 
-FREESTONE_SLOW void deallocate_with_care(void* block, usize bytes, Origin origin) {
+__attribute__((noinline)) void deallocate_with_care(void* block, usize bytes, Origin origin) {
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   if (!is_slab_tag(tag)) return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_other(block);
   const usize block_bytes = kShapes.of[tag].bytes;
@@ -121,7 +121,7 @@ __attribute__((noinline)) void* allocate_larger(usize bytes, Origin origin) {
   return is_slab_class(c) ? arm(top[-1], class_info(c).bytes, bytes, origin) : arm_large(top[-1], bytes, origin);
 }
 
-FREESTONE_SLOW void* allocate_other(usize bytes, usize alignment, Origin origin) {
+__attribute__((noinline)) void* allocate_other(usize bytes, usize alignment, Origin origin) {
   if (bytes > ~usize{0} - kTrailerBytes) {
     errno = ENOMEM;
     return nullptr;

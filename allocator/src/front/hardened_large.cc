@@ -3,6 +3,7 @@
 #include "front/hardened_large.h"
 
 #include "config/options.h"
+#include "front/large.h"
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/os.h"
@@ -127,8 +128,9 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
   if constexpr (kMitigations.zero_on_free) clear_small(static_cast<char*>(block), kClearAlwaysBytes);
+  if (tag == kTagRun) return deallocate_run(block);
   Cache& cache = thread_cache();
-  void** const top = cache.top[tag];  // a tag that is no class has no room
+  void** const top = cache.top[tag];
   if (top == cache.high[tag]) return deallocate_slow(block);
   cache.push(tag, top, block);
 }

@@ -1,0 +1,64 @@
+// What the hardened build does to freed blocks above 256 bytes, and the option that bounds it.
+#include <freestone/freestone.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+constexpr size_t kBytes = 2000;
+constexpr size_t kSlabRun = 100 * 1024;  // a block with a span of its own, which is sealed rather than cleared
+
+class Clearing : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!CONTROL_HARDENED) GTEST_SKIP() << "a mitigation";
+  }
+};
+
+// Of 100 blocks, how many had lost the middle of their contents when they were freed. The pages stay readable: they are a slab's.
+int cleared_of_100() {
+  int cleared = 0;
+  for (int i = 0; i < 100; ++i) {
+    auto* block = static_cast<char*>(malloc(kBytes));
+    memset(block, 'A', kBytes);
+    free(block);
+    cleared += static_cast<const volatile char*>(block)[kBytes / 2] == 0;
+  }
+  return cleared;
+}
+
+// Whether the kernel still has the first page of a block that was freed a moment ago.
+bool is_resident_after_free(size_t bytes) {
+  auto* block = static_cast<char*>(malloc(bytes));
+  memset(block, 'A', bytes);
+  free(block);
+  unsigned char present = 0;
+  return mincore(reinterpret_cast<void*>(reinterpret_cast<size_t>(block) & ~size_t{4095}), 4096, &present) == 0 && (present & 1) != 0;
+}
+
+void spend_the_stock() {
+  for (size_t spent = 0; spent < (size_t{64} << 20) + kBytes; spent += kBytes) free(malloc(kBytes));
+}
+
+TEST_F(Clearing, IsCompleteUntilTheStockIsSpentAndThenAsTheRateAllows) {
+  ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0) << "a byte per millisecond: nothing is earned here";
+  EXPECT_EQ(cleared_of_100(), 100);
+  spend_the_stock();
+  EXPECT_EQ(cleared_of_100(), 0);
+  ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
+  for (int i = 0; i < 16; ++i) free(malloc(kBytes));  // the thread looks at the option at every sixteenth refusal
+  EXPECT_EQ(cleared_of_100(), 100) << "without bound";
+}
+
+TEST_F(Clearing, RunsAreSealedWhileTheStockLasts) {
+  ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
+  if (is_resident_after_free(kSlabRun)) GTEST_SKIP() << "this kernel has no guards";
+  ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0);
+  spend_the_stock();
+  EXPECT_TRUE(is_resident_after_free(kSlabRun));
+}
+
+}  // namespace
