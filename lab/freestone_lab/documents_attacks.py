@@ -25,7 +25,7 @@ SEEDS = Path("docs/results/attacks/seeds.json.gz")
 HARDENED, FAST, GLIBC = "freestone-hardened", "freestone", "glibc"
 
 _LEFT = "the places of the quarantine are left at random: the address had been given out again"
-_LEFT_MEDIUM = f"{_LEFT}; above 256 bytes a thread has 8 places"
+_LEFT_MEDIUM = f"{_LEFT}; above 256 bytes a thread has 4 places"
 REASONS: tuple[tuple[str, str], ...] = (
     (
         "double_free_after_slab_reused/*",

@@ -38,7 +38,7 @@ constexpr u64 secret_of(u64 random) {
 }
 
 // Leaves the canary's bits alone.
-FREESTONE_INLINE u64 key_of(const void* block, u64 secret) { return (address_of(block) ^ secret) * (0x9e37'79b9'7f4b << kCanaryBits); }
+FREESTONE_INLINE u64 key_of(const void* block, u64 secret) { return (address_of(block) ^ secret) * (0x9e37'79b9'7f4bULL << kCanaryBits); }
 
 // What a trailer without its key says above the bytes: live, and of this origin.
 constexpr u64 live_tag(Origin origin) { return (kLive << kOriginBits) | static_cast<u8>(origin); }
