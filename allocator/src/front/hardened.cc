@@ -73,7 +73,7 @@ FREESTONE_SLOW void* arm_written(char* block, usize block_bytes, usize bytes, Or
 }
 
 // All of the block while the thread's allowance lasts. The word that says free is written last and whole.
-__attribute__((noinline)) static void retire_whole(void* block, usize block_bytes) {
+[[maybe_unused]] __attribute__((noinline)) static void retire_whole(void* block, usize block_bytes) {
   auto* const start = static_cast<char*>(block);
   if (this_thread.cache_offset == 0 || thread_cache().allowance.take(block_bytes)) {
     std::memset(start + sizeof(Chunk), 0, block_bytes - 2 * sizeof(Chunk));
