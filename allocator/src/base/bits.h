@@ -58,5 +58,7 @@ constexpr u64 mix_bits(u64 value) {
   value *= 0x94d049bb133111ebULL;
   return value ^ (value >> 31);
 }
+// The next number of a generator whose state is one word (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
+constexpr u64 next_mixed(u64& state) { return mix_bits(state += 0x9e3779b97f4a7c15ULL); }
 
 }  // namespace freestone

@@ -144,7 +144,10 @@ void deallocate_other(void* block) {
     }
   }
   // Inside a run, or nothing is there: the heap's fast path does not look.
-  if (in_window(block) && (tag_of(unit_of(block)) <= kLastClass || tag_of(unit_of(block)) == kTagGuard)) return misuse("invalid free", block, 0);
+  if (in_window(block)) {
+    const u8 tag = tag_of(unit_of(block));
+    if (tag <= kLastClass || tag == kTagGuard) return misuse("invalid free", block, 0);
+  }
   freestone::deallocate(block);
 }
 

@@ -48,7 +48,7 @@ class ThreadRandom {  // SplitMix; zero-initialised TLS is its unseeded state
  public:
   bool seeded() const { return state_ != 0; }
   void seed(u64 value) { state_ = value | 1; }
-  u64 next() { return mix_bits(state_ += 0x9E3779B97F4A7C15ULL); }
+  u64 next() { return next_mixed(state_); }
   // In (0, 1].
   double unit() { return static_cast<double>((next() >> 11) + 1) * 0x1p-53; }
   // With mean 1.

@@ -125,7 +125,7 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
 
 [[maybe_unused]] u64 next_random(SlabUser& user) {
   if (FREESTONE_UNLIKELY(user.random == 0)) user.random = os::entropy() | 1;  // a system call: not at every refill
-  return mix_bits(user.random += 0x9e3779b97f4a7c15ULL);
+  return next_mixed(user.random);
 }
 
 // A random permutation (Fisher and Yates) of at most 256. A number is drawn for eight steps, whose small bias is no help to anyone.
@@ -144,10 +144,10 @@ template <typename T>
 // The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of them and shifts it.
 // Neighbours of about a page go one after the other, in random order, so that a class of which few blocks are used touches few pages; at
 // least four, so that the next block is not likely to be known.
-constexpr unsigned kOrders = kMitigations.random_order ? 8 : 0;
+constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
 constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
 constexpr unsigned kMostShift = 6;
-u8 orders[kMostShift - kLeastShift + 1][kOrders + 1][64];
+u8 orders[kMostShift - kLeastShift + 1][kOrders][64];
 
 constexpr unsigned neighbours_shift(usize bytes) {
   unsigned shift = kLeastShift;
