@@ -9,7 +9,7 @@
 //
 // Blocks above the slab classes keep what was asked for in their record and end in an eight-byte mark right behind it.
 //
-// HARD-1  The trailer of every block of every slab says live or is 0, at every instant that another thread can look.
+// HARD-1  The trailer of every block of every slab says live or is 0 above its canary, at every instant that another thread can look.
 #pragma once
 
 #include "front/heap.h"

@@ -74,7 +74,8 @@ FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found,
       const char* before = static_cast<const char*>(block) - found.bytes;
       const u64 word = load_word(static_cast<const char*>(block) - kTrailerBytes);
       // Whether it is live or free is as good as random: no branch, and the compiler is kept from making one.
-      u64 is_used = u64{0} - static_cast<u64>(word != 0);
+      // A block that another thread is just making live may have its canary already, where that reaches into the trailer.
+      u64 is_used = u64{0} - static_cast<u64>(word >> kCanaryBits != 0);
       asm("" : "+r"(is_used));
       return ((tag_above_bytes(without_key(word, before, secret)) ^ kLive) & is_used) == 0;
     }
