@@ -45,6 +45,6 @@ def dump(page: Path, width: int = 1280, script: str = "") -> str:
         done = subprocess.run(
             [chromium(), *FLAGS, f"--user-data-dir={folder}/profile", "--window-size=1400,1000", "--dump-dom",
              (Path(folder) / "frame.html").as_uri()],
-            capture_output=True, text=True, timeout=60, check=True,
+            capture_output=True, text=True, timeout=1200, check=True,
         )  # fmt: skip
     return done.stdout

@@ -9,11 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from freestone_lab import paths
-from freestone_lab.model import Peer
+from freestone_lab.core import paths
+from freestone_lab.core.result import Peer
 
 PROGRAMS = Path(__file__).parent / "programs"
 GLIBC = Peer("glibc", None, "libc")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--programs", action="store_true", help="also run the tests that start real servers")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--programs"):
+        return
+    for item in items:
+        if "programs" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="starts real servers; run with --programs"))
 
 
 def pytest_configure() -> None:

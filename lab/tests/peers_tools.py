@@ -7,8 +7,9 @@ import resource
 import subprocess
 from pathlib import Path
 
-from freestone_lab import paths, peers
-from freestone_lab.model import Peer
+from freestone_lab.core import paths
+from freestone_lab.core.result import Peer
+from freestone_lab.peers import discover
 
 SUBJECT = r"""
 #include <errno.h>
@@ -80,9 +81,9 @@ def build_controls(folder: Path) -> Path:
 
 def run_under(peer: Peer, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     """One run of a command under a peer."""
-    full = {**os.environ, **peers.preload_environment(peer), **env}
+    full = {**os.environ, **discover.preload_environment(peer), **env}
     return subprocess.run(
-        [str(part) for part in command], env=full, capture_output=True, text=True, timeout=60, check=False
+        [str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200, check=False
     )
 
 

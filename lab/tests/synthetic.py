@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import random
 
-from freestone_lab.compare import control_name
-from freestone_lab.model import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report.composite import WEIGHTS
-from freestone_lab.samples import PROCESS_SPECS
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample, control_name
+from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.workloads.suites import WEIGHTS
 
 PEERS = {  # name: (time factor, memory factor)
     "glibc": (1.0, 1.0),

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from freestone_lab import paths
+from freestone_lab.core import paths
 
 # Parameters that make every workload run in a fraction of a second.
 SMALL: dict[str, list[str]] = {
@@ -204,7 +204,7 @@ def run(*words: str, preload: Path | str | None = None, **env: str) -> Outcome:
     if preload:
         environment["LD_PRELOAD"] = str(preload)
     done = subprocess.run(
-        [str(program()), *words], capture_output=True, text=True, check=False, env=environment, timeout=60
+        [str(program()), *words], capture_output=True, text=True, check=False, env=environment, timeout=1200
     )
     lines = done.stdout.strip().splitlines()
     found = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}

@@ -1,4 +1,4 @@
-// Room 11, abi: glibc's control functions and the functions of freestone.h.
+// Room 19, abi: glibc's control functions and the functions of freestone.h.
 
 #include <malloc.h>
 
@@ -7,14 +7,16 @@
 #include <cstdio>
 #include <cstring>
 
+#include "abi/locks.h"
 #include "abi/names.h"
 #include "base/compiler.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
-#include "insight/limits.h"
-#include "insight/statistics.h"
-#include "insight/statistics_report.h"
+#include "limits/limits.h"
+#include "report/statistics.h"
+#include "report/statistics_report.h"
+#include "upkeep/upkeep.h"
 #include "platform/os.h"
 
 using namespace freestone;
@@ -142,9 +144,7 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
   ensure_started();
   const OptionInfo* info = find_option(name, std::strlen(name));
   if (info == nullptr) return ENOENT;
-  // One at a time: a pair of limits that contradict each other is put back.
-  static Mutex lock;
-  LockGuard guard(lock);
+  LockGuard guard(option_lock);
   char before[kOptionTextBytes];
   const usize before_length = option_text(*info, before, sizeof before);
   if (!set_option(*info, value, std::strlen(value), ignore_complaint)) return EINVAL;
@@ -153,7 +153,7 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
     set_option(*info, before, before_length, ignore_complaint);
     return EINVAL;
   }
-  apply_report_options();
+  apply_upkeep_options();
   return 0;
 }
 

@@ -1,15 +1,16 @@
-// Room 11, abi: limits, callbacks, walking and heap objects of freestone.h. Arguments are checked here; nothing is decided.
+// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. Arguments are checked here; nothing is decided.
 
 #include <cerrno>
 #include <cstring>
 
+#include "abi/locks.h"
 #include "base/compiler.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
 #include "front/reclaim.h"
-#include "insight/heap_object.h"
-#include "insight/limits.h"
-#include "insight/walk.h"
+#include "heaps/heap_object.h"
+#include "limits/limits.h"
+#include "report/walk.h"
 #include "platform/message.h"
 #include "region/account.h"
 
@@ -18,7 +19,6 @@ using namespace freestone;
 namespace {
 
 // The program's callbacks. Two places, so that a thread that is in the old ones while new ones are set still reads whole pointers.
-Mutex callbacks_lock;
 struct Callbacks {
   struct freestone_callbacks given;
   OutOfMemoryHandler handler;

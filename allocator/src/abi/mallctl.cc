@@ -1,4 +1,4 @@
-// Room 11, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures.
+// Room 19, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures.
 //
 // One table of names; "#" stands for a number. There is one arena, number 0; 4096 means all of them, as in jemalloc. stats.* shows a snapshot
 // that a write to "epoch" renews. Names that have no counterpart here answer ENOENT, as jemalloc does for what it does not know.
@@ -6,17 +6,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "abi/locks.h"
 #include "abi/names.h"
 #include "base/compiler.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
-#include "insight/background.h"
-#include "insight/statistics.h"
-#include "insight/statistics_report.h"
+#include "upkeep/background.h"
+#include "report/statistics.h"
+#include "report/statistics_report.h"
+#include "upkeep/upkeep.h"
 #include "platform/message.h"
 #include "platform/os.h"
-#include "span/span_heap.h"
+#include "span/purge.h"
 
 using namespace freestone;
 
@@ -60,8 +62,7 @@ struct Request {
   }
 };
 
-// Guarded by the lock.
-Mutex snapshot_lock;
+// Guarded by snapshot_lock.
 Statistics snapshot;
 u64 epoch = 0;
 
@@ -135,7 +136,7 @@ int background(const Request& r) {
     bool wanted;
     if (!r.take(wanted)) return EINVAL;
     options.background_purge = wanted;
-    apply_report_options();
+    apply_upkeep_options();
     if (wanted && !background_runs()) return EAGAIN;
   }
   return r.give(before);

@@ -1,4 +1,4 @@
-// Room 11, abi: the C library's allocation functions. Names and rules of errno, no logic.
+// Room 19, abi: the C library's allocation functions. Names and rules of errno, no logic.
 
 #include <cerrno>
 #include <cstddef>
@@ -10,39 +10,23 @@
 
 using namespace freestone;
 
-extern "C" {
+namespace {
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(malloc)(size_t bytes) { return entry::allocate(bytes); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free)(void* block) { entry::deallocate(block); }
-
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(calloc)(size_t count, size_t each) {
-  usize bytes;
-  if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  return entry::allocate_zeroed(bytes);
+FREESTONE_SLOW void* out_of_memory() {
+  errno = ENOMEM;
+  return nullptr;
 }
 
-FREESTONE_EXPORT void* ABI(realloc)(void* block, size_t bytes) {
+// The rules of the C library for what the hit paths turn away.
+
+__attribute__((noinline)) void* realloc_slow(void* block, usize bytes) {
   if (block == nullptr) return entry::allocate(bytes);
-  if (bytes == 0) {
-    entry::deallocate(block);  // as glibc: the block is gone and there is no new one
-    return nullptr;
-  }
-  return entry::reallocate(block, bytes);
+  if (bytes != 0) return entry::reallocate(block, bytes);
+  entry::deallocate(block);  // as glibc: the block is gone and there is no new one
+  return nullptr;
 }
 
-FREESTONE_EXPORT void* ABI(reallocarray)(void* block, size_t count, size_t each) {
-  usize bytes;
-  if (__builtin_mul_overflow(count, each, &bytes)) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  return ABI(realloc)(block, bytes);
-}
-
-FREESTONE_EXPORT int ABI(posix_memalign)(void** result, size_t alignment, size_t bytes) {
+__attribute__((noinline)) int posix_memalign_slow(void** result, usize alignment, usize bytes) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
   void* block = entry::allocate_aligned(bytes, alignment);
@@ -52,7 +36,7 @@ FREESTONE_EXPORT int ABI(posix_memalign)(void** result, size_t alignment, size_t
   return 0;
 }
 
-FREESTONE_EXPORT void* ABI(aligned_alloc)(size_t alignment, size_t bytes) {
+__attribute__((noinline)) void* aligned_alloc_slow(usize bytes, usize alignment) {
   if (!is_power_of_two(alignment)) {
     errno = EINVAL;
     return nullptr;
@@ -61,7 +45,7 @@ FREESTONE_EXPORT void* ABI(aligned_alloc)(size_t alignment, size_t bytes) {
 }
 
 // As glibc: an alignment that is no power of two is raised to the next one.
-FREESTONE_EXPORT void* ABI(memalign)(size_t alignment, size_t bytes) {
+__attribute__((noinline)) void* memalign_slow(usize bytes, usize alignment) {
   if (alignment > (~usize{0} >> 1) + 1) {
     errno = EINVAL;
     return nullptr;
@@ -71,23 +55,66 @@ FREESTONE_EXPORT void* ABI(memalign)(size_t alignment, size_t bytes) {
   return entry::allocate_aligned(bytes, power);
 }
 
+}  // namespace
+
+extern "C" {
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(malloc)(size_t bytes) { return entry::allocate(bytes); }
+FREESTONE_EXPORT FREESTONE_HOT void ABI(free)(void* block) { entry::deallocate(block); }
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(calloc)(size_t count, size_t each) {
+  usize bytes;
+  if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
+  return entry::allocate_zeroed(bytes);
+}
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(realloc)(void* block, size_t bytes) {
+  return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
+}
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(reallocarray)(void* block, size_t count, size_t each) {
+  usize bytes;
+  if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
+  return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
+}
+
+FREESTONE_EXPORT FREESTONE_HOT int ABI(posix_memalign)(void** result, size_t alignment, size_t bytes) {
+  const usize below = (alignment - 1) | (sizeof(void*) - 1);
+  const auto slow = [=] { return posix_memalign_slow(result, alignment, bytes); };
+  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & below) != 0)) return slow();
+  return pop_aligned(
+      bytes, below,
+      [=](void* block) {
+        *result = block;
+        return 0;
+      },
+      slow);
+}
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(aligned_alloc)(size_t alignment, size_t bytes) {
+  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return aligned_alloc_slow(bytes, alignment);
+  return allocate_aligned<aligned_alloc_slow>(bytes, alignment);
+}
+
+FREESTONE_EXPORT FREESTONE_HOT void* ABI(memalign)(size_t alignment, size_t bytes) {
+  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return memalign_slow(bytes, alignment);
+  return allocate_aligned<memalign_slow>(bytes, alignment);
+}
+
 FREESTONE_EXPORT void* ABI(valloc)(size_t bytes) { return entry::allocate_aligned(bytes, os::page_bytes()); }
 
 FREESTONE_EXPORT void* ABI(pvalloc)(size_t bytes) {
   const usize page = os::page_bytes();
   const usize rounded = round_up(bytes, page);
-  if (rounded < bytes) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (rounded < bytes) return out_of_memory();
   return entry::allocate_aligned(max_of(rounded, page), page);
 }
 
-FREESTONE_EXPORT size_t ABI(malloc_usable_size)(void* block) { return entry::usable_bytes(block); }
+FREESTONE_EXPORT FREESTONE_HOT size_t ABI(malloc_usable_size)(void* block) { return entry::usable_bytes(block); }
 FREESTONE_EXPORT void ABI(cfree)(void* block) { entry::deallocate(block); }
 FREESTONE_EXPORT FREESTONE_HOT void ABI(free_sized)(void* block, size_t bytes) { entry::deallocate(block, Origin::c_call, bytes); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free_aligned_sized)(void* block, size_t, size_t bytes) {
-  entry::deallocate(block, Origin::c_call, bytes);
+FREESTONE_EXPORT FREESTONE_HOT void ABI(free_aligned_sized)(void* block, size_t alignment, size_t bytes) {
+  entry::deallocate(block, with_alignment(Origin::c_call, alignment), bytes);
 }
 
 }  // extern "C"

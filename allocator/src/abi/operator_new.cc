@@ -1,4 +1,4 @@
-// Room 11, abi: C++ operator new and delete, without linking a C++ runtime.
+// Room 19, abi: C++ operator new and delete, without linking a C++ runtime.
 //
 // The new-handler and the exception belong to the program's runtime. They are reached through weak references: a program
 // whose operator new can fail has them, a C program never gets here.
@@ -91,18 +91,37 @@ FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
   }
 }
 
-void* new_aligned(usize bytes, std::align_val_t alignment, Origin origin) {
-  void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
-  return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment), origin);
+FREESTONE_SLOW void* new_aligned_miss(usize bytes, usize alignment) {
+  void* block = allocate_aligned_slow(bytes, alignment);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, alignment, Origin::new_object);
 }
 
-void* new_aligned_nothrow(usize bytes, std::align_val_t alignment, Origin origin) {
-  void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
-  return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment), origin);
+FREESTONE_SLOW void* new_aligned_miss_nothrow(usize bytes, usize alignment) {
+  void* block = allocate_aligned_slow(bytes, alignment);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, alignment, Origin::new_object);
+}
+
+FREESTONE_INLINE void* new_aligned(usize bytes, std::align_val_t alignment, Origin origin) {
+  if constexpr (kMitigations.any()) {
+    void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
+    return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment), origin);
+  } else {
+    return allocate_aligned<new_aligned_miss>(bytes, static_cast<usize>(alignment));
+  }
+}
+
+FREESTONE_INLINE void* new_aligned_nothrow(usize bytes, std::align_val_t alignment, Origin origin) {
+  if constexpr (kMitigations.any()) {
+    void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
+    return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment), origin);
+  } else {
+    return allocate_aligned<new_aligned_miss_nothrow>(bytes, static_cast<usize>(alignment));
+  }
 }
 
 constexpr Origin kObject = Origin::new_object;
 constexpr Origin kArray = Origin::new_array;
+constexpr Origin aligned(Origin family, std::align_val_t alignment) { return with_alignment(family, static_cast<usize>(alignment)); }
 
 }  // namespace
 
@@ -127,9 +146,17 @@ EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { entry
 EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { entry::deallocate(block, kArray); }
 EXPORT void operator delete(void* block, std::size_t bytes) noexcept { entry::deallocate(block, kObject, bytes); }
 EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { entry::deallocate(block, kArray, bytes); }
-EXPORT void operator delete(void* block, std::align_val_t) noexcept { entry::deallocate(block, kObject); }
-EXPORT void operator delete[](void* block, std::align_val_t) noexcept { entry::deallocate(block, kArray); }
-EXPORT void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { entry::deallocate(block, kObject); }
-EXPORT void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept { entry::deallocate(block, kArray); }
-EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept { entry::deallocate(block, kObject, bytes); }
-EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t) noexcept { entry::deallocate(block, kArray, bytes); }
+EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept { entry::deallocate(block, aligned(kObject, alignment)); }
+EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept { entry::deallocate(block, aligned(kArray, alignment)); }
+EXPORT void operator delete(void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  entry::deallocate(block, aligned(kObject, alignment));
+}
+EXPORT void operator delete[](void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  entry::deallocate(block, aligned(kArray, alignment));
+}
+EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
+  entry::deallocate(block, aligned(kObject, alignment), bytes);
+}
+EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
+  entry::deallocate(block, aligned(kArray, alignment), bytes);
+}

@@ -1,11 +1,12 @@
-// Room 11, abi: the heap profiler's and the leak search's functions of freestone.h.
+// Room 19, abi: the heap profiler's and the leak search's functions of freestone.h.
 
-#include "insight/profile.h"
+#include "sampling/sampling.h"
 
 #include "base/compiler.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
-#include "insight/leak.h"
+#include "leaks/leak.h"
+#include "profile/profile.h"
 
 using namespace freestone;
 

@@ -20,6 +20,12 @@ class Atomic {
   Atomic& operator=(const Atomic&) = delete;
 
   T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  // Relaxed, for a fast path that uses the value once: gcc makes an instruction of its own of each atomic load, but lets a plain one be
+  // an operand of the compare. A load of an aligned word that is done once is whole.
+  [[gnu::always_inline]] T load_operand() const {
+    if constexpr (FREESTONE_SANITIZED || sizeof(T) > sizeof(void*)) return load_relaxed();
+    return *reinterpret_cast<const T*>(&value_);
+  }
   T load_acquire() const { return value_.load(std::memory_order_acquire); }
   T load_seq() const { return value_.load(std::memory_order_seq_cst); }
   void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
@@ -49,7 +55,7 @@ class Atomic {
 
  private:
   std::atomic<T> value_{};
-  static_assert(std::atomic<T>::is_always_lock_free);
+  static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
 };
 
 // Moves a pointer that only this thread writes by one place, after all stores before it as other threads see them. One instruction where
@@ -64,6 +70,22 @@ template <typename T>
 #endif
   __atomic_store_n(&pointer, known + 1, __ATOMIC_RELEASE);
 }
+
+// The same way back, for a caller that knows the place: no order, one instruction.
+template <typename T>
+[[gnu::always_inline]] inline void retreat(T*& pointer, T* known) {
+#if defined(__x86_64__)
+  if constexpr (!FREESTONE_SANITIZED) {
+    asm("subq %1, %0" : "+m"(pointer) : "i"(sizeof(T)) : "cc");
+    return;
+  }
+#endif
+  pointer = known - 1;
+}
+
+// Stores before it are seen before stores after it, also by the child of a fork, which finds other threads stopped between any two
+// instructions. Costs nothing on x86-64.
+inline void order_stores() { std::atomic_thread_fence(std::memory_order_release); }
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

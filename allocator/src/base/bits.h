@@ -6,7 +6,7 @@
 namespace freestone {
 
 constexpr unsigned lowest_bit(u64 word) { return static_cast<unsigned>(__builtin_ctzll(word)); }
-constexpr unsigned highest_bit(u64 word) { return 63U - static_cast<unsigned>(__builtin_clzll(word)); }
+constexpr unsigned highest_bit(u64 word) { return 63U ^ static_cast<unsigned>(__builtin_clzll(word)); }
 constexpr unsigned count_bits(u64 word) { return static_cast<unsigned>(__builtin_popcountll(word)); }
 constexpr u64 rotate_right(u64 word, unsigned count) { return (word >> (count % 64)) | (word << ((64 - count) % 64)); }
 constexpr u64 bit(unsigned position) { return u64{1} << position; }

@@ -10,6 +10,9 @@
 // A slow path: out of line and away from the hot text, so that the fast path needs neither stack nor spills.
 #define FREESTONE_SLOW __attribute__((noinline, cold))
 
+// Out of line like a slow path, but no rare one: it gets a frame of its own, so that its caller needs none.
+#define FREESTONE_APART __attribute__((noinline))
+
 #define FREESTONE_EXPORT __attribute__((visibility("default")))
 // For declarations of variables that the fast paths read: their address is then known relative to the code.
 #define FREESTONE_HIDDEN __attribute__((visibility("hidden")))

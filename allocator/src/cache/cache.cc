@@ -7,28 +7,42 @@
 #include "cache/counting.h"
 #include "cache/transfer.h"
 #include "config/options.h"
+#include "platform/child.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/metadata.h"
+#include "span/free_memory.h"
 #include "span/span_heap.h"
 
 namespace freestone {
 
 constinit Mutex cache_registry_lock;
-constinit Mutex orphans_lock;
 
 namespace {
 
-Cache* first_cache = nullptr;  // guarded by cache_registry_lock
+constinit Mutex orphans_lock;
+
+Cache* first_cache = nullptr;  // guarded by cache_registry_lock. FORK-3: the chain of `next` is whole at every instruction
 alignas(64) Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
 
-// In the child of a fork: all registered caches but the survivor's are nobody's.
+// In the child of a fork: registered caches of threads that began before it are nobody's, but for the survivor's.
 Atomic<u8> has_orphans;
-Cache* survivor = nullptr;
+usize survivor = 0;  // its thread_mark()
+
+bool is_orphan(const Cache& cache) { return cache.generation != process_generation() && cache.owner != survivor; }
+
+struct ClassOfGranules {
+  u8 of[sizeof Cache::class_of_granules];
+
+  constexpr ClassOfGranules() : of() {
+    for (usize g = 0; g < sizeof of; ++g) of[g] = static_cast<u8>(class_of(g * kGranule));
+  }
+};
+constexpr ClassOfGranules kClassOfGranules;
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerPurgeCheck = 128;
@@ -92,6 +106,7 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   for (unsigned i = 0; i < count; ++i) {
     if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0)) fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
+    if (record_of(first).is_fresh == kUsedRun) expect_clear(blocks[i], units_to_bytes(info.units));
     set_tags(first, info.units, kTagNone);
     return_guarded_span(first, info.units, guards_spans() ? 1 : 0, true);
   }
@@ -226,7 +241,7 @@ void return_orphans() {
   repair_transfer_in_child();
   for (Cache* cache = first_cache; cache != nullptr;) {
     Cache* next = cache->next;
-    if (cache != survivor) {
+    if (is_orphan(*cache)) {
       repair_slab_in_child(cache->user.token.load_relaxed());
       cache->user.token.store_relaxed(kNoUnit);
       // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
@@ -238,6 +253,9 @@ void return_orphans() {
     }
     cache = next;
   }
+  u32 count = 0;  // a thread may have stood between the registry and the counter
+  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) ++count;
+  caches_in_use.store_relaxed(count);
 }
 
 void* take_class_block(SizeClass c, SlabUser& user) {
@@ -256,10 +274,16 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
   const Span span = take_guarded_span(info.units, alignment_units, guards_spans() ? 1 : 0);
   if (span.first == kNoUnit) return nullptr;
   zeroed = span.zeroed;
+  if constexpr (kMitigations.zero_on_free) record_of(span.first).is_fresh = kFreshRun;
   runs_out[size_class].add_relaxed(1);
   set_class_run(span.first, static_cast<u8>(size_class));
   set_tags(span.first + 1, info.units - 1, kTagInside);
   return unit_address(span.first);
+}
+
+void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
+  runs_out[size_class].sub_relaxed(1);
+  return_sealed_span(first, class_info(size_class).units, 1);
 }
 
 bool Allowance::take_slow(usize bytes) {
@@ -281,15 +305,18 @@ Cache* create_cache() {
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
   if constexpr (kMitigations.quarantine) cache->quarantine.seed(os::entropy());
-  for (usize g = 0; g < sizeof cache->class_of_granules; ++g) cache->class_of_granules[g] = static_cast<u8>(class_of(g * kGranule));
+  std::memcpy(cache->class_of_granules, kClassOfGranules.of, sizeof kClassOfGranules.of);
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
   cache->thread_id = os::thread_id();
+  cache->generation = process_generation();
+  cache->owner = thread_mark();
   cache->is_plain = true;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);
   cache->next = first_cache;
   if (first_cache != nullptr) first_cache->previous = cache;
+  order_stores();
   first_cache = cache;
   return cache;
 }
@@ -311,8 +338,8 @@ void flush_all(Cache& cache) {
 
 void destroy_cache(Cache& cache) {
   flush_all(cache);
-  // For the thread that stays the bins are closed.
-  if (caches_in_use.load_relaxed() == 2) drain_transfer(cache.user);
+  // For the thread that stays the bins are closed. Of two threads that end at once, one comes last.
+  if (caches_in_use.fetch_add_relaxed(~u32{0}) == 2) drain_transfer(cache.user);
   stop_counting(cache);
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
@@ -321,7 +348,6 @@ void destroy_cache(Cache& cache) {
     if (cache.next != nullptr) cache.next->previous = cache.previous;
     if (first_cache == &cache) first_cache = cache.next;
   }
-  caches_in_use.sub_relaxed(1);
   return_metadata(&cache, sizeof(Cache));
 }
 
@@ -373,13 +399,12 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
   note_event(cache);
 }
 
-bool was_just_freed(const Cache& cache, SizeClass c, const void* block) {
-  constexpr std::ptrdiff_t kPlaces = 8;
+bool was_just_freed_counted(const Cache& cache, SizeClass c, const void* block) {
   // Of an open class, places below the mark may hold what was handed out since.
-  void* const* from = cache.counting != nullptr && c < kTableClassEnd ? cache.counting->of[c].mark : nullptr;
+  void* const* from = c < kCountedClassEnd ? cache.counting->of[c].mark : nullptr;
   if (from == nullptr) from = cache.base[c];
   void* const* const top = cache.top[c];
-  for (void* const* place = top - min_of(top - from, kPlaces); place != top; ++place) {
+  for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kJustFreedPlaces); place != top; ++place) {
     if (FREESTONE_UNLIKELY(*place == block)) return true;
   }
   return false;
@@ -444,7 +469,7 @@ usize copy_cached_blocks(void** out, usize room) {
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) {
       if (count_seen(*cache, c) == 0) continue;
-      void** const mark = cache->counting != nullptr && c < kTableClassEnd ? cache->counting->of[c].mark : nullptr;
+      void** const mark = cache->counting != nullptr && c < kCountedClassEnd ? cache->counting->of[c].mark : nullptr;
       copy(cache->base[c], mark != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
       if (mark != nullptr) copy(mark, cache->top[c]);
     }
@@ -455,8 +480,14 @@ usize copy_cached_blocks(void** out, usize room) {
 
 usize cache_count() { return caches_in_use.load_relaxed(); }
 
-void orphan_caches_in_child(Cache* own) {
-  survivor = own;
+void orphan_caches_in_child() {
+  forget_slab_purge();
+  orphans_lock.reset_in_child();
+  if (cache_registry_lock.reset_in_child()) {
+    Cache* previous = nullptr;
+    for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next) cache->previous = previous;
+  }
+  survivor = thread_mark();
   has_orphans.store_relaxed(1);
 }
 

@@ -32,9 +32,13 @@
 
 namespace freestone {
 
-inline constexpr usize kGranuleTableBytes = kKiB;  // sizes up to here find their class in a table
-inline constexpr SizeClass kTableClassEnd = class_of(kGranuleTableBytes) + 1;
-inline constexpr unsigned kCountedEntry = kTagCount;  // counting.h: a class of the table has a second entry, this plus its number
+inline constexpr usize kGranuleTableBytes = 4 * kKiB;  // sizes up to here find their class in a table
+inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up to here have a second entry
+inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
+inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
+
+inline constexpr usize kJustFreedPlaces = 4;  // at which was_just_freed looks: at least as many as a class above the slabs has
+static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
 struct Counting;
 
@@ -74,7 +78,7 @@ struct Quarantine<false> {
   void for_each(Visit) {}
 };
 
-// What a thread may spend on clearing large blocks and on sealing, in bytes cleared: a stock at first, then an amount per millisecond.
+// What a thread may spend on sealing, in bytes: a stock at first, then an amount per millisecond.
 struct Allowance {
   static constexpr u32 kClockEvery = 16;  // refusals from one look at the clock to the next
   usize spent = 0;
@@ -89,24 +93,17 @@ struct Allowance {
     if (FREESTONE_LIKELY(refusals++ % kClockEvery != 0)) return false;
     return take_slow(bytes);
   }
-  // Whether it is certain that `take` would refuse; counts as a refusal then.
-  FREESTONE_INLINE bool refuses(usize bytes) {
-    if (spent + bytes <= kAllowanceStock || refusals % kClockEvery == 0) return false;
-    ++refusals;
-    return true;
-  }
   // Earns what is due since it was last called.
   bool take_slow(usize bytes);
 };
 struct NoAllowance {
-  bool refuses(usize) { return false; }
   bool take(usize) { return true; }
 };
 
 struct alignas(64) Cache {
   // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
-  void** top[kCountedEntry + kTableClassEnd] = {};
-  void** low[kCountedEntry + kTableClassEnd] = {};
+  void** top[kCountedEntry + kCountedClassEnd] = {};
+  void** low[kCountedEntry + kCountedClassEnd] = {};
   void** high[kTagCount] = {};
   u8 class_of_granules[kGranuleTableBytes / kGranule + 1] = {};
 
@@ -119,6 +116,8 @@ struct alignas(64) Cache {
   usize capacity_bytes = 0;
   HeldRun run;
   u32 thread_id = 0;        // of the owner
+  u32 generation = 0;       // of the process in which the owner began (platform/child.h)
+  usize owner = 0;          // its thread_mark()
   bool is_plain = false;    // a thread's, and its frees need not all be seen
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
@@ -129,7 +128,7 @@ struct alignas(64) Cache {
   [[no_unique_address]] std::conditional_t<kMitigations.any(), Allowance, NoAllowance> allowance;
 
   // CACHE-2 at every instant: the slot is written before top passes it, also as another thread's fork sees it.
-  FREESTONE_INLINE void push(unsigned tag, void** at, void* block) {
+  FREESTONE_INLINE void push(usize tag, void** at, void* block) {
     *at = block;
     advance_release(top[tag], at);
   }
@@ -147,9 +146,17 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
-// Whether the block is among the last that the owning thread freed and has not handed out again. May say no of one that is: it looks at
-// few places, so that it costs little beside a `realloc`. All of them for a class above the slabs.
-bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block);
+// Whether the block is among the last that the owning thread freed and has not handed out again. It looks at few places, so that it costs
+// little beside a `realloc`; for a class above the slabs at all of them.
+bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);
+FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
+  if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
+  void* const* place = cache.top[size_class];
+  for (usize k = 0; k < kJustFreedPlaces && place != cache.base[size_class]; ++k) {
+    if (FREESTONE_UNLIKELY(*--place == block)) return true;
+  }
+  return false;
+}
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
 
@@ -158,6 +165,9 @@ void* take_one(SizeClass size_class, SlabUser& user);
 void return_one(SizeClass size_class, SlabUser& user, void* block);
 // A run of a class above the slabs; `zeroed` says whether its memory is zero.
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
+
+// Takes back a run of a class of which every unit faults; it goes on faulting until it is taken again.
+void return_sealed_class_run(SizeClass size_class, UnitIndex first);
 
 // A live run changed its class in place.
 void note_run_resized(SizeClass from, SizeClass to);
@@ -179,13 +189,12 @@ HeldRuns held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 
-// In the child of a fork, called by its only thread, whose cache is `own` or null: the other threads' caches are nobody's.
-void orphan_caches_in_child(Cache* own);
+// In the child of a fork, called by the thread that survives: the other threads' caches are nobody's.
+void orphan_caches_in_child();
 // All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it before it uses a
 // cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.
 void drain_orphans();
 
-extern Mutex orphans_lock;  // for the fork handlers
 extern Mutex cache_registry_lock;
 
 // Debug: CACHE-1 and CACHE-3.

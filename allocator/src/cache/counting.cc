@@ -67,7 +67,7 @@ FREESTONE_INLINE void split(Cache& cache, Counted& counted, SizeClass c) {
 void open_counted(Cache& cache, SizeClass c) {
   Counted& counted = cache.counting->of[c];
   if (cache.base[c] == nullptr) return;
-  if (c < kTableClassEnd && !cache.counting->hold_all) return split(cache, counted, c);
+  if (c < kCountedClassEnd && !cache.counting->hold_all) return split(cache, counted, c);
   counted.low = cache.low[c];
   counted.high = cache.high[c];
   cache.low[c] = cache.high[c] = cache.top[c];
@@ -89,11 +89,11 @@ void close_counted(Cache& cache, SizeClass c) {
 void forget_counted(Cache& cache, SizeClass c) {
   cache.counting->of[c].high = nullptr;
   cache.counting->of[c].mark = nullptr;
-  if (c < kTableClassEnd) cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
+  if (c < kCountedClassEnd) cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
 }
 
 unsigned kept_for_counting(const Cache& cache, SizeClass c) {
-  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kTableClassEnd) return 0;
+  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kCountedClassEnd) return 0;
   return min_of<unsigned>(class_info(c).batch, cache.capacity(c) / 4);
 }
 
@@ -147,20 +147,20 @@ bool push_counted(Cache& cache, SizeClass c, void* block) {
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch) {
   auto* counting = static_cast<Counting*>(take_metadata(sizeof(Counting)));
   if (counting == nullptr) return false;
-  for (SizeClass c = 1; c < kTableClassEnd; ++c) counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
+  for (SizeClass c = 1; c < kCountedClassEnd; ++c) counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;
   cache.counting = counting;
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
-  for (u8& c : cache.class_of_granules) c = static_cast<u8>(entry_of(c));
+  for (u8& c : cache.class_of_granules) c = static_cast<u8>(c < kCountedClassEnd ? entry_of(c) : c);
   return true;
 }
 
 void stop_counting(Cache& cache) {
   if (cache.counting == nullptr) return;
-  for (u8& c : cache.class_of_granules) c = static_cast<u8>(c - kCountedEntry);
+  for (u8& c : cache.class_of_granules) c = static_cast<u8>(c >= kCountedEntry ? c - kCountedEntry : c);
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, close_counted);
   Counting* counting = cache.counting;
   cache.counting = nullptr;
@@ -169,7 +169,7 @@ void stop_counting(Cache& cache) {
 }
 
 bool count_class_allocation(Cache& cache, SizeClass c, usize bytes, const SampleDistances& distances) {
-  if (c >= kTableClassEnd) return count_bytes(cache, bytes, distances);
+  if (c >= kCountedClassEnd) return count_bytes(cache, bytes, distances);
   bool due = false;
   change(cache, c, [&](Cache& own, SizeClass) {
     close_counted(own, c);
@@ -190,7 +190,7 @@ bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances) {
 }
 
 unsigned counted_hole(const Cache& cache, SizeClass c) {
-  if (cache.counting == nullptr || c >= kTableClassEnd) return 0;
+  if (cache.counting == nullptr || c >= kCountedClassEnd) return 0;
   void** const mark = cache.counting->of[c].mark;
   if (mark == nullptr) return 0;
   const auto hole = mark - cache.top[entry_of(c)];

@@ -8,7 +8,7 @@
 //    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
 //
 // A null closes the popped ones when there is room for it (CACHE-4). What lies between top[entry] and it was allocated since the class was opened. At most as many blocks may be popped as there are
-// allocations before the next sampled one, so that one arrives at the slow path. A class above the table is held closed instead
+// allocations before the next sampled one, so that one arrives at the slow path. A class above kCountedBytes is held closed instead
 // (low = top = high): each of its calls takes the slow path.
 //
 // A slow path closes the class (one stack, CACHE-1 to CACHE-3 hold), does its work, and opens it again.
@@ -22,7 +22,7 @@ namespace freestone {
 
 // What is known of one class, together in half a cache line: a slow path needs all of it, of one class.
 struct alignas(32) Counted {
-  void** mark;       // open, of the table: where pushes begin
+  void** mark;       // open, up to kCountedBytes: where pushes begin
   u64 until_sample;  // allocations of the class until the sampled one, that one included
   void** low;        // open: the cache's own
   void** high;       // held closed to the fast paths: the cache's own; null otherwise
@@ -30,9 +30,9 @@ struct alignas(32) Counted {
 
 struct Counting {
   Counted of[kClassEnd];
-  bool hold_all;           // the classes of the table too: every call takes the slow path
+  bool hold_all;           // the classes up to kCountedBytes too: every call takes the slow path
   u32 epoch;               // of the sampling that the distances were drawn for
-  i64 bytes_until_sample;  // for all that is above the table together
+  i64 bytes_until_sample;  // for all above kCountedBytes together
 };
 
 // How far the next samples are; set by front with the observer.

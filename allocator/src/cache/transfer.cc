@@ -75,9 +75,9 @@ unsigned give_to_transfer(SizeClass c, unsigned shard, void* const* blocks, unsi
 }
 
 unsigned take_from_transfer(SizeClass c, unsigned shard, unsigned room, void** out) {
-  const unsigned in_use = shard_count();
-  for (unsigned k = 0; k < in_use; ++k) {
-    if (const unsigned got = take_from_bin(shards[(shard + k) & (in_use - 1)].bins[c], room, out); got != 0) return got;
+  const unsigned used = shards_to_search();
+  for (unsigned k = 0; k < used; ++k) {
+    if (const unsigned got = take_from_bin(shards[(shard + k) & (used - 1)].bins[c], room, out); got != 0) return got;
   }
   return 0;
 }

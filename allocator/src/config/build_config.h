@@ -5,12 +5,16 @@
 
 namespace freestone {
 
-// The region: tried at the first size and halved on refusal.
-inline constexpr usize kRegionBytesMax = kTiB;
-inline constexpr usize kRegionBytesMin = 16 * kMiB;
-// Below this a refused reservation means that address space is limited: keep at most half of what can be had, the
-// program needs the rest for stacks, libraries and its own mappings.
-inline constexpr usize kRegionBytesUnlimited = 256 * kGiB;
+// The window: the addresses that the heap may grow over, where fixed places can be had; in an address space of 39 bits the second.
+inline constexpr usize kWindowBytes = kTiB;
+inline constexpr usize kWindowBytesNarrow = 64 * kGiB;
+// Where they cannot, it is reserved at a place that the kernel chooses: tried at the first size and halved on refusal.
+inline constexpr usize kReservedBytesMax = 64 * kGiB;
+inline constexpr usize kReservedBytesMin = 16 * kMiB;
+// Below this, address space or data count as limited.
+inline constexpr usize kUnlimitedBytes = 256 * kGiB;
+// Blocks above this are mappings of their own or nothing: the heap does not grow for one that the kernel refused as a mapping.
+inline constexpr usize kGrownRunBytesMax = kGiB;
 
 // Shards of the slab trees. A thread belongs to one; more shards than cores only dilute the heap.
 inline constexpr unsigned kShardsMax = 16;
@@ -28,7 +32,7 @@ inline constexpr usize kRunBytesMax = 32 * kMiB;
 inline constexpr usize kCacheBytesSmall = 256 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 8;
 inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
-inline constexpr usize kCacheBytesTotal = 64 * kMiB;
+inline constexpr usize kCacheBytesTotal = 16 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 // The runs that threads keep, all together.
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
@@ -37,9 +41,9 @@ inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
-// A program that takes memory for a large block again soon after it went back for being too much adds that much to it: so many bytes at
-// most, or half of what is in use.
 inline constexpr usize kRegretBytes = 20 * kMiB;
+// What one call of the kernel takes back, and one free beyond twice what it freed itself: it shall not take long.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
+inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
 
 }  // namespace freestone

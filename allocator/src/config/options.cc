@@ -160,8 +160,8 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
   bool good = false;
   switch (info.kind) {
     case OptionKind::flag:
-      good = equals(value, length, "true") || equals(value, length, "false");
-      if (good) field<bool>(info) = length == 4;
+      good = equals(value, length, "true") || equals(value, length, "false") || equals(value, length, "on") || equals(value, length, "off");
+      if (good) field<bool>(info) = value[length - 1] == 'n' || length == 4;
       break;
     case OptionKind::bytes:
       good = parse_number(value, length, true, number) && number >= info.minimum && number <= info.maximum;

@@ -22,11 +22,12 @@ FREESTONE_INLINE void deallocate(void* block, Origin origin = Origin::c_call, us
   }
 }
 
-inline void* allocate_zeroed(usize bytes) { return kMitigations.any() ? hardened::allocate_zeroed(bytes) : freestone::allocate_zeroed(bytes); }
+FREESTONE_INLINE void* allocate_zeroed(usize bytes) { return kMitigations.any() ? hardened::allocate_zeroed(bytes) : freestone::allocate_zeroed(bytes); }
 inline void* allocate_aligned(usize bytes, usize alignment, Origin origin = Origin::c_call) {
   return kMitigations.any() ? hardened::allocate_aligned(bytes, alignment, origin) : freestone::allocate_aligned(bytes, alignment);
 }
+FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) { return !kMitigations.any() && freestone::keeps_place(block, bytes); }
 inline void* reallocate(void* block, usize bytes) { return kMitigations.any() ? hardened::reallocate(block, bytes) : freestone::reallocate(block, bytes); }
-inline usize usable_bytes(const void* block) { return kMitigations.any() ? hardened::usable_bytes(block) : freestone::usable_bytes(block); }
+FREESTONE_INLINE usize usable_bytes(const void* block) { return kMitigations.any() ? hardened::usable_bytes(block) : freestone::usable_bytes(block); }
 
 }  // namespace freestone::entry

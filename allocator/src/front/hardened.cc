@@ -13,39 +13,63 @@
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/message.h"
+#include "platform/os.h"
 #include "span/mapping.h"
 
 namespace freestone {
 
-constinit u64 block_secret = 0;
+constinit BlockSecrets block_secrets = {};
 
 namespace hardened {
 
+void draw_secrets() {
+  block_secrets.key = os::entropy();
+  block_secrets.multiplier = os::entropy() | 1;
+  block_secrets.canary = static_cast<u8>(0x81 + os::entropy() % 0x7e);
+  for (usize k = kNearGap + 1; k < kGapTableBytes; ++k) block_secrets.gap[k] = block_secrets.canary;
+}
+
+FREESTONE_SLOW void store_far_gap(char* from, char* end) { store_gap(from, end); }
+__attribute__((noinline)) bool far_gap_is_whole(const char* from, const char* end) { return gap_is_whole(from, end); }
+__attribute__((noinline)) bool is_clear_block(const char* block, usize bytes) { return is_clear(block, bytes); }
+
 namespace {
 
-// Says why a slab block's trailer does not say live.
-FREESTONE_SLOW void explain(const void* block, u8 tag, const char* invalid) {
-  const ClassInfo& info = class_info(tag);
-  const usize offset = (address_of(block) - region.base) & (units_to_bytes(info.units) - 1);
-  const u32 number = block_number(info, offset);
-  if (usize{number} * info.bytes != offset || number >= info.blocks) return misuse(invalid, block, info.bytes);
-  const u64 trailer = load_word(static_cast<const char*>(block) + info.bytes - kTrailerBytes);
-  misuse(trailer == 0 ? "double free" : "heap overflow", block, info.bytes);
+// What one look at a slab block that must be live finds.
+enum class Seen : u8 { live, free, changing, damaged };
+Seen look(const char* block, usize block_bytes, Claim& claim) {
+  const char* const trailer = block + block_bytes - kTrailerBytes;
+  const u64 word = load_trailer(trailer);
+  if (word == 0) return Seen::free;
+  if (word == kChanging) return Seen::changing;
+  claim = claim_of(word);
+  if (word != trailer_word(block, word & kPlainMask) || claim.bytes > block_bytes - kTrailerBytes) return Seen::damaged;
+  return gap_is_whole(block + claim.bytes, trailer) ? Seen::live : Seen::damaged;
+}
+
+// Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a row see.
+bool before_is_damaged(const void* block, const SlabBlock& found) {
+  for (int looks = 0; looks < 100; ++looks) {
+    if (damage_before(block, found) == 0) return false;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look reads anew: without it the compiler may keep what the first one saw
+  }
+  return true;
 }
 
 // Everything that can be known about a live slab block. False: it is not one, and that has been said.
 bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
+  const ClassInfo& info = class_info(tag);
   SlabBlock found;
-  const u64 secret = block_secret;
-  const bool fits = shape_of(address_of(block) - region.base, tag, found);
-  const u64 plain = fits ? without_key(load_word(static_cast<const char*>(block) + found.bytes - kTrailerBytes), block, secret) : 0;
-  if (!says_live(plain)) {
-    explain(block, tag, invalid);
-    return false;
+  shape_of(address_of(block) - region.base, tag, found);
+  const u32 number = block_number(info, found.offset);
+  if (usize{number} * info.bytes != found.offset || number >= info.blocks) return misuse(invalid, block, info.bytes), false;
+  switch (look(static_cast<const char*>(block), info.bytes, claim)) {
+    case Seen::live: break;
+    case Seen::free:
+    case Seen::changing: return misuse("double free", block, info.bytes), false;
+    case Seen::damaged: return misuse("heap overflow", block, info.bytes), false;
   }
-  claim = claim_of(plain);
-  if (!canary_is_whole(static_cast<const char*>(block) + claim.bytes, secret)) misuse("heap overflow", block, found.bytes);
-  if (!before_is_sound(block, found, secret)) misuse("heap overflow before the start", block, found.bytes);
+  if (before_is_damaged(block, found)) misuse("heap overflow before the start", block, found.bytes);
   return true;
 }
 
@@ -58,37 +82,17 @@ void* arm_any(void* memory, usize bytes, Origin origin) {
 
 }  // namespace
 
-// A misuse was seen. Aborts, unless the program asked for a report only; the caller then leaves the block alone.
-FREESTONE_SLOW void misuse(const char* kind, const void* block, usize block_bytes) {
-  if (options.on_error == 0) fail_block(kind, block, block_bytes);
-  static Atomic<u32> reports;
-  constexpr u32 kReportsMax = 100;
-  if (reports.fetch_add_relaxed(1) < kReportsMax) (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
-}
-
 FREESTONE_SLOW void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin) {
   misuse("write after free", block, block_bytes);
   std::memset(block, 0, block_bytes);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
-// All of the block while the thread's allowance lasts. The word that says free is written last and whole.
-[[maybe_unused]] __attribute__((noinline)) static void retire_whole(void* block, usize block_bytes) {
-  auto* const start = static_cast<char*>(block);
-  if (this_thread.cache_offset == 0 || thread_cache().allowance.take(block_bytes)) {
-    std::memset(start + sizeof(Chunk), 0, block_bytes - 2 * sizeof(Chunk));
-  }
-  clear_ends(start, block_bytes);
-  wait(block, block_bytes, false);
-}
-
-// The two ends of the block at least.
 __attribute__((noinline)) void retire_larger(void* block, usize block_bytes) {
   if constexpr (kMitigations.zero_on_free) {
-    if (!thread_cache().allowance.refuses(block_bytes)) return retire_whole(block, block_bytes);
-    clear_ends(static_cast<char*>(block), block_bytes);
+    clear_block(static_cast<char*>(block), block_bytes);
   } else {
-    store_word(trailer_of(block, block_bytes), 0);
+    store_trailer(trailer_of(block, block_bytes), 0);
   }
   wait(block, block_bytes, false);
 }
@@ -105,8 +109,7 @@ __attribute__((noinline)) void deallocate_with_care(void* block, usize bytes, Or
   const usize block_bytes = kShapes.of[tag].bytes;
   Claim claim;
   if (!examine(block, tag, "invalid free", claim)) return;
-  if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, block_bytes);
-  if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, block_bytes);
+  if (!expect_match(block, block_bytes, claim, bytes, origin)) return;
   retire(block, block_bytes);
 }
 
@@ -148,18 +151,33 @@ void* allocate_zeroed(usize bytes) {
   }
   void* block = allocate(bytes, Origin::c_call);
   if (block == nullptr || bytes == 0) return block;
-  // Up to there the block's two ends, which were checked, are all of it.
-  if (!kMitigations.zero_on_free || bytes > 2 * kEndBytes - kTrailerBytes || mode() != Mode::active) std::memset(block, 0, bytes);
+  // HARD-2; what an observer serves apart, and glibc, know nothing of it.
+  const bool is_known_clear = kMitigations.zero_on_free && in_window(block) && is_slab_tag(tag_of(unit_of(block)));
+  if (!is_known_clear) std::memset(block, 0, bytes);
   return block;
 }
 
 void* allocate_aligned(usize bytes, usize alignment, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::allocate_aligned(bytes, alignment);
-  return allocate_other(bytes, alignment, origin);
+  return allocate_other(bytes, alignment, with_alignment(origin, alignment));
+}
+
+// Neither what a shrink gives up nor the old canary is left where a later growth would show it.
+static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
+  char* const trailer = trailer_of(block, block_bytes);
+  begin_change(trailer);
+  if (bytes > claim.bytes) std::memset(block + claim.bytes, 0, bytes - claim.bytes);
+  store_gap(block + bytes, trailer);
+  in_order();
+  store_trailer(trailer, trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
 }
 
 void* reallocate(void* block, usize bytes) {
   if (mode() == Mode::disabled || !kMitigations.trailer) return freestone::reallocate(block, bytes);
+  if (bytes > PTRDIFF_MAX - kTrailerBytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   usize old_bytes = 0;
   if (is_slab_tag(tag)) {
@@ -169,11 +187,8 @@ void* reallocate(void* block, usize bytes) {
     if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
     old_bytes = claim.bytes;
     if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
-      // Neither what a shrink gives up nor the old canary is left where a later growth would show it.
-      auto* const start = static_cast<char*>(block);
-      const usize kept = min_of(bytes, old_bytes);
-      std::memset(start + kept, 0, block_bytes - kTrailerBytes - kept);
-      return mark_live(start, block_bytes, bytes, claim.origin);
+      resize_in_slab(static_cast<char*>(block), block_bytes, claim, bytes);
+      return block;
     }
   } else if (kMitigations.zero_size && is_zero_size(block)) {
     old_bytes = 0;

@@ -1,15 +1,18 @@
 // Room 9, front: the checked entry points of the hardened build, around the same heap.
 //
-// A block of a slab class ends in a trailer, a word that only this process can write: keyed by the block's address, it says "live, N bytes
-// asked for, of this origin", or it is 0: free. Behind the N bytes stands a canary.
+// A block of a slab class ends in a trailer, a word that only this process can write: it says how many bytes were asked for and by which
+// family of functions. What lies between these bytes and the trailer is a canary. A free block is zero, its trailer included.
 //
-//   malloc   the ends of the block must be 0; write canary and trailer
-//   free     exact start of a block; trailer must say live; canary whole; size and origin as given; the block before has a trailer that
-//            makes sense; clear; into the quarantine
+//   malloc   all of the block must be 0; write canary and trailer
+//   free     exact start of a block; trailer and canary whole; size and origin as given; the end of the block before whole, or 0 when that
+//            is free; clear; into the quarantine
 //
-// Blocks above the slab classes keep what was asked for in their record and end in an eight-byte mark right behind it.
+// Blocks above the slab classes keep what was asked for in their record; behind their bytes stand a keyed word and a canary.
 //
-// HARD-1  The trailer of every block of every slab says live or is 0 above its canary, at every instant that another thread can look.
+// HARD-1  The trailer of every block of every slab is that of a live block, or says that it changes, or is 0, at every instant that another
+//         thread can look (WORDS-1 in block_words.h).
+// HARD-2  Free memory below the size that is always cleared is zero wherever it waits: in the quarantine, in a cache, in a slab, among
+//         the free spans.
 #pragma once
 
 #include "front/heap.h"
@@ -17,14 +20,34 @@
 
 namespace freestone {
 
-// Which family of functions a block came from and goes back through.
+// Which family of functions a block came from and goes back through; above kOriginFamilyBits the binary logarithm of the alignment that the
+// call named, 0 for none and for what every block has.
 enum class Origin : u8 { c_call, new_object, new_array };
+inline constexpr unsigned kOriginFamilyBits = 2;
+constexpr Origin family_of(Origin origin) { return static_cast<Origin>(static_cast<u8>(origin) & low_mask(kOriginFamilyBits)); }
+constexpr u8 alignment_of(Origin origin) { return static_cast<u8>(static_cast<u8>(origin) >> kOriginFamilyBits); }
+// What is no alignment matches none.
+constexpr Origin with_alignment(Origin family, usize alignment) {
+  constexpr unsigned kNone = 63;
+  const unsigned logarithm = !is_power_of_two(alignment) ? kNone : alignment <= kGranule ? 0 : highest_bit(alignment);
+  return static_cast<Origin>(static_cast<u8>(family) | logarithm << kOriginFamilyBits);
+}
 inline constexpr usize kUnknownBytes = ~usize{0};
 
-// The key of the trailers; drawn before the first block is handed out.
-extern FREESTONE_HIDDEN u64 block_secret;
+// Drawn before the first block is handed out; only read afterwards.
+inline constexpr usize kGapTableBytes = 56;
+struct alignas(64) BlockSecrets {
+  u64 key;         // of the trailers
+  u64 multiplier;  // odd
+  u8 canary;       // no zero, no text, not all ones
+  u8 gap[kGapTableBytes];  // zeros and canaries: block_words.h
+};
+extern FREESTONE_HIDDEN BlockSecrets block_secrets;
 
 namespace hardened {
+
+// Draws the secrets.
+void draw_secrets();
 
 // malloc, free and what stands for them: hardened_paths.h.
 void* allocate_zeroed(usize bytes);

@@ -7,6 +7,7 @@
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/os.h"
+#include "span/free_memory.h"
 #include "span/run.h"
 
 namespace freestone::hardened {
@@ -19,10 +20,6 @@ constexpr u64 kLargeRequestMask = kShrunk - 1;
 FREESTONE_INLINE Claim claim_of_large(u64 request) {
   return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
 }
-FREESTONE_INLINE bool mark_is_whole(const void* block, const Claim& claim) {
-  return load_word(static_cast<const char*>(block) + claim.bytes) == large_mark(block, claim.origin);
-}
-
 // Sealed blocks hold addresses only, so their number needs no bound in bytes.
 Atomic<usize> sealed[kSealedPlaces];
 Atomic<u64> sealed_random;
@@ -32,23 +29,54 @@ usize span_bytes(const void* block) {
   return tag == kTagRun ? freestone::usable_bytes(block) : units_to_bytes(class_info(tag).units);
 }
 
+// Behind a block's bytes: a keyed word and canaries, to the end of a page.
+struct Behind {
+  char* from;
+  char* end;
+};
+Behind behind(const void* block, usize bytes, u64 shrunk) {
+  const usize least = shrunk != 0 ? kTrailerBytes : 64;  // the next page may be a guard
+  char* const start = static_cast<char*>(const_cast<void*>(block));
+  return {start + bytes, start + min_of(round_up(bytes + least, 4 * kKiB), span_bytes(block))};
+}
+u64 mark_of(const void* block, Origin origin) { return trailer_word(block, plain_word(0, origin)) & ~kPlainMask; }
+bool end_is_whole(const void* block, const Claim& claim) {
+  const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
+  return load_word(zone.from) == mark_of(block, claim.origin) && canaries_are_whole(zone.from + kTrailerBytes, zone.end);
+}
+// A fork may happen between any two of these: in the record a block is live only while its end is whole.
+void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
+  const Behind zone = behind(block, bytes, shrunk);
+  store_word(zone.from, mark_of(block, origin));
+  std::memset(zone.from + kTrailerBytes, block_secrets.canary, static_cast<usize>(zone.end - zone.from) - kTrailerBytes);
+  in_order();
+  large_request(block) = (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift) | shrunk;
+}
+
+// What has guards stays sealed until it is taken again.
 void release_sealed(usize address) {
   if (address == 0) return;
   void* block = reinterpret_cast<void*>(address);
-  if (os::guard_remove(block, span_bytes(block))) return;  // cannot be opened again: never reused
-  freestone::deallocate(block);
+  if (!guards_spans()) return freestone::deallocate(block);
+  const UnitIndex first = unit_of(block);
+  const u8 tag = tag_of(first);
+  if (tag == kTagRun) {
+    return_sealed_run(first);
+  } else {
+    return_sealed_class_run(tag, first);
+  }
 }
 
+u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
+
 void seal(void* block, usize bytes) {
-  if (bytes > kSealedBytesMax) {
-    os::purge(block, bytes);
-    return freestone::deallocate(block);
+  if (bytes > kSealedBytesMax) return freestone::deallocate(block);  // it loses its memory there
+  if (!guards_spans() || os::guard_install(block, bytes)) {
+    // The memory goes, the addresses stay open.
+    if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
+    if (guards_spans()) return freestone::deallocate(block);
   }
-  if (os::guard_install(block, bytes)) {
-    // A kernel without guards: the memory goes, the addresses stay open.
-    if (os::purge(block, bytes)) std::memset(block, 0, bytes);
-  }
-  const u64 random = mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secret);
+  const u64 random = next_random();
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
@@ -71,10 +99,62 @@ bool may_seal(usize bytes) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes < options.seal_bytes) return false;
   if (this_thread.cache_offset == 0) return true;
-  return thread_cache().allowance.take(seal_cost(bytes));
+  if (thread_cache().allowance.take(seal_cost(bytes))) return true;
+  return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
+}
+
+// The pages of a run of a class, as the kernel has them.
+constexpr usize kRunPagesMax = 64;
+static_assert(kCachedBytesMax / (4 * kKiB) <= kRunPagesMax);
+struct Residence {
+  u8 present[kRunPagesMax];
+  usize page = os::page_bytes();
+  bool is_known;
+  Residence(void* block, usize bytes) : is_known(bytes <= kRunPagesMax * page && !os::resident_pages(block, bytes, present)) {}
+  bool has(usize offset) const { return !is_known || (present[offset / page] & 1) != 0; }
+};
+
+// HARD-2: a freed run of a class waits zero. One of which the program touched all is cleared; any other loses its memory, which costs less
+// than touching the rest.
+[[maybe_unused]] void empty_run(void* block, usize used) {
+  Record& record = record_of(unit_of(block));
+  const Residence residence(block, used);
+  bool all = true;
+  for (usize offset = 0; offset < used; offset += residence.page) all = all && residence.has(offset);
+  record.is_fresh = kUsedRun;
+  if (!all && purge_range(block, span_bytes(block), WentBack::hardening)) {
+    record.is_fresh = kEmptiedRun;
+  } else {
+    std::memset(block, 0, used);
+  }
+}
+// One that was just taken was looked at there.
+[[maybe_unused]] void expect_run_clear(char* block, const Record& record) {
+  if (record.is_fresh == kFreshRun) return;
+  const usize bytes = span_bytes(block);
+  if (record.is_fresh == kUsedRun) return expect_clear(block, bytes);
+  const Residence residence(block, bytes);
+  for (usize offset = 0; offset < bytes; offset += residence.page) {
+    if (residence.has(offset)) expect_clear(block + offset, min_of(residence.page, bytes - offset));
+  }
 }
 
 }  // namespace
+
+void* arm_large(void* block, usize bytes, Origin origin) {
+  Record& record = record_of(unit_of(block));
+  if constexpr (kMitigations.zero_on_free) {
+    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(static_cast<char*>(block), record);
+    record.is_fresh = 0;
+  }
+  set_live(block, bytes, origin, 0);
+  return block;
+}
+
+usize large_live_bytes(const void* block) {
+  const u64 request = large_request(block);
+  return request == 0 ? kFreedBytes : claim_of_large(request).bytes;
+}
 
 bool examine_large(const void* block, Claim& claim) {
   const u64 request = large_request(block);
@@ -83,7 +163,7 @@ bool examine_large(const void* block, Claim& claim) {
     return false;
   }
   claim = claim_of_large(request);
-  if (FREESTONE_UNLIKELY(!mark_is_whole(block, claim))) misuse("heap overflow", block, claim.bytes);
+  if (FREESTONE_UNLIKELY(!end_is_whole(block, claim))) misuse("heap overflow", block, claim.bytes);
   return true;
 }
 
@@ -91,17 +171,20 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   if constexpr (!kMitigations.guards) return false;
   const usize usable = freestone::usable_bytes(block) - kTrailerBytes;
   if (bytes > usable || bytes < usable / 4 || sampling.load_relaxed() != Sampling::off) return false;
-  if ((large_request(block) & kShrunk) != 0 && !open_tail(block, claim.bytes)) return false;
+  const u64 was_shrunk = large_request(block) & kShrunk;
+  if (was_shrunk != 0 && !open_tail(block, claim.bytes)) return false;
+  large_request(block) = 0;
+  in_order();
   auto* const start = static_cast<char*>(block);
+  const Behind old_behind = behind(block, claim.bytes, was_shrunk);
   const Pages tail = tail_pages(block, bytes);
   const bool sealed_tail = bytes < claim.bytes && tail.bytes > 0 && !os::guard_install(tail.from, tail.bytes);
-  // What a shrink gives up, or the old mark alone, is not left where a later growth would show it.
-  const usize old_end = claim.bytes + kTrailerBytes;
+  // Neither what a shrink gives up nor what stood behind the old end is left where a later growth would show it.
+  const usize old_end = static_cast<usize>(old_behind.end - start);
   const usize open_end = sealed_tail ? min_of(old_end, static_cast<usize>(tail.from - start)) : old_end;
   const usize from = min_of(bytes, claim.bytes);
   if (from < open_end) std::memset(start + from, 0, open_end - from);
-  arm_large(block, bytes, claim.origin);
-  if (sealed_tail) large_request(block) |= kShrunk;
+  set_live(block, bytes, family_of(claim.origin), sealed_tail ? kShrunk : 0);  // what realloc gives has no alignment of its own
   return true;
 }
 
@@ -109,16 +192,27 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
 FREESTONE_SLOW static bool explain_large(const void* block, usize bytes, Origin origin) {
   Claim claim;
   if (!examine_large(block, claim)) return false;
-  if (!origins_match(claim.origin, origin)) return misuse("mismatched free", block, claim.bytes), false;
-  if (bytes != kUnknownBytes && bytes != claim.bytes) return misuse("sized delete with a wrong size", block, claim.bytes), false;
-  return true;
+  return expect_match(block, claim.bytes, claim, bytes, origin);
+}
+
+bool expect_match(const void* block, usize block_bytes, const Claim& claim, usize bytes, Origin origin) {
+  const char* wrong = nullptr;
+  if (!origins_match(claim.origin, origin)) {
+    wrong = "mismatched free";
+  } else if (bytes != kUnknownBytes && bytes != claim.bytes) {
+    wrong = "sized delete with a wrong size";
+  } else if (!alignments_match(claim.origin, origin, bytes)) {
+    wrong = "free with a wrong alignment";
+  }
+  if (wrong != nullptr) misuse(wrong, block, block_bytes);
+  return wrong == nullptr;
 }
 
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   u64& record = large_request(block);
   const u64 request = record;
   const Claim claim = claim_of_large(request);
-  if (FREESTONE_UNLIKELY(request == 0 || !mark_is_whole(block, claim) || !origins_match(claim.origin, origin) ||
+  if (FREESTONE_UNLIKELY(request == 0 || !end_is_whole(block, claim) || claim.origin != origin ||
                          (bytes != kUnknownBytes && bytes != claim.bytes)) &&
       !explain_large(block, bytes, origin)) {
     return;
@@ -127,11 +221,17 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   sample_freed(block);  // by the program; from the quarantine it comes later
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
-  if constexpr (kMitigations.zero_on_free) clear_small(static_cast<char*>(block), kClearAlwaysBytes);
+  if constexpr (kMitigations.zero_on_free) {
+    if (tag == kTagRun) {
+      std::memset(block, 0, kClearAlwaysBytes);
+    } else {
+      empty_run(block, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - static_cast<char*>(block)));
+    }
+  }
   if (tag == kTagRun) return deallocate_run(block);
   Cache& cache = thread_cache();
   void** const top = cache.top[tag];
-  if (top == cache.high[tag]) return deallocate_slow(block);
+  if (top == cache.high[tag]) return deallocate_slow(block, tag);
   cache.push(tag, top, block);
 }
 

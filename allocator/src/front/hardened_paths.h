@@ -48,39 +48,53 @@ FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
 
 FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
 
-// Makes a block that the heap gave out live, whatever it holds.
+// Out of line: the block was written to after its free, or its gap is long.
+void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin);
+void store_far_gap(char* from, char* end);
+bool far_gap_is_whole(const char* from, const char* end);
+bool is_clear_block(const char* block, usize bytes);
+
+// Makes a clear block live.
 FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
-  const u64 secret = block_secret;
-  store_canary(block + bytes, secret);
-  // Last and at once: a load that follows soon is not served by two stores.
-  store_word(trailer_of(block, block_bytes), live_word(block, bytes, origin, secret));
+  char* const end = block + block_bytes;
+  char* const trailer = end - kTrailerBytes;
+  const usize gap = static_cast<usize>(trailer - block) - bytes;
+  begin_change(trailer);
+  store_near(end, row_of(gap));
+  if (FREESTONE_UNLIKELY(gap > kNearGap)) store_far_gap(block + bytes, end - kNearBytes);
+  in_order();
+  store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
   return block;
 }
-
-// Out of line: the block was written to after its free.
-void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin);
 
 // Makes a block that the heap gave out live, if it is as it was left.
 FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
-  const bool untouched = kMitigations.zero_on_free ? ends_are_clear(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
+  bool untouched;
+  if constexpr (kMitigations.zero_on_free) {
+    untouched = block_bytes <= kInlineBytes ? is_clear_inline(block, block_bytes) : is_clear_block(block, block_bytes);
+  } else {
+    untouched = load_word(trailer_of(block, block_bytes)) == 0;
+  }
   if (FREESTONE_UNLIKELY(!untouched)) return arm_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
-FREESTONE_INLINE bool before_is_sound(const void* block, const SlabBlock& found, u64 secret) {
-  if constexpr (kMitigations.neighbours) {
-    if (FREESTONE_LIKELY(found.offset != 0)) {
-      const char* before = static_cast<const char*>(block) - found.bytes;
-      const u64 word = load_word(static_cast<const char*>(block) - kTrailerBytes);
-      // Whether it is live or free is as good as random: no branch, and the compiler is kept from making one.
-      // A block that another thread is just making live may have its canary already, where that reaches into the trailer.
-      u64 is_used = u64{0} - static_cast<u64>(word >> kCanaryBits != 0);
-      asm("" : "+r"(is_used));
-      return ((tag_above_bytes(without_key(word, before, secret)) ^ kLive) & is_used) == 0;
-    }
-  }
-  return true;
+// What is wrong with the end of the block that ends where this one begins. Whether that one is live or free is as good as random: no branch.
+FREESTONE_INLINE u64 damage_before(const void* block, const SlabBlock& found) {
+  if constexpr (!kMitigations.neighbours) return 0;
+  const char* const end = static_cast<const char*>(block);
+  if (FREESTONE_UNLIKELY(found.offset == 0)) return 0;  // a guard
+  const u64 word = load_trailer(end - kTrailerBytes);
+  const bool is_free = word == 0;
+  const u64 expected = trailer_word(end - found.bytes, word & kPlainMask);
+  const usize live_row = row_of(found.bytes - kTrailerBytes - claim_of(word).bytes);
+  const usize row = is_free ? kFreeRow : live_row;
+  const usize mask = is_free ? (kMitigations.zero_on_free ? kFarRow : 0) : live_row;
+  u64 different = is_free ? 0 : word ^ expected;
+  asm("" : "+r"(different));
+  const u64 damage = different | near_damage(end, row, mask);
+  return word == kChanging ? 0 : damage;
 }
 
 // Out of line: a block of a thread that has no cache, or whose every free is observed.
@@ -94,20 +108,20 @@ FREESTONE_INLINE void wait(void* block, usize block_bytes, bool small) {
   if (leaving == nullptr) return;
   const unsigned tag = tag_table()[(address_of(leaving) - region.base) >> kUnitShift];
   void** top = cache.top[tag];
-  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving);
+  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving, tag);
   cache.push(tag, top, leaving);
 }
 
-// Out of line: a block above kClearInline bytes.
+// Out of line: a block above kInlineBytes.
 void retire_larger(void* block, usize block_bytes);
 
 FREESTONE_INLINE void retire(void* block, usize block_bytes) {
-  static_assert(kClearInline == kQuarantineSmallMax);
-  if (block_bytes > kClearInline) return retire_larger(block, block_bytes);
+  static_assert(kInlineBytes == kQuarantineSmallMax);
+  if (block_bytes > kInlineBytes) return retire_larger(block, block_bytes);
   if constexpr (kMitigations.zero_on_free) {
-    clear_small(static_cast<char*>(block), block_bytes);
+    clear_inline(static_cast<char*>(block), block_bytes);
   } else {
-    store_word(trailer_of(block, block_bytes), 0);
+    store_trailer(trailer_of(block, block_bytes), 0);
   }
   wait(block, block_bytes, true);
 }
@@ -139,14 +153,20 @@ void deallocate_with_care(void* block, usize bytes, Origin origin);
 FREESTONE_INLINE void deallocate(void* block, usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return freestone::deallocate(block);
   const usize from_base = address_of(block) - region.base;
-  if (FREESTONE_UNLIKELY(from_base >= region.window_bytes)) return deallocate_with_care(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return deallocate_with_care(block, bytes, origin);
   SlabBlock found;
   if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_with_care(block, bytes, origin);
-  const u64 secret = block_secret;
-  const u64 plain = without_key(load_word(trailer_of(block, found.bytes)), block, secret);
-  const usize claimed = plain & low_mask(kBytesBits);
-  if (FREESTONE_UNLIKELY(plain >> kBytesBits != live_tag(origin) || (bytes != kUnknownBytes && bytes != claimed) ||
-                         !canary_is_whole(static_cast<char*>(block) + claimed, secret) || !before_is_sound(block, found, secret))) {
+  const char* const end = static_cast<const char*>(block) + found.bytes;
+  const u64 word = load_trailer(end - kTrailerBytes);
+  const Claim claim = claim_of(word);
+  const usize gap = found.bytes - kTrailerBytes - claim.bytes;
+  const usize row = row_of(gap);
+  u64 plain = plain_word(claim.bytes, origin);
+  if (origin == Origin::c_call && bytes == kUnknownBytes) plain |= word & kAlignmentMask;  // free() takes any alignment
+  u64 damage = word ^ trailer_word(block, plain);
+  damage |= near_damage(end, row, row) | damage_before(block, found);
+  if (FREESTONE_UNLIKELY(damage != 0 || (bytes != kUnknownBytes && bytes != claim.bytes))) return deallocate_with_care(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(gap > kNearGap) && !far_gap_is_whole(static_cast<char*>(block) + claim.bytes, end - kNearBytes)) {
     return deallocate_with_care(block, bytes, origin);
   }
   retire(block, found.bytes);

@@ -6,20 +6,19 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cache/transfer.h"
 #include "front/hardened.h"
+#include "front/hardened_walk.h"
 #include "front/large.h"
 #include "front/reclaim.h"
 #include "front/sampled.h"
 #include "platform/message.h"
 #include "region/account.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/run.h"
-#include "span/span_heap.h"
 
 namespace freestone {
-
-constinit Cache no_cache;
-FREESTONE_THREAD_LOCAL ThreadState this_thread;
 
 namespace {
 
@@ -28,10 +27,14 @@ void* out_of_memory() {
   return nullptr;
 }
 
-// For threads without a cache. The shard of the main thread is as good as any.
+// For threads without a cache. The shard of the main thread is as good as any. The numbers go on from call to call: to draw fresh ones is
+// a system call.
 void* take_without_cache(SizeClass size_class) {
   SlabUser user;
-  return take_one(size_class, user);
+  user.random = this_thread.random;
+  void* block = take_one(size_class, user);
+  this_thread.random = user.random;
+  return block;
 }
 
 void return_without_cache(SizeClass size_class, void* block) {
@@ -92,50 +95,110 @@ void* allocate_known_zero(SizeClass size_class, usize bytes) {
   return block;
 }
 
-// What the tag of an address says, with the address checked as far as costs nothing on this path.
-struct Found {
-  enum class Kind : u8 { class_block, run, mapping, sampled, none } kind = Kind::none;
-  SizeClass size_class = 0;
-};
-
-Found find_block(const void* block) {
-  if (!in_window(block)) return {mapped_block_bytes(block) != 0 ? Found::Kind::mapping : Found::Kind::none, 0};
-  const u8 tag = tag_of(unit_of(block));
-  if (is_nothing(tag)) return {};
-  if (tag <= kLastSmallClass) return {block_start(tag, block) == block ? Found::Kind::class_block : Found::Kind::none, tag};
-  const bool at_start = address_of(block) % kUnitBytes == 0;
-  if (const SizeClass c = class_at(unit_of(block)); c != 0 && at_start) return {Found::Kind::class_block, c};
-  if (tag == kTagRun && at_start) return {Found::Kind::run, 0};
-  if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) return {Found::Kind::sampled, 0};
-  return {};
-}
-
-[[noreturn]] void fail_invalid(const char* call, const void* block) {
+[[noreturn]] FREESTONE_SLOW void fail_invalid(const char* call, const void* block) {
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->misused(call, block);
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
-  const u8 tag = tag_of(unit_of(block));
-  fail(call, block, is_nothing(tag) ? "nothing is allocated there" : "the address is not the start of a block");
+  fail(call, block, is_nothing(tag_of(unit_of(block))) ? "nothing is allocated there" : "the address is not the start of a block");
 }
 
-// Ends the program when the block is seen to be free, as far as that costs a few loads; the hardened build knows from the trailer.
-void expect_live(const char* call, const Found& found, const void* block) {
+bool starts_unit(const void* block) { return address_of(block) % kUnitBytes == 0; }
+
+// What is freed or resized must not be among what the thread freed last. The hardened build knows from the trailer.
+FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const void* block) {
   if constexpr (kMitigations.trailer) return;
-  if (found.kind != Found::Kind::class_block) return;
-  const bool has_cache = this_thread.cache_offset != 0;
-  if (FREESTONE_UNLIKELY(has_cache && was_just_freed(thread_cache(), found.size_class, block))) fail_block(call, block, class_info(found.size_class).bytes);
+  if (FREESTONE_UNLIKELY(was_just_freed(thread_cache(), size_class, block))) fail_block(call, block, class_info(size_class).bytes);
 }
-// A free of a run of a class, which the fast path leaves alone so that it can be checked. False when more is to be done.
-bool push_checked(SizeClass c, void* block) {
+
+// A free of each kind of block: it is checked, an observer is told, and it goes.
+
+FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
+  if (is_slab_class(size_class) ? place_in_slab(size_class, block) == SlabPlace::no_block : !starts_unit(block)) fail_invalid("invalid free", block);
+  expect_live("double free", size_class, block);
+  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
+  Cache* cache = ensure_cache();
+  if (cache == nullptr) return return_without_cache(size_class, block);
+  void** const top = cache->top[size_class];
+  if (top == cache->high[size_class]) return push_slow(*cache, size_class, block);
+  cache->push(size_class, top, block);
+}
+
+// Runs of a class have no bitmap that would show a second free: each free looks at the thread's cached ones.
+FREESTONE_INLINE void deallocate_class_run(void* block) {
+  const SizeClass size_class = record_of(unit_of(block)).size_class;
   Cache& cache = thread_cache();
-  void** const top = cache.top[c];
-  if (top == cache.high[c] || was_just_freed(cache, c, block)) return false;
-  cache.push(c, top, block);
-  return true;
+  void** const top = cache.top[size_class];
+  const bool usual = starts_unit(block) && top != cache.high[size_class] && !was_just_freed(cache, size_class, block);
+  if (FREESTONE_UNLIKELY(!usual)) return deallocate_class_block(size_class, block);
+  cache.push(size_class, top, block);
 }
-void expect_not_in_slab(const char* call, const Found& found, const void* block) {
-  if constexpr (kMitigations.trailer) return;
-  if (found.kind != Found::Kind::class_block || !is_slab_class(found.size_class)) return;
-  if (FREESTONE_UNLIKELY(is_block_free(found.size_class, block))) fail_block(call, block, class_info(found.size_class).bytes);
+
+FREESTONE_APART void deallocate_checked_run(void* block) {
+  if (!starts_unit(block)) fail_invalid("invalid free", block);
+  sample_freed(block);
+  deallocate_run(block);
+}
+
+FREESTONE_APART void deallocate_sampled(void* block) {
+  const UnitIndex first = sampled_first_unit(block);
+  if (sampled_block(first) != block) fail_invalid("invalid free", block);
+  note_sampled_freed(first);
+  sample_observer.load_acquire()->deallocate(block, first);
+}
+
+// The block's content in a new one, of which the place is given or null. What does not fit goes.
+FREESTONE_INLINE void* move_to(void* moved, void* block, usize old_bytes, usize bytes) {
+  if (FREESTONE_UNLIKELY(moved == nullptr)) return bytes <= old_bytes ? block : out_of_memory();
+  std::memcpy(moved, block, min_of(old_bytes, bytes));
+  deallocate(block);
+  return moved;
+}
+
+FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) { return move_to(allocate(bytes), block, old_bytes, bytes); }
+
+// A realloc of each kind of block. In place while at least half of it stays in use.
+bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && bytes >= block_bytes / 2; }
+
+void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
+  const SlabPlace place = place_in_slab(size_class, block);
+  if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_invalid("invalid realloc", block);
+  expect_live("realloc after free", size_class, block);
+  const usize old_bytes = class_info(size_class).bytes;
+  if (stays_in(old_bytes, bytes)) return block;
+  if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block)) fail_block("realloc after free", block, old_bytes);
+  return move(block, old_bytes, bytes);
+}
+
+FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
+  const SizeClass size_class = class_at(unit_of(block));
+  if (FREESTONE_UNLIKELY(!starts_unit(block))) fail_invalid("invalid realloc", block);
+  expect_live("realloc after free", size_class, block);
+  const usize old_bytes = class_info(size_class).bytes;
+  if (stays_in(old_bytes, bytes)) return block;
+  if (sampling.load_relaxed() == Sampling::off && resize_class_run(block, size_class, bytes)) return block;
+  return move(block, old_bytes, bytes);
+}
+
+// A run, or a mapping of its own.
+FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
+  if (bytes > PTRDIFF_MAX) return out_of_memory();
+  sample_freed(block);  // before its address can belong to another block
+  void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
+  if (resized == nullptr) return move_to(allocate_for_growth(old_bytes, bytes), block, old_bytes, bytes);
+  sample_resized(resized, bytes);
+  return resized;
+}
+
+FREESTONE_APART void* reallocate_sampled(void* block, usize bytes) {
+  const UnitIndex first = sampled_first_unit(block);
+  if (sampled_block(first) != block) fail_invalid("invalid realloc", block);
+  return move(block, sampled_bytes(first), bytes);
+}
+
+FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
+  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_realloc(block, bytes);
+  const usize old_bytes = mapped_block_bytes(block);
+  if (old_bytes == 0) fail_invalid("invalid realloc", block);
+  return reallocate_large(block, old_bytes, bytes, true);
 }
 
 }  // namespace
@@ -151,50 +214,27 @@ void* allocate_slow(usize bytes) {
   return allocate_class(class_of(bytes), bytes, 1);
 }
 
-void deallocate_slow(void* block) {
+void deallocate_outside(void* block) noexcept {
   if (block == nullptr) return;
-  if (push_unsampled(block)) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
-  if (in_window(block) && address_of(block) % kUnitBytes == 0) {
-    const UnitIndex unit = unit_of(block);
-    const u8 tag = tag_of(unit);
-    if (tag == kTagClassRun && push_checked(record_of(unit).size_class, block)) return;
-    if (tag == kTagRun) {
-      sample_freed(block);
-      return deallocate_run(block);
-    }
-  }
-  const Found found = find_block(block);
-  switch (found.kind) {
-    case Found::Kind::class_block:
-      if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
-      expect_live("double free", found, block);
-      if (Cache* cache = ensure_cache(); cache == nullptr) {
-        return_without_cache(found.size_class, block);
-      } else if (cache->top[found.size_class] != cache->high[found.size_class]) {
-        cache->push(found.size_class, cache->top[found.size_class], block);
-      } else {
-        push_slow(*cache, found.size_class, block);
-      }
-      return;
-    case Found::Kind::mapping:
-      sample_freed(block);
-      if (unmap_block(block)) return;
-      break;  // another thread freed it between the two looks
-    case Found::Kind::sampled:
-      note_sampled_freed(sampled_first_unit(block));
-      return sample_observer.load_acquire()->deallocate(block, sampled_first_unit(block));
-    case Found::Kind::run:
-    case Found::Kind::none: break;
-  }
-  fail_invalid("invalid free", block);
+  if (mapped_block_bytes(block) == 0) fail_invalid("invalid free", block);
+  sample_freed(block);
+  if (!unmap_block(block)) fail_invalid("invalid free", block);  // another thread freed it between the two looks
 }
 
-void* allocate_zeroed(usize bytes) {
-  if (bytes > kGranuleTableBytes) return allocate_zeroed_slow(bytes);
-  void* block = allocate(bytes);
-  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, bytes);
-  return block;
+void deallocate_slow(void* block, usize tag) noexcept {
+  if (tag == kTagClassRun) return deallocate_class_run(block);
+  switch (tag) {
+    case kTagRun: return deallocate_checked_run(block);
+    case kTagSampled: return deallocate_sampled(block);
+    case kTagForeign: return deallocate_outside(block);
+    case kTagNone:
+    case kTagGuard:
+    case kTagInside:
+    case kTagHeapObject: fail_invalid("invalid free", block);
+    default:
+      if (!push_unsampled(static_cast<SizeClass>(tag), block)) deallocate_class_block(static_cast<SizeClass>(tag), block);
+  }
 }
 
 void* allocate_zeroed_slow(usize bytes) {
@@ -207,12 +247,11 @@ void* allocate_zeroed_slow(usize bytes) {
     return block;
   }
   if (void* block = allocate_known_zero(class_of(bytes), bytes); block != nullptr) return block;
-  void* block = allocate(bytes);
-  if (FREESTONE_LIKELY(block != nullptr)) std::memset(block, 0, request_of(bytes));
-  return block;
+  void* block = allocate_slow(bytes);
+  return FREESTONE_LIKELY(block != nullptr) ? std::memset(block, 0, request_of(bytes)) : nullptr;
 }
 
-void* allocate_aligned(usize bytes, usize alignment) {
+void* allocate_aligned_slow(usize bytes, usize alignment) {
   if (alignment <= kGranule) return allocate(bytes);
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_aligned(bytes, alignment) : out_of_memory();
@@ -227,58 +266,49 @@ void* allocate_aligned(usize bytes, usize alignment) {
 }
 
 void* reallocate(void* block, usize bytes) {
-  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_realloc(block, bytes);
-  const Found found = find_block(block);
-  expect_live("realloc after free", found, block);
-  usize old_bytes = 0;
-  switch (found.kind) {
-    case Found::Kind::class_block:
-      old_bytes = class_info(found.size_class).bytes;
-      // In place while at least half of the block stays in use.
-      if (bytes <= old_bytes && bytes >= old_bytes / 2) return block;
-      if (!is_slab_class(found.size_class) && sampling.load_relaxed() == Sampling::off && resize_class_run(block, found.size_class, bytes)) return block;
-      break;
-    case Found::Kind::run:
-    case Found::Kind::mapping:
-      old_bytes = found.kind == Found::Kind::run ? run_bytes(block) : mapped_block_bytes(block);
-      if (bytes > PTRDIFF_MAX) return out_of_memory();
-      sample_freed(block);  // before its address can belong to another block
-      if (void* resized = resize_large(block, old_bytes, bytes, found.kind == Found::Kind::mapping); resized != nullptr) {
-        sample_resized(resized, bytes);
-        return resized;
-      }
-      break;
-    case Found::Kind::sampled:
-      old_bytes = sampled_bytes(sampled_first_unit(block));
-      break;
-    case Found::Kind::none: fail_invalid("invalid realloc", block);
+  if (!in_window(block)) return reallocate_outside(block, bytes);
+  const u8 tag = tag_of(unit_of(block));
+  if (tag != kTagNone && tag <= kLastSmallClass) return reallocate_slab_block(tag, block, bytes);
+  switch (tag) {
+    case kTagRun:
+      if (!starts_unit(block)) fail_invalid("invalid realloc", block);
+      return reallocate_large(block, run_bytes(block), bytes, false);
+    case kTagSampled: return reallocate_sampled(block, bytes);
+    case kTagNone:
+    case kTagGuard:
+    case kTagInside:
+    case kTagHeapObject: fail_invalid("invalid realloc", block);
+    default: return reallocate_class_run(block, bytes);
   }
-  expect_not_in_slab("realloc after free", found, block);
-  void* moved = allocate_for_growth(old_bytes, bytes);
-  if (moved == nullptr) return bytes <= old_bytes ? block : out_of_memory();
-  std::memcpy(moved, block, min_of(old_bytes, bytes));
-  deallocate(block);
-  return moved;
 }
 
-usize usable_bytes(const void* block) {
+usize usable_bytes_slow(const void* block) {
+  const char* const call = "invalid malloc_usable_size";
   if (block == nullptr) return 0;
-  if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_usable_size(block);
-  const Found found = find_block(block);
-  expect_live("malloc_usable_size after free", found, block);
-  switch (found.kind) {
-    case Found::Kind::class_block: return class_info(found.size_class).bytes;
-    case Found::Kind::run: return run_bytes(block);
-    case Found::Kind::mapping: return mapped_block_bytes(block);
-    case Found::Kind::sampled: return sampled_bytes(sampled_first_unit(block));
-    case Found::Kind::none: break;
+  if (!in_window(block)) {
+    if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_usable_size(block);
+    if (const usize bytes = mapped_block_bytes(block); bytes != 0) return bytes;
+    fail_invalid(call, block);
   }
-  fail_invalid("invalid malloc_usable_size", block);
+  const UnitIndex unit = unit_of(block);
+  switch (tag_of(unit)) {
+    case kTagClassRun:
+      if (!starts_unit(block)) fail_invalid(call, block);
+      expect_live("malloc_usable_size after free", record_of(unit).size_class, block);
+      return class_info(record_of(unit).size_class).bytes;
+    case kTagRun:
+      if (!starts_unit(block)) fail_invalid(call, block);
+      return run_bytes(block);
+    case kTagSampled:
+      if (sampled_block(sampled_first_unit(block)) != block) fail_invalid(call, block);
+      return sampled_bytes(sampled_first_unit(block));
+    default: fail_invalid(call, block);
+  }
 }
 
 usize good_size(usize bytes) {
   const usize taken = bytes + kHeldBackBytes;
-  if (taken < bytes) return bytes;
+  if (bytes > PTRDIFF_MAX - kUnitBytes) return bytes;  // nothing can have that size
   return (taken <= kCachedBytesMax ? class_info(class_of(taken)).bytes : large_good_size(taken)) - kHeldBackBytes;
 }
 
@@ -286,12 +316,14 @@ bool trim(usize keep_bytes) {
   if (ensure_started() != Mode::active) return false;
   usize given = 0;
   hardened::release_all_sealed();
+  hardened::check_heap(~usize{0});
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);
-    given += purge_slabs(cache->user);
+    drain_transfer(cache->user);
+    given += purge_slabs(cache->user, WentBack::trim);
   }
-  given += purge_spans(keep_bytes);
+  given += purge_spans(keep_bytes, WentBack::trim);
   return given > 0;
 }
 

@@ -1,49 +1,116 @@
 // Room 9, front: every fast path, in the order in which they run. The slow paths are in heap.cc and large.cc.
 //
 //   malloc(n)                      16 instructions on the hit path, 7 loads, 1 store (tests/golden counts them)
-//     class of n                   a table for n <= 1 KiB; arithmetic on the highest bit up to 256 KiB
+//     class of n                   a table for n <= 4 KiB; arithmetic on the highest bit up to 128 KiB
 //     pop from the thread cache    touches the cache's line for the class and the array slot, not the block
-//     `- allocate_slow             first call, low-water mark, refill from slabs, runs above 256 KiB
+//     `- allocate_slow             first call, low-water mark, refill from slabs, runs above 128 KiB
 //   free(p)                        18 instructions, 10 loads, 2 stores
-//     in the window?               one subtraction, one compare: rejects null, foreign and wild addresses
+//     below the frontier?          one subtraction, one compare: rejects null, foreign and wild addresses
 //     tag of the unit              one byte load: the class, or a tag whose cache entry is always full
 //     on top of the array already? a free of what was freed last is a double free (fast build)
 //     push to the thread cache     does not touch the block
 //     `- deallocate_slow           full cache, runs, own mappings, null, bad pointers, double frees
-//
-// The thread's cache is found as an offset from `no_cache`, a cache without any block: zero-initialised TLS therefore means "no
-// cache yet", in a thread that has not allocated as well as before TLS is set up, and needs no test.
 #pragma once
 
-#include "cache/cache.h"
+#include <cstring>
+
+#include "front/thread_cache.h"
 #include "region/region.h"
 
 namespace freestone {
 
-struct ThreadState {
-  usize cache_offset = 0;   // of the thread's cache from no_cache
-  Cache* parked = nullptr;  // the thread's cache, from a fork to the child's first slow path
-  bool ended = false;       // the thread's destructor ran: no new cache
-};
-
-extern FREESTONE_HIDDEN Cache no_cache;
-extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL ThreadState this_thread;
-
 // Out of line. They decide by themselves what the fast path could not.
 void* allocate_slow(usize bytes);
-void deallocate_slow(void* block);
+// A free that the fast path left: of an address outside the window, or in a unit with this tag.
+void deallocate_outside(void* block) noexcept;
+void deallocate_slow(void* block, usize tag) noexcept;
 void* allocate_zeroed_slow(usize bytes);
+void* allocate_aligned_slow(usize bytes, usize alignment);
+usize usable_bytes_slow(const void* block);
 
-FREESTONE_INLINE Cache& thread_cache() {
-  auto* cache = reinterpret_cast<Cache*>(reinterpret_cast<char*>(&no_cache) + this_thread.cache_offset);
-  asm("" : "+r"(cache));  // keeps the address in one register; otherwise the index is added first, at two more instructions
-  return *cache;
+// The top block of a class; `miss`, a tail call, when the class has none above its mark.
+template <typename Miss>
+FREESTONE_INLINE void* pop(Cache& cache, SizeClass size_class, Miss miss) {
+  void** top = cache.top[size_class];
+  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return miss();
+  cache.top[size_class] = top - 1;
+  return top[-1];
 }
 
 // At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when they cannot be had. `Slow` is tail-called with the size when
 // the fast path has nothing to give.
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes) {
+  const auto miss = [=] { return Slow(bytes); };
+  Cache& cache = thread_cache();
+  if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes)) return pop(cache, cache.class_of_granules[(bytes + kGranule - 1) / kGranule], miss);
+  return bytes <= kCachedBytesMax ? pop(cache, class_above_fine(bytes), miss) : miss();
+}
+
+// `hit` of a cached block of at least `bytes` at a multiple of `below` + 1, a power of two; or `miss`. A size that is a multiple of the
+// alignment has a class whose blocks are multiples of it too, and every slab starts at one (see class_of_aligned). 0 bytes miss.
+template <typename Hit, typename Miss>
+FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) {
+  usize last = bytes - 1;
+  asm("" : "+r"(last));  // bytes stay where they came: gcc moves them out of the way otherwise
+  last |= below;
+  Cache& cache = thread_cache();
+  SizeClass size_class;
+  if (FREESTONE_LIKELY(last < kGranuleTableBytes)) {
+    size_class = cache.class_of_granules[last / kGranule + 1];
+  } else if (last < kSmallBytesMax) {
+    size_class = class_above_fine(last + 1);
+  } else {
+    return miss();
+  }
+  void** top = cache.top[size_class];
+  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return miss();
+  retreat(cache.top[size_class], top);
+  return hit(top[-1]);
+}
+
+// At least `bytes` at a multiple of `alignment`, a power of two.
+template <void* (*Slow)(usize, usize) = allocate_aligned_slow>
+FREESTONE_INLINE void* allocate_aligned(usize bytes, usize alignment) {
+  return pop_aligned(
+      bytes, alignment - 1, [](void* block) { return block; }, [=] { return Slow(bytes, alignment); });
+}
+
+// Takes back what `allocate` gave. Null is fine.
+FREESTONE_INLINE void deallocate(void* block) {
+  const usize offset = address_of(block) - region.base;
+  if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return deallocate_outside(block);
+  const usize tag = tag_table()[offset >> kUnitShift];
+  Cache& cache = thread_cache();
+  void** top = cache.top[tag];
+  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
+  if constexpr (!kMitigations.any()) {
+    if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block, tag);  // CACHE-4
+  }
+  cache.push(tag, top, block);
+}
+
+// The bytes of a block, by tag; 0 where the tag alone does not say it.
+struct BlockBytes {
+  u32 of[kTagCount];
+
+  constexpr BlockBytes() : of() {
+    for (SizeClass c = 1; c < kClassEnd; ++c) of[c] = class_info(c).bytes;
+  }
+};
+inline constexpr BlockBytes kBlockBytes;
+
+// How many bytes the program may use. 0 for null; aborts for an address outside every block.
+FREESTONE_INLINE usize usable_bytes(const void* block) {
+  const usize offset = address_of(block) - region.base;
+  if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return usable_bytes_slow(block);
+  const usize bytes = kBlockBytes.of[tag_table()[offset >> kUnitShift]];
+  return FREESTONE_LIKELY(bytes != 0) ? bytes : usable_bytes_slow(block);
+}
+
+// Zeroed memory for `bytes`. `bytes` are cleared, or known to be zero: the rest of the block is not.
+FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
+  const auto miss = [=] { return allocate_zeroed_slow(bytes); };
   Cache& cache = thread_cache();
   SizeClass size_class;
   if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes)) {
@@ -51,36 +118,26 @@ FREESTONE_INLINE void* allocate(usize bytes) {
   } else if (bytes <= kCachedBytesMax) {
     size_class = class_above_fine(bytes);
   } else {
-    return Slow(bytes);
+    return miss();
   }
   void** top = cache.top[size_class];
-  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return Slow(bytes);
+  if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return miss();
   cache.top[size_class] = top - 1;
-  return top[-1];
+  return std::memset(top[-1], 0, bytes);
 }
-
-// Takes back what `allocate` gave. Null is fine.
-FREESTONE_INLINE void deallocate(void* block) {
+// Whether a realloc leaves the block where it is: at least half of it stays in use. May say no; never of 0 bytes, of null, or of what
+// lies on top of the array.
+FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   const usize offset = address_of(block) - region.base;
-  if (FREESTONE_UNLIKELY(offset >= region.window_bytes)) return deallocate_slow(block);
+  if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
   const unsigned tag = tag_table()[offset >> kUnitShift];
-  Cache& cache = thread_cache();
-  void** top = cache.top[tag];
-  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block);
-  if constexpr (!kMitigations.any()) {
-    if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block);  // CACHE-4
-  }
-  cache.push(tag, top, block);
+  const usize block_bytes = kBlockBytes.of[tag];
+  if (block_bytes - bytes >= block_bytes / 2) return false;
+  void* const* const top = thread_cache().top[tag];
+  return top == nullptr || FREESTONE_LIKELY(top[-1] != block);  // CACHE-4
 }
-
-// Zeroed memory for `bytes`.
-void* allocate_zeroed(usize bytes);
-// At least `bytes` at a multiple of `alignment`, a power of two.
-void* allocate_aligned(usize bytes, usize alignment);
-// Changes the size; moves the block when it must. Null leaves the old block as it was.
+// Changes the size of a block; moves it when it must. Null leaves it as it was.
 void* reallocate(void* block, usize bytes);
-// How many bytes the program may use. 0 for null; aborts for what is no block.
-usize usable_bytes(const void* block);
 // The least size of at least `bytes` at which all of a block is asked for: it costs what `bytes` costs, and is what it makes usable.
 usize good_size(usize bytes);
 // Gives back what is free: the calling thread's cache, dirty spans beyond `keep_bytes`, whole free pages in slabs.
@@ -89,10 +146,9 @@ bool trim(usize keep_bytes);
 
 // lifecycle.cc
 enum class Mode : u8 { fresh, active, disabled };
+extern FREESTONE_HIDDEN Atomic<Mode> current_mode;  // publishes the region and the options
+inline Mode mode() { return current_mode.load_acquire(); }
 // Brings the allocator up if it is not; safe from any thread and from within ld.so.
 Mode ensure_started();
-Mode mode();
-// The calling thread's cache, made if need be; null for a thread that has ended or when memory is out.
-Cache* ensure_cache();
 
 }  // namespace freestone

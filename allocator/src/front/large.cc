@@ -4,12 +4,15 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+
 #include "config/options.h"
 #include "front/heap.h"
 #include "front/sampled.h"
 #include "platform/message.h"
 #include "policy/policy.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/run.h"
 #include "span/span_heap.h"
 
@@ -31,7 +34,7 @@ constexpr usize kGrowByMappingBytes = kMiB;
 constexpr usize kRunAlignmentMax = 2 * kMiB;
 
 // Address space beyond the block, so that the next growth needs no system call. Untouched, it costs no memory.
-usize with_headroom(usize bytes) { return bytes + bytes / 8; }
+usize with_headroom(usize bytes) { return min_of<usize>(bytes + bytes / 8, PTRDIFF_MAX); }
 
 unsigned shard_of(const Cache* cache) { return cache != nullptr ? cache->user.shard : 0; }
 
@@ -55,11 +58,11 @@ Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes,
 }  // namespace
 
 void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
-  // Either source may be closed: the window full, or address space limited after it was reserved.
+  // Either source may be closed: the window full, or the mappings at their limit. A size that no run can have is refused by the one call.
   const bool map_first = bytes > options.map_bytes;
   Placed placed = map_first ? place_in_mapping(bytes, alignment) : place_in_region(bytes, alignment);
-  if (placed.block == nullptr) placed = map_first ? place_in_region(bytes, alignment) : place_in_mapping(bytes, alignment);
-  if (placed.block == nullptr && purge_spans(0) > 0) placed = place_in_mapping(bytes, alignment);
+  if (placed.block == nullptr && !map_first) placed = place_in_mapping(bytes, alignment);
+  if (placed.block == nullptr && map_first && bytes <= kGrownRunBytesMax) placed = place_in_region(bytes, alignment);
   if (zeroed != nullptr) *zeroed = placed.zeroed;
   return placed.block;
 }
@@ -88,7 +91,7 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
     set_tags(first + old_units, new_units - old_units, kTagInside);
   } else if (new_units < old_units) {
     set_tags(first + new_units, old_units - new_units, kTagNone);
-    return_span(first + new_units, old_units - new_units, true);
+    return_used_span(first + new_units, old_units - new_units, 0);
   }
   set_class_run(first, static_cast<u8>(wanted));
   note_run_resized(size_class, wanted);

@@ -1,25 +1,23 @@
 // Room 9, front: the first call, the end of a thread, fork.
 //
 // ld.so calls malloc before any constructor, so the first slow path brings the allocator up, with raw system calls only. What
-// needs libc (the key whose destructor ends a thread, the fork handlers) is done by a constructor; before it runs there is one
-// thread, and it does not end.
+// needs libc is done by a constructor, or earlier when another library's constructor starts a thread (the key whose destructor ends a
+// thread) or registers fork handlers.
 //
 // A child has the caches of threads that are not in it. They are drained at its first slow path, so that one that only calls exec pays
 // nothing, and before a second thread of the child uses the allocator: so the thread that survives a fork has no cache until then.
 //
-// Lock order in fork: orphans, caches' registry, mappings, spans, metadata. The bitmaps of the slabs need none.
+// What fork does is in fork.h.
 
 #include <pthread.h>
 
 #include "config/options.h"
-#include "front/block_words.h"
+#include "front/fork.h"
 #include "front/hardened.h"
 #include "front/sampled.h"
+#include "platform/child.h"
 #include "platform/message.h"
 #include "platform/os.h"
-#include "region/metadata.h"
-#include "span/mapping.h"
-#include "span/span_heap.h"
 
 extern "C" {
 // The application may define it; ours is used when it does not.
@@ -28,11 +26,14 @@ FREESTONE_EXPORT __attribute__((weak)) const char* freestone_conf = nullptr;
 
 namespace freestone {
 
+constinit Cache no_cache;
+FREESTONE_THREAD_LOCAL ThreadState this_thread;
+constinit Atomic<Mode> current_mode{Mode::fresh};
+
 namespace {
 
-Atomic<u8> current_mode{static_cast<u8>(Mode::fresh)};  // acquire/release: publishes the region and the options
 Mutex start_lock;
-Atomic<u32> thread_key{0};  // the key plus one; 0 until the constructor ran
+Atomic<u32> thread_key{0};  // the key plus one; 0 until the constructor ran or a second thread began
 
 void complain(const char* what, const char* given, usize given_length, const char* expected) {
   Message message;
@@ -66,20 +67,21 @@ unsigned shards_for(unsigned cpus) {
 
 FREESTONE_SLOW Mode start() {
   LockGuard guard(start_lock);
-  auto now = static_cast<Mode>(current_mode.load_relaxed());
+  Mode now = current_mode.load_relaxed();
   if (now != Mode::fresh) return now;
   if (is_disabled()) {
     now = Mode::disabled;
   } else {
     read_options();
-    if constexpr (kMitigations.any()) block_secret = hardened::secret_of(os::entropy());
-    if (!reserve_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
+    if constexpr (kMitigations.any()) hardened::draw_secrets();
+    if (!place_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
     draw_orders();
+    mark_process();
     start_observers();
     now = Mode::active;
   }
-  current_mode.store_release(static_cast<u8>(now));
+  current_mode.store_release(now);
   return now;
 }
 
@@ -89,47 +91,29 @@ void end_thread(void* memory) {
   this_thread.cache_offset = 0;
   this_thread.parked = nullptr;
   this_thread.ended = true;
+  this_thread.random = static_cast<Cache*>(memory)->user.random;
   destroy_cache(*static_cast<Cache*>(memory));
 }
 
+// The key whose destructor ends a thread, plus one; 0 if there is none to be had.
+u32 make_thread_key() {
+  pthread_key_t key;
+  if (pthread_key_create(&key, end_thread) != 0) return 0;
+  u32 before = 0;
+  if (thread_key.replace_seq(before, key + 1)) return key + 1;
+  pthread_key_delete(key);  // another thread was first
+  return before;
+}
+
+// Where there is a second thread, libc can make keys, even if our constructor has not run: libraries start threads in theirs.
 void watch_thread_end(Cache* cache) {
-  if (const u32 key = thread_key.load_acquire(); key != 0) pthread_setspecific(key - 1, cache);
-}
-
-// The handlers take all locks in one function and release them in another, which clang's analysis cannot follow.
-
-FREESTONE_NO_ANALYSIS void before_fork() {
-  orphans_lock.lock();
-  cache_registry_lock.lock();
-  mapping_lock.lock();
-  span_lock.lock();
-  metadata_lock.lock();
-}
-
-FREESTONE_NO_ANALYSIS void after_fork_in_parent() {
-  metadata_lock.unlock();
-  span_lock.unlock();
-  mapping_lock.unlock();
-  cache_registry_lock.unlock();
-  orphans_lock.unlock();
-}
-
-void after_fork_in_child() {
-  metadata_lock.reset_in_child();
-  span_lock.reset_in_child();
-  mapping_lock.reset_in_child();
-  cache_registry_lock.reset_in_child();
-  orphans_lock.reset_in_child();
-  start_lock.reset_in_child();
-  if (this_thread.cache_offset != 0) {
-    this_thread.parked = &thread_cache();
-    this_thread.cache_offset = 0;
-  }
-  orphan_caches_in_child(this_thread.parked);
+  u32 key = thread_key.load_acquire();
+  if (key == 0 && cache_count() > 1) key = make_thread_key();
+  if (key != 0) pthread_setspecific(key - 1, cache);
 }
 
 void print_configuration() {
-  (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD << " region=" << u64{region.window_bytes >> 20} << "MiB").write();
+  (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD << " window=" << u64{units_to_bytes(region.window_end) >> 20} << "MiB").write();
   for (usize i = 0; i < option_count(); ++i) {
     const OptionInfo& info = option_info(i);
     char value[kOptionTextBytes];
@@ -141,25 +125,22 @@ void print_configuration() {
 
 __attribute__((constructor(101))) void on_load() {
   if (ensure_started() != Mode::active) return;
-  // First in, so that our handler is the last before the fork and the first after it.
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  pthread_key_t key;
-  if (pthread_key_create(&key, end_thread) == 0) thread_key.store_release(key + 1);
-  if (this_thread.cache_offset != 0) watch_thread_end(&thread_cache());
+  watch_forks();
+  if (thread_key.load_relaxed() == 0) make_thread_key();
+  if (has_cache()) watch_thread_end(&thread_cache());
   if (options.confirm) print_configuration();
 }
 
 }  // namespace
 
-Mode mode() { return static_cast<Mode>(current_mode.load_acquire()); }
+void reset_start_in_child() { start_lock.reset_in_child(); }
 
 Mode ensure_started() {
   const Mode now = mode();
   return FREESTONE_LIKELY(now != Mode::fresh) ? now : start();
 }
 
-Cache* ensure_cache() {
-  if (FREESTONE_LIKELY(this_thread.cache_offset != 0)) return &thread_cache();
+Cache* make_cache() {
   if (ensure_started() != Mode::active) return nullptr;
   drain_orphans();
   if (this_thread.ended) return nullptr;

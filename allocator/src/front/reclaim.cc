@@ -7,8 +7,9 @@
 #include "front/sampled.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "span/purge.h"
+#include "region/region.h"
 #include "span/run.h"
-#include "span/span_heap.h"
 
 namespace freestone {
 
@@ -25,8 +26,8 @@ Atomic<u64> failed_allocations;
 
 }  // namespace
 
-usize give_back_everything() {
-  const usize before = account.charged.load_relaxed();
+// This thread's cache and what all threads keep between them become free units.
+static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
   hardened::release_all_sealed();
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
@@ -37,21 +38,47 @@ usize give_back_everything() {
     drain_transfer(cache->user);
     const u64 now = os::coarse_milliseconds();
     if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs) {
-      purge_slabs(cache->user);
+      purge_slabs(cache->user, WentBack::shortage);
       last_walk_ms.store_relaxed(now);
     }
   }
-  purge_spans(0);
+}
+
+usize give_back_everything() {
+  const usize before = account.charged.load_relaxed();
+  empty_caches();
+  purge_spans(0, WentBack::shortage);
   const usize after = account.charged.load_relaxed();
   return before > after ? before - after : 0;
 }
 
+namespace {
+
+// What can help a request that found no memory.
+enum class Remedy {
+  none,
+  memory,  // the hard limit is in the way: free memory that goes back makes room
+  units,   // the kernel refuses addresses, not memory: units that the heap has already, and that caches hold, may do
+};
+
+Remedy remedy_for(usize bytes) {
+  const usize hard = account.hard.load_relaxed();
+  if (bytes > hard) return Remedy::none;
+  constexpr usize kTables = kMiB;  // what the heap needs beside the block when it grows
+  if (hard - bytes < account.charged.load_relaxed() + kTables) return Remedy::memory;
+  return bytes <= units_to_bytes(committed_units()) ? Remedy::units : Remedy::none;
+}
+
+}  // namespace
+
 bool reclaim_memory(usize bytes, unsigned attempt) {
   if (attempt == 0) {
     // What can never fit is refused before the cache is thrown away for it.
-    if (bytes <= account.hard.load_relaxed()) {
+    const Remedy remedy = remedy_for(bytes);
+    if (remedy == Remedy::memory) give_back_everything();
+    if (remedy == Remedy::units) empty_caches();
+    if (remedy != Remedy::none) {
       reclaims.add_relaxed(1);
-      give_back_everything();
       return true;
     }
   }

@@ -2,7 +2,6 @@
 
 #include "front/sampled.h"
 
-#include "front/heap.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -35,13 +34,13 @@ void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize a
   if (cache.counting == nullptr) return nullptr;
   const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances) : count_bytes(cache, bytes, observer->distances);
   if (!due) return nullptr;
-  const bool in_table = size_class != 0 && size_class < kTableClassEnd;
+  const bool in_table = size_class != 0 && size_class < kCountedClassEnd;
   return observer->allocate(request_of(bytes), alignment, in_table ? class_info(size_class).bytes : bytes, track);
 }
 
 void sample_resized(void* block, usize bytes) {
   const SampleObserver* observer = sample_observer.load_acquire();
-  if (FREESTONE_LIKELY(observer == nullptr) || this_thread.cache_offset == 0) return;
+  if (FREESTONE_LIKELY(observer == nullptr) || !has_cache()) return;
   Cache& cache = thread_cache();
   if (cache.counting == nullptr || !count_bytes(cache, bytes, observer->distances)) return;
   observer->resized(block, bytes);
@@ -67,7 +66,7 @@ UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, us
 void return_sampled_units(UnitIndex first) {
   const usize units = record_of(first).run_units;
   set_tags(first, units, kTagNone);
-  return_span(first, units, true);
+  return_used_span(first, units, 0);
 }
 
 UnitIndex sampled_first_unit(const void* pointer) {

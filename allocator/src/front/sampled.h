@@ -5,12 +5,12 @@
 // kTagSampled, whose cache entry is always full: its free arrives at the slow path too. Or it tracks an ordinary block, of which the
 // free takes the slow path anyway: a block above the size classes, or any block when the caches hold nothing.
 //
-// Nothing below insight calls it by name: it is reached through `sample_observer` and `start_observers`.
+// Nothing below the sampling room calls it by name: it is reached through `sample_observer` and `start_observers`.
 #pragma once
 
 #include "base/atomic.h"
 #include "cache/counting.h"
-#include "front/heap.h"
+#include "front/thread_cache.h"
 #include "policy/policy.h"
 #include "region/region.h"
 
@@ -57,12 +57,10 @@ FREESTONE_INLINE void* pop_unsampled(usize bytes) {
   Cache& cache = thread_cache();
   return counts(cache) && bytes <= kCachedBytesMax ? pop_counted(cache, class_of(bytes), bytes) : nullptr;
 }
-// Whether the block, whose free took the slow path, is back in the thread's cache.
-FREESTONE_INLINE bool push_unsampled(void* block) {
+// Whether the block of a class, whose free took the slow path, is back in the thread's cache.
+FREESTONE_INLINE bool push_unsampled(SizeClass size_class, void* block) {
   Cache& cache = thread_cache();
-  if (!counts(cache) || !in_window(block)) return false;
-  const u8 tag = tag_of(unit_of(block));
-  return tag != kTagNone && tag <= kLastSmallClass && push_counted(cache, tag, block);
+  return counts(cache) && is_slab_class(size_class) && push_counted(cache, size_class, block);
 }
 // Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or null; *track as above.
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
@@ -72,7 +70,7 @@ FREESTONE_INLINE void sample_freed(void* block) {
   if (const SampleObserver* observer = sample_observer.load_acquire(); FREESTONE_UNLIKELY(observer != nullptr)) observer->freed(block);
 }
 
-// Called once when the options are known and the region stands, before the first block is given out. Insight's to define.
+// Called once when the options are known and the region stands, before the first block is given out. The sampling room defines it.
 using StartObservers = void (*)();
 extern FREESTONE_HIDDEN const StartObservers start_observers;
 

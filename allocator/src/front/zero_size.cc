@@ -11,7 +11,7 @@ namespace freestone {
 namespace {
 
 constexpr usize kPlaceBytes = 16;
-constexpr usize kPlaces = usize{1} << 20;
+constexpr usize kPlaces = usize{1} << 16;  // what is reserved counts where a program limits or locks its address space
 constexpr usize kWords = kPlaces / 64;
 
 Atomic<usize> range;       // its address; 0 until first used. Published after `taken`.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/digits.h"
+#include "config/options.h"
 #include "platform/os.h"
 
 namespace freestone {
@@ -65,6 +66,13 @@ void fail(const char* kind, const void* block, const char* detail) {
 void fail_block(const char* kind, const void* block, usize block_bytes) {
   (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
   end_by_failure(kind, block, "");
+}
+
+void misuse(const char* kind, const void* block, usize block_bytes) {
+  if (options.on_error == 0) fail_block(kind, block, block_bytes);
+  static Atomic<u32> reports;
+  constexpr u32 kReportsMax = 100;
+  if (reports.fetch_add_relaxed(1) < kReportsMax) (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
 }
 
 void abort_now() { std::abort(); }

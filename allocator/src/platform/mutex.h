@@ -1,7 +1,14 @@
-// Room 4, platform: a lock of four bytes that needs no initialisation, never allocates and may be held across fork.
+// Room 4, platform: a lock of eight bytes that needs no initialisation and never allocates.
 //
-// Three states (Drepper, "Futexes are tricky"): free, held, held with sleepers. It spins for a bounded number of pauses
-// and then sleeps in the kernel, so that a holder who lost its CPU is not waited for by burning another.
+//   63 ...................... 4        1          0
+//   [ mark of the owning thread | for a fork | sleepers ]      all zero: free
+//
+// It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that a holder who lost its
+// CPU is not waited for by burning another.
+//
+// FORK-1  A thread knows its own locks, and from one instruction to the next: the owner lies in the word that decides. So a fork in a
+//         signal handler tells what the interrupted code holds, which goes on in the child, from what other threads held, which are not there.
+// FORK-2  A lock that is held for a fork may be taken by the forking thread as if it were free: fork handlers of others may allocate.
 #pragma once
 
 #include "base/atomic.h"
@@ -10,38 +17,87 @@
 
 namespace freestone {
 
+// Called by a thread that is about to sleep. True when it is the only thread of a child of a fork and locks that were held by threads of
+// the parent have been reset: then it tries again. The front defines it.
+using ForkNotice = bool (*)();
+extern FREESTONE_HIDDEN const ForkNotice fork_notice;
+
+// An address that belongs to the calling thread for as long as it lives, also in a child.
+inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
+
 class FREESTONE_CAPABILITY Mutex {
  public:
   void lock() FREESTONE_ACQUIRES() {
-    u32 expected = kFree;
-    if (FREESTONE_UNLIKELY(!state_.replace_acquire(expected, kHeld))) lock_slow();
+    usize expected = kFree;
+    if (FREESTONE_UNLIKELY(!state_.replace_acquire(expected, thread_mark()))) lock_slow();
   }
   bool try_lock() FREESTONE_TRY_ACQUIRES(true) {
-    u32 expected = kFree;
-    return state_.replace_acquire(expected, kHeld);
+    usize expected = kFree;
+    return state_.replace_acquire(expected, thread_mark()) || is_held_for_own_fork();
   }
   void unlock() FREESTONE_RELEASES() {
-    if (FREESTONE_UNLIKELY(state_.exchange_release(kFree) == kContended)) os::futex_wake_one(&state_);
+    if (FREESTONE_UNLIKELY((state_.load_relaxed() & kForFork) != 0)) return;  // FORK-2
+    release();
   }
-  // The child of a fork has one thread; whoever held the lock is not in it.
-  void reset_in_child() { state_.store_relaxed(kFree); }
+  // Whether the calling thread holds it.
+  bool is_mine() const { return owner() == thread_mark(); }
+
+  // Before a fork and after it, by the forking thread. A lock that the interrupted code holds stays as it is.
+  FREESTONE_NO_ANALYSIS void hold_for_fork() {
+    if (is_mine()) return;
+    lock();
+    state_.or_seq(kForFork);
+  }
+  void release_after_fork() {
+    if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();
+  }
+  // In the child: whoever else held the lock is not there. True when that thread was inside, so that what the lock guards is to be repaired.
+  bool reset_in_child() {
+    if (is_mine()) {
+      release_after_fork();
+      return false;
+    }
+    return state_.exchange_acquire(kFree) != kFree;
+  }
 
  private:
-  static constexpr u32 kFree = 0;
-  static constexpr u32 kHeld = 1;
-  static constexpr u32 kContended = 2;
+  static constexpr usize kFree = 0;
+  static constexpr usize kSleepers = 1;
+  static constexpr usize kForFork = 2;
+  static constexpr usize kFlags = kSleepers | kForFork;
   static constexpr int kSpins = 64;
 
-  FREESTONE_SLOW void lock_slow() {
-    for (int i = 0; i < kSpins; ++i) {
-      cpu_relax();
-      u32 expected = kFree;
-      if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, kHeld)) return;
-    }
-    while (state_.exchange_acquire(kContended) != kFree) os::futex_wait(&state_, kContended);
+  usize owner() const { return state_.load_relaxed() & ~kFlags; }
+  bool is_held_for_own_fork() const { return (state_.load_relaxed() & kForFork) != 0 && is_mine(); }
+  // The half of the word in which the kernel compares.
+  void* low_half() { return &state_; }
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+  void release() {
+    if (FREESTONE_UNLIKELY((state_.exchange_release(kFree) & kSleepers) != 0)) os::futex_wake_one(low_half());
   }
 
-  Atomic<u32> state_;
+  FREESTONE_SLOW void lock_slow() {
+    if (is_held_for_own_fork()) return;
+    for (int i = 0; i < kSpins; ++i) {
+      cpu_relax();
+      usize expected = kFree;
+      if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, thread_mark())) return;
+    }
+    for (;;) {
+      usize now = state_.load_relaxed();
+      if (now == kFree) {
+        // Others may sleep as well: the flag stays, and at most wakes one too many.
+        if (state_.replace_acquire(now, thread_mark() | kSleepers)) return;
+      } else if ((now & kSleepers) == 0 && !state_.replace_acquire(now, now | kSleepers)) {
+        continue;
+      } else if (!fork_notice()) {
+        os::futex_wait(low_half(), static_cast<u32>(now | kSleepers));
+      }
+    }
+  }
+
+  Atomic<usize> state_;
 };
 
 class FREESTONE_SCOPED_CAPABILITY LockGuard {

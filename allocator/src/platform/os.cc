@@ -31,6 +31,7 @@ namespace {
 constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
+constexpr int kMapFixedNoReplace = 0x100000;  // Linux 4.17; before, the address is a hint
 
 Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
 
@@ -74,9 +75,12 @@ long invoke(long number, usize a = 0, usize b = 0, usize c = 0, usize d = 0, usi
 bool is_error(long result) { return result < 0 && result > -4096; }
 Failure failure_of(long result) { return Failure{is_error(result) ? static_cast<int>(-result) : 0}; }
 
+long map_call(usize bytes, usize hint, int protection, int extra_flags) {
+  return invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection), static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
+}
+
 void* map_with(usize bytes, usize hint, int protection, int extra_flags) {
-  const long result = invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection),
-                             static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
+  const long result = map_call(bytes, hint, protection, extra_flags);
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
 }
 
@@ -105,11 +109,21 @@ usize page_bytes() {
 
 void* reserve(usize bytes, usize hint) { return map_with(bytes, hint, PROT_NONE, MAP_NORESERVE); }
 void* map(usize bytes) { return map_with(bytes, 0, PROT_READ | PROT_WRITE, 0); }
+
+Failure map_at(void* address, usize bytes) {
+  const long result = map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, MAP_NORESERVE | kMapFixedNoReplace);
+  if (is_error(result)) return failure_of(result);
+  if (static_cast<usize>(result) == address_of(address)) return {};
+  unmap(reinterpret_cast<void*>(result), bytes);
+  return {EEXIST};
+}
+
 Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }
 Failure make_readable(void* address, usize bytes) { return protect(address, bytes, PROT_READ); }
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }
+Failure wipe_on_fork(void* address, usize bytes) { return advise(address, bytes, MADV_WIPEONFORK); }
 Failure populate(void* address, usize bytes) { return advise(address, bytes, kAdvisePopulateWrite); }
 Failure guard_install(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardInstall); }
 Failure guard_remove(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardRemove); }
@@ -274,11 +288,14 @@ u64 coarse_milliseconds() {
   return static_cast<u64>(now.tv_sec) * 1000 + static_cast<u64>(now.tv_nsec) / 1'000'000;
 }
 
-usize data_limit_bytes() {
+static usize limit_of(unsigned resource) {
   rlimit64 limit{};
-  if (is_error(invoke(SYS_prlimit64, 0, RLIMIT_DATA, 0, address_of(&limit)))) return ~usize{0};
+  if (is_error(invoke(SYS_prlimit64, 0, resource, 0, address_of(&limit)))) return ~usize{0};
   return limit.rlim_cur;
 }
+
+usize data_limit_bytes() { return limit_of(RLIMIT_DATA); }
+usize address_limit_bytes() { return limit_of(RLIMIT_AS); }
 
 unsigned cpu_count() {
   u64 mask[64] = {};  // 4096 CPUs

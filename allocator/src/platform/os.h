@@ -26,6 +26,8 @@ usize page_bytes();
 void* reserve(usize bytes, usize hint);
 // Zeroed memory, ready to use. Null on refusal.
 void* map(usize bytes);
+// The same at exactly this place. EEXIST when a part of it is in use; any other error is the kernel's refusal.
+Failure map_at(void* address, usize bytes);
 // Grants access to reserved memory. Fails under strict overcommit, data limits or when mappings run out.
 Failure commit(void* address, usize bytes);
 // Grants reading only: untouched pages read as zero and cost nothing.
@@ -36,6 +38,8 @@ Failure protect_none(void* address, usize bytes);
 Failure unmap(void* address, usize bytes);
 // Gives the memory back, keeps the range: the next read sees zeros. On failure nothing is known to be zero.
 Failure purge(void* address, usize bytes);
+// The child of a fork finds zeros there. Fails on kernels before 4.14.
+Failure wipe_on_fork(void* address, usize bytes);
 // Makes the memory exist at once, as touching every page would. Nothing is lost on failure.
 Failure populate(void* address, usize bytes);
 // Whether each page of a range is in memory, one byte per page. A page that is not may still have contents, swapped out.
@@ -80,8 +84,9 @@ void* map_shared_file(const char* path, usize bytes);
 u64 entropy();
 // A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions, no system call.
 u64 coarse_milliseconds();
-// What RLIMIT_DATA allows; the highest number without a limit.
+// What RLIMIT_DATA and RLIMIT_AS allow; the highest number without a limit.
 usize data_limit_bytes();
+usize address_limit_bytes();
 unsigned cpu_count();
 unsigned thread_id();
 unsigned process_id();

@@ -14,12 +14,12 @@
 namespace freestone {
 
 struct Mitigations {
-  bool trailer;       // a keyed word behind every block: double and invalid free, overflow by one byte, sizes and origins that do not match
-  bool zero_on_free;  // freed memory is cleared, and must still be clear when it is handed out again
+  bool trailer;       // a canary and a keyed word behind every block: double and invalid free, overflow by one byte, wrong sizes, alignments and origins
+  bool zero_on_free;  // freed memory is cleared, and must still be clear, all of it, whenever it changes hands
   bool random_order;  // the order in which blocks of a fresh slab are handed out
   bool quarantine;    // freed blocks wait, and leave in random order
-  bool guards;        // inaccessible memory behind every slab and run
-  bool neighbours;    // a free looks at the trailer of the block before, too
+  bool guards;        // inaccessible memory behind and before every slab and run, and in place of memory that went back to the kernel
+  bool neighbours;    // a free looks at the end of the block before, too
   bool zero_size;     // malloc(0) gives an address that faults
 
   constexpr bool any() const { return trailer || zero_on_free || random_order || quarantine || guards || neighbours || zero_size; }
@@ -46,17 +46,20 @@ inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 // Blocks are no smaller, so that their two ends can be checked and cleared without looking at the size.
 inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
-// A block up to this size is cleared as a whole when it is freed, always. A larger one of a slab is as long as the thread's allowance
-// lasts, beyond it its two ends only; of a run, which is sealed as long as it lasts, the first so many bytes.
+// Of a large run that is not sealed, the first so many bytes are cleared.
 inline constexpr usize kClearAlwaysBytes = 256;
-// What a thread may clear and seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for:
-// two calls of the kernel, and the faults of the block's next use. The stock covers eight of the largest.
-inline constexpr usize kAllowanceStock = 64 * kMiB;
-constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 8); }
+// What a thread may seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for: two calls of
+// the kernel, and the faults of the block's next use. The stock covers 64 of the largest.
+inline constexpr usize kAllowanceStock = 512 * kMiB;
+constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
+// Beyond it one large run in so many is sealed all the same.
+inline constexpr unsigned kSealAnyway = 8;
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
-inline constexpr usize kQuarantineSmallMax = kClearAlwaysBytes;
+inline constexpr usize kQuarantineSmallMax = 256;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
+// Spans up to this size are looked at when they are taken from among the free ones: they were given back zero.
+inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
 // Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;

@@ -6,7 +6,6 @@ namespace freestone {
 
 constinit Account account;
 constinit Atomic<u32> attention;
-constinit Atomic<void (*)()> attention_hook;
 constinit Atomic<u32> pressure_epoch;
 
 namespace {
@@ -24,7 +23,7 @@ void note_raised(usize now) {
 
 }  // namespace
 
-bool charge(usize bytes) {
+bool charge_ahead(usize bytes) {
   usize now = account.charged.load_relaxed();
   do {
     const usize hard = account.hard.load_relaxed();
@@ -33,7 +32,14 @@ bool charge(usize bytes) {
       return false;
     }
   } while (!account.charged.replace_acquire(now, now + bytes));
-  note_raised(now + bytes);
+  return true;
+}
+
+void confirm_charge() { note_raised(account.charged.load_relaxed()); }
+
+bool charge(usize bytes) {
+  if (!charge_ahead(bytes)) return false;
+  confirm_charge();
   return true;
 }
 

@@ -11,9 +11,9 @@
 
 namespace freestone {
 
-constinit Mutex metadata_lock;
-
 namespace {
+
+constinit Mutex metadata_lock;  // FORK-3: a list is whole at every instruction; a piece may be in none
 
 constexpr usize kFirstChunk = 64 * kKiB;
 constexpr usize kLaterChunk = 512 * kKiB;
@@ -53,12 +53,13 @@ char* carve(usize bytes) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
     const usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
-    if (!charge(chunk)) return nullptr;
+    if (!charge_ahead(chunk)) return nullptr;
     start = static_cast<char*>(os::map(chunk));
     if (start == nullptr) {
       uncharge(chunk);
       return nullptr;
     }
+    confirm_charge();
     chunk_end = start + chunk;
     note_chunk(address_of(start), address_of(chunk_end));
     mapped_bytes.add_relaxed(chunk);
@@ -88,7 +89,12 @@ void return_metadata(void* memory, usize bytes) {
   LockGuard guard(metadata_lock);
   auto* piece = static_cast<Piece*>(memory);
   piece->next = free_pieces[index];
+  order_stores();
   free_pieces[index] = piece;
+}
+
+void repair_metadata_in_child() {
+  if (metadata_lock.reset_in_child()) chunk_next = chunk_end = nullptr;
 }
 
 usize metadata_mapped_bytes() { return mapped_bytes.load_relaxed(); }

@@ -31,6 +31,7 @@ struct MetadataRange {
 };
 usize metadata_ranges(MetadataRange* out, usize room);
 
-extern Mutex metadata_lock;  // for the fork handlers
+// In the child of a fork, by its only thread: if another thread was inside, drops the chunk that it was carving.
+void repair_metadata_in_child();
 
 }  // namespace freestone

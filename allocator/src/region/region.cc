@@ -1,6 +1,8 @@
-// Room 5, region: reserving and committing.
+// Room 5, region: placing the window, and mapping its pieces.
 
 #include "region/region.h"
+
+#include <cerrno>
 
 #include "base/bits.h"
 #include "config/options.h"
@@ -15,26 +17,37 @@ namespace {
 
 constexpr usize kCommitStepMin = kMiB;  // a group; in a small heap a write that runs on for as much leaves it, and faults
 constexpr usize kCommitStepMax = 64 * kMiB;
-constexpr usize kTagCommitStep = 64 * kKiB;
+constexpr usize kTagStep = 64 * kKiB;
 constexpr usize kThpPlainBytes = 32 * kMiB;  // thp:auto leaves huge pages to the system beyond this
 constexpr usize kThpFirstBytes = 2 * kMiB;
+constexpr usize kWindowAlignment = 2 * kMiB;
 
 enum class Thp : u32 { off, automatic, always };
 
-// Guarded by the span lock.
-usize tag_bytes_committed = 0;
-usize metadata_start = 0;      // address of the first byte that is mapped
-usize metadata_committed = 0;  // bytes from metadata_start
-usize metadata_bytes = 0;
-usize last_piece_bytes = 0;
+// Where a window may lie, metadata included. The kernel puts programs at the bottom or at two thirds of the address space, mappings at
+// its top and, in the old layout, from a third upwards. The first range ends below a third of 47 bits and begins above the shadows of the
+// address sanitizer (16 TiB on x86-64, 32 TiB on aarch64); the second does for 39 bits.
+struct Range {
+  usize lowest;
+  usize highest;
+  usize window_bytes;
+};
+constexpr Range kRanges[] = {{33 * kTiB, 42 * kTiB, kWindowBytes}, {16 * kGiB, 160 * kGiB, kWindowBytesNarrow}};
+constexpr unsigned kTriesPerRange = 4;
 
-// A place well below where the kernel puts its own mappings, so that a window can grow upwards. Random, so that heap
-// addresses stay unpredictable.
-usize window_hint(usize bytes) {
-  if constexpr (FREESTONE_SANITIZED) return 0;
-  const usize lowest = 16 * kTiB;
-  const usize span = 64 * kTiB - bytes;
-  return sizeof(void*) == 8 ? round_down(lowest + os::entropy() % span, kGiB) : 0;
+// Guarded by the growth lock.
+usize tag_bytes = 0;       // mapped, from the window's base
+usize metadata_start = 0;  // address of its first byte; it ends at the window's base
+usize metadata_bytes = 0;  // mapped
+
+// The heap part of the window starts behind the tag table and at least a unit that is not mapped, on a group border.
+UnitIndex heap_start_of(usize window_units) {
+  return static_cast<UnitIndex>(round_up(bytes_to_units(window_units) + 1, kGroupUnits));
+}
+
+usize metadata_bytes_of(usize window_units) {
+  const usize supers = (window_units + kGroupUnits * kSuperGroups - 1) / (kGroupUnits * kSuperGroups);
+  return round_up((supers - heap_start_of(window_units) / kGroupUnits / kSuperGroups) * kSuperStride, kTagStep);
 }
 
 // The end of the metadata for the units below `end`.
@@ -44,157 +57,195 @@ usize metadata_end(UnitIndex end) {
   return region.metadata + supers * sizeof(Super) + octets * sizeof(Octet);
 }
 
-bool commit_charged(void* start, usize bytes) {
-  if (!charge(bytes)) return false;
-  if (!os::commit(start, bytes)) return true;
-  uncharge(bytes);
-  return false;
+enum class Outcome {
+  ours,
+  taken,    // somebody else has the place
+  refused,  // by the kernel or the limit
+  ended,    // somebody else has the place of a table
+};
+
+Outcome open_piece(usize start, usize bytes) {
+  if (bytes == 0) return Outcome::ours;
+  void* const piece = reinterpret_cast<void*>(start);
+  const os::Failure failure = region.reserved ? os::commit(piece, bytes) : os::map_at(piece, bytes);
+  if (!failure) return Outcome::ours;
+  return failure.error == EEXIST ? Outcome::taken : Outcome::refused;
 }
 
-bool commit_metadata(UnitIndex end) {
-  const usize needed = round_up(metadata_end(end) - metadata_start, os::page_bytes());
-  if (needed <= metadata_committed) return true;
-  const usize target = min_of(needed, metadata_bytes);
-  if (!commit_charged(reinterpret_cast<void*>(metadata_start + metadata_committed), target - metadata_committed)) return false;
-  metadata_committed = target;
-  return true;
-}
-
-bool commit_tags(UnitIndex end) {
-  if (end <= tag_bytes_committed) return true;
-  const usize target = min_of(round_up(end, kTagCommitStep), round_up(region.window_end, os::page_bytes()));
-  if (!commit_charged(tag_table() + tag_bytes_committed, target - tag_bytes_committed)) return false;
-  tag_bytes_committed = target;
-  return true;
-}
-
-// Makes the window's next addresses ours. The first piece of a limited window is small; each later one doubles.
-bool extend_reservation(usize units) {
-  const UnitIndex end = region.reserved_end.load_relaxed();
-  usize piece = max_of(round_up(units_to_bytes(units), 16 * kMiB), last_piece_bytes * 2);
-  for (; piece >= units_to_bytes(units); piece /= 2) {
-    const usize room = units_to_bytes(region.window_end - end);
-    const usize bytes = min_of(piece, room);
-    if (bytes < units_to_bytes(units)) return false;
-    void* wanted = unit_address(end);
-    void* got = os::reserve(bytes, address_of(wanted));
-    if (got == wanted) {
-      last_piece_bytes = bytes;
-      region.reserved_end.store_relaxed(end + static_cast<UnitIndex>(bytes >> kUnitShift));
-      return true;
-    }
-    if (got != nullptr) {
-      os::unmap(got, bytes);
-      return false;
-    }
+// Undoes open_piece for a piece that nobody has touched.
+void close_piece(usize start, usize bytes) {
+  if (bytes == 0) return;
+  void* const piece = reinterpret_cast<void*>(start);
+  if (region.reserved) {
+    os::protect_none(piece, bytes);
+  } else {
+    os::unmap(piece, bytes);
   }
-  return false;
 }
 
-// The heap part of the window starts behind the tag table and an inaccessible gap, on a group border.
-UnitIndex heap_start_of(usize window_units) {
-  return static_cast<UnitIndex>(round_up(bytes_to_units(window_units) + 1, kGroupUnits));
-}
-
-bool place_window(usize window_bytes, usize reserved_bytes) {
-  constexpr usize kAlignment = 2 * kMiB;
-  auto* got = static_cast<char*>(os::reserve(reserved_bytes + kAlignment, window_hint(window_bytes)));
-  if (got == nullptr) return false;
-  const usize base = round_up(address_of(got), kAlignment);
-  if (const usize head = base - address_of(got); head > 0) os::unmap(got, head);
-  if (const usize tail = address_of(got) + kAlignment - base; tail > 0) os::unmap(reinterpret_cast<void*>(base + reserved_bytes), tail);
-
-  const usize window_units = window_bytes >> kUnitShift;
-  const UnitIndex start = heap_start_of(window_units);
-  const usize first_super = start / kGroupUnits / kSuperGroups;
-  const usize supers = (window_units + kGroupUnits * kSuperGroups - 1) / (kGroupUnits * kSuperGroups);
-  metadata_bytes = round_up((supers - first_super) * kSuperStride, os::page_bytes());
-  void* metadata = os::reserve(metadata_bytes, 0);
-  if (metadata == nullptr ||
-      os::make_readable(reinterpret_cast<void*>(base), round_up(window_units, os::page_bytes()))) {
-    if (metadata != nullptr) os::unmap(metadata, metadata_bytes);
-    os::unmap(reinterpret_cast<void*>(base), reserved_bytes);
-    return false;
-  }
-  metadata_start = address_of(metadata);
-  region.metadata = metadata_start - first_super * kSuperStride;
+// Lays the window out at `base` and maps the first piece of its tags.
+Outcome lay_out(usize base, usize window_bytes) {
+  const usize units = window_bytes >> kUnitShift;
+  const Outcome outcome = open_piece(base, kTagStep);
+  if (outcome != Outcome::ours) return outcome;
+  tag_bytes = kTagStep;
+  charge_anyway(kTagStep);
+  const UnitIndex start = heap_start_of(units);
+  metadata_start = base - metadata_bytes_of(units);
+  region.metadata = metadata_start - start / kGroupUnits / kSuperGroups * kSuperStride;
   region.heap_start = start;
-  region.window_end = static_cast<UnitIndex>(window_units);
-  region.reserved_end.store_relaxed(static_cast<UnitIndex>(reserved_bytes >> kUnitShift));
-  region.frontier.store_relaxed(start);
-  last_piece_bytes = reserved_bytes;
+  region.window_end = static_cast<UnitIndex>(units);
   region.base = base;
-  return true;
+  if (!region.reserved) region.behind = base + window_bytes + kWindowAlignment;
+  region.frontier.store_release(start);
+  region.frontier_bytes.store_release(units_to_bytes(start));
+  return outcome;
+}
+
+bool place_within(const Range& range) {
+  const usize metadata = metadata_bytes_of(range.window_bytes >> kUnitShift);
+  const usize lowest = round_up(range.lowest + metadata, kWindowAlignment);
+  const usize places = (range.highest - range.window_bytes - lowest) / kWindowAlignment;
+  for (unsigned tries = 0; tries < kTriesPerRange; ++tries) {
+    const Outcome outcome = lay_out(lowest + os::entropy() % places * kWindowAlignment, range.window_bytes);
+    if (outcome != Outcome::taken) return outcome == Outcome::ours;
+  }
+  return false;
+}
+
+bool place_by_reserving(usize window_bytes) {
+  const usize metadata = metadata_bytes_of(window_bytes >> kUnitShift);
+  const usize bytes = metadata + window_bytes + kWindowAlignment;
+  void* const got = os::reserve(bytes, 0);
+  if (got == nullptr) return false;
+  region.reserved = true;
+  if (lay_out(round_up(address_of(got) + metadata, kWindowAlignment), window_bytes) == Outcome::ours) return true;
+  region.reserved = false;
+  os::unmap(got, bytes);
+  return false;
+}
+
+bool find_place() {
+  for (const Range& range : kRanges) {
+    if (!FREESTONE_SANITIZED && place_within(range)) return true;  // a sanitizer allows few places
+  }
+  for (usize bytes = kReservedBytesMax; bytes >= kReservedBytesMin; bytes /= 2) {
+    if (place_by_reserving(bytes)) return true;
+  }
+  return false;
+}
+
+// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged for.
+void advise_piece(UnitIndex first, UnitIndex end) {
+  const auto thp = static_cast<Thp>(options.thp);
+  const auto plain_units = static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
+  const UnitIndex plain_end = thp == Thp::off || is_limited() ? end : min_of(end, region.heap_start + plain_units);
+  if (first < plain_end) os::advise_huge_pages(unit_address(first), units_to_bytes(plain_end - first), os::HugePages::refuse);
+  const UnitIndex rest = max_of(first, plain_end);
+  if (thp == Thp::always && rest < end) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
+}
+
+Outcome open_tables(const TableRange& tags, const TableRange& metadata) {
+  Outcome outcome = open_piece(tags.start, tags.bytes);
+  if (outcome == Outcome::ours) {
+    outcome = open_piece(metadata.start, metadata.bytes);
+    if (outcome != Outcome::ours) close_piece(tags.start, tags.bytes);
+  }
+  return outcome == Outcome::taken ? Outcome::ended : outcome;
+}
+
+// Moves the frontier to `end`, with the units from `first` on mapped and those before it skipped.
+Outcome move_frontier(UnitIndex first, UnitIndex end) {
+  const usize page = os::page_bytes();
+  const usize more_tags = end > tag_bytes ? round_up(end, kTagStep) - tag_bytes : 0;
+  const usize wanted = min_of(round_up(metadata_end(end) - metadata_start, page), region.base - metadata_start);
+  const usize more_metadata = wanted > metadata_bytes ? wanted - metadata_bytes : 0;
+  const usize tags_from = region.base + tag_bytes;
+  const usize metadata_from = metadata_start + metadata_bytes;
+  const usize heap_from = address_of(unit_address(first));
+  const usize heap_bytes = units_to_bytes(end - first);
+  if (!charge_ahead(more_tags + more_metadata)) return Outcome::refused;
+  Outcome outcome = open_piece(heap_from, heap_bytes);
+  if (outcome == Outcome::ours) {
+    outcome = open_tables({tags_from, more_tags}, {metadata_from, more_metadata});
+    if (outcome != Outcome::ours) close_piece(heap_from, heap_bytes);
+  }
+  if (outcome != Outcome::ours) {
+    uncharge(more_tags + more_metadata);
+    return outcome;
+  }
+  confirm_charge();
+  tag_bytes += more_tags;
+  metadata_bytes += more_metadata;
+  const UnitIndex old_frontier = region.frontier.load_relaxed();
+  set_tags(old_frontier, first - old_frontier, kTagForeign);
+  region.skipped.store_relaxed(region.skipped.load_relaxed() + first - old_frontier);
+  advise_piece(first, end);
+  // REGION-2: all of it stands before another thread can see the frontier.
+  region.frontier.store_release(end);
+  region.frontier_bytes.store_release(units_to_bytes(end));
+  return Outcome::ours;
 }
 
 }  // namespace
 
-bool reserve_region() {
-  const usize heap_bytes = kRegionBytesMax;
-  for (usize bytes = heap_bytes; bytes >= kRegionBytesUnlimited; bytes /= 2) {
-    if (place_window(bytes, bytes)) {
-      region.window_bytes = bytes;
-      break;
-    }
+bool place_region() {
+  if (!find_place()) return false;
+  if (kMitigations.guards && os::address_limit_bytes() >= kUnlimitedBytes && os::data_limit_bytes() >= kUnlimitedBytes) {
+    void* const trial = tag_table();  // nothing stands there yet
+    region.guards = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
   }
-  for (usize bytes = kRegionBytesUnlimited / 2; region.window_bytes == 0 && bytes >= kRegionBytesMin; bytes /= 2) {
-    // Address space is limited. The window is as large as what could be had, but most of it is taken only when used.
-    void* trial = os::reserve(bytes, 0);
-    if (trial == nullptr) continue;
-    os::unmap(trial, bytes);
-    const usize window = bytes * 2;
-    if (place_window(window, max_of(bytes / 8, kRegionBytesMin))) region.window_bytes = window;
-  }
-  if (region.window_bytes == 0) return false;
-  if (kMitigations.guards && region.window_bytes >= kRegionBytesUnlimited && os::data_limit_bytes() >= kRegionBytesUnlimited) {
-    void* trial = unit_address(region.heap_start);
-    region.guards = !os::guard_install(trial, kUnitBytes) && !os::guard_remove(trial, kUnitBytes);
-  }
-  const auto thp = static_cast<Thp>(options.thp);
-  void* heap = unit_address(region.heap_start);
-  const usize reserved = units_to_bytes(region.reserved_end.load_relaxed() - region.heap_start);
-  const usize plain = thp == Thp::off ? reserved : min_of(reserved, thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes);
-  os::advise_huge_pages(heap, plain, os::HugePages::refuse);
   return true;
 }
 
-usize commit_units(usize units) {
+Grown commit_units(usize units) {
   const UnitIndex frontier = region.frontier.load_relaxed();
-  const usize in_use = units_to_bytes(frontier - region.heap_start);
-  usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(in_use / 4, kMiB)));
+  const usize room = region.window_end - frontier;
+  if (units > room) return {};
+  const usize needed = round_up(units, kGroupUnits);
+  const usize heap_bytes = units_to_bytes(committed_units());
+  usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(heap_bytes / 4, kMiB)));
   if (is_limited()) step = kCommitStepMin;  // the records of units that the limit forbids would be charged for
-  step = max_of(bytes_to_units(step), round_up(units, kGroupUnits));
-  if (region.reserved_end.load_relaxed() - frontier < round_up(units, kGroupUnits) && !extend_reservation(round_up(units, kGroupUnits))) return 0;
-  step = min_of<usize>(step, region.reserved_end.load_relaxed() - frontier);
-  for (;; step = round_up(units, kGroupUnits)) {
-    const auto end = static_cast<UnitIndex>(frontier + step);
-    if (commit_metadata(end) && commit_tags(end) && !os::commit(unit_address(frontier), units_to_bytes(step))) break;
-    if (step <= round_up(units, kGroupUnits)) return 0;
+  step = max_of(bytes_to_units(step), needed);
+  usize skip = 0;
+  Outcome outcome = Outcome::taken;
+  while (skip + needed <= room) {
+    step = min_of(step, room - skip);
+    const UnitIndex first = frontier + static_cast<UnitIndex>(skip);
+    outcome = move_frontier(first, first + static_cast<UnitIndex>(step));
+    if (outcome == Outcome::ours) return {first, step};
+    if (step > needed) {
+      step = needed;
+    } else if (outcome == Outcome::taken) {
+      skip = skip == 0 ? kGroupUnits : skip * 2;  // whatever is there, few tries lead past it
+    } else {
+      break;
+    }
   }
-  if (static_cast<Thp>(options.thp) == Thp::always && in_use + units_to_bytes(step) > kThpFirstBytes) {
-    const UnitIndex from = max_of(frontier, region.heap_start + static_cast<UnitIndex>(kThpFirstBytes >> kUnitShift));
-    os::advise_huge_pages(unit_address(from), units_to_bytes(frontier + step - from), os::HugePages::request);
-  }
-  region.frontier.store_release(static_cast<UnitIndex>(frontier + step));
-  return step;
+  // Not even a group can be had behind the frontier, and that will stay so.
+  if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
+  return {};
 }
+
+TableRange mapped_tags() { return {region.base, tag_bytes}; }
+TableRange mapped_metadata() { return {metadata_start, metadata_bytes}; }
 
 usize metadata_resident_bytes() {
   const usize page = os::page_bytes();
-  const auto resident = [page](usize start, usize bytes) {
+  const auto resident = [page](const TableRange& table) {
     u8 present[4 * kKiB];
     usize pages = 0;
-    for (usize done = 0; done < bytes;) {
-      const usize piece = min_of(bytes - done, sizeof present * page);
-      if (os::resident_pages(reinterpret_cast<void*>(start + done), piece, present)) return bytes;
+    for (usize done = 0; done < table.bytes;) {
+      const usize piece = min_of(table.bytes - done, sizeof present * page);
+      if (os::resident_pages(reinterpret_cast<void*>(table.start + done), piece, present)) return table.bytes;
       for (usize k = 0; k < piece / page; ++k) pages += present[k] & 1U;
       done += piece;
     }
     return pages * page;
   };
-  return resident(metadata_start, metadata_committed) + resident(region.base, round_down(tag_bytes_committed, page));
+  return resident(mapped_metadata()) + resident(mapped_tags());
 }
 
-usize metadata_committed_bytes() { return metadata_committed + tag_bytes_committed; }
+usize metadata_committed_bytes() { return metadata_bytes + tag_bytes; }
 
 }  // namespace freestone

@@ -1,17 +1,24 @@
-// Room 5, region: the reserved address range, what each unit of it is, and where the records about it lie.
+// Room 5, region: the window's range of addresses, what each unit of it is, and where the records about it lie.
 //
-//   window   [ tag table | inaccessible | heap units ......................................... ]
-//              1 byte/unit  guard         committed up to a frontier, reserved beyond
-//   metadata [ Super | 8 Octets | Super | 8 Octets | ... ]   a mapping of its own, committed along with the heap
+//   metadata                                     window
+//   [ Super | 8 Octets | Super | 8 Octets | ... ][ tag table | nothing | heap units ........................ ]
+//     grows with the heap                          1 byte/unit           mapped up to the frontier
 //
-// `free` needs one subtraction and one compare to know that an address lies in the window (which rejects null, foreign
-// and wild addresses together) and one byte load to know what its unit is. The table is readable over the whole window.
+// The window is a range of addresses far from where the kernel puts mappings. Nothing of it is reserved: all three parts are mapped in
+// pieces as the frontier moves up, each at the place that follows from the window's. A piece of the heap that somebody else has mapped is
+// skipped: its units are tagged kTagForeign, and nobody is given them. Where a piece of a table is taken, the window ends. Where fixed
+// places cannot be had at all, the whole range is reserved, inaccessible, and smaller.
+//
+// `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null, foreign and wild
+// addresses together) and one byte load to know what its unit is.
 //
 // REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab of that class or, in the hardened build, is the
 //           first of a run of that class. In the fast build such a run has the tag kTagClassRun and its class in its record.
-// REGION-2  Metadata exists for every unit below the frontier before the frontier moves.
+// REGION-2  Tags and metadata exist for every unit below the frontier before the frontier moves. It never moves back. A thread that holds a
+//           block has seen the frontier behind it, through whatever gave it the address. One that has a wild address may see an older
+//           frontier, which refuses it, or a newer one: the tag is mapped before that is stored.
 //
-// Reserving and committing is done by the span room under its lock; everything else here is read by any thread.
+// Mapping is done by the span room under its growth lock; everything else here is read by any thread.
 #pragma once
 
 #include "base/atomic.h"
@@ -31,9 +38,10 @@ inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
 inline constexpr u8 kTagClassRun = 93;  // the first unit of a run of a class, in the fast build: no entry of a cache, so that each free is checked
 inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
+inline constexpr u8 kTagForeign = 95;  // skipped: somebody else may have mapped something there
 inline constexpr unsigned kTagCount = 96;
 
-constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard; }
+constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard || tag == kTagForeign; }
 
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
 inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap words
@@ -41,11 +49,15 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 
 // The record of a slab or run, kept for its first unit. Type-stable: the memory is never used for anything else, so a
 // late reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
+inline constexpr u8 kUsedRun = 0;
+inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
+inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, run of a class: fixed while it exists
-  u16 reserved;
+  u8 is_fresh;             // run of a class, hardened: kUsedRun, kFreshRun or kEmptiedRun
+  u8 reserved;
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
@@ -65,29 +77,42 @@ struct alignas(4096) Octet {
   Atomic<u64> slabs_with_room[kShardsMax][kTagCount][kOctetGroups];
 };
 
+// What is free in a piece of the heap, in units (span/free_tree.h).
+struct FreeSummary {
+  u32 first = 0;    // at its start
+  u32 longest = 0;  // in its longest run
+  u32 last = 0;     // at its end
+  u32 order = 0;    // 1 + the binary logarithm of the largest free power of two, up to a group, that lies at a multiple of itself; 0: none
+
+  bool operator==(const FreeSummary&) const = default;
+};
+
 struct alignas(4096) Super {
-  // Guarded by the span lock, which also says what they mean.
+  // Guarded by the span lock; span/span_map.h says what they mean.
   u64 free_units[kSuperGroups];
-  u64 dirty_units[kSuperGroups];
-  u64 backed_units[kSuperGroups];
-  u64 measured_units[kSuperGroups];
-  u8 longest_free[kSuperGroups];
-  u8 resident_pages[kSuperGroups][kGroupUnits];
+  u64 dirty_units[2][kSuperGroups];  // by age
+  u64 dirty_groups[2];
+  FreeSummary free_in_group[kSuperGroups];
+  FreeSummary free_in_octet[kSuperGroups / kOctetGroups];
+  FreeSummary free_in_super;
   Atomic<u64> groups_with_room[kShardsMax][kTagCount];
 };
 
 struct Region {
-  usize base = 0;          // hot: read by every free
-  usize window_bytes = 0;  // hot: 0 until reserved, so every address is refused
-  usize metadata = 0;      // address of Super 0 (biased: the supers below the heap do not exist)
+  usize base = 0;                // hot: read by every free
+  Atomic<usize> frontier_bytes;  // hot: from base to the frontier; 0 until there is a window, so that every address is refused
+  usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;
-  UnitIndex window_end = 0;
-  Atomic<UnitIndex> reserved_end;  // written under the span lock
-  Atomic<UnitIndex> frontier;      // units below are accessible; written under the span lock
-  bool guards = false;             // see guards_spans
+  UnitIndex window_end = 0;      // the frontier goes no further; guarded by the growth lock once there are threads
+  Atomic<UnitIndex> frontier;    // units below are mapped or skipped; written under the growth lock, like the next and frontier_bytes
+  Atomic<UnitIndex> skipped;     // units below the frontier that are not ours
+  bool reserved = false;         // the window is reserved as a whole
+  usize behind = 0;              // addresses behind the window, as free of others, for one more structure that grows; 0 if it is reserved
+  bool guards = false;           // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
 
+inline constexpr usize kWindowUnitsMax = kWindowBytes >> kUnitShift;
 inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroups * sizeof(Octet);
 
 inline Super& super_at(usize index) { return *reinterpret_cast<Super*>(region.metadata + index * kSuperStride); }
@@ -129,23 +154,53 @@ inline void set_class_run(UnitIndex first, u8 size_class) {
   set_tag(first, kMitigations.any() ? size_class : kTagClassRun);
 }
 
-inline bool in_window(const void* pointer) { return address_of(pointer) - region.base < region.window_bytes; }
 inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }
+// Whether the address lies in memory of the heap; its unit then has a tag and a record.
+inline bool in_window(const void* pointer) {
+  return address_of(pointer) - region.base < region.frontier_bytes.load_relaxed() && tag_of(unit_of(pointer)) != kTagForeign;
+}
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
 // Whether slabs and runs are followed by inaccessible units. They cost addresses and count as data, so not where either was limited when
 // the process started; and not on a kernel without them.
 inline bool guards_spans() { return kMitigations.guards && region.guards; }
 
-// Reserves the window and its metadata; called once. False when not even the smallest can be had.
-bool reserve_region();
-// Makes at least `units` more units accessible beyond the frontier and moves it. The new units are zero. Returns how many,
-// 0 when the kernel refuses or the window is full.
-usize commit_units(usize units);
+// Finds a place for the window; called once. False when there is none.
+bool place_region();
+// Maps at least `units` units beyond the frontier and moves it behind them. The new units are zero and lie together; what was in the
+// way is skipped. No units, and nothing is changed, when the kernel or the limit refuses or the window is full.
+struct Grown {
+  UnitIndex first = kNoUnit;
+  usize units = 0;
+};
+Grown commit_units(usize units);
+// Units below the frontier that are the heap's: exact for a holder of the growth lock.
+inline usize committed_units() { return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed(); }
 
-// Bytes of metadata that are accessible, for statistics.
+// Calls visit(first, end) for each stretch of the heap between skipped pieces.
+template <typename Visit>
+void for_each_heap_piece(Visit visit) {
+  const UnitIndex frontier = region.frontier.load_acquire();
+  const auto border = [frontier](UnitIndex from, bool foreign) {
+    while (from < frontier && (tag_of(from) == kTagForeign) == foreign) from += kGroupUnits;
+    return from;
+  };
+  for (UnitIndex first = border(region.heap_start, true); first < frontier;) {
+    const UnitIndex end = border(first, false);
+    visit(first, end);
+    first = border(end, true);
+  }
+}
+
+// Where the tables lie as far as they are mapped. The caller holds the growth lock.
+struct TableRange {
+  usize start;
+  usize bytes;
+};
+TableRange mapped_tags();
+TableRange mapped_metadata();
+// Bytes of both that are mapped, and what of them is in memory. The kernel is asked; the caller holds the growth lock.
 usize metadata_committed_bytes();
-// Of these, what is in memory. The kernel is asked; the caller holds the span lock.
 usize metadata_resident_bytes();
 
 }  // namespace freestone

@@ -61,7 +61,10 @@ UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
         }
       }
       groups(super).and_seq(~bit(position));
-      if (slabs(group).load_seq() != 0) groups(super).or_seq(bit(position));
+      if (slabs(group).load_seq() != 0) {
+        groups(super).or_seq(bit(position));
+        lower_hint(super);  // the offer of that slab may have read the hint before another search raised it
+      }
       occupied &= occupied - 1;
     }
   }

@@ -4,8 +4,9 @@
 // something. An offer sets the levels from below; a search clears a group's bit when its word is empty and looks
 // again, so a bit above an empty word is possible, a missing one above an occupied word is not (SLAB-4).
 //
-// TREE-1  The lowest-super hint may be too low, never too high: a search that raises it looks again at what it passed, an offer
-//         sets its bits before it reads the hint. All sequentially consistent, so one of the two sees the other.
+// TREE-1  The lowest-super hint may be too low, never too high: a search that raises it looks again at what it passed; an offer, and a
+//         search that puts a group's bit back, set their bits before they read the hint. All sequentially consistent, so one of the two
+//         sees the other.
 #pragma once
 
 #include "base/bits.h"

@@ -30,8 +30,10 @@ static_assert(usize{1} << kFineShift == kFineBytesMax);
 // give the step.
 constexpr SizeClass class_above_fine(usize bytes) {
   const usize last = bytes - 1;
-  const unsigned doubling = highest_bit(last);
-  return kFineClasses + 1 + (doubling - kFineShift) * kStepsPerDoubling + ((last >> (doubling - 3)) & 7);
+  unsigned doubling = highest_bit(last);
+  if (!__builtin_is_constant_evaluated()) asm("" : "+r"(doubling));  // one bit scan; clang takes it apart otherwise
+  const auto step = static_cast<unsigned>(last >> (doubling - 3));  // kStepsPerDoubling more than its number
+  return doubling * kStepsPerDoubling + step - ((kFineShift + 1) * kStepsPerDoubling - kFineClasses - 1);
 }
 
 constexpr SizeClass class_of(usize bytes) {
@@ -99,12 +101,8 @@ constexpr unsigned slab_words(const ClassInfo& info) { return (info.blocks + 63)
 constexpr u32 block_number(const ClassInfo& info, usize offset) { return static_cast<u32>((offset * info.inverse) >> kInverseShift); }
 
 // The first class that holds `bytes` at an alignment of up to a unit: slabs start on unit borders, so a block is aligned to
-// whatever divides its size.
-constexpr SizeClass class_of_aligned(usize bytes, usize alignment) {
-  SizeClass c = class_of(max_of(bytes, alignment));
-  while (is_slab_class(c) && class_bytes(c) % alignment != 0) ++c;
-  return c;
-}
+// whatever divides its size. A multiple of the alignment is either the size of a class, or lies where all sizes are multiples of it.
+constexpr SizeClass class_of_aligned(usize bytes, usize alignment) { return class_of(round_up(bytes, alignment)); }
 
 constexpr bool classes_are_sound() {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
@@ -115,6 +113,10 @@ constexpr bool classes_are_sound() {
     for (u32 n = 0; n < info.blocks; ++n) {
       const usize start = usize{n} * info.bytes;
       if (block_number(info, start) != n || block_number(info, start + info.bytes - 1) != n) return false;
+      // What is below the point tells a start from all else: return_blocks.
+      if (((start * info.inverse) & low_mask(kInverseShift)) >= info.inverse) return false;
+      if ((((start + 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
+      if ((((start + info.bytes - 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
     }
   }
   return true;

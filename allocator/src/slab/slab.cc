@@ -6,10 +6,13 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "config/options.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "slab/room_tree.h"
+#include "span/free_memory.h"
+#include "span/recent_need.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -21,10 +24,12 @@ constexpr u64 kBusy = bit(kSlabWordsMax);
 constexpr unsigned kGenerationShift = 32;
 
 Atomic<u32> shards_in_use{1};
+Atomic<u32> shards_used{1};  // the most that were ever in use: slabs may lie in their trees
 Atomic<u32> slab_units_in_use;  // relaxed: a statistic
-Atomic<usize> peak_bytes_out;   // since the last purge of slabs
 Atomic<u32> populate_refused;   // 1: the kernel is too old
-Atomic<u32> purging_slabs;      // one thread at a time walks the slabs
+Atomic<u32> purging_slabs;      // 1: a thread is looking at the two below, or walks the slabs
+RecentNeed slab_need;           // of bytes in blocks outside the slabs
+usize peak_bytes_out = 0;       // the most of them since the last purge of slabs
 Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
 
 u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
@@ -62,13 +67,6 @@ bool looks_wholly_free(const ClassInfo& info, const Record& record) {
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
 
-// Memory with another use behind it, made like fresh: what blocks hold must be theirs.
-void clear_slab(UnitIndex first, const ClassInfo& info) {
-  constexpr usize kClearMax = 64 * kKiB;  // above, giving pages back is cheaper than touching them all
-  const usize bytes = units_to_bytes(info.units);
-  if (bytes <= kClearMax || os::purge(unit_address(first), bytes)) std::memset(unit_address(first), 0, bytes);
-}
-
 // A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of a fault
 // each. What stays untouched is at most one slab, as long as a block that is used at all uses every page it lies in: not so above 4 KiB,
 // where a program that writes to none or little of its blocks would pay for all of them.
@@ -77,7 +75,9 @@ void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
   if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
-  if (os::populate(unit_address(first), units_to_bytes(info.units)).error == EINVAL) populate_refused.store_relaxed(1);
+  const os::Failure failure = os::populate(unit_address(first), units_to_bytes(info.units));
+  if (!failure) return note_came(Came::populated, units_to_bytes(info.units));
+  if (failure.error == EINVAL) populate_refused.store_relaxed(1);
 }
 
 // The last word of each block says whether it is live: 0 is free.
@@ -90,7 +90,6 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
-  if (kMitigations.zero_on_free && !span.zeroed) clear_slab(span.first, info);
   if (span.zeroed) populate_if_growing(size_class, span.first);
   if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
   slab_units_in_use.add_relaxed(info.units);
@@ -111,7 +110,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
 UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
   if (unit != kNoUnit) return unit;
-  const unsigned shards = shards_in_use.load_relaxed();
+  const unsigned shards = shards_used.load_relaxed();
   for (unsigned k = 1; k < shards; ++k) {
     unit = RoomTree((user.shard + k) % shards, size_class).claim_lowest(user.token);
     if (unit != kNoUnit) {
@@ -155,14 +154,13 @@ constexpr unsigned neighbours_shift(usize bytes) {
   return shift;
 }
 
-// Takes up to `room` blocks from a slab whose token the caller holds, and gives the token up.
-unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned room, void** out) {
+// Takes blocks from a slab whose token the caller holds, and gives the token up. They fill the places below `top`, the lowest address in
+// the lowest place that is used, down to `bottom` at most. Returns that place.
+void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void** bottom, void** top) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
   u64 words = begin_holding(record);
-  void** const start = out;
-  void** const end = out + room;
-  while (words != 0 && out != end) {
+  while (words != 0 && top != bottom) {
     const unsigned w = lowest_bit(words);
     char* const first = unit_address(unit) + usize{w} * 64 * info.bytes;
     const u64 all = record.words[w].exchange_seq(0);
@@ -172,23 +170,23 @@ unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, un
         const u64 random = next_random(user);
         const u8* const order = orders[neighbours_shift(info.bytes) - kLeastShift][random % kOrders];
         const unsigned turn = (random / kOrders) % 64;
-        for (unsigned k = 0; k < 64 && out != end; ++k) {
+        for (unsigned k = 0; k < 64 && top != bottom; ++k) {
           const unsigned position = order[k] ^ turn;
           left &= ~bit(position);
-          *out++ = first + usize{position} * info.bytes;
+          *--top = first + usize{position} * info.bytes;
         }
       } else {
-        void** const from = out;
+        void** const from = top;
         const auto turn = static_cast<unsigned>(next_random(user) % min_of<u64>(u64{1} << neighbours_shift(info.bytes), info.blocks));
-        while (left != 0 && out != end) {
+        while (left != 0 && top != bottom) {
           const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
           left &= ~bit(position);
-          *out++ = first + usize{position} * info.bytes;
+          *--top = first + usize{position} * info.bytes;
         }
-        shuffle(user, from, static_cast<unsigned>(out - from));
+        shuffle(user, top, static_cast<unsigned>(from - top));
       }
     }
-    for (; left != 0 && out != end; left &= left - 1) *out++ = first + usize{lowest_bit(left)} * info.bytes;
+    for (; left != 0 && top != bottom; left &= left - 1) *--top = first + usize{lowest_bit(left)} * info.bytes;
     if (left != 0) {
       record.words[w].or_seq(left);
     } else {
@@ -197,7 +195,18 @@ unsigned take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, un
     if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~(all ^ left));
   }
   end_holding(record, size_class, unit, words);
-  return static_cast<unsigned>(out - start);
+  return top;
+}
+
+// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked at.
+void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
+  if constexpr (!kMitigations.zero_on_free) return;
+  const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
+  for (unsigned w = 0; w < slab_words(info); ++w) {
+    for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
+      expect_clear(unit_address(unit) + usize{w * 64 + lowest_bit(left)} * info.bytes, info.bytes);
+    }
+  }
 }
 
 // Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing
@@ -214,6 +223,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       all_free = all_free && left[w] == full_word(info, w);
     }
     if (all_free) {
+      expect_blocks_clear(unit, info, left);
       set_tags(unit, info.units, kTagNone);
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
       slab_units_in_use.sub_relaxed(info.units);
@@ -268,7 +278,11 @@ void for_each_slab(Visit visit) {
 
 }  // namespace
 
-void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
+void set_shard_count(unsigned count) {
+  shards_in_use.store_relaxed(count);
+  if (count > shards_used.load_relaxed()) shards_used.store_relaxed(count);
+}
+unsigned shards_to_search() { return shards_used.load_relaxed(); }
 void draw_orders() {
   if constexpr (!kMitigations.random_order) return;
   SlabUser user;
@@ -282,42 +296,48 @@ void draw_orders() {
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {
-  unsigned count = 0;
-  while (count < want) {
+  void** const end = out + room;
+  void** top = end;
+  while (end - top < static_cast<std::ptrdiff_t>(want)) {
     const UnitIndex unit = claim_slab(size_class, user);
     if (unit == kNoUnit) break;
-    count += take_from_slab(size_class, user, unit, room - count, out + count);
+    top = take_from_slab(size_class, user, unit, out, top);
   }
   user.token.store_relaxed(kNoUnit);
+  const auto count = static_cast<unsigned>(end - top);
   blocks_out[user.shard][size_class].add_relaxed(count);
-  if constexpr (kMitigations.random_order) return count;
-  for (unsigned i = 0, j = count; i + 1 < j; ++i) {
-    --j;
-    void* block = out[i];
-    out[i] = out[j];
-    out[j] = block;
-  }
+  if (top != out) std::memmove(out, top, count * sizeof(void*));
   return count;
 }
 
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   const ClassInfo& info = class_info(size_class);
+  const usize last_offset = usize{info.blocks - 1} * info.bytes;  // at which a block starts
   UnitIndex unit = kNoUnit;
+  usize slab = ~usize{0};  // its address; before the first block, further up than any
   unsigned word = 0;
   u64 gathered = 0;
   for (unsigned i = 0; i < count; ++i) {
-    const usize offset = address_of(blocks[i]) - region.base;
-    const UnitIndex start = slab_start(info, static_cast<UnitIndex>(offset >> kUnitShift));
-    const u32 number = block_number(info, offset - units_to_bytes(start));
-    if (FREESTONE_UNLIKELY(units_to_bytes(start) + usize{number} * info.bytes != offset)) {
+    const usize address = address_of(blocks[i]);
+    const bool same_slab = address - slab <= last_offset;
+    if (!same_slab) {
+      if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
+      gathered = 0;
+      unit = slab_start(info, unit_of(blocks[i]));
+      slab = address_of(unit_address(unit));
+    }
+    // The block's number, and below the point what is 0 or more of an inverse by how far the address is from its start.
+    const u64 scaled = (address - slab) * info.inverse;
+    if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || address - slab > last_offset)) {
       fail("invalid free", blocks[i], "the address is not the start of a block");
     }
-    if (start != unit || number / 64 != word) {
+    const auto number = static_cast<unsigned>(scaled >> kInverseShift);
+    if (number / 64 != word) {
       if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
-      unit = start;
-      word = number / 64;
       gathered = 0;
+      word = number / 64;
     }
+    expect_clear(blocks[i], info.bytes);
     if (FREESTONE_UNLIKELY((gathered & bit(number % 64)) != 0)) fail_block("double free", blocks[i], info.bytes);
     gathered |= bit(number % 64);
   }
@@ -363,14 +383,7 @@ void* block_start(SizeClass size_class, const void* pointer) {
   return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
 }
 
-bool is_block_free(SizeClass size_class, const void* block) {
-  const ClassInfo& info = class_info(size_class);
-  const UnitIndex start = slab_start(info, unit_of(block));
-  const u32 number = block_number(info, address_of(block) - address_of(unit_address(start)));
-  return (record_of(start).words[number / 64].load_seq() & bit(number % 64)) != 0;
-}
-
-usize purge_slabs(SlabUser& user) {
+usize purge_slabs(SlabUser& user, WentBack why) {
   usize purged = 0;
   const usize page = os::page_bytes();
   for_each_slab([&](UnitIndex unit, SizeClass size_class) {
@@ -382,6 +395,7 @@ usize purge_slabs(SlabUser& user) {
     begin_holding(record);
     u64 free_blocks[kSlabWordsMax];
     for (unsigned w = 0; w < slab_words(info); ++w) free_blocks[w] = record.words[w].exchange_seq(0);
+    expect_blocks_clear(unit, info, free_blocks);
     const auto block_is_free = [&](usize number) { return number >= info.blocks || (free_blocks[number / 64] & bit(number % 64)) != 0; };
     const usize slab_bytes = units_to_bytes(info.units);
     usize run = 0;  // bytes of whole free pages that end at `offset`
@@ -393,7 +407,7 @@ usize purge_slabs(SlabUser& user) {
       if (page_is_free) {
         run += page;
       } else if (run > 0) {
-        if (!os::purge(unit_address(unit) + offset - run, run)) purged += run;
+        if (purge_range(unit_address(unit) + offset - run, run, why)) purged += run;
         run = 0;
       }
     }
@@ -412,18 +426,21 @@ usize purge_slabs(SlabUser& user) {
 
 void purge_slabs_after_shrinking(SlabUser& user) {
   constexpr usize kWorthIt = 4 * kMiB;
-  usize bytes_out = 0;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes_out += blocks_outside(c) * class_info(c).bytes;
-  const usize peak = peak_bytes_out.load_relaxed();
-  if (bytes_out >= peak) return peak_bytes_out.store_relaxed(bytes_out);
-  const usize slab_bytes = units_to_bytes(slab_units_in_use.load_relaxed());
-  if (bytes_out > peak / 2 || slab_bytes < bytes_out + kWorthIt) return;
   u32 idle = 0;
   if (!purging_slabs.replace_acquire(idle, 1)) return;
-  peak_bytes_out.store_relaxed(bytes_out);
-  purge_slabs(user);
+  usize bytes_out = 0;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes_out += blocks_outside(c) * class_info(c).bytes;
+  slab_need.note(bytes_out, os::coarse_milliseconds());
+  peak_bytes_out = max_of(peak_bytes_out, bytes_out);
+  const usize slab_bytes = units_to_bytes(slab_units_in_use.load_relaxed());
+  if (bytes_out <= peak_bytes_out / 2 && slab_bytes >= bytes_out + (options.dirty_bytes == 0 ? 0 : slab_need.kept(bytes_out)) + kWorthIt) {
+    peak_bytes_out = bytes_out;
+    purge_slabs(user, WentBack::slabs);
+  }
   purging_slabs.store_release(0);
 }
+
+void forget_slab_purge() { purging_slabs.store_relaxed(0); }
 
 void repair_slab_in_child(UnitIndex unit) {
   if (unit == kNoUnit) return;
@@ -435,6 +452,26 @@ void repair_slab_in_child(UnitIndex unit) {
     if (record.words[w].load_relaxed() != 0) words |= bit(w);
   }
   end_holding(record, tag, unit, words);
+}
+
+void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {
+  bool go_on = true;
+  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
+    if (!go_on) return;
+    Record& record = record_of(unit);
+    if (all) {
+      go_on = visit(context, unit, size_class);
+    } else if (tree_of(record, size_class).claim(unit, user.token)) {
+      begin_holding(record);
+      go_on = visit(context, unit, size_class);
+      u64 words = 0;
+      for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) {
+        if (record.words[w].load_seq() != 0) words |= bit(w);
+      }
+      end_holding(record, size_class, unit, words);
+    }
+  });
+  user.token.store_relaxed(kNoUnit);
 }
 
 void count_slabs(SlabCounts (&counts)[kClassEnd]) {

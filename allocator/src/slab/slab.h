@@ -21,6 +21,7 @@
 #pragma once
 
 #include "region/region.h"
+#include "region/traffic.h"
 #include "slab/size_class.h"
 
 namespace freestone {
@@ -54,19 +55,33 @@ void set_shard_count(unsigned count);
 // Draws the orders in which blocks are handed out, where that is a mitigation; before the first is.
 void draw_orders();
 unsigned shard_count();
+// The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power of two.
+unsigned shards_to_search();
 
 // The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the last block).
 inline UnitIndex slab_start(const ClassInfo& info, UnitIndex unit) { return unit & ~(info.units - 1); }
 void* block_start(SizeClass size_class, const void* pointer);
-// Whether the block's bit says that it is free. A block in a thread cache is not.
-bool is_block_free(SizeClass size_class, const void* block);
+// What the bitmap says of an address in a slab. A block in a thread cache counts as in use.
+enum class SlabPlace : u8 { used_block, free_block, no_block };
+inline SlabPlace place_in_slab(SizeClass size_class, const void* pointer) {
+  const ClassInfo& info = class_info(size_class);
+  const UnitIndex start = slab_start(info, unit_of(pointer));
+  const usize offset = address_of(pointer) - address_of(unit_address(start));
+  const u32 number = block_number(info, offset);
+  if (usize{number} * info.bytes != offset || number >= info.blocks) return SlabPlace::no_block;
+  const u64 word = record_of(start).words[number / 64].load_seq();
+  return (word & bit(number % 64)) != 0 ? SlabPlace::free_block : SlabPlace::used_block;
+}
+inline bool is_block_free(SizeClass size_class, const void* block) { return place_in_slab(size_class, block) == SlabPlace::free_block; }
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
-usize purge_slabs(SlabUser& user);
-// Does so if the blocks outside the slabs fell to half of their peak since the last time and much is free inside slabs. Called
-// now and then; a program that shrinks and goes idle keeps little even where every slab has a survivor.
+usize purge_slabs(SlabUser& user, WentBack why);
+// Does so if the blocks outside the slabs fell to half of their peak since the last time and more is free inside slabs than recent swings
+// say will be needed soon. Called now and then; a program that shrinks and goes idle keeps little even where every slab has a survivor.
 void purge_slabs_after_shrinking(SlabUser& user);
 
+// After a fork: a thread that was purging slabs is not in the child.
+void forget_slab_purge();
 // After a fork: the slab whose token another thread held at that instant is offered again. `unit` may be kNoUnit.
 void repair_slab_in_child(UnitIndex unit);
 
@@ -77,6 +92,10 @@ struct SlabCounts {
 };
 // Reads the bitmaps of all slabs; other threads may go on.
 void count_slabs(SlabCounts (&counts)[kClassEnd]);
+
+// Calls visit(context, first unit, class) for every slab until it returns false. With `all` false only slabs that are kept from being released
+// meanwhile, by holding their tokens: what other threads may release at any moment is left out.
+void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context);
 
 // Debug: walks every slab and checks SLAB-3 at rest (no other thread may run).
 bool slabs_are_valid();

@@ -2,9 +2,12 @@
 
 #include "span/mapping.h"
 
+#include <cstdint>
+
 #include "base/bits.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/traffic.h"
 
 namespace freestone {
 
@@ -13,68 +16,122 @@ constinit Mutex mapping_lock;
 namespace {
 
 struct Entry {
-  usize block = 0;  // what the program holds; 0: empty, 1: a removed entry that probing passes over
+  usize block = 0;  // what the program holds; 0: empty
   usize start = 0;  // of the mapping
   usize bytes = 0;  // of the mapping, from start
 };
-constexpr usize kRemoved = 1;
 
-// Guarded by mapping_lock.
-Entry first_table[16];
-Entry* table = first_table;
-usize capacity = 16;
-usize used = 0;  // entries that are not empty, removed ones included
+// MAPPING-1  At least one entry is empty, also when all that are being moved are back: so every search ends.
+// MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
+//
+// Guarded by mapping_lock. FORK-3: at every instruction an entry with a block is complete, and the table in force holds all of them; while
+// one is being removed, another may be there twice or out of place.
+constexpr usize kFirstEntries = 16;
+Entry first_entries[kFirstEntries];
+struct Table {
+  Entry* entries;
+  usize capacity;
+
+  usize next(usize i) const { return (i + 1) & (capacity - 1); }
+  usize home_of(usize block) const { return mix_bits(block >> 12) & (capacity - 1); }
+  Entry& place_for(usize block) const {
+    usize i = home_of(block);
+    while (entries[i].block != 0) i = next(i);
+    return entries[i];
+  }
+};
+Table tables[2] = {{first_entries, kFirstEntries}, {}};
+const Table* table = &tables[0];
 usize live = 0;
+usize moving = 0;      // entries that are out of the table while the kernel moves their pages
 usize live_bytes = 0;  // charged for, like the table once it is mapped
 
-usize slot_of(usize block) { return mix_bits(block >> 12) & (capacity - 1); }
-
 Entry* find(usize block) {
-  for (usize i = slot_of(block);; i = (i + 1) & (capacity - 1)) {
-    if (table[i].block == block) return &table[i];
-    if (table[i].block == 0) return nullptr;
+  for (usize i = table->home_of(block);; i = table->next(i)) {
+    Entry& entry = table->entries[i];
+    if (entry.block == block) return &entry;
+    if (entry.block == 0) return nullptr;
   }
 }
 
+void write(Entry& place, const Entry& entry) {
+  place.block = 0;
+  order_stores();
+  place.start = entry.start;
+  place.bytes = entry.bytes;
+  order_stores();
+  place.block = entry.block;
+}
+
 void put(const Entry& entry) {
-  usize i = slot_of(entry.block);
-  while (table[i].block > kRemoved) i = (i + 1) & (capacity - 1);
-  if (table[i].block == 0) ++used;
-  table[i] = entry;
+  write(table->place_for(entry.block), entry);
   ++live;
   live_bytes += entry.bytes;
 }
 
-void erase(Entry& entry) {
+// Entries behind it that would no longer be found move up into the gap.
+void erase(const Entry& entry) {
   --live;
   live_bytes -= entry.bytes;
-  entry = {kRemoved, 0, 0};
+  const usize mask = table->capacity - 1;
+  Entry* const entries = table->entries;
+  usize gap = static_cast<usize>(&entry - entries);
+  for (usize i = table->next(gap); entries[i].block != 0; i = table->next(i)) {
+    const usize from_home = (i - table->home_of(entries[i].block)) & mask;
+    if (from_home < ((i - gap) & mask)) continue;
+    write(entries[gap], entries[i]);
+    gap = i;
+  }
+  entries[gap].block = 0;
+}
+
+// Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes, so it ends.
+void count_anew() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (usize i = 0; i < table->capacity; ++i) {
+      const Entry entry = table->entries[i];
+      if (entry.block == 0 || find(entry.block) == &table->entries[i]) continue;
+      table->entries[i].block = 0;
+      if (find(entry.block) == nullptr) write(table->place_for(entry.block), entry);
+      changed = true;
+    }
+  }
+  live = live_bytes = 0;
+  for (usize i = 0; i < table->capacity; ++i) {
+    if (table->entries[i].block == 0) continue;
+    ++live;
+    live_bytes += table->entries[i].bytes;
+  }
 }
 
 void* map_charged(usize bytes) {
-  if (!charge(bytes)) return nullptr;
+  if (!charge_ahead(bytes)) return nullptr;
   void* start = os::map(bytes);
-  if (start == nullptr) uncharge(bytes);
+  if (start == nullptr) {
+    uncharge(bytes);
+    return nullptr;
+  }
+  confirm_charge();
   return start;
 }
 
 usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
 
-// Keeps at least half of the table empty. False when it must grow and the kernel refuses.
+// For one entry more. Keeps at least half of the table empty; false when MAPPING-1 asks for a larger one and the kernel refuses.
 bool make_room() {
-  if (used < capacity / 2) return true;
-  const usize larger = live >= capacity / 4 ? capacity * 2 : capacity;
-  auto* fresh = static_cast<Entry*>(map_charged(table_bytes(larger)));
-  if (fresh == nullptr) return used < capacity - 1;
-  Entry* old = table;
-  const usize old_capacity = capacity;
-  table = fresh;
-  capacity = larger;
-  used = live = live_bytes = 0;
-  for (usize i = 0; i < old_capacity; ++i) {
-    if (old[i].block > kRemoved) put(old[i]);
+  const Table old = *table;
+  if (live + moving < old.capacity / 2) return true;
+  auto* fresh = static_cast<Entry*>(map_charged(table_bytes(old.capacity * 2)));
+  if (fresh == nullptr) return live + moving + 1 < old.capacity;
+  Table& next = tables[table == &tables[0] ? 1 : 0];
+  next = {fresh, old.capacity * 2};
+  for (usize i = 0; i < old.capacity; ++i) {
+    if (const Entry& entry = old.entries[i]; entry.block != 0) next.place_for(entry.block) = entry;
   }
-  if (old != first_table && !os::unmap(old, table_bytes(old_capacity))) uncharge(table_bytes(old_capacity));
+  order_stores();
+  table = &next;
+  if (old.entries != first_entries && !os::unmap(old.entries, table_bytes(old.capacity))) uncharge(table_bytes(old.capacity));
   return true;
 }
 
@@ -84,7 +141,7 @@ void* map_block(usize bytes, usize alignment) {
   const usize page = os::page_bytes();
   const usize wanted = round_up(bytes, page);
   const usize slack = alignment > page ? alignment : 0;
-  if (wanted < bytes || wanted + slack < wanted) return nullptr;
+  if (bytes > PTRDIFF_MAX || slack > PTRDIFF_MAX - wanted) return nullptr;
   auto* start = static_cast<char*>(map_charged(wanted + slack));
   if (start == nullptr) return nullptr;
   Entry entry{round_up(address_of(start), max_of(alignment, page)), address_of(start), wanted + slack};
@@ -100,6 +157,7 @@ void* map_block(usize bytes, usize alignment) {
     LockGuard guard(mapping_lock);
     if (make_room()) {
       put(entry);
+      note_came(Came::mapping, entry.bytes);
       return reinterpret_cast<void*>(entry.block);
     }
   }
@@ -109,14 +167,14 @@ void* map_block(usize bytes, usize alignment) {
 }
 
 usize mapped_block_bytes(const void* block) {
-  if (address_of(block) <= kRemoved) return 0;
+  if (block == nullptr) return 0;
   LockGuard guard(mapping_lock);
   const Entry* entry = find(address_of(block));
   return entry == nullptr ? 0 : entry->start + entry->bytes - entry->block;
 }
 
 bool unmap_block(void* block) {
-  if (address_of(block) <= kRemoved) return false;
+  if (block == nullptr) return false;
   Entry removed;
   {
     LockGuard guard(mapping_lock);
@@ -128,51 +186,62 @@ bool unmap_block(void* block) {
   void* start = reinterpret_cast<void*>(removed.start);
   // At the mapping limit munmap can fail; the memory at least goes back.
   if (os::unmap(start, removed.bytes)) os::purge(start, removed.bytes);
+  note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
   return true;
 }
 
 void* remap_block(void* block, usize bytes) {
   const usize wanted = round_up(bytes, os::page_bytes());
-  if (wanted < bytes || address_of(block) <= kRemoved) return nullptr;
+  if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr) return nullptr;
   // The entry leaves the table while the kernel moves the pages: the old address may be handed out again at once.
   Entry entry;
   {
     LockGuard guard(mapping_lock);
     Entry* found = find(address_of(block));
     if (found == nullptr || found->start != found->block) return nullptr;
-    if (wanted > found->bytes && !charge(wanted - found->bytes)) return nullptr;
+    if (wanted > found->bytes && !charge_ahead(wanted - found->bytes)) return nullptr;
     entry = *found;
     erase(*found);
+    ++moving;
   }
   void* moved = os::remap(block, entry.bytes, wanted);
   LockGuard guard(mapping_lock);
+  --moving;  // the place in the table that the entry left is still to be had: MAPPING-1
   if (moved == nullptr) {
     if (wanted > entry.bytes) uncharge(wanted - entry.bytes);
     put(entry);
     return nullptr;
   }
-  if (wanted < entry.bytes) uncharge(entry.bytes - wanted);
+  if (wanted < entry.bytes) {
+    uncharge(entry.bytes - wanted);
+  } else {
+    confirm_charge();
+  }
   put({address_of(moved), address_of(moved), wanted});
   return moved;
 }
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live, live_bytes, table == first_table ? 0 : table_bytes(capacity)};
+  return {live, live_bytes, table->entries == first_entries ? 0 : table_bytes(table->capacity)};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {
   LockGuard guard(mapping_lock);
-  for (usize i = 0; i < capacity; ++i) {
-    const Entry& entry = table[i];
-    if (entry.block > kRemoved) visit(context, reinterpret_cast<void*>(entry.block), entry.start + entry.bytes - entry.block);
+  for (usize i = 0; i < table->capacity; ++i) {
+    const Entry& entry = table->entries[i];
+    if (entry.block != 0) visit(context, reinterpret_cast<void*>(entry.block), entry.start + entry.bytes - entry.block);
   }
 }
 
 MappingTable mapping_table() {
   LockGuard guard(mapping_lock);
-  return {address_of(table), address_of(table + capacity)};
+  return {address_of(table->entries), address_of(table->entries + table->capacity)};
+}
+
+void repair_mappings_in_child() {
+  if (mapping_lock.reset_in_child()) count_anew();
 }
 
 }  // namespace freestone

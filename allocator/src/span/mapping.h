@@ -34,6 +34,8 @@ struct MappingTable {
 };
 MappingTable mapping_table();
 
-extern Mutex mapping_lock;  // for the fork handlers
+// In the child of a fork, by its only thread: if another thread was inside, counts anew.
+void repair_mappings_in_child();
+extern Mutex mapping_lock;
 
 }  // namespace freestone

@@ -34,7 +34,7 @@ void return_to_spans(UnitIndex first, usize units) {
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
   set_tags(first, units, kTagNone);
-  return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
+  return_used_span(first, units, guards_spans() ? 1 : 0);
 }
 
 void evict(u64 slot) {
@@ -84,6 +84,14 @@ bool return_run(unsigned shard, UnitIndex first) {
   return true;
 }
 
+void return_sealed_run(UnitIndex first) {
+  const u32 units = record_of(first).run_units;
+  record_of(first).run_units = 0;
+  runs_taken.sub_relaxed(1);
+  units_taken.sub_relaxed(units);
+  return_sealed_span(first, units, 1);
+}
+
 void hold_run(HeldRun& held, unsigned shard, UnitIndex first) {
   const UnitIndex old_first = held.first;
   const u32 old_units = held.units.load_relaxed();
@@ -114,7 +122,7 @@ bool resize_run(UnitIndex first, usize units) {
     const auto tail = first + static_cast<UnitIndex>(units);
     set_tags(tail, old - units, kTagNone);
     units_taken.sub_relaxed(old - units);
-    return_span(tail, old - units, true);
+    return_used_span(tail, old - units, 0);
   }
   record_of(first).run_units = static_cast<u32>(units);
   return true;

@@ -13,6 +13,13 @@ C_NAMES = ["malloc", "free", "calloc", "realloc", "reallocarray", "aligned_alloc
 # operator new/delete: plain, array, nothrow, aligned, aligned nothrow; delete also sized and sized aligned.
 CXX_NAMES = ["_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"]
 
+# How libraries register fork handlers (libc's pthread_atfork calls it), and how they are loaded.
+LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen"]
+
+# What the hardened library checks of libc's memory functions (FREESTONE_CHECK_LIBC).
+MEMORY_NAMES = ["memcpy", "memmove", "mempcpy", "memset", "strcpy", "stpcpy", "strncpy", "stpncpy", "strcat", "strncat"]
+MEMORY_NAMES += [f"__{name}_chk" for name in MEMORY_NAMES]
+
 # Names of other allocators that may be offered for compatibility; anything else must begin with freestone_.
 OTHER_NAMES = re.compile(r"^(freestone_\w+|mallctl\w*|[mrsxdn]allocx|sallocx|sdallocx|malloc_\w+|__libc_\w+|__posix_memalign|_?_?malloc_\w+)$")
 
@@ -35,7 +42,9 @@ class SharedLibrary(unittest.TestCase):
         self.assertEqual(sorted(set(CXX_NAMES) - self.exported()), [])
 
     def test_exports_nothing_that_could_collide_with_a_program(self) -> None:
-        known = set(C_NAMES) | set(CXX_NAMES)
+        memory = set(MEMORY_NAMES) if harness.IS_HARDENED else set()
+        self.assertIn(memory & self.exported(), [set(), memory])  # all or, by FREESTONE_CHECK_LIBC=OFF, none
+        known = set(C_NAMES) | set(CXX_NAMES) | set(LIBC_NAMES) | memory
         self.assertEqual([name for name in sorted(self.exported() - known) if not OTHER_NAMES.match(name)], [])
 
     def test_needs_only_the_c_library(self) -> None:

@@ -5,7 +5,7 @@
 
 #include "freestone/freestone.h"
 #include "front/heap.h"
-#include "insight/heap_object.h"
+#include "heaps/heap_object.h"
 #include "region/account.h"
 
 namespace freestone {
@@ -21,7 +21,7 @@ std::string damage() {
 TEST(Damage, IsNotSeenInAHeapInOrder) { EXPECT_EQ(damage(), ""); }
 
 TEST(Damage, InTheAccountIsFound) {
-  charge_anyway(1);
+  account.charged.add_relaxed(1);
   EXPECT_NE(damage().find("account"), std::string::npos);
   uncharge(1);
   EXPECT_EQ(damage(), "");
@@ -41,7 +41,7 @@ TEST(Damage, InASlabsSummaryIsFound) {
 TEST(Damage, InTheSpansBitmapsIsFound) {
   std::free(std::malloc(300000));
   Super& super = super_at(region.heap_start / kGroupUnits / kSuperGroups);
-  u8& longest = super.longest_free[region.heap_start / kGroupUnits % kSuperGroups];
+  u32& longest = super.free_in_group[region.heap_start / kGroupUnits % kSuperGroups].longest;
   longest ^= 1;
   EXPECT_NE(damage().find("spans"), std::string::npos);
   longest ^= 1;

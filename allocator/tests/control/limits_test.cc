@@ -168,8 +168,7 @@ TEST_F(Limits, OtherThreadsGiveTheirCachesBackUnderPressure) {
   std::vector<void*>& blocks = got.blocks;  // never grown at the limit, where it would throw
   EXPECT_EQ(set_limits(0, kLimit), 0);
   uint64_t least = cached;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (least > cached / 2 && std::chrono::steady_clock::now() < end) {
+  while (least > cached / 2) {  // what never comes is ended by the test's time limit
     while (blocks.size() < blocks.capacity()) {
       void* block = malloc(20000);
       if (block == nullptr) break;

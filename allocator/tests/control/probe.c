@@ -1,25 +1,19 @@
 /* Allocates in a rhythm and prints nothing but what it is asked for.
  *
  *   probe hold MEBIBYTES        holds so much, writes "ready", ends when its standard input does
- *   probe churn MILLISECONDS    allocates and frees for so long
+ *   probe churn MILLISECONDS    allocates and frees for so long or longer: a slow machine does no less
+ *   probe fork MILLISECONDS     churns in a child and, when that has ended, in the parent; prints the child's number
  *   probe fill MEBIBYTES        allocates touched blocks until null or so much; prints how many MiB it got */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
-
-static long now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void churn(long milliseconds) {
   static void* blocks[512];
-  const long end = now_ms() + milliseconds;
   unsigned seed = 1;
-  for (unsigned i = 0; now_ms() < end; ++i) {
+  for (long i = 0; i < milliseconds; ++i) {
     for (int k = 0; k < 200; ++k) {
       seed = seed * 1103515245 + 12345;
       void** place = &blocks[seed >> 16 & 511];
@@ -47,6 +41,15 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (strcmp(argv[1], "churn") == 0) return churn(amount), 0;
+  if (strcmp(argv[1], "fork") == 0) {
+    const pid_t child = fork();
+    churn(amount);
+    if (child == 0) return 0;
+    int status = 1;
+    waitpid(child, &status, 0);
+    printf("%d\n", (int)child);
+    return status != 0;
+  }
   if (strcmp(argv[1], "fill") == 0) {
     long got = 0;
     for (; got < amount * 16; ++got) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -34,13 +35,13 @@ def start(conf: str, *command: str, folder: Path | None = None) -> subprocess.Po
     )
 
 
-def wait_for(condition, seconds: float = 10.0) -> bool:  # type: ignore[no-untyped-def]
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def wait_for(condition, running: subprocess.Popen[str]) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the condition comes true while the program runs, or at its end."""
+    while running.poll() is None:
         if condition():
             return True
         time.sleep(0.02)
-    return False
+    return bool(condition())
 
 
 def page_of(pid: int) -> tuple[int, dict[str, object]]:
@@ -107,7 +108,7 @@ class Reports(unittest.TestCase):
 
     def test_the_file_is_written_at_exit_in_the_format_of_its_ending(self) -> None:
         for ending, check in (
-            ("prom", lambda text: self.metrics(text)),
+            ("om", lambda text: self.metrics(text)),
             ("json", lambda text: json.loads(text)["figures"]["live_bytes"]),
             ("xml", lambda text: ElementTree.fromstring(text)),
             ("log", lambda text: self.assertIn("live: handed out", text)),
@@ -118,16 +119,25 @@ class Reports(unittest.TestCase):
             self.assertEqual(list(self.folder.glob("*.new")), [], "no draft is left")
 
     def test_the_process_stands_in_the_name(self) -> None:
-        running = start(f"stats_file:{self.folder}/s-%p.prom,stats_interval_ms:20", "churn", "300")
+        running = start(f"stats_file:{self.folder}/s-%p.om,stats_interval_ms:20", "churn", "300")
         running.communicate()
-        path = self.folder / f"s-{running.pid}.prom"
+        path = self.folder / f"s-{running.pid}.om"
         samples = self.metrics(path.read_text())
         self.assertGreater(samples["committed_bytes", ""], 0)
         self.assertIn(("system_calls_total", "mmap"), samples)
         self.assertTrue([name for name, size in samples if name == "class_live_bytes"])
 
+    def test_the_child_of_a_fork_does_not_write_over_its_parents_file(self) -> None:
+        for name, of_child in (("both.om", "both-{}.om"), ("plain", "plain-{}"), ("with.dot.json", "with.dot-{}.json"), ("named-%p.om", "named-{}.om")):
+            running = start(f"stats_file:{self.folder}/{name}", "fork", "5")
+            child = running.communicate()[0].strip()
+            self.assertEqual(running.returncode, 0)
+            own = self.folder / name.replace("%p", str(running.pid))
+            self.assertTrue(own.exists(), own)
+            self.assertTrue((self.folder / of_child.format(child)).exists(), f"{of_child.format(child)} among {sorted(self.folder.iterdir())}")
+
     def test_openmetrics_agree_with_themselves(self) -> None:
-        path = self.folder / "m.prom"
+        path = self.folder / "m.om"
         self.run_probe(f"stats_file:{path}", "churn", "50")
         s = {name: value for (name, label), value in self.metrics(path.read_text()).items() if not label}
         self.assertEqual(
@@ -136,23 +146,41 @@ class Reports(unittest.TestCase):
         )
         self.assertAlmostEqual(s["fragmentation_ratio"], 1 - s["live_bytes"] / s["charged_bytes"], delta=0.0011)
 
+    def test_the_text_format_of_prometheus_explains_and_types_every_sample(self) -> None:
+        path = self.folder / "m.prom"
+        self.run_probe(f"stats_file:{path}", "churn", "50")
+        families: dict[str, set[str]] = {"HELP": set(), "TYPE": set()}
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[0] == "#":
+                families[words[1]].add(words[2])
+                if words[1] == "TYPE":
+                    self.assertEqual(words[3] == "counter", words[2].endswith("_total"), line)
+            else:
+                name = line.partition("{")[0]
+                self.assertTrue(name in families["HELP"] and name in families["TYPE"], line)
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
     def test_the_interval_renews_the_file_while_the_program_allocates(self) -> None:
         path = self.folder / "i.json"
         running = start(f"stats_file:{path},stats_interval_ms:30", "churn", "2000")
-        self.assertTrue(wait_for(path.exists))
+        self.assertTrue(wait_for(path.exists, running))
         seen = set()
 
         def renewed() -> bool:
             seen.add(json.loads(path.read_text())["time_ms"])
             return len(seen) >= 4
 
-        self.assertTrue(wait_for(renewed), f"only {len(seen)} versions")
+        self.assertTrue(wait_for(renewed, running), f"only {len(seen)} versions")
         running.communicate()
 
     def test_without_an_interval_nothing_is_written_before_the_end(self) -> None:
         path = self.folder / "n.json"
-        running = start(f"stats_file:{path}", "churn", "500")
-        time.sleep(0.2)
+        running = start(f"stats_file:{path}", "hold", "1")
+        assert running.stdout is not None
+        self.assertEqual(running.stdout.readline(), "ready\n")
         self.assertFalse(path.exists())
         running.communicate()
         self.assertTrue(path.exists())
@@ -163,19 +191,22 @@ class Reports(unittest.TestCase):
         assert running.stdout is not None
         self.assertEqual(running.stdout.readline(), "ready\n")
         running.send_signal(signal.SIGUSR2)
-        self.assertTrue(wait_for(path.exists))
+        self.assertTrue(wait_for(path.exists, running))
         self.assertGreaterEqual(json.loads(path.read_text())["figures"]["live_bytes"], 10 << 20)
         running.communicate()
         self.assertEqual(running.returncode, 0)
 
     def test_a_storm_of_signals_does_no_harm(self) -> None:
         path = self.folder / "storm.json"
-        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "churn", "1500")
-        time.sleep(0.1)
+        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "hold", "1")
+        assert running.stdout is not None and running.stdin is not None
+        self.assertEqual(running.stdout.readline(), "ready\n")
+        running.stdin.write(15 * "x")  # it works for 1.5 seconds
+        running.stdin.close()
         while running.poll() is None:
             running.send_signal(signal.SIGUSR2)
             time.sleep(0.0005)
-        self.assertEqual(running.returncode, 0, running.communicate())
+        self.assertEqual(running.returncode, 0)
         json.loads(path.read_text())
 
     def test_an_unwritable_file_is_one_line_and_no_harm(self) -> None:
@@ -197,7 +228,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(shown["pid"], running.pid)
         running.stdin.write("xxxxxxxx")  # it works for 0.8 seconds
         running.stdin.flush()
-        self.assertTrue(wait_for(lambda: page_of(running.pid)[0] > first), "the page is not renewed")
+        self.assertTrue(wait_for(lambda: page_of(running.pid)[0] > first, running), "the page is not renewed")
         self.assertGreaterEqual(page_of(running.pid)[1]["figures"]["live_bytes"], 20 << 20)  # type: ignore[index]
         running.communicate()
         self.assertFalse(page.exists())

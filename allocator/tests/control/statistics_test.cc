@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <pthread.h>
 #include <thread>
 
 #include "control/support.h"
@@ -221,6 +222,28 @@ TEST(Statistics, ShowTheCacheOfAThreadAndItsReturn) {
   stage = 2;
   other.join();
   EXPECT_EQ(stats().threads, before.threads);
+}
+
+// Destructors of thread-specific data go on allocating when the thread has no cache any more.
+TEST(Statistics, CountNoSystemCallPerBlockOfAThreadThatEnds) {
+  static pthread_key_t key;
+  static int rounds = 0;
+  static uint64_t calls = ~uint64_t{0};
+  ASSERT_EQ(pthread_key_create(&key, [](void* value) {
+    if (++rounds < 3) {  // the allocator's own destructor ran in the first round
+      pthread_setspecific(key, value);
+      return;
+    }
+    const uint64_t before = stats().system_calls;
+    for (size_t i = 0; i < 4000; ++i) free(malloc(100 + i % 700));
+    calls = stats().system_calls - before;
+  }), 0);
+  std::thread([] {
+    free(malloc(100));
+    pthread_setspecific(key, &key);
+  }).join();
+  EXPECT_EQ(rounds, 3);
+  EXPECT_LT(calls, 200U);
 }
 
 TEST(Statistics, FlushThreadEmptiesTheCache) {

@@ -25,46 +25,119 @@ int main() { return 77; }
 namespace freestone_test {
 namespace {
 
+// One call of the surface on a block of its own: `take` makes the block, `use` may do something with it, `give` ends it. One of the three
+// is what is counted.
 struct Scenario {
   const char* name;
-  size_t size;
-  enum Call { kMalloc, kFree, kNew, kDelete, kSizedDelete } call;
+  enum Counted { kTake, kUse, kGive } counted;
+  void* (*take)();
+  void* (*use)(void*);
+  void (*give)(void*);
 };
 
+template <size_t Bytes>
+void* take() {
+  return api().malloc(Bytes);
+}
+void give(void* block) { api().free(block); }
+void* keep(void* block) { return block; }
+
+void* (*volatile operator_new)(size_t) = ::operator new;
+void (*volatile operator_delete)(void*) = ::operator delete;
+void (*volatile sized_delete)(void*, size_t) = ::operator delete;
+void* (*volatile aligned_new)(size_t, std::align_val_t) = ::operator new;
+void (*volatile aligned_delete)(void*, std::align_val_t) = ::operator delete;
+void (*volatile sized_aligned_delete)(void*, size_t, std::align_val_t) = ::operator delete;
+
+template <size_t Bytes>
+void* take_new() {
+  return operator_new(Bytes);
+}
+template <size_t Bytes, size_t Alignment>
+void* take_aligned_new() {
+  return aligned_new(Bytes, std::align_val_t{Alignment});
+}
+template <size_t Bytes, size_t Alignment>
+void* take_posix() {
+  void* block = nullptr;
+  return api().posix_memalign(&block, Alignment, Bytes) == 0 ? block : nullptr;
+}
+template <size_t Bytes, size_t Alignment>
+void* take_aligned() {
+  return api().aligned_alloc(Alignment, Bytes);
+}
+template <size_t Bytes, size_t Alignment>
+void* take_memalign() {
+  return api().memalign(Alignment, Bytes);
+}
+template <size_t Bytes>
+void* take_zeroed() {
+  return api().calloc(1, Bytes);
+}
+template <size_t Bytes>
+void* resize(void* block) {
+  return api().realloc(block, Bytes);
+}
+void* ask(void* block) { return api().malloc_usable_size(block) != 0 ? block : nullptr; }
+
+constexpr auto kTake = Scenario::kTake;
+constexpr auto kUse = Scenario::kUse;
+constexpr auto kGive = Scenario::kGive;
+
 const Scenario kScenarios[] = {
-    {"malloc_16", 16, Scenario::kMalloc},   {"malloc_64", 64, Scenario::kMalloc},     {"malloc_200", 200, Scenario::kMalloc}, {"malloc_1024", 1024, Scenario::kMalloc},
-    {"free_16", 16, Scenario::kFree},       {"free_64", 64, Scenario::kFree},         {"free_200", 200, Scenario::kFree},     {"free_1024", 1024, Scenario::kFree},
-    {"new_64", 64, Scenario::kNew},         {"delete_64", 64, Scenario::kDelete},     {"sized_delete_64", 64, Scenario::kSizedDelete},
+    {"malloc_16", kTake, take<16>, keep, give},
+    {"malloc_64", kTake, take<64>, keep, give},
+    {"malloc_200", kTake, take<200>, keep, give},
+    {"malloc_1024", kTake, take<1024>, keep, give},
+    {"malloc_4096", kTake, take<4096>, keep, give},
+    {"malloc_16000", kTake, take<16000>, keep, give},
+    {"free_16", kGive, take<16>, keep, give},
+    {"free_64", kGive, take<64>, keep, give},
+    {"free_200", kGive, take<200>, keep, give},
+    {"free_1024", kGive, take<1024>, keep, give},
+    {"free_4096", kGive, take<4096>, keep, give},
+    {"new_64", kTake, take_new<64>, keep, operator_delete},
+    {"delete_64", kGive, take_new<64>, keep, operator_delete},
+    {"sized_delete_64", kGive, take_new<64>, keep, [](void* block) { sized_delete(block, 64); }},
+    {"free_sized_64", kGive, take<64>, keep, [](void* block) { api().free_sized(block, 64); }},
+    {"free_aligned_sized_64", kGive, take<64>, keep, [](void* block) { api().free_aligned_sized(block, 64, 64); }},
+    {"posix_memalign_64_200", kTake, take_posix<200, 64>, keep, give},
+    {"posix_memalign_4096", kTake, take_posix<4096, 4096>, keep, give},
+    {"aligned_alloc_64_200", kTake, take_aligned<200, 64>, keep, give},
+    {"aligned_alloc_4096", kTake, take_aligned<4096, 4096>, keep, give},
+    {"memalign_64_200", kTake, take_memalign<200, 64>, keep, give},
+    {"memalign_4096", kTake, take_memalign<4096, 4096>, keep, give},
+    {"aligned_new_64_96", kTake, take_aligned_new<96, 64>, keep, [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
+    {"aligned_new_4096", kTake, take_aligned_new<4096, 4096>, keep, [](void* block) { aligned_delete(block, std::align_val_t{4096}); }},
+    {"aligned_delete_64", kGive, take_aligned_new<96, 64>, keep, [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
+    {"sized_aligned_delete_64", kGive, take_aligned_new<96, 64>, keep, [](void* block) { sized_aligned_delete(block, 96, std::align_val_t{64}); }},
+    {"calloc_64", kTake, take_zeroed<64>, keep, give},
+    {"calloc_4096", kTake, take_zeroed<4096>, keep, give},
+    {"calloc_16000", kTake, take_zeroed<16000>, keep, give},
+    {"realloc_100_to_101", kUse, take<100>, resize<101>, give},
+    {"realloc_4000_to_2100", kUse, take<4000>, resize<2100>, give},
+    {"reallocarray_100_to_101", kUse, take<100>, [](void* block) { return api().reallocarray(block, 101, 1); }, give},
+    {"usable_64", kUse, take<64>, ask, give},
+    {"usable_4096", kUse, take<4096>, ask, give},
 };
 
 inline void mark() { asm volatile("int3" ::: "memory"); }
 
 [[noreturn]] void traced(const Scenario& scenario) {
-  void* (*volatile allocate)(size_t) = scenario.call == Scenario::kMalloc || scenario.call == Scenario::kFree ? api().malloc : static_cast<void* (*)(size_t)>(::operator new);
-  void (*volatile release)(void*) = scenario.call == Scenario::kMalloc || scenario.call == Scenario::kFree ? api().free : static_cast<void (*)(void*)>(::operator delete);
-  void (*volatile release_sized)(void*, size_t) = static_cast<void (*)(void*, size_t)>(::operator delete);
   for (int round = 0; round < 50; ++round) {
     void* blocks[20];
-    for (void*& block : blocks) block = allocate(scenario.size);
-    for (void* block : blocks) release(block);
+    for (void*& block : blocks) block = scenario.use(scenario.take());
+    for (void* block : blocks) scenario.give(block);
   }
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   raise(SIGSTOP);
-  void* block = nullptr;
-  if (scenario.call == Scenario::kMalloc || scenario.call == Scenario::kNew) {
-    mark();
-    block = allocate(scenario.size);
-    mark();
-    release(block);
-  } else {
-    block = allocate(scenario.size);
-    mark();
-    if (scenario.call == Scenario::kSizedDelete)
-      release_sized(block, scenario.size);
-    else
-      release(block);
-    mark();
-  }
+  if (scenario.counted == Scenario::kTake) mark();
+  void* block = scenario.take();
+  if (scenario.counted != Scenario::kGive) mark();
+  block = scenario.use(block);
+  if (scenario.counted != Scenario::kTake) mark();
+  scenario.give(block);
+  mark();
   _exit(0);
 }
 

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@ const char* guest_path;
 enum Kind { kLoads, kThrows, kForks, kDumps, kSignals, kThreads, kAllocates, kKinds };
 const char* const kNames[kKinds] = {"loads", "throws", "forks", "dumps", "signals", "threads", "allocates"};
 std::atomic<unsigned long> progress[kKinds];
+constexpr unsigned long kLeastSteps = 10;  // of each kind
 
 struct Rare {
   char text[300];
@@ -121,16 +124,16 @@ void* keep_going(void* argument) {
   return nullptr;
 }
 
-// In a thread of its own that does not allocate: a kind that makes no step for 30 seconds is stuck.
+// In a thread of its own that does not allocate: a kind that makes no step for twenty minutes is stuck.
 void* watch(void*) {
   unsigned long seen[kKinds] = {};
   int idle[kKinds] = {};
   while (!over) {
-    usleep(500000);
+    for (int i = 0; i < 100 && !over; ++i) usleep(10000);
     for (int k = 0; k < kKinds; ++k) {
       idle[k] = progress[k] == seen[k] ? idle[k] + 1 : 0;
       seen[k] = progress[k];
-      if (idle[k] < 60) continue;
+      if (idle[k] < 1200) continue;
       char line[64];
       const int length = snprintf(line, sizeof line, "stuck: %s\n", kNames[k]);
       if (write(2, line, static_cast<size_t>(length)) != length) _exit(8);
@@ -149,7 +152,8 @@ int main(int, char** arguments) {
   for (long k = 0; k < kKinds; ++k) pthread_create(&ids[k], nullptr, keep_going, reinterpret_cast<void*>(k));
   pthread_create(&ids[kKinds], nullptr, watch, nullptr);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (std::chrono::steady_clock::now() < end) usleep(100000);
+  const auto each_kind_ran = [] { return std::all_of(std::begin(progress), std::end(progress), [](const auto& steps) { return steps >= kLeastSteps; }); };
+  while (std::chrono::steady_clock::now() < end || !each_kind_ran()) usleep(10000);
   over = true;
   for (pthread_t id : ids) pthread_join(id, nullptr);
   for (int k = 0; k < kKinds; ++k) printf("%s %lu\n", kNames[k], progress[k].load());

@@ -1,6 +1,6 @@
 """No deadlock and no crash while everything that takes the loader's, the unwinder's or the profiler's locks happens at once.
 
-FREESTONE_STORM_SECONDS sets how long each of the storms lasts (3; the long mode is 600).
+Each storm lasts until every kind of trouble came a few times, and for FREESTONE_STORM_SECONDS at least (1; the long mode is 600).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from insight import profiles
 from support import harness
 
-SECONDS = int(os.environ.get("FREESTONE_STORM_SECONDS", "3"))
+SECONDS = int(os.environ.get("FREESTONE_STORM_SECONDS", "1"))
 SIGNALS = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
 
 
@@ -28,12 +28,11 @@ class Storm(unittest.TestCase):
             done = harness.run(
                 [harness.PROBES / "storm_probe", str(SECONDS), str(harness.PROBES / "storm_guest.so")],
                 extra={"FREESTONE_CONF": f"prof:true,{SIGNALS},prof_file:{path},{conf}"},
-                timeout=SECONDS + 120,
+                timeout=SECONDS + harness.HANG_SECONDS,
             )
             self.assertEqual((done.status, done.err), (0, ""), done.err[-2000:])
             counts = dict(line.split() for line in done.out.splitlines())
             print(conf, counts)
-            self.assertEqual([name for name, count in counts.items() if int(count) < 3], [], "kinds that hardly ran")
             if pprof:
                 self.assertGreater(profiles.read_pprof(path).total("alloc_objects"), 0)
             self.assertEqual([p.name for p in Path(folder).iterdir()], ["p"], "unfinished files stay behind")

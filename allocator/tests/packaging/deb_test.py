@@ -18,7 +18,7 @@ from support import harness
 
 PACKAGES = ("libfreestone1", "libfreestone-dev", "freestone-tools")
 MAY_INSTALL = os.geteuid() == 0 and bool(os.environ.get("CI") or os.environ.get("FREESTONE_TEST_INSTALL"))
-# The installed command makes an environment of its own, by pip; here the repository's serves.
+# Where a command needs packages, the installed tool makes an environment of its own, by pip; here the repository's serves.
 PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
@@ -58,9 +58,6 @@ class Packages(unittest.TestCase):
 
     def use_tool(self, command: Path, env: dict[str, str]) -> None:
         self.assertEqual(Path(call(command, "lib", env=env).strip()).name, "libfreestone.so.1")
-        if not PYTHON.exists():
-            self.skipTest(f"{PYTHON} does not exist")
-        env["FREESTONE_PYTHON"] = str(PYTHON)
         printed = call(command, "run", "--", "grep", "-m1", "-o", "/.*libfreestone.*", "/proc/self/maps", env=env)
         self.assertEqual(Path(printed.strip()), Path(call(command, "lib", env=env).strip()).resolve())
 
@@ -81,7 +78,9 @@ class Packages(unittest.TestCase):
         names = {Path(path).name for path in self.held("libfreestone-dev")}
         self.assertLessEqual({"libfreestone.so", "libfreestone.a", "freestone.o", "freestone.h", "freestone.hpp", "freestone.pc"}, names)
         self.assertEqual(self.held("libfreestone1") & self.held("libfreestone-dev"), set())
-        self.assertFalse([path for path in self.held("freestone-tools") if "__pycache__" in path])
+        tools = self.held("freestone-tools")
+        self.assertFalse([path for path in tools if "__pycache__" in path])
+        self.assertLessEqual({"freestone", "freestone-workload", "requirements.txt"}, {Path(path).name for path in tools})
 
     def test_every_package_has_its_licence_and_changes(self) -> None:
         for package in PACKAGES:
@@ -100,6 +99,9 @@ class Packages(unittest.TestCase):
         command = self.root / "usr" / "bin" / "freestone"
         env = harness.environment([], {"HOME": self.folder.name})
         self.use_tool(command, env)
+        if not PYTHON.exists():
+            self.skipTest(f"{PYTHON} does not exist")
+        env["FREESTONE_PYTHON"] = str(PYTHON)
         self.assertRegex(call(command, "peers", env=env), rf"(?m)^freestone +{self.field('libfreestone1', 'Version').split('-')[0]}")
 
     @unittest.skipUnless(MAY_INSTALL, "installs packages: only as root with CI or FREESTONE_TEST_INSTALL in the environment")

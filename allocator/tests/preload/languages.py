@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from pathlib import Path
 
 from preload.program import Program, digest
@@ -130,7 +131,7 @@ def python(session: Session) -> str:
 
 def python_suite(session: Session) -> str:
     """The summary line counts tests, failures and skips; times are left out."""
-    out = session.run("python3", "-m", "test", "-u", "none", *PYTHON_SUITE, extra={"PYTHONMALLOC": "malloc"}, timeout=280)
+    out = session.run("python3", "-m", "test", "-u", "none", *PYTHON_SUITE, extra={"PYTHONMALLOC": "malloc"})
     kept = [line for line in out.splitlines() if line.startswith(("Total tests", "Result", "All ", "Tests result"))]
     return "\n".join(sorted(kept))
 
@@ -179,7 +180,7 @@ def compiled(compiler: str, suffix: str, source: str, *flags: str) -> Program:
 def linked(session: Session) -> str:
     session.write("a.c", C_SOURCE)
     session.write("b.c", "int all(int, int); int main(int c, char** v) { return (int)v[0][0] * 0 + (all(c, 3) == 0); }\n")
-    session.run("gcc", "-O0", "-g", f"-ffile-prefix-map={session.folder}=.", "-flto", "a.c", "b.c", "-o", "program", "-Wl,--build-id=none", timeout=100)
+    session.run("gcc", "-O0", "-g", f"-ffile-prefix-map={session.folder}=.", "-flto", "a.c", "b.c", "-o", "program", "-Wl,--build-id=none")
     session.run("strip", "program")
     return digest(session.folder / "program")
 
@@ -198,6 +199,43 @@ def rust(session: Session) -> str:
     return session.run(session.folder / "program")
 
 
+PHP = """<?php
+foreach (["PDO", "pdo_mysql", "mysqli", "curl", "intl"] as $extension) if (!extension_loaded($extension)) { echo "missing $extension\\n"; exit(0); }
+$link = mysqli_init();
+echo $link->options(MYSQLI_OPT_CONNECT_TIMEOUT, 1) ? "options" : "none", " ", implode(",", PDO::getAvailableDrivers()), "\\n";
+try { new PDO("mysql:unix_socket=/nowhere"); } catch (PDOException $error) { echo $error->getCode(), "\\n"; }
+try { @$link->real_connect("localhost", "a", "b", "c", 0, "/nowhere"); } catch (mysqli_sql_exception $error) { echo $error->getCode(), "\\n"; }
+file_put_contents("data.txt", str_repeat("line of text\\n", 40000));
+$total = 0;
+for ($i = 0; $i < 20; ++$i) {
+  $handle = curl_init("file://" . getcwd() . "/data.txt");
+  curl_setopt($handle, CURLOPT_RETURNTRANSFER, true);
+  $total += strlen(curl_exec($handle));
+  curl_close($handle);
+}
+echo "$total ", curl_escape(curl_init(), "a b&c"), "\\n";
+$words = [];
+for ($i = 0; $i < 20000; ++$i) $words[] = ["Ärger", "apfel", "zebra", "Öl", "ananas"][$i % 5] . $i;
+$collator = new Collator("de_DE");
+$collator->sort($words);
+echo $words[0], " ", $words[9999], " ", $words[19999], "\\n";
+foreach (["de_DE", "fr_FR", "en_US", "ja_JP"] as $locale) {
+  $money = new NumberFormatter($locale, NumberFormatter::CURRENCY);
+  echo $money->formatCurrency(1234567.891, "EUR"), " ", (new MessageFormatter($locale, "{0,number} {1}"))->format([12345.67, "x"]), "\\n";
+}
+echo Normalizer::normalize("e\\u{301}", Normalizer::FORM_C), " ", grapheme_strlen("e\\u{301}a"), " ", count(array_unique(array_map("md5", $words))), "\\n";
+"""
+
+
+def php(session: Session) -> str:
+    """Its extensions are loaded with RTLD_DEEPBIND; on its own heap and on the allocator's."""
+    script = session.write("script.php", PHP)
+    text = session.run("php", script) + session.run("php", script, extra={"USE_ZEND_ALLOC": "0"})
+    if "missing" in text:
+        raise unittest.SkipTest(f"php lacks an extension: {text.strip()}")
+    return text
+
+
 PROGRAMS: dict[str, Program] = {
     "python": Program(("python3",), "python3", python),
     "python_suite": Program(python_suite_needs(), "python3", python_suite),
@@ -205,6 +243,7 @@ PROGRAMS: dict[str, Program] = {
     "lua": Program(("lua5.4",), "lua", lua),
     "node": Program(("node",), "node", node),
     "java": Program(("java", "javac"), "java", java),
+    "php": Program(("php",), "php", php),
     "tcl": Program(("tclsh",), "tclsh", tcl),
     "gcc": compiled("gcc", "c", C_SOURCE, "-O2", "-g"),
     "gxx": compiled("g++", "cc", CXX_SOURCE, "-O2", "-std=c++20", "-frandom-seed=1"),

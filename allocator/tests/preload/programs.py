@@ -1,11 +1,12 @@
-"""The table of all programs; `python3 -m preload.programs` prints the names, for the build."""
+"""The tables of all programs; `python3 -m preload.programs` prints the names that ctest runs, for the build."""
 
 from __future__ import annotations
 
-from preload import languages, servers, tools
+from preload import catalogue, languages, servers, tools
 from preload.program import Program
 
-PROGRAMS: dict[str, Program] = {**languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS}
+IN_CTEST: dict[str, Program] = {**languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS}
+PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS}
 
 if __name__ == "__main__":
-    print(";".join(PROGRAMS), end="")
+    print(";".join(IN_CTEST), end="")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import unittest
 from pathlib import Path
 
 from preload.program import Program
@@ -33,7 +34,11 @@ def check(program: Program) -> int:
     if missing:
         print(f"not on this machine: {', '.join(missing)}")
         return harness.SKIPPED
-    expected = outcome(program, None, {})
+    try:
+        expected = outcome(program, None, {})
+    except unittest.SkipTest as reason:
+        print(reason)
+        return harness.SKIPPED
     if not expected.strip():
         print("the program printed nothing: nothing was compared")
         return 1

@@ -48,7 +48,7 @@ class Session:
         path.write_text(text)
         return path
 
-    def run(self, *command: str | Path, text: str | bytes = b"", extra: Mapping[str, str] | None = None, timeout: float = 100) -> str:
+    def run(self, *command: str | Path, text: str | bytes = b"", extra: Mapping[str, str] | None = None) -> str:
         """Run a command in the folder; returns its standard output; any status but 0 is an error."""
         words = [str(word) for word in command]
         words[0] = find(words[0]) or words[0]
@@ -58,7 +58,7 @@ class Session:
             env=self.environment(extra),
             input=text.encode() if isinstance(text, str) else text,
             capture_output=True,
-            timeout=timeout,
+            timeout=harness.HANG_SECONDS,
             check=False,
         )
         self.errors += done.stderr.decode(errors="replace")
@@ -75,19 +75,15 @@ class Session:
         with log.open("wb") as output:
             process = subprocess.Popen(words, cwd=self.folder, env=self.environment(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
             try:
-                for _ in range(400):
-                    if ready():
-                        break
+                while not ready():
                     if process.poll() is not None:
                         raise RuntimeError(f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.05)
-                else:
-                    raise RuntimeError(f"{words[0]} was not ready in 20 s: {log.read_text(errors='replace')[-2000:]}")
                 yield process
             finally:
                 process.terminate()
-                if process.wait(30) not in (0, -15):
+                if process.wait() not in (0, -15):
                     raise RuntimeError(f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
 
     def served(self) -> dict[str, set[str]]:

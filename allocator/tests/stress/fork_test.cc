@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/child.h"
 #include "support/exercise.h"
 #include "support/random.h"
 #include "support/subject.h"
@@ -70,7 +71,7 @@ TEST(Fork, WhileThreadsAllocateGivesAChildAWholeHeap) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(30);
+      alarm(kHangSeconds);
       const Exercise result = Exerciser(seed + i).run(80);
       churn.free_all();
       _exit(result.sound() && result.nulls == 0 ? 0 : 1);
@@ -86,7 +87,7 @@ TEST(Fork, InAChildThatStartsThreadsWorksAgain) {
   for (uint64_t i = 0; i < scaled(25); ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(30);
+      alarm(kHangSeconds);
       int failures = 0;
       {
         Churn inner(2, seed + i);
@@ -118,7 +119,7 @@ TEST(Fork, AChildsFirstThreadLeavesTheSurvivorsBlocksAlone) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(30);
+    alarm(kHangSeconds);
     pthread_t thread;
     const auto allocate = [](void*) -> void* {
       for (auto*& block : of_thread) memset(block = static_cast<unsigned char*>(api().malloc(kBytes)), 1, kBytes);
@@ -143,7 +144,7 @@ TEST(Fork, FromSeveralThreadsAtOnceWorks) {
       for (uint64_t i = 0; i < scaled(40); ++i) {
         const pid_t child = fork();
         if (child == 0) {
-          alarm(30);
+          alarm(kHangSeconds);
           _exit(Exerciser(seed + thread * 1000 + i).run(100).sound() ? 0 : 1);
         }
         failures += wait_for(child) != 0;
@@ -158,7 +159,7 @@ TEST(Fork, ChildMayExitOrdinarilyWithAtexitHandlersThatAllocate) {
   for (int i = 0; i < 30; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(30);
+      alarm(kHangSeconds);
       std::atexit([] { _exit(Exerciser(3).run(100).sound() ? 17 : 18); });
       std::exit(0);
     }
@@ -177,7 +178,7 @@ TEST(Fork, HandlersOfOthersMayAllocate) {
   for (int i = 0; i < 100; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(30);
+      alarm(kHangSeconds);
       _exit(Exerciser(4).run(60).sound() ? 0 : 1);
     }
     ASSERT_EQ(wait_for(child), 0) << "fork " << i;

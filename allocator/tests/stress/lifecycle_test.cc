@@ -15,6 +15,7 @@
 #include "support/exercise.h"
 
 extern char** environ;
+extern "C" int early_threads_that_ended();
 
 namespace freestone_test {
 namespace {
@@ -126,6 +127,15 @@ TEST(Stack, SmallestThreadStackSuffices) {
     pthread_join(thread, nullptr);
   }
   pthread_attr_destroy(&attributes);
+}
+
+// Blocks that ended threads cached would count as cached, or be missing.
+TEST(ThreadEnd, BeforeTheAllocatorsConstructorLeavesNothingBehind) {
+  ASSERT_GT(early_threads_that_ended(), 100);
+  if (api().mallinfo2 == nullptr) GTEST_SKIP() << "no statistics to look at";
+  const struct mallinfo2 info = api().mallinfo2();
+  // What the thread that runs the tests may hold itself; the ended ones would hold 32 MiB.
+  EXPECT_LT(info.fsmblks, size_t{8} << 20) << "bytes in the caches of threads";
 }
 
 ucontext_t main_context;

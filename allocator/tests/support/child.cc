@@ -31,12 +31,12 @@ ChildEnd collect(pid_t child, int errors_file) {
 }
 
 // Only async-signal-safe calls: the parent may have other threads.
-void prepare_child(int errors_file, unsigned timeout_seconds) {
+void prepare_child(int errors_file) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   dup2(errors_file, STDERR_FILENO);
   signal(SIGALRM, SIG_DFL);
-  alarm(timeout_seconds);
+  alarm(kHangSeconds);
 }
 
 }  // namespace
@@ -46,24 +46,24 @@ std::string ChildEnd::describe() const {
   return text + "; standard error:\n" + errors;
 }
 
-ChildEnd run_in_child(const std::function<int()>& body, unsigned timeout_seconds, const std::function<void()>& meanwhile) {
+ChildEnd run_in_child(const std::function<int()>& body, const std::function<void()>& meanwhile) {
   std::fflush(nullptr);
   const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
   const pid_t child = fork();
   if (child == 0) {
-    prepare_child(errors_file, timeout_seconds);
+    prepare_child(errors_file);
     _exit(body());
   }
   if (meanwhile) meanwhile();
   return collect(child, errors_file);
 }
 
-ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable, unsigned timeout_seconds) {
+ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable) {
   std::fflush(nullptr);
   const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
   const pid_t child = fork();
   if (child == 0) {
-    prepare_child(errors_file, timeout_seconds);
+    prepare_child(errors_file);
     std::string copy = variable;
     if (!copy.empty()) putenv(copy.data());
     execl(path.c_str(), path.c_str(), argument.c_str(), static_cast<char*>(nullptr));

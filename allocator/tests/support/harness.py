@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = 77
+HANG_SECONDS = 2400.0  # what runs longer hangs: nothing needs a hundredth of it
 
 _library = os.environ.get("FREESTONE_LIBRARY", "")
 LIBRARY: Path | None = Path(_library).resolve() if _library else None
@@ -47,7 +48,7 @@ def run(
     *,
     library: Path | None = LIBRARY,
     extra: Mapping[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = HANG_SECONDS,
     also_preload: Sequence[Path] = (),
 ) -> Finished:
     """Run a program on `library` (None: the C library's malloc) and return how it ended."""

@@ -2,6 +2,7 @@
 #include "cache/cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "cache/transfer.h"
@@ -167,6 +168,36 @@ TEST(transfer, HandsBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
   });
   flush_all(*own);
   expect_valid_heap();
+}
+
+TEST(cache, TrimEmptiesTheBinsBetweenThreads) {
+  const SizeClass c = class_of(3584);
+  run_threads(1, [&](unsigned) {
+    Cache* cache = ensure_cache();
+    void* blocks[4];
+    for (void*& block : blocks) block = take_one(c, cache->user);
+    ASSERT_EQ(give_to_transfer(c, cache->user.shard, blocks, 4), 4u);
+    ASSERT_EQ(in_transfer(c), 4u);
+    trim(0);
+    EXPECT_EQ(in_transfer(c), 0u);
+  });
+}
+
+// Two threads end at once beside one that stays: whoever is last drains the bins.
+TEST(cache, ThreadsThatEndAtOnceLeaveNothingInTheBins) {
+  const SizeClass c = class_of(3584);
+  flush_all(*ensure_cache());
+  for (u64 round = 0; round < scaled(1000); ++round) {
+    std::atomic<int> ready{0};
+    run_threads(2, [&](unsigned) {
+      Cache* cache = ensure_cache();
+      void* block = take_one(c, cache->user);
+      if (give_to_transfer(c, cache->user.shard, &block, 1) == 0) return_one(c, cache->user, block);
+      ++ready;
+      while (ready != 2) std::this_thread::yield();
+    });
+    ASSERT_EQ(in_transfer(c), 0u) << "round " << round;
+  }
 }
 
 TEST(cache, EndsWithItsThreadAndGivesItsBlocksBack) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "model/block.h"
+#include "span/span_heap.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -138,6 +139,22 @@ TEST(heap, GoodSizeIsWhatABlockOffers) {
     EXPECT_EQ(usable_bytes(block), good_size(bytes)) << bytes;
     deallocate(block);
   }
+}
+
+// What others mapped where the window grows around it is theirs: a free there is told like any foreign one.
+TEST(heap, NothingInASkippedPieceIsTakenForABlock) {
+  ensure_started();
+  const Span span = take_span(1, 1);
+  ASSERT_NE(span.first, kNoUnit);
+  set_tags(span.first, 1, kTagForeign);
+  char* const there = unit_address(span.first);
+  for (char* address : {there, there + 64}) {
+    EXPECT_DEATH(deallocate(address), "invalid free.*not from this allocator");
+    EXPECT_DEATH(reallocate(address, 100), "invalid realloc.*not from this allocator");
+    EXPECT_DEATH(usable_bytes(address), "invalid malloc_usable_size.*not from this allocator");
+  }
+  set_tags(span.first, 1, kTagNone);
+  return_span(span.first, 1, true);
 }
 
 }  // namespace

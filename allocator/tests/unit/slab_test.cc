@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "platform/os.h"
+#include "span/purge.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -76,7 +77,7 @@ usize resident_pages_of_slab(SizeClass c, const void* block) {
 // A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does not touch.
 TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
   ensure_started();
-  purge_spans(0);
+  purge_spans(0, WentBack::trim);
   const SizeClass c = class_of(240);
   const ClassInfo& info = class_info(c);
   SlabUser user;
@@ -120,7 +121,7 @@ TEST(slab, ZeroedBlocksAreZero) {
     held.push_back(block);
   }
   for (void* block : held) return_blocks(c, user, &block, 1);
-  purge_slabs(user);
+  purge_slabs(user, WentBack::trim);
   expect_valid_heap();
 }
 
@@ -158,6 +159,38 @@ TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
     EXPECT_EQ(blocks_not_free(c), not_free) << "blocks are lost";
     EXPECT_TRUE(slabs_are_valid());
   }
+  expect_valid_heap();
+}
+
+// mallopt(M_ARENA_MAX) may come late: what lies in shards beyond the new number is found all the same.
+TEST(slab, LoweringTheNumberOfShardsStrandsNoSlab) {
+  ensure_started();
+  const unsigned before = shard_count();
+  const SizeClass c = class_of(28672);
+  set_shard_count(8);
+  SlabUser high;
+  high.shard = 7;
+  // A slab of its own that keeps one block in use.
+  void* blocks[64];
+  const unsigned got = take_blocks(c, high, class_info(c).blocks, 64, blocks);
+  ASSERT_GE(got, 2u);
+  return_blocks(c, high, blocks + 1, got - 1);
+  set_shard_count(1);
+  SlabUser low;
+  std::unordered_set<void*> found;
+  std::vector<void*> taken;
+  while (found.size() < got - 1) {
+    void* more[64];
+    const unsigned count = take_blocks(c, low, 1, 64, more);
+    ASSERT_GT(count, 0u);
+    taken.insert(taken.end(), more, more + count);
+    for (unsigned i = 0; i < count; ++i)
+      if (std::find(blocks + 1, blocks + got, more[i]) != blocks + got) found.insert(more[i]);
+    ASSERT_LT(taken.size(), 100u * got) << "the slab in the highest shard is never found";
+  }
+  return_blocks(c, low, taken.data(), static_cast<unsigned>(taken.size()));
+  return_blocks(c, low, blocks, 1);
+  set_shard_count(before);
   expect_valid_heap();
 }
 

@@ -3,87 +3,49 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated, Literal
+from argparse import Namespace
+from typing import Literal
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
-from freestone_lab import attacks, attacks_table, model, paths, units
-from freestone_lab.errors import UserError
-from freestone_lab.render_text import console, show_written
+from freestone_lab.attacks import campaign, tables
+from freestone_lab.core import outputs, result_file, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Result
+from freestone_lab.report.terminal import console, show_written
 
 
-def command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Allocators: names or NAME=path.so; all when none is named, and `nocheck`, which checks nothing."
-        ),
-    ] = None,
-    case: Annotated[list[str] | None, typer.Option("--case", help="A case, family or wildcard. May repeat.")] = None,
-    size: Annotated[list[str] | None, typer.Option("--size", help="small, medium or large. May repeat.")] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of each case and size.", min=1)] = attacks.SEEDS,
-    first_seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help=f"{attacks.QUICK_SEEDS} seeds.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes at a time.", min=1)] = 2,
-    details: Annotated[
-        list[str] | None, typer.Option("--details", help="List what got through under this allocator. May repeat.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The result file (.json or .json.gz).")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the tables as Markdown.")] = None,
-    gate: Annotated[
-        str | None,
-        typer.Option(help="NAME=PERCENT: exit 1 below that share, or at any false alarm. Repeatable by comma."),
-    ] = None,
-    list_cases: Annotated[bool, typer.Option("--list", help="Only list the cases.")] = False,
-) -> None:
-    """Attack allocators: misuse in many forms, each in a process of its own, after its bug-free twin.
-
-    Examples:
-
-        freestone bench attacks
-
-        freestone bench attacks --quick freestone-hardened glibc --details freestone-hardened
-
-        freestone bench attacks --case double-free --case 'overflow_*_1' --size small
-    """
-    program = attacks.build_program()
-    cases = attacks.select_cases(attacks.load_cases(program), case or ())
-    if list_cases:
+def run(options: Namespace) -> int:
+    program = campaign.build_program()
+    cases = campaign.select_cases(campaign.load_cases(program), options.case)
+    if options.list_cases:
         _list(cases)
-        return
-    sizes = _checked_sizes(size)
-    gates = _gates(gate)
-    chosen = attacks.discover(names or (), program)
+        return 0
+    sizes = _checked_sizes(options.size)
+    gates = _gates(options.gate)
+    chosen = campaign.discover(options.names, program)
     known = {peer.name for peer in chosen}
-    for wanted in (*(details or ()), *gates):
+    for wanted in (*options.details, *gates):
         if wanted not in known:
             raise UserError(f"{wanted!r} is not attacked here; expected one of {', '.join(sorted(known))}")
-    result = attacks.run(
+    result = campaign.run(
         chosen,
         cases,
-        attacks.QUICK_SEEDS if quick else seeds,
+        campaign.QUICK_SEEDS if options.quick else options.seeds or campaign.SEEDS,
         sizes,
-        jobs,
-        first_seed=first_seed,
+        options.jobs,
+        first_seed=options.first_seed,
         progress=_Reporter(len(chosen)),
     )
-    _show(result, details or [])
-    written = [output or paths.results_dir() / f"attacks-{result.created.replace(':', '')}.json.gz"]
-    model.save(result, written[0])
-    if markdown is not None:
-        markdown.write_text(attacks_table.markdown(result, details or ()))
-        written.append(markdown)
+    _show(result, options.details)
+    written = [options.output or outputs.new_name("attacks", ".json.gz")]
+    result_file.save(result, written[0])
+    if options.markdown is not None:
+        options.markdown.write_text(tables.markdown(result, options.details))
+        written.append(options.markdown)
     show_written(console(stderr=True), written)
-    if not _passes(result, gates):
-        raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds `freestone attacks`, the short form of `freestone bench attacks`."""
-    app.command("attacks", hidden=True)(command)
+    return 0 if _passes(result, gates) else 1
 
 
 class _Reporter:
@@ -108,11 +70,11 @@ class _Reporter:
         self._out.print(escape(f"{text}, about {units.words(left)} left"))
 
 
-def _checked_sizes(given: list[str] | None) -> tuple[str, ...]:
-    for one in given or ():
-        if one not in attacks.SIZES:
-            raise UserError(f"--size {one!r} is unknown; expected {', '.join(attacks.SIZES)}")
-    return tuple(given) if given else attacks.SIZES
+def _checked_sizes(given: list[str]) -> tuple[str, ...]:
+    for one in given:
+        if one not in campaign.SIZES:
+            raise UserError(f"--size {one!r} is unknown; expected {', '.join(campaign.SIZES)}")
+    return tuple(given) if given else campaign.SIZES
 
 
 def _gates(text: str | None) -> dict[str, float]:
@@ -128,13 +90,13 @@ def _gates(text: str | None) -> dict[str, float]:
     return gates
 
 
-def _passes(result: model.Result, gates: dict[str, float]) -> bool:
+def _passes(result: Result, gates: dict[str, float]) -> bool:
     out = console(stderr=True)
     passed = True
     for name, least in gates.items():
-        share = attacks_table.defended_share(result, name)
-        false_alarms = attacks_table.totals(result, name)["false_alarm"]
-        shown = "nothing" if share is None else attacks_table.percent(share)
+        share = tables.defended_share(result, name)
+        false_alarms = tables.totals(result, name)["false_alarm"]
+        shown = "nothing" if share is None else tables.percent(share)
         if share is None or share < least:
             out.print(f"{name}: {shown} defended, below the gate of {least * 100:g} %", style="red")
             passed = False
@@ -144,10 +106,10 @@ def _passes(result: model.Result, gates: dict[str, float]) -> bool:
     return passed
 
 
-def _show(result: model.Result, details: list[str]) -> None:
+def _show(result: Result, details: list[str]) -> None:
     out = console()
-    grids = [attacks_table.summary(result), attacks_table.by_family(result)]
-    grids += [attacks_table.escape_grid(result, peer, apart=apart) for peer in details for apart in (False, True)]
+    grids = [tables.summary(result), tables.by_family(result)]
+    grids += [tables.escape_grid(result, peer, apart=apart) for peer in details for apart in (False, True)]
     for grid in grids:
         table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         numeric = grid.headings[-1] != "for example"
@@ -160,11 +122,11 @@ def _show(result: model.Result, details: list[str]) -> None:
         for note in grid.notes:
             out.print(escape(note))
         out.print()
-    for note in attacks_table.apart_notes(result):
+    for note in tables.apart_notes(result):
         out.print(escape(f"apart: {note}"), style="dim")
 
 
-def _list(cases: list[attacks.AttackCase]) -> None:
+def _list(cases: list[campaign.AttackCase]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("case", "family", "sizes", "what it does"):
         table.add_column(heading, overflow="fold")

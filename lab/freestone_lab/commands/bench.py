@@ -3,106 +3,81 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
+from freestone_lab.commands import sitting
+from freestone_lab.core import outputs, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.signals import ends_are_kept
+from freestone_lab.engine import session
+from freestone_lab.engine.plan import Task
+from freestone_lab.report import terminal, write_report
+from freestone_lab.trace import cluster, corpus
+from freestone_lab.workloads import apps
+from freestone_lab.workloads import tasks as bencher
+from freestone_lab.workloads.apps import APPS
+from freestone_lab.workloads.suites import SUITES
 
-from freestone_lab import bench as bencher
-from freestone_lab import render_text, session, units
-from freestone_lab.apps import APPS
-from freestone_lab.commands import attacks, compare, mitigations
-from freestone_lab.errors import UserError
-from freestone_lab.model import Result
-from freestone_lab.suites import SUITES
-
-
-class _SuitesUnlessNamed(TyperGroup):
-    """Two subcommands stand beside the suites; anything else after `bench` names suites."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args[:1] in (["attacks"], ["mitigations"]) else ["suites", *args])
+TRACES = "traces"
 
 
-def suites(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[SUITE|WORKLOAD|APP...]", show_default=False)] = None,
-    with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="NAME|NAME=path.so", help="Add an allocator (repeatable).")
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME|NAME=path.so", help="Just glibc and these (repeatable).")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each experiment; default the suite's.")] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(metavar="40m", help="Divide this time over the experiments: fewer rounds, never fewer sizes."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat an order of runs.")] = None,
-    no_null: Annotated[bool, typer.Option("--no-null", help="Leave out the null allocator.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
-    json: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    gbench: Annotated[Path | None, typer.Option(metavar="FILE", help="Google-Benchmark JSON.")] = None,
-    report: Annotated[Path | None, typer.Option("-o", "--report", metavar="report.html")] = None,
-) -> None:
-    """Run suites (default: quick), single workloads or applications under every allocator.
+def _tasks(wanted: list[str], program: Path, say: Callable[[str], None]) -> list[Task]:
+    """`traces` is the corpus, `traces/NAME` one of it; any other name is a suite's, a workload's or a program's."""
+    others = [name for name in wanted if name.partition("/")[0] != TRACES]
+    tasks = bencher.select(others, program, say) if others else []
+    if TRACES in wanted:
+        return [*tasks, *corpus.tasks()]
+    one = [name.partition("/")[2] for name in wanted if name.startswith(f"{TRACES}/")]
+    return [*tasks, *(corpus.tasks(one) if one else [])]
 
-    The null allocator, which never frees, stands in each table: its figures are the workload's own cost.
-    `bench attacks` tests what allocators do against misuse.
 
-    Examples:
+def _on_cluster(options: Namespace, wanted: list[str]) -> int:
+    """The corpus on a Dask cluster: a result file for each machine, and one page about all of them."""
+    if any(name.partition("/")[0] != TRACES for name in wanted):
+        raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`")
+    names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]
+    arguments = ["--rounds", str(options.rounds or bencher.ROUNDS)]
+    arguments += ["--seed", str(session.fresh_seed() if options.seed is None else options.seed)]
+    for option, values in (("--with", options.with_), ("--only", options.only)):
+        arguments += [word for value in values for word in (option, value)]
+    work = [cluster.Work(path.stem, path.read_bytes(), tuple(arguments)) for path in corpus.traces(names)]
+    store = options.resume or outputs.new_name("cluster", "")
+    results = cluster.run(options.cluster, work, store, session.to_stderr)
+    page = options.report or store / "report.html"
+    write_report(list(results.values()), page)
+    for result in results.values():
+        sitting.show(result)
+    terminal.show_written(terminal.console(), [*sorted(store.glob("*.json.gz")), page])
+    return 0
 
-        freestone bench
 
-        freestone bench published -o published.html
-
-        freestone bench full --budget 40m --json full.json.gz
-
-        freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
-
-        freestone bench attacks --quick
-    """
+def run(options: Namespace) -> int:
+    if options.cluster:
+        return _on_cluster(options, options.names or [TRACES])
     program = bencher.workload_program()
-    if listing:
-        render_text.show_suites(render_text.console(), SUITES, bencher.workloads(program), [a.name for a in APPS])
-        return
-    wanted = names or [bencher.DEFAULT_SUITE]
+    if options.listing:
+        here = {app.name for app in apps.available([])[0]}
+        installed = {app.name: app.name in here for app in APPS}
+        terminal.show_suites(terminal.console(), SUITES, bencher.workloads(program), installed)
+        return 0
+    wanted = options.names or [bencher.DEFAULT_SUITE]
     say = session.to_stderr
-    if rounds and budget:
+    if options.rounds and options.budget:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
-    sitting_s = units.seconds(budget, "--budget") if budget else None
-    plan = bencher.plan(rounds, session.fresh_seed() if seed is None else seed)
-    plans = [(task, plan) for task in bencher.select(wanted, program, say)]
+    sitting_s = sitting.measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
+    plan = bencher.plan(options.rounds, session.fresh_seed() if options.seed is None else options.seed)
+    plans = [(task, plan) for task in _tasks(wanted, program, say)]
     session.ensure_library(say)
-    everyone = not with_ and not only and wanted != [bencher.DEFAULT_SUITE]
-    chosen = session.choose_peers(["all"] if everyone else with_ or [], only or [])
-    if not no_null:
+    everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
+    chosen = session.choose_peers(["all"] if everyone else options.with_, options.only)
+    if not options.no_null:
         chosen = bencher.with_null(chosen)
-    path = session.result_path("bench")
+    to = sitting.places("bench", options)
     say(bencher.forecast([task for task, _ in plans], chosen, plan, sitting_s))
-
-    def keep(result: Result) -> None:
-        session.store(result, path)
-
-    with render_text.progress(render_text.console(stderr=True), len(plans)) as tell:
+    with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
         outcome = session.run(
-            plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=keep, say=say, sitting_s=sitting_s
+            plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=to.keep, say=say, sitting_s=sitting_s
         )
-    if not outcome.result.experiments:
-        raise UserError("nothing was measured")
-    session.store(outcome.result, path)
-    written = compare.write_exports(outcome.result, json, csv, markdown, gbench)
-    page = session.write_report(outcome.result, report or path.with_suffix(".html"), say)
-    compare.show(outcome.result, path, [*written, *([page] if page else [])])
-    if outcome.interrupted:
-        raise typer.Exit(130)
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(cls=_SuitesUnlessNamed, add_help_option=False)
-    group.command("suites")(suites)
-    group.command("attacks")(attacks.command)
-    group.command("mitigations")(mitigations.command)
-    app.add_typer(group, name="bench", help="Run suites, workloads or applications under every allocator.")
+    return sitting.finish(outcome, to, ended)

@@ -5,29 +5,41 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from freestone_lab import defaults, export, packages, render_text, session, target, units
-from freestone_lab.compare import tables
-from freestone_lab.errors import UserError
-from freestone_lab.method import Plan, Task
-from freestone_lab.model import Result
+from freestone_lab.commands import sitting
+from freestone_lab.core import units
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.signals import ends_are_kept
+from freestone_lab.engine import session
+from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.host import target
+from freestone_lab.peers import packages, variants
+from freestone_lab.report import terminal
+from freestone_lab.workloads import defaults
 
 QUICK_BUDGET_S = 15.0
 BUDGET_S = 60.0
+JOBS_BUDGET_S = 115.0  # of the five default jobs together
 
 
 def plan_from(
-    budget: str | None, precision: str | None, rounds: int | None, quick: bool, counts: bool, seed: int | None
+    budget: str | None,
+    precision: str | None,
+    rounds: int | None,
+    quick: bool,
+    counts: bool,
+    seed: int | None,
+    default_s: float = BUDGET_S,
 ) -> Plan:
     """The stop rule that the options describe; UserError names an option that makes no sense."""
     if rounds is not None and rounds < 1:
         raise UserError(f"--rounds {rounds}: expected at least 1")
-    budget_s = units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else BUDGET_S
+    budget_s = sitting.measuring_s(
+        units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s
+    )
     wanted = units.fraction(precision, "--precision") if precision else 0.01
     if precision and not budget:
         budget_s = 600.0
@@ -41,135 +53,54 @@ def plan_from(
     )
 
 
-def user_task(
-    command: list[str], stdin: Path | None, outputs: list[Path], expect_exit: int, timeout: str | None
-) -> tuple[Task, list[Path]]:
+def user_task(options: Namespace) -> tuple[Task, list[Path]]:
     """The user's command as a task, and the programs behind it."""
-    argv, unwrapped = target.behind_shim(command)
+    argv, unwrapped = target.behind_shim(options.command)
+    if options.shell:
+        argv = ["/bin/sh", "-c", " ".join(argv)]
     found = target.resolve(argv)
-    if stdin is not None and not stdin.is_file():
-        raise UserError(f"--stdin '{stdin}': no such file")
+    if options.stdin is not None and not options.stdin.is_file():
+        raise UserError(f"--stdin '{options.stdin}': no such file")
     task = Task(
-        id=Path(command[0]).name,
-        workload=shlex.join(command),
+        id=Path(options.command[0]).name,
+        workload=shlex.join(options.command),
         argv=tuple(argv),
         cwd=Path.cwd(),
-        stdin=stdin,
-        output_files=tuple(outputs),
-        expect_exit=expect_exit,
-        timeout_s=units.seconds(timeout, "--timeout") if timeout else None,
+        stdin=options.stdin,
+        output_files=tuple(options.output_file),
+        expect_exit=options.expect_exit,
+        timeout_s=units.seconds(options.timeout, "--timeout") if options.timeout else None,
         caveats=(*([unwrapped] if unwrapped else []), *found.caveats),
+        prepare=options.prepare,
+        cleanup=options.cleanup,
+        ignore_failure=options.ignore_failure,
+        watched=True,
     )
     return task, [found.path, *found.interpreters]
 
 
-def show(result: Result, path: Path | None, extra: list[Path]) -> None:
-    """Tables, proof and verdict on stdout."""
-    out = render_text.console()
-    analysed = tables(result)
-    for table in analysed:
-        render_text.show_table(out, table)
-        out.print()
-    render_text.show_served(out, result)
-    for table in analysed:
-        render_text.show_verdict(out, table)
-    render_text.show_written(out, [*([path] if path else []), *extra])
-
-
-def write_exports(
-    result: Result, json: Path | None, csv: Path | None, markdown: Path | None, gbench: Path | None
-) -> list[Path]:
-    """Writes what was asked for; returns the files."""
-    written = []
-    if json:
-        written.append(session.store(result, json))
-    if csv:
-        with csv.open("w", newline="") as file:
-            export.write_csv(result, file)
-        written.append(csv)
-    if markdown:
-        markdown.write_text(export.markdown(result))
-        written.append(markdown)
-    if gbench:
-        export.write_google_benchmark(result, gbench)
-        written.append(gbench)
-    return written
-
-
-def register(app: typer.Typer) -> None:
-    @app.command(context_settings={"allow_interspersed_args": False})
-    def compare(
-        command: Annotated[list[str] | None, typer.Argument(metavar="[--] CMD ARG...", show_default=False)] = None,
-        with_: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--with", metavar="NAME|NAME=path.so", help="Add an allocator (repeatable; `all` adds every one found)."
-            ),
-        ] = None,
-        only: Annotated[
-            list[str] | None,
-            typer.Option("--only", metavar="NAME|NAME=path.so", help="Compare glibc with just these (repeatable)."),
-        ] = None,
-        budget: Annotated[str | None, typer.Option(metavar="60s", help="Stop after this long, in all.")] = None,
-        precision: Annotated[
-            str | None, typer.Option(metavar="1%", help="Stop when every interval is this narrow (within 10 min).")
-        ] = None,
-        rounds: Annotated[int | None, typer.Option(help="Exactly this many rounds.")] = None,
-        quick: Annotated[bool, typer.Option("--quick", help="A budget of 15 s.")] = False,
-        counts: Annotated[
-            bool, typer.Option("--counts", help="Also count instructions (callgrind) and system calls (strace).")
-        ] = False,
-        stdin: Annotated[Path | None, typer.Option(metavar="FILE", help="What CMD reads; default nothing.")] = None,
-        output_file: Annotated[
-            list[Path] | None, typer.Option(metavar="FILE", help="A file that CMD writes, compared too.")
-        ] = None,
-        expect_exit: Annotated[int, typer.Option(metavar="N", help="The exit status that counts as success.")] = 0,
-        timeout: Annotated[
-            str | None, typer.Option(metavar="30s", help="Longest run; default ten times glibc's.")
-        ] = None,
-        seed: Annotated[int | None, typer.Option(help="Repeat an order of runs.")] = None,
-        json: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-        csv: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-        markdown: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-        gbench: Annotated[Path | None, typer.Option(metavar="FILE", help="Google-Benchmark JSON.")] = None,
-        report: Annotated[Path | None, typer.Option("-o", "--report", metavar="report.html")] = None,
-    ) -> None:
-        """Which allocator is best for CMD? Time and memory under each, with evidence.
-
-        Without CMD, three real programs of this machine are run, with --quick one.
-
-        Examples:
-
-            freestone compare -- python3 my_script.py
-
-            freestone compare --quick --with mine=./libmine.so -- ./server --selftest
-
-            freestone compare --budget 5m --counts -o report.html -- make -B
-        """
-        plan = plan_from(budget, precision, rounds, quick, counts, seed)
-        say = session.to_stderr
-        with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch:
-            if command:
-                task, programs = user_task(command, stdin, output_file or [], expect_exit, timeout)
-                tasks = [task]
-            else:
-                session.ensure_packages(packages.missing_programs(["sqlite3", "g++"]), say)
-                tasks = defaults.tasks(Path(scratch), quick)
-                programs = [target.resolve(t.argv).image for t in tasks]
-            session.ensure_packages(packages.missing_peers(), say)
-            session.ensure_library(say)
-            chosen = session.choose_peers(with_ or [], only or [])
-            with render_text.progress(render_text.console(stderr=True), len(tasks)) as tell:
-                each = replace(plan, budget_share=len(tasks))
-                outcome = session.run(
-                    [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say
-                )  # fmt: skip
-        result = outcome.result
-        if not result.experiments:
-            raise UserError("nothing was measured")
-        path = session.store(result, session.result_path("compare"))
-        written = write_exports(result, json, csv, markdown, gbench)
-        page = session.write_report(result, report or path.with_suffix(".html"), say)
-        show(result, path, [*written, *([page] if page else [])])
-        if outcome.interrupted:
-            raise typer.Exit(130)
+def run(options: Namespace) -> int:
+    plan = plan_from(
+        options.budget, options.precision, options.rounds, options.quick, options.counts, options.seed,
+        BUDGET_S if options.command else JOBS_BUDGET_S,
+    )  # fmt: skip
+    say = session.to_stderr
+    to = sitting.places("compare", options)
+    with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch, ends_are_kept() as ended:
+        if options.command:
+            task, programs = user_task(options)
+            tasks = [task]
+        else:
+            session.ensure_packages(packages.missing_programs(defaults.PROGRAMS), say)
+            tasks = defaults.tasks(Path(scratch), options.quick, say)
+            programs = [target.resolve(t.argv).image for t in tasks]
+        session.ensure_packages(packages.missing_peers(), say)
+        session.ensure_library(say)
+        chosen = variants.with_options(session.choose_peers(options.with_, options.only), options.option)
+        with terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
+            each = replace(plan, budget_share=len(tasks), warmup=options.warmup)
+            outcome = session.run(
+                [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say,
+                keep=to.keep,
+            )  # fmt: skip
+    return sitting.finish(outcome, to, ended)

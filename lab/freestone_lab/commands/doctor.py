@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import typer
+from argparse import Namespace
 
-from freestone_lab import doctor as examiner
-from freestone_lab import render_text
+from freestone_lab.engine import fitness as examiner
+from freestone_lab.report import terminal
 
 
-def register(app: typer.Typer) -> None:
-    @app.command()
-    def doctor() -> None:
-        """Is this machine fit to measure, and if not, why.
-
-        Exit status 1 when figures of time could not be trusted now.
-        """
-        with render_text.progress(render_text.console(stderr=True), 1) as tell:
-            findings = examiner.examine(tell)
-        render_text.show_findings(render_text.console(), findings)
-        if any(f.state == "bad" for f in findings):
-            raise typer.Exit(1)
+def run(_options: Namespace) -> int:
+    with terminal.progress(terminal.console(stderr=True), 1) as tell:
+        findings = examiner.examine(tell)
+    terminal.show_findings(terminal.console(), findings)
+    return 1 if any(f.state == "bad" for f in findings) else 0

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
+from freestone_lab.core import outputs, paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result_file import save
+from freestone_lab.docs import cost_curve
+from freestone_lab.engine import session
+from freestone_lab.report import terminal
+from freestone_lab.workloads import mitigation_costs, tasks
 
-from freestone_lab import bench, documents_mitigations, mitigations, paths, render_text, session
-from freestone_lab.errors import UserError
 
-ROUNDS = 8
-
-
-def command(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each experiment.")] = ROUNDS,
-    seed: Annotated[int | None, typer.Option(help="Repeat an order of runs.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The result file (.json.gz).")] = None,
-) -> None:
-    """Measure what each mitigation of the hardened build costs: a library of each alone, beside the fast build.
-
-    Examples:
-
-        freestone bench mitigations -o docs/results/mitigations.json.gz && freestone docs
-    """
+def run(options: Namespace) -> int:
     say = session.to_stderr
-    wanted = mitigations.variants(mitigations.policy_text(paths.root()))
-    chosen = mitigations.build(wanted, say)
-    plan = bench.plan(rounds, session.fresh_seed() if seed is None else seed)
-    plans = [(task, plan) for task in mitigations.tasks(say)]
-    path = output or session.result_path("mitigations")
-    with render_text.progress(render_text.console(stderr=True), len(plans)) as tell:
+    wanted = mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))
+    chosen = mitigation_costs.build(wanted, say)
+    plan = tasks.plan(options.rounds, session.fresh_seed() if options.seed is None else options.seed)
+    plans = [(task, plan) for task in mitigation_costs.tasks(say)]
+    path = outputs.usable(options.output or outputs.new_name("mitigations", ".json.gz"), say)
+    with terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
         outcome = session.run(plans, chosen, ["freestone", *sys.argv[1:]], tell, say=say)
     if not outcome.result.experiments:
         raise UserError("nothing was measured")
-    session.store(outcome.result, path)
-    typer.echo(documents_mitigations.table(outcome.result, wanted))
-    typer.echo(f"written: {path}")
-    if outcome.interrupted:
-        raise typer.Exit(130)
+    outputs.write(path, lambda place: save(outcome.result, place), say)
+    print(cost_curve.table(outcome.result, wanted))
+    print(f"written: {path}")
+    return 130 if outcome.interrupted else 0

@@ -2,89 +2,61 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
+from argparse import Namespace
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-import typer.core
-
-from freestone_lab import profiling
-from freestone_lab.flamegraph import write_profiles
-
-HELP = """Where a program's memory comes from: run it, or show profiles that exist.
-
-Examples:
-
-    freestone profile -- ./server --port 8080
-
-    freestone profile show heap.pb.gz -o heap.html
-
-    freestone profile diff before.pb.gz after.pb.gz -o diff.html
-"""
+from freestone_lab.core import paths, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph.model import Profile
+from freestone_lab.flamegraph.pprof import encode
+from freestone_lab.flamegraph.view import write_profiles
+from freestone_lab.heap import profiling
 
 
-class RunByDefault(typer.core.TyperGroup):
-    """Arguments that begin with no sub-command mean `run`."""
+def run(options: Namespace) -> int:
+    if (options.pid is None) == (not options.command):
+        raise UserError("profile: expected one of CMD and --pid N")
+    path = paths.must_be_writable(options.output or Path("profile.html"), "--output")
+    if options.pid is not None:
+        seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
+        found = profiling.look(options.pid, options.sample_bytes, seconds)
+        _write([found], path, f"Heap of process {options.pid}", view="inuse_space")
+        _finish(path, options.open_page)
+        return 0
+    done = profiling.run(options.command, profiling.Form(options.form), options.sample_bytes, options.keep)
+    _write(done.profiles, path, f"Heap of {' '.join(options.command)}", view="peak_space")
+    _finish(path, options.open_page)
+    return done.exit_status
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
+
+def _write(profiles: list[Profile], path: Path, title: str, *, view: str) -> None:
+    """As a page; as pprof with its names inside when the file is called .pb or .pb.gz."""
+    if path.name.endswith((".pb", ".pb.gz")):
+        path.write_bytes(encode(profiles[0], view))
+    else:
+        write_profiles(profiles, path, title, view=view)
 
 
-Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the page goes.")]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+def show(options: Namespace) -> None:
+    files = options.files
+    path = paths.must_be_writable(
+        options.output or files[0].with_name(files[0].name.split(".")[0] + ".html"), "--output"
+    )
+    _write(profiling.load(files), path, f"Heap profile {', '.join(f.name for f in files)}", view="inuse_space")
+    _finish(path, options.open_page)
 
 
-def finish(path: Path, open_page: bool) -> None:
-    typer.echo(f"written: {path}", err=True)
+def diff(options: Namespace) -> None:
+    before, after = options.before, options.after
+    path = paths.must_be_writable(options.output or Path("profile-diff.html"), "--output")
+    title = f"Heap: {after.name} against {before.name}"
+    write_profiles(profiling.load([before, after]), path, title, compare=True)
+    _finish(path, options.open_page)
+
+
+def _finish(path: Path, open_page: bool) -> None:
+    print(f"written: {path}", file=sys.stderr)
     if open_page:
         webbrowser.open(path.resolve().as_uri())
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(cls=RunByDefault, help=HELP, no_args_is_help=True)
-    app.add_typer(group, name="profile")
-
-    @group.command("run", context_settings={"allow_interspersed_args": False})
-    def run(
-        command: Annotated[list[str], typer.Argument(metavar="[--] CMD ARG...", show_default=False)],
-        output: Output = None,
-        sample_bytes: Annotated[int, typer.Option(min=1, help="Mean bytes between samples.")] = 512 * 1024,
-        form: Annotated[profiling.Form, typer.Option("--format", help="Form of the files kept with --keep.")] = (
-            profiling.Form.pprof
-        ),
-        keep: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep the profile files there.")] = None,
-        open_page: Open = False,
-    ) -> None:
-        """Run CMD under libfreestone with its heap profiler; the exit status is CMD's."""
-        done = profiling.run(command, form, sample_bytes, keep)
-        path = output or Path("profile.html")
-        write_profiles(done.profiles, path, f"Heap of {' '.join(command)}")
-        finish(path, open_page)
-        raise typer.Exit(done.exit_status)
-
-    @group.command("show")
-    def show(
-        files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles of one program, oldest first.")],
-        output: Output = None,
-        open_page: Open = False,
-    ) -> None:
-        """Show profiles: pprof, collapsed stacks, or heap_v2 text. Several become a timeline."""
-        path = output or files[0].with_name(files[0].name.split(".")[0] + ".html")
-        write_profiles(profiling.load(files), path, f"Heap profile {', '.join(f.name for f in files)}")
-        finish(path, open_page)
-
-    @group.command("diff")
-    def diff(
-        before: Annotated[Path, typer.Argument(metavar="BEFORE")],
-        after: Annotated[Path, typer.Argument(metavar="AFTER")],
-        output: Output = None,
-        open_page: Open = False,
-    ) -> None:
-        """Show what grew (red) and what shrank (blue) between two profiles."""
-        path = output or Path("profile-diff.html")
-        title = f"Heap: {after.name} against {before.name}"
-        write_profiles(profiling.load([before, after]), path, title, compare=True)
-        finish(path, open_page)

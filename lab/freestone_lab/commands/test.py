@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from argparse import Namespace
 
-import typer
+from freestone_lab.core.errors import UserError
+from freestone_lab.engine import session
+from freestone_lab.host import own_tests, real_programs
+from freestone_lab.peers import packages
 
-from freestone_lab import packages, session, suite_tests
-from freestone_lab.errors import UserError
 
-
-def register(app: typer.Typer) -> None:
-    known = [*(p.preset for p in suite_tests.PARTS), suite_tests.LAB]
-
-    @app.command(help=f"Run the tests: all, or just some of {', '.join(known)}. The last line counts them.")
-    def test(
-        parts: Annotated[list[str] | None, typer.Argument(metavar="[PART...]", show_default=False)] = None,
-    ) -> None:
-        for name in parts or []:
-            if name not in known:
-                raise UserError(f"test: unknown part '{name}'; expected one of {', '.join(known)}")
-        session.ensure_packages([*packages.missing_programs(), *packages.missing_peers()], session.to_stderr)
-        tally = suite_tests.run_all(parts or [], session.to_stderr)
-        for line in tally.problems:
-            print(f"failed: {line}")
-        print(tally.line())
-        if not tally.good:
-            raise typer.Exit(1)
+def run(options: Namespace) -> int:
+    if options.form == "programs":
+        session.ensure_packages(packages.missing_programs(), session.to_stderr)
+        session.ensure_packages(real_programs.absent(real_programs.packages()), session.to_stderr)
+        return real_programs.survey(options.parts, session.to_stderr)
+    known = [*(p.preset for p in own_tests.PARTS), own_tests.LAB]
+    for name in options.parts:
+        if name not in known:
+            raise UserError(f"test: unknown part '{name}'; expected one of {', '.join(known)}")
+    session.ensure_packages([*packages.missing_programs(), *packages.missing_peers()], session.to_stderr)
+    form = own_tests.Form(options.form)
+    tally = own_tests.run_all(options.parts, form, session.to_stderr)
+    for line in tally.problems:
+        print(f"failed: {line}")
+    print(tally.line())
+    return 0 if tally.good else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from freestone_lab.errors import UserError
+from freestone_lab.core.errors import UserError
 
 
 class ProfileError(UserError):

@@ -29,6 +29,10 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
         ("file_offset", 4, "uint64", False),
         ("filename", 5, "int64", False),
         ("build_id", 6, "int64", False),
+        ("has_functions", 7, "bool", False),
+        ("has_filenames", 8, "bool", False),
+        ("has_line_numbers", 9, "bool", False),
+        ("has_inline_frames", 10, "bool", False),
     ],
     "Line": [("function_id", 1, "uint64", False), ("line", 2, "int64", False)],
     "Location": [
@@ -62,7 +66,12 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
 def message_class() -> Any:
     """The class of perftools.profiles.Profile."""
     field = descriptor_pb2.FieldDescriptorProto
-    kinds = {"int64": field.TYPE_INT64, "uint64": field.TYPE_UINT64, "string": field.TYPE_STRING}
+    kinds = {
+        "int64": field.TYPE_INT64,
+        "uint64": field.TYPE_UINT64,
+        "string": field.TYPE_STRING,
+        "bool": field.TYPE_BOOL,
+    }
     file = descriptor_pb2.FileDescriptorProto(name="freestone/profile.proto", package=PACKAGE, syntax="proto3")
     for name, fields in SCHEMA.items():
         message = file.message_type.add(name=name)
@@ -130,3 +139,74 @@ def convert(raw: Any, strings: list[str], name: str) -> Profile:
         list(mappings.values()),
         [strings[c] for c in raw.comment],
     )
+
+
+class _Numbers(dict[Any, int]):
+    """Gives each new key the next number, counted from `first`."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = len(self) + self.first
+        return self[key]
+
+
+def encode(profile: Profile, default_type: str = "") -> bytes:
+    """The profile as a gzipped profile.proto with its names, files and lines inside, so that every reader shows it
+    the same. `default_type` is the name of the view that readers open first."""
+    raw = message_class()()
+    strings = _Numbers(0)
+    strings[""] = 0
+    functions, locations = _Numbers(1), _Numbers(1)
+    mappings = {m.path: number for number, m in reversed(list(enumerate(profile.mappings, start=1)))}
+    for name, unit in profile.sample_types:
+        raw.sample_type.add(type=strings[name], unit=strings[unit])
+    for stack, values in profile.samples:
+        sample = raw.sample.add(value=list(values))
+        for group in reversed(_groups(stack)):
+            known = len(locations)
+            number = locations[group]
+            if len(locations) == known:
+                sample.location_id.append(number)
+                continue
+            sample.location_id.append(number)
+            outer = group[0]
+            location = raw.location.add(id=number, address=outer.address, mapping_id=mappings.get(outer.module, 0))
+            for frame in reversed(group):
+                if frame.function:
+                    location.line.add(function_id=functions[frame.function, frame.file], line=frame.line)
+    for (name, file), number in functions.items():
+        raw.function.add(id=number, name=strings[name], system_name=strings[name], filename=strings[file])
+    for number, m in enumerate(profile.mappings, start=1):
+        raw.mapping.add(
+            id=number,
+            memory_start=m.start,
+            memory_limit=m.limit,
+            file_offset=m.offset,
+            filename=strings[m.path],
+            build_id=strings[m.build_id],
+            has_functions=True,
+            has_filenames=True,
+            has_line_numbers=True,
+            has_inline_frames=True,
+        )
+    raw.time_nanos = int(profile.time * 1e9)
+    raw.duration_nanos = int(profile.duration * 1e9)
+    raw.comment.extend(strings[note] for note in profile.notes)
+    if default_type:
+        raw.default_sample_type = strings[default_type]
+    raw.string_table.extend(strings)
+    return gzip.compress(raw.SerializeToString(), mtime=0)
+
+
+def _groups(stack: tuple[Frame, ...]) -> list[tuple[Frame, ...]]:
+    """The stack, outermost first, with the frames that were inlined into one call together."""
+    groups: list[tuple[Frame, ...]] = []
+    for frame in stack:
+        if frame.inlined and groups:
+            groups[-1] = (*groups[-1], frame)
+        else:
+            groups.append((frame,))
+    return groups

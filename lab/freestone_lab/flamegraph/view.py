@@ -42,7 +42,7 @@ def frame_key(frame: Frame) -> tuple[str, str, bool]:
     return name, frame.module, frame.inlined
 
 
-def payload(profiles: Sequence[Profile], compare: bool) -> dict[str, object]:
+def payload(profiles: Sequence[Profile], compare: bool, view: str = "inuse_space") -> dict[str, object]:
     """What the page's script draws: frames, and the tree as parallel lists, parents before children."""
     types = common_types(profiles)
     frames: dict[tuple[str, str, bool], int] = {("all", "", False): 0}
@@ -84,26 +84,28 @@ def payload(profiles: Sequence[Profile], compare: bool) -> dict[str, object]:
         "parents": parents,
         "idents": idents,
         "own": own,
-        "start": preferred(profiles, types),
+        "start": preferred(profiles, types, view),
         "compare": compare,
     }
 
 
-def preferred(profiles: Sequence[Profile], types: list[tuple[str, str]]) -> int:
-    """The sample type to show first: live bytes, else the last one that is not empty."""
+def preferred(profiles: Sequence[Profile], types: list[tuple[str, str]], view: str) -> int:
+    """The sample type to show first: `view`, else the last one that is not empty."""
     names = [name for name, _ in types]
     filled = [i for i, t in enumerate(types) if any(p.total(p.sample_types.index(t)) for p in profiles)] or [
         len(types) - 1
     ]
-    wanted = names.index("inuse_space") if "inuse_space" in names else filled[-1]
+    wanted = names.index(view) if view in names else filled[-1]
     return wanted if wanted in filled else filled[-1]
 
 
-def render_profiles(profiles: Sequence[Profile], title: str, *, compare: bool = False) -> str:
-    """The page as text. `compare` opens it with the last profile against the first."""
+def render_profiles(
+    profiles: Sequence[Profile], title: str, *, compare: bool = False, view: str = "inuse_space"
+) -> str:
+    """The page as text. `compare` opens it with the last profile against the first, otherwise it opens with `view`."""
     if not profiles:
         raise ProfileError("no profile to show")
-    data = json.dumps(payload(profiles, compare), separators=(",", ":")).replace("</", "<\\/")
+    data = json.dumps(payload(profiles, compare, view), separators=(",", ":")).replace("</", "<\\/")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -115,8 +117,10 @@ def render_profiles(profiles: Sequence[Profile], title: str, *, compare: bool = 
     )
 
 
-def write_profiles(profiles: Sequence[Profile], path: Path, title: str, *, compare: bool = False) -> None:
+def write_profiles(
+    profiles: Sequence[Profile], path: Path, title: str, *, compare: bool = False, view: str = "inuse_space"
+) -> None:
     """Writes one self-contained HTML file that shows `profiles`."""
-    text = render_profiles(profiles, title, compare=compare)
+    text = render_profiles(profiles, title, compare=compare, view=view)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

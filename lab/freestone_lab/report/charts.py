@@ -15,12 +15,12 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from freestone_lab.model import FigureSpec, Sample
+from freestone_lab.core.result import FigureSpec, Sample
+from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report import plots
-from freestone_lab.report.analysis import Analysis, ExperimentView, FigureView, swept
+from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, swept
 from freestone_lab.report.plots import Curve, Look
 from freestone_lab.report.quantity import BYTES, SECONDS, rate_unit, show, size_label, words
-from freestone_lab.samples import PROCESS_SPECS
 
 SIZE = re.compile(r"size|bytes", re.IGNORECASE)
 NUMBERED = re.compile(r"^(?P<head>.*?)[_/. =-]?(?P<number>\d+)(?P<tail>[_/. ]?(b|bytes)?)$", re.IGNORECASE)

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from freestone_lab.compare import control_name
-from freestone_lab.report.analysis import WEIGHTED, ExperimentView, FigureView
+from freestone_lab.core.result import control_name
 from freestone_lab.report.charts import numbered
+from freestone_lab.report.overview import WEIGHTED, ExperimentView, FigureView
 from freestone_lab.report.quantity import cost
-
-WEIGHTS: dict[int, float] = {
-    16: 0.20,
-    32: 0.15,
-    64: 0.15,
-    128: 0.12,
-    256: 0.10,
-    512: 0.08,
-    1024: 0.05,
-    4096: 0.05,
-    16384: 0.04,
-    65536: 0.03,
-    262144: 0.03,
-}
+from freestone_lab.workloads.suites import WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Literal
 
-from freestone_lab.model import FigureSpec
+from freestone_lab.core.result import FigureSpec
 
 Role = Literal["speed", "latency", "memory", "other"]
 

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.errors import UserError
-from freestone_lab.model import Peer
-from freestone_lab.report.analysis import Analysis
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer
+from freestone_lab.report.overview import Analysis
 from freestone_lab.report.quantity import Role
 
 CRITERIA = ("throughput", "latency", "memory", "tooling", "security")

@@ -6,12 +6,14 @@ variables, so that one drawing serves light and dark. `standalone` adds the vari
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from html import escape
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
 matplotlib.use("svg")
@@ -91,8 +93,31 @@ def short_path(path: re.Match[str]) -> str:
     return 'd="' + re.sub(r"(?<=\d) L ", " ", path[1].strip()) + '"'
 
 
+def data_behind(figure: Figure, title: str) -> str:
+    """A digest of what the figure shows: titles, labels, curves, marks, bars and spans, to six digits.
+
+    Where a label or a tick stands is decided by the version of matplotlib, and is no part of it.
+    """
+    shown: list[object] = [title]
+    for axes in figure.axes:
+        shown += [axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale(), axes.get_yscale()]
+        shown += sorted(text.get_text() for text in axes.texts)
+        shown += [_rounded(line.get_xydata()) for line in axes.lines]
+        shown += [_rounded(p.get_patch_transform().transform_path(p.get_path()).vertices) for p in axes.patches]
+        for marks in axes.collections:
+            shown += [_rounded(marks.get_offsets()), *(_rounded(path.vertices) for path in marks.get_paths())]
+    return hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+
+
+def _rounded(points: object) -> list[list[str]]:
+    return [[f"{value:.6g}" for value in point] for point in np.atleast_2d(np.asarray(points, dtype=float))]
+
+
+DATA = re.compile(r'data-shown="[0-9a-f]+"')
+
+
 def finish(figure: Figure, title: str) -> str:
-    """The figure as an <svg> element with `title` as its accessible name."""
+    """The figure as an <svg> element with `title` as its accessible name, and a digest of the data behind it."""
     buffer = io.StringIO()
     empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context(RC):
@@ -120,7 +145,8 @@ def finish(figure: Figure, title: str) -> str:
     view = re.search(r'viewBox="[^"]*"', text)
     head = (
         '<svg xmlns:xlink="http://www.w3.org/1999/xlink" xmlns="http://www.w3.org/2000/svg" '
-        f'{view[0] if view else ""} role="img" class="plot"><title>{escape(title)}</title>'
+        f'{view[0] if view else ""} role="img" class="plot" '
+        f'data-shown="{data_behind(figure, title)}"><title>{escape(title)}</title>'
     )
     return opening.sub(lambda _: head, text, count=1).strip()
 

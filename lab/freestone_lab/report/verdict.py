@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from freestone_lab import statistics
-from freestone_lab.report.analysis import Analysis, Overall, least_pairs, pair
+from freestone_lab.analysis import inference
+from freestone_lab.report.overview import Analysis, Overall, least_pairs, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
 MEASURE: dict[Role, str] = {"speed": "time", "latency": "latency", "memory": "memory"}
@@ -40,9 +40,9 @@ def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> 
     """The allocators that are shown to be worse than `best`, compared with it directly and Holm-corrected."""
     estimates = {o: pair(analysis.experiments, role, o, best, analysis.result.seed, analysis.unit)[0] for o in others}
     known = {o: e for o, e in estimates.items() if e is not None}
-    corrected = dict(zip(known, statistics.holm([e.p for e in known.values()]), strict=True))
+    corrected = dict(zip(known, inference.holm([e.p for e in known.values()]), strict=True))
     return {
-        o for o, e in known.items() if statistics.verdict(e, corrected[o], analysis.floors[role], "lower") == "worse"
+        o for o, e in known.items() if inference.verdict(e, corrected[o], analysis.floors[role], "lower") == "worse"
     }
 
 
@@ -156,7 +156,7 @@ def qualifications(analysis: Analysis) -> list[str]:
     baseline = analysis.result.baseline
     known = {r: f for r, f in analysis.floors.items() if not math.isinf(f)}
     if known:
-        worst = "; ".join(f"{MEASURE[r]} {statistics.margin(f) * 100:.1f} %" for r, f in known.items())
+        worst = "; ".join(f"{MEASURE[r]} {inference.margin(f) * 100:.1f} %" for r, f in known.items())
         said.append(f"{baseline} was also measured against itself. Differences below this are not claimed: {worst}.")
     else:
         said.append(

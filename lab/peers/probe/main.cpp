@@ -9,7 +9,7 @@
 namespace probe {
 namespace {
 
-// The names stand in freestone_lab/peers.py and come as further arguments.
+// The names stand in freestone_lab/peers/discover.py and come as further arguments.
 int owners(int count, char** names) {
   Answer answer;
   for (int i = 0; i < count; ++i) {

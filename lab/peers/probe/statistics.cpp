@@ -1,5 +1,5 @@
 // Do the statistics of glibc's interface tell the truth about this heap? Each question allocates a known amount between
-// two readings; freestone_lab/probe.py judges the difference.
+// two readings; freestone_lab/peers/abi_probe.py judges the difference.
 #include <malloc.h>
 #include <unistd.h>
 

@@ -110,7 +110,7 @@ std::string SystemCall::caller() const {
   return {};
 }
 
-SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body, unsigned timeout_seconds) {
+SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body) {
   int sockets[2];
   SupervisedEnd end;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return end;
@@ -124,7 +124,6 @@ SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, 
         close(sockets[1]);
         return body();
       },
-      timeout_seconds,
       [&] {
         close(sockets[1]);
         const int listener = receive_descriptor(sockets[0]);
@@ -137,7 +136,7 @@ SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, 
 }
 
 bool supervision_works(std::string& reason) {
-  static const SupervisedEnd trial = run_supervised({SYS_getppid}, [](const SystemCall&) { return EPERM; }, [] { return getppid() == -EPERM ? 0 : 1; }, 5);
+  static const SupervisedEnd trial = run_supervised({SYS_getppid}, [](const SystemCall&) { return EPERM; }, [] { return getppid() == -EPERM ? 0 : 1; });
   if (trial.child.exited_with(0)) return true;
   reason = "seccomp user notification does not work here: " + trial.child.describe();
   return false;

@@ -34,7 +34,7 @@ struct SupervisedEnd {
 
 // Forks; the child runs body() with the calls in `numbers` under the plan, and leaves by _exit(body()). One thread or many: the filter
 // holds for all of them. body() starts after the filter is in place.
-SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body, unsigned timeout_seconds = 60);
+SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body);
 
 // False (with the reason) where the kernel or the sandbox refuses such filters: the tests are then skipped.
 bool supervision_works(std::string& reason);

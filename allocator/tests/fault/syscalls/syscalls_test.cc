@@ -17,6 +17,7 @@ constexpr int kNullsSeen = 3;
 constexpr int kBroken = 4;
 constexpr int kNotRecovered = 5;
 constexpr int kLoaderGaveUp = 127;
+constexpr unsigned kMostPoints = 80;
 
 struct FaultyCall {
   const char* name;
@@ -68,12 +69,22 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
       if (over || now.number != call.number) return 0;
       return fails(++seen) ? call.error : 0;
     };
-    const SupervisedEnd end = run_supervised({call.number, kMarker}, plan, [seed] { return exercise_and_recover(seed); }, 30);
+    const SupervisedEnd end = run_supervised({call.number, kMarker}, plan, [seed] { return exercise_and_recover(seed); });
     ++points_;
     injected_ += end.injected;
     last_calls_ = seen;
     EXPECT_TRUE(end.child.exited_with(0) || (call.may_fail_allocations && end.child.exited_with(kNullsSeen)))
         << call.name << ", " << where << ", seed " << seed << ": " << end.child.describe();
+  }
+
+  // Runs the points at which there is a call, up to the 80th: all of them, or in a short run every so many, others with another seed.
+  void run_points(uint64_t seed, const std::function<bool(unsigned n, unsigned k)>& fails, const char* where) {
+    run_point(seed, [](unsigned) { return false; }, "no failure");
+    const unsigned calls = std::min(last_calls_, kMostPoints);
+    const auto step = static_cast<unsigned>(std::max<uint64_t>(1, kMostPoints / scaled(kMostPoints)));
+    for (unsigned k = 1 + static_cast<unsigned>(seed % step); k <= calls && !HasFailure(); k += step) {
+      run_point(seed, [&fails, k](unsigned n) { return fails(n, k); }, where + std::to_string(k));
+    }
   }
 
   void TearDown() override { std::printf("%u points, %u calls failed\n", points_, injected_); }
@@ -84,17 +95,11 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
 };
 
 TEST_P(FailingCall, OnceAtAnyPointIsSurvived) {
-  const uint64_t seed = test_seed(GetParam().name);
-  run_point(seed, [](unsigned) { return false; }, "no failure");
-  const unsigned calls = std::min(last_calls_, 80u);
-  for (unsigned k = 1; k <= calls && !HasFailure(); ++k) run_point(seed, [k](unsigned n) { return n == k; }, "call " + std::to_string(k));
+  run_points(test_seed(GetParam().name), [](unsigned n, unsigned k) { return n == k; }, "call ");
 }
 
 TEST_P(FailingCall, FromAnyPointOnIsSurvived) {
-  const uint64_t seed = test_seed(GetParam().name);
-  run_point(seed, [](unsigned) { return false; }, "no failure");
-  const unsigned calls = std::min(last_calls_, 80u);
-  for (unsigned k = 1; k <= calls && !HasFailure(); ++k) run_point(seed, [k](unsigned n) { return n >= k; }, "call " + std::to_string(k) + " and all later ones");
+  run_points(test_seed(GetParam().name), [](unsigned n, unsigned k) { return n >= k; }, "all calls from number ");
 }
 
 TEST_P(FailingCall, AtRandomIsSurvived) {
@@ -112,13 +117,10 @@ std::string probe_path() { return std::string(FREESTONE_PROBE_DIR) + "/fault_pro
 
 // A fresh process that meets the plan from its first instruction on.
 SupervisedEnd start_under(const std::vector<int>& numbers, const Plan& plan) {
-  return run_supervised(
-      numbers, plan,
-      [] {
-        execl(probe_path().c_str(), "fault_probe", "start", static_cast<char*>(nullptr));
-        return 126;
-      },
-      30);
+  return run_supervised(numbers, plan, [] {
+    execl(probe_path().c_str(), "fault_probe", "start", static_cast<char*>(nullptr));
+    return 126;
+  });
 }
 
 class StartUp : public testing::Test {
@@ -153,6 +155,20 @@ TEST_F(StartUp, WorksWhenLargeReservationsAreRefused) {
     const auto plan = [largest](const SystemCall& call) { return call.arguments[1] >= largest ? ENOMEM : 0; };
     const SupervisedEnd end = start_under({SYS_mmap}, plan);
     EXPECT_TRUE(end.child.exited_with(0)) << "mappings of " << largest << " bytes refused: " << end.child.describe();
+  }
+}
+
+TEST_F(StartUp, WorksWhereFixedPlacesAreRefused) {
+  // Some sandboxes and emulators: the heap then lies in one smaller reservation, in as much as can be had.
+  for (const int error : {EEXIST, EINVAL, ENOMEM, EOPNOTSUPP}) {
+    for (const size_t largest : {SIZE_MAX, size_t{1} << 35, size_t{200} << 20}) {
+      const auto plan = [&](const SystemCall& call) {
+        if ((call.arguments[3] & MAP_FIXED_NOREPLACE) != 0) return error;
+        return call.arguments[1] >= largest ? ENOMEM : 0;
+      };
+      const SupervisedEnd end = start_under({SYS_mmap}, plan);
+      EXPECT_TRUE(end.child.exited_with(0)) << "error " << error << ", mappings of " << largest << " bytes refused: " << end.child.describe();
+    }
   }
 }
 

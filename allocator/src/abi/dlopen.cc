@@ -1,0 +1,68 @@
+// Room 19, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
+//
+// A library that is loaded with that flag finds libc's free before the program's, and hands it blocks of ours. Without the flag it
+// finds ours, as everything else does. The option `drop_deepbind` keeps the flag.
+//
+// libc looks at the return address of the call: it decides which RUNPATH and which namespace serve. So these functions end with a jump to
+// libc's, which returns to the caller by itself.
+
+#include <dlfcn.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "config/options.h"
+#include "front/heap.h"
+
+#if defined(__clang__)
+#define FREESTONE_JUMP [[clang::musttail]] return
+#define FREESTONE_WITH_JUMPS
+#else
+#define FREESTONE_JUMP return
+#define FREESTONE_WITH_JUMPS __attribute__((optimize("O2")))  // also in a debug build
+#endif
+
+using namespace freestone;
+
+namespace {
+
+using Open = void* (*)(const char*, int) noexcept;
+using OpenIn = void* (*)(Lmid_t, const char*, int) noexcept;
+
+void* fail_open(const char*, int) noexcept { return nullptr; }
+void* fail_open_in(Lmid_t, const char*, int) noexcept { return nullptr; }
+
+// libc's function of that name; relaxed: every thread finds the same.
+template <typename Function>
+Function next_of(const char* name, Atomic<Function>& known, Function none) {
+  Function next = known.load_relaxed();
+  if (next != nullptr) return next;
+  next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+  if (next == nullptr) return none;
+  known.store_relaxed(next);
+  return next;
+}
+
+Atomic<Open> next_open;
+Atomic<OpenIn> next_open_in;
+
+FREESTONE_SLOW int without_deepbind(int mode) {
+  return ensure_started() == Mode::active && options.drop_deepbind ? mode & ~RTLD_DEEPBIND : mode;
+}
+
+}  // namespace
+
+extern "C" {
+
+FREESTONE_EXPORT FREESTONE_WITH_JUMPS void* dlopen(const char* file, int mode) noexcept {
+  const Open next = next_of("dlopen", next_open, fail_open);
+  if ((mode & RTLD_DEEPBIND) != 0) mode = without_deepbind(mode);
+  FREESTONE_JUMP next(file, mode);
+}
+
+// Another namespace has a malloc of its own.
+FREESTONE_EXPORT FREESTONE_WITH_JUMPS void* dlmopen(Lmid_t space, const char* file, int mode) noexcept {
+  const OpenIn next = next_of("dlmopen", next_open_in, fail_open_in);
+  if (space == LM_ID_BASE && (mode & RTLD_DEEPBIND) != 0) mode = without_deepbind(mode);
+  FREESTONE_JUMP next(space, file, mode);
+}
+}

@@ -1,0 +1,215 @@
+// Room 19, abi: libc's functions that move and set memory, in the hardened library. What begins in a heap block must end in it; the work is
+// libc's own. Left out by FREESTONE_CHECK_LIBC=OFF: then no name of this file is in the library.
+//
+// The library's own copies do not come here: base/plain_memory.h gives its calls other names, which are defined below.
+//
+// Before the constructors ran libc's functions are not known yet: a plain loop stands for them.
+
+#include <dlfcn.h>
+
+#include <cstddef>
+
+#include "base/compiler.h"
+#include "front/hardened_memory.h"
+
+using freestone::usize;
+using freestone::hardened::check_access;
+
+extern "C" [[noreturn]] void __chk_fail() __attribute__((weak));
+extern "C" usize strlen(const char* text);
+extern "C" usize strnlen(const char* text, usize bytes_max);
+
+namespace {
+
+using Copy = void* (*)(void*, const void*, usize);
+using Set = void* (*)(void*, int, usize);
+
+struct Libc {
+  Copy copy;
+  Copy move;
+  Set set;
+};
+Libc libc;  // in memory that is zero before any relocation
+
+void* copy_plainly(void* to, const void* from, usize bytes) {
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+#if defined(__x86_64__)
+  asm volatile("rep movsb" : "+D"(out), "+S"(in), "+c"(bytes) : : "memory");
+#else
+  for (; bytes > 0; --bytes) {
+    *out++ = *in++;
+    asm volatile("" : "+r"(out));
+  }
+#endif
+  return to;
+}
+void* move_plainly(void* to, const void* from, usize bytes) {
+  if (freestone::address_of(to) - freestone::address_of(from) >= bytes) return copy_plainly(to, from, bytes);
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  for (; bytes > 0; --bytes) {
+    out[bytes - 1] = in[bytes - 1];
+    asm volatile("" : "+r"(out));
+  }
+  return to;
+}
+void* set_plainly(void* to, int value, usize bytes) {
+  auto* out = static_cast<char*>(to);
+#if defined(__x86_64__)
+  asm volatile("rep stosb" : "+D"(out), "+c"(bytes) : "a"(value) : "memory");
+#else
+  for (; bytes > 0; --bytes) {
+    *out++ = static_cast<char>(value);
+    asm volatile("" : "+r"(out));
+  }
+#endif
+  return to;
+}
+
+FREESTONE_INLINE void* copy(void* to, const void* from, usize bytes) {
+  return FREESTONE_LIKELY(libc.copy != nullptr) ? libc.copy(to, from, bytes) : copy_plainly(to, from, bytes);
+}
+FREESTONE_INLINE void* move(void* to, const void* from, usize bytes) {
+  return FREESTONE_LIKELY(libc.move != nullptr) ? libc.move(to, from, bytes) : move_plainly(to, from, bytes);
+}
+FREESTONE_INLINE void* set(void* to, int value, usize bytes) {
+  return FREESTONE_LIKELY(libc.set != nullptr) ? libc.set(to, value, bytes) : set_plainly(to, value, bytes);
+}
+
+FREESTONE_INLINE void check_both(const void* to, const void* from, usize bytes) {
+  check_access(to, bytes, true);
+  check_access(from, bytes, false);
+}
+// The end of a string in the heap was found in its block, or is the zero right behind it.
+FREESTONE_INLINE usize length_of(const char* text) {
+  const usize length = strlen(text);
+  check_access(text, length + 1, false);
+  return length;
+}
+FREESTONE_INLINE usize length_of(const char* text, usize bytes_max) {
+  const usize length = strnlen(text, bytes_max);
+  check_access(text, freestone::min_of(length + 1, bytes_max), false);
+  return length;
+}
+// The compiler's own check of a destination whose size it knows.
+FREESTONE_INLINE void expect_room(usize bytes, usize room) {
+  if (FREESTONE_LIKELY(bytes <= room)) return;
+  if (&__chk_fail != nullptr) __chk_fail();
+  __builtin_trap();
+}
+
+FREESTONE_INLINE char* copy_string(char* to, const char* from, usize room) {
+  const usize bytes = length_of(from) + 1;
+  expect_room(bytes, room);
+  check_access(to, bytes, true);
+  copy(to, from, bytes);
+  return to + bytes - 1;
+}
+FREESTONE_INLINE char* copy_string_padded(char* to, const char* from, usize bytes, usize room) {
+  expect_room(bytes, room);
+  const usize length = length_of(from, bytes);
+  check_access(to, bytes, true);
+  copy(to, from, length);
+  set(to + length, 0, bytes - length);
+  return to + length;
+}
+FREESTONE_INLINE void append_string(char* to, const char* from, usize length, usize room) {
+  const usize before = strlen(to);
+  expect_room(before + length + 1, room);
+  check_access(to, before + length + 1, true);
+  copy(to + before, from, length);
+  to[before + length] = '\0';
+}
+
+constexpr usize kNoRoomKnown = ~usize{0};
+
+__attribute__((constructor(101))) void find_libc() {
+  libc.copy = reinterpret_cast<Copy>(dlsym(RTLD_NEXT, "memcpy"));
+  libc.move = reinterpret_cast<Copy>(dlsym(RTLD_NEXT, "memmove"));
+  libc.set = reinterpret_cast<Set>(dlsym(RTLD_NEXT, "memset"));
+}
+
+}  // namespace
+
+extern "C" {
+
+FREESTONE_HIDDEN void* freestone_plain_memcpy(void* to, const void* from, usize bytes) { return copy(to, from, bytes); }
+FREESTONE_HIDDEN void* freestone_plain_memmove(void* to, const void* from, usize bytes) { return move(to, from, bytes); }
+FREESTONE_HIDDEN void* freestone_plain_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
+
+FREESTONE_EXPORT void* memcpy(void* to, const void* from, usize bytes) {
+  check_both(to, from, bytes);
+  return copy(to, from, bytes);
+}
+FREESTONE_EXPORT void* memmove(void* to, const void* from, usize bytes) {
+  check_both(to, from, bytes);
+  return move(to, from, bytes);
+}
+FREESTONE_EXPORT void* mempcpy(void* to, const void* from, usize bytes) {
+  check_both(to, from, bytes);
+  return static_cast<char*>(copy(to, from, bytes)) + bytes;
+}
+FREESTONE_EXPORT void* memset(void* to, int value, usize bytes) {
+  check_access(to, bytes, true);
+  return set(to, value, bytes);
+}
+FREESTONE_EXPORT char* strcpy(char* to, const char* from) {
+  copy_string(to, from, kNoRoomKnown);
+  return to;
+}
+FREESTONE_EXPORT char* stpcpy(char* to, const char* from) { return copy_string(to, from, kNoRoomKnown); }
+FREESTONE_EXPORT char* strncpy(char* to, const char* from, usize bytes) {
+  copy_string_padded(to, from, bytes, kNoRoomKnown);
+  return to;
+}
+FREESTONE_EXPORT char* stpncpy(char* to, const char* from, usize bytes) { return copy_string_padded(to, from, bytes, kNoRoomKnown); }
+FREESTONE_EXPORT char* strcat(char* to, const char* from) {
+  append_string(to, from, length_of(from), kNoRoomKnown);
+  return to;
+}
+FREESTONE_EXPORT char* strncat(char* to, const char* from, usize bytes_max) {
+  append_string(to, from, length_of(from, bytes_max), kNoRoomKnown);
+  return to;
+}
+
+FREESTONE_EXPORT void* __memcpy_chk(void* to, const void* from, usize bytes, usize room) {
+  expect_room(bytes, room);
+  check_both(to, from, bytes);
+  return copy(to, from, bytes);
+}
+FREESTONE_EXPORT void* __memmove_chk(void* to, const void* from, usize bytes, usize room) {
+  expect_room(bytes, room);
+  check_both(to, from, bytes);
+  return move(to, from, bytes);
+}
+FREESTONE_EXPORT void* __mempcpy_chk(void* to, const void* from, usize bytes, usize room) {
+  expect_room(bytes, room);
+  check_both(to, from, bytes);
+  return static_cast<char*>(copy(to, from, bytes)) + bytes;
+}
+FREESTONE_EXPORT void* __memset_chk(void* to, int value, usize bytes, usize room) {
+  expect_room(bytes, room);
+  check_access(to, bytes, true);
+  return set(to, value, bytes);
+}
+FREESTONE_EXPORT char* __strcpy_chk(char* to, const char* from, usize room) {
+  copy_string(to, from, room);
+  return to;
+}
+FREESTONE_EXPORT char* __stpcpy_chk(char* to, const char* from, usize room) { return copy_string(to, from, room); }
+FREESTONE_EXPORT char* __strncpy_chk(char* to, const char* from, usize bytes, usize room) {
+  copy_string_padded(to, from, bytes, room);
+  return to;
+}
+FREESTONE_EXPORT char* __stpncpy_chk(char* to, const char* from, usize bytes, usize room) { return copy_string_padded(to, from, bytes, room); }
+FREESTONE_EXPORT char* __strcat_chk(char* to, const char* from, usize room) {
+  append_string(to, from, length_of(from), room);
+  return to;
+}
+FREESTONE_EXPORT char* __strncat_chk(char* to, const char* from, usize bytes_max, usize room) {
+  append_string(to, from, length_of(from, bytes_max), room);
+  return to;
+}
+
+}  // extern "C"

@@ -1,0 +1,13 @@
+// Room 19, abi: the locks of the calls that change settings, in the order in which they rank.
+#pragma once
+
+#include "base/compiler.h"
+#include "platform/mutex.h"
+
+namespace freestone {
+
+extern FREESTONE_HIDDEN Mutex option_lock;     // one option at a time: a pair of limits that contradict each other is put back
+extern FREESTONE_HIDDEN Mutex snapshot_lock;   // mallctl's statistics
+extern FREESTONE_HIDDEN Mutex callbacks_lock;  // the program's callbacks
+
+}  // namespace freestone

@@ -1,0 +1,68 @@
+// Room 9, front: see fork.h.
+
+#include "front/fork.h"
+
+#include <pthread.h>
+
+#include "front/heap.h"
+#include "platform/child.h"
+#include "platform/mutex.h"
+#include "platform/os.h"
+#include "region/metadata.h"
+#include "span/mapping.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr const ForkHooks* kHooks[] = {&abi_fork_hooks, &upkeep_fork_hooks, &heaps_fork_hooks, &sampling_fork_hooks};
+constexpr unsigned kHookCount = sizeof kHooks / sizeof *kHooks;
+
+Atomic<u32> is_watched;
+
+void before_fork() {
+  for (const ForkHooks* hooks : kHooks) hooks->before();
+}
+
+void after_fork_in_parent() {
+  for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_parent();
+}
+
+// The thread that survived keeps its cache and has none until its next slow path, which drains those of the others first: a child that
+// only calls exec pays nothing.
+void become_child() {
+  repair_metadata_in_child();
+  repair_spans_in_child();
+  repair_mappings_in_child();
+  reset_start_in_child();
+  orphan_caches_in_child();
+  if (this_thread.cache_offset != 0) {
+    this_thread.parked = &thread_cache();
+    this_thread.cache_offset = 0;
+  }
+  for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_child();
+  mark_child();
+}
+
+void after_fork_in_child() {
+  if (is_unmarked_child() || !notices_children()) become_child();
+}
+
+}  // namespace
+
+void watch_forks() {
+  u32 expected = 0;
+  if (is_watched.replace_acquire(expected, 1)) pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+bool notice_fork() {
+  // The first thread of a child has the number of its process.
+  if (!is_unmarked_child() || os::thread_id() != os::process_id()) return false;
+  become_child();
+  return true;
+}
+
+constinit const ForkNotice fork_notice = notice_fork;
+
+}  // namespace freestone

@@ -1,0 +1,110 @@
+// Room 9, front: see hardened_walk.h.
+
+#include "front/hardened_walk.h"
+
+#include "config/options.h"
+#include "front/hardened_large.h"
+#include "front/hardened_paths.h"
+#include "span/free_memory.h"
+#include "span/span_heap.h"
+
+namespace freestone::hardened {
+
+namespace {
+
+// What is wrong with a block of a slab at this instant; null: nothing.
+const char* fault_of(const char* block, usize block_bytes) {
+  const char* const trailer = block + block_bytes - kTrailerBytes;
+  const u64 word = load_trailer(trailer);
+  if (word == kChanging) return nullptr;
+  if (word == 0) return !kMitigations.zero_on_free || is_clear(block, block_bytes) ? nullptr : "write after free";
+  const Claim claim = claim_of(word);
+  const bool whole = word == trailer_word(block, word & kPlainMask) && claim.bytes <= block_bytes - kTrailerBytes &&
+                     gap_is_whole(block + claim.bytes, trailer);
+  return whole ? nullptr : "heap overflow";
+}
+
+// Another thread may be at work on the block: what stays for so many looks is damage (WORDS-1).
+const char* lasting_fault_of(const char* block, usize block_bytes) {
+  const char* fault = fault_of(block, block_bytes);
+  for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look reads anew
+    fault = fault_of(block, block_bytes);
+  }
+  return fault;
+}
+
+constexpr usize kBeside = 64;
+
+bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
+  auto& bytes_left = *static_cast<usize*>(context);
+  const ClassInfo& info = class_info(size_class);
+  const usize slab_bytes = units_to_bytes(info.units);
+  if (bytes_left < slab_bytes) return false;
+  bytes_left -= slab_bytes;
+  // What was never handed out has no memory perhaps: of such a block only what lies beside another is looked at.
+  const u64 untouched = info.blocks <= 64 ? record_of(first).zero_blocks.load_relaxed() : 0;
+  const auto is_touched = [&](u32 n) { return n >= 64 || (n < info.blocks && (untouched & bit(n)) == 0); };
+  // Much of a slab is often zero, all of it free: that is seen faster than block by block.
+  constexpr usize kStretch = kKiB;
+  const char* clear_until = nullptr;
+  const char* next_look = unit_address(first);
+  const char* const last_look = unit_address(first) + slab_bytes - kStretch;
+  for (u32 n = 0; n < info.blocks; ++n) {
+    char* const block = unit_address(first) + usize{n} * info.bytes;
+    if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look && block <= last_look) {
+      next_look = block + kStretch;
+      if (is_clear(block, kStretch)) clear_until = next_look;
+    }
+    if (block + info.bytes <= clear_until) continue;
+    if (!is_touched(n)) {
+      if (n > 0 && is_touched(n - 1)) expect_clear(block, kBeside);
+      if (is_touched(n + 1)) expect_clear(block + info.bytes - kBeside, kBeside);
+      continue;
+    }
+    const char* const fault = lasting_fault_of(block, info.bytes);
+    // Its bit says which it was, where the trailer does not any more.
+    if (FREESTONE_UNLIKELY(fault != nullptr)) misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
+  }
+  return true;
+}
+
+// Runs that are live; nobody else frees them meanwhile.
+void check_live_runs() {
+  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end; ++unit) {
+    Claim claim;
+    if (has_record(unit_address(unit), tag_of(unit)) && large_request(unit_address(unit)) != 0) examine_large(unit_address(unit), claim);
+  }
+}
+
+// Runs of a class in this thread's cache wait cleared.
+void check_cached_runs(const Cache& cache) {
+  if constexpr (!kMitigations.zero_on_free) return;
+  if (cache.counting != nullptr) return;
+  for (SizeClass c = kLastSmallClass + 1; c < kClassEnd; ++c) {
+    for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) {
+      const usize bytes = units_to_bytes(class_info(c).units);
+      if (record_of(unit_of(*at)).is_fresh == kUsedRun && !is_clear(static_cast<const char*>(*at), bytes)) misuse("write after free", *at, bytes);
+    }
+  }
+}
+
+}  // namespace
+
+void check_heap(usize bytes_max) {
+  if constexpr (!kMitigations.trailer) return;
+  SlabUser user;
+  const bool alone = cache_count() <= 1;
+  check_free_spans(bytes_max);
+  visit_slabs(user, alone, check_slab, &bytes_max);
+  if (alone) check_live_runs();
+  if (this_thread.cache_offset != 0) check_cached_runs(thread_cache());
+}
+
+// After the program's own handlers, which still free.
+__attribute__((destructor(101))) static void on_exit() {
+  if constexpr (!kMitigations.trailer) return;
+  if (mode() == Mode::active) check_heap(options.exit_check_bytes);
+}
+
+}  // namespace freestone::hardened

@@ -1,0 +1,323 @@
+// Room 14, guards: see guard.h.
+
+#include "guards/guard.h"
+
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cstring>
+
+#include "config/options.h"
+#include "front/sampled.h"
+#include "profile/profile.h"
+#include "profile/profile_report.h"
+#include "platform/message.h"
+#include "platform/mutex.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kGuardFrames = 48;
+constexpr u8 kSlack = 0xB7;  // what the bytes beside the block in its pages hold
+
+enum class State : u8 { empty, live, freed };
+
+struct Stack {
+  u32 thread;
+  u32 depth;
+  usize frames[kGuardFrames];
+};
+
+struct Slot {
+  State state;
+  UnitIndex first;
+  usize block;
+  usize bytes;
+  usize pages_start;  // the accessible pages of a live block
+  usize pages_end;
+  Stack allocated;
+  Stack freed;
+  u32 next;  // in the queue of freed slots, or of empty ones
+};
+
+constexpr u32 kNone = ~u32{0};
+
+// Guarded by guard_lock.
+constinit Mutex guard_lock;
+Slot* slots = nullptr;
+u32 slots_made = 0;   // slots below were used at least once
+u32 live_slots = 0;
+u32 oldest_freed = kNone;
+u32 newest_freed = kNone;
+u32 empty_slots = kNone;
+
+struct sigaction previous_segv, previous_bus;
+
+void take_stack(Stack& stack) {
+  usize frames[kFramesMax];
+  const unsigned depth = capture_profile_stack(frames);
+  stack.thread = os::thread_id();
+  stack.depth = min_of(depth, kGuardFrames);
+  std::memcpy(stack.frames, frames, stack.depth * sizeof(usize));
+}
+
+void forbid(usize start, usize end) {
+  if (start == end) return;
+  if (os::guard_install(reinterpret_cast<void*>(start), end - start)) os::protect_none(reinterpret_cast<void*>(start), end - start);
+}
+
+// Undoes either way of forbidding.
+void allow(usize start, usize end) {
+  os::guard_remove(reinterpret_cast<void*>(start), end - start);
+  os::commit(reinterpret_cast<void*>(start), end - start);
+}
+
+Slot* slot_of(UnitIndex first) {
+  const u64 number = record_of(first).words[3].load_relaxed();
+  return number == 0 || slots == nullptr ? nullptr : &slots[number - 1];
+}
+
+usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
+usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(record_of(slot.first).run_units); }
+
+// The block that has been free for longest is no longer recognised; its units are to be given back.
+UnitIndex forget_oldest_locked() {
+  Slot& slot = slots[oldest_freed];
+  oldest_freed = slot.next;
+  if (oldest_freed == kNone) newest_freed = kNone;
+  slot.state = State::empty;
+  allow(span_start(slot), span_end(slot));
+  record_of(slot.first).words[3].store_relaxed(0);
+  return slot.first;
+}
+
+// A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be given back.
+u32 take_slot_locked(UnitIndex& old_units) {
+  const auto limit = static_cast<u32>(options.guard_slots);
+  if (slots == nullptr) slots = static_cast<Slot*>(os::map(round_up(limit * sizeof(Slot), os::page_bytes())));
+  if (slots == nullptr || live_slots >= limit - limit / 4) return kNone;
+  u32 index = empty_slots;
+  if (index != kNone) {
+    empty_slots = slots[index].next;
+  } else if (slots_made < limit) {
+    index = slots_made++;
+  } else if (oldest_freed != kNone) {
+    index = oldest_freed;
+    old_units = forget_oldest_locked();
+  } else {
+    return kNone;
+  }
+  ++live_slots;
+  return index;
+}
+
+void put_stack(const char* title, const Stack& stack) {
+  (Message(title) << " by thread " << stack.thread << ':').write();
+  print_stack(stack.frames, stack.depth);
+}
+
+void put_history(const Slot& slot) {
+  put_stack(" allocated", slot.allocated);
+  if (slot.state == State::freed) put_stack(" freed", slot.freed);
+}
+
+void put_headline(const char* kind, const Slot& slot) {
+  (Message() << kind << " of " << reinterpret_cast<void*>(slot.block) << " (block of " << u64{slot.bytes} << " bytes)").write();
+}
+
+[[noreturn]] void report_misuse(const char* kind, const Slot& slot, const char* where) {
+  put_headline(kind, slot);
+  Stack here;
+  take_stack(here);
+  put_stack(where, here);
+  put_history(slot);
+  end_by_failure(kind, reinterpret_cast<void*>(slot.block), "guarded sample");
+}
+
+// Whether [from, to) still holds what was put there.
+bool slack_is_intact(usize from, usize to) {
+  for (const auto* byte = reinterpret_cast<const u8*>(from); address_of(byte) < to; ++byte) {
+    if (*byte != kSlack) return false;
+  }
+  return true;
+}
+
+void distance_line(usize address, const Slot& slot, const char* access) {
+  Message line(" ");
+  line << access << " at " << reinterpret_cast<void*>(address) << ", ";
+  if (address < slot.block) {
+    line << u64{slot.block - address} << " bytes before the block";
+  } else if (address >= slot.block + slot.bytes) {
+    line << u64{address - slot.block - slot.bytes} << " bytes after its end";
+  } else {
+    line << u64{address - slot.block} << " bytes into the block";
+  }
+  line.write();
+}
+
+const char* access_of(const void* context) {
+#if defined(__x86_64__)
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0 ? "write" : "read";
+#else
+  (void)context;
+  return "access";
+#endif
+}
+
+// The slot whose units hold the address; null when there is none.
+Slot* slot_at(usize address) {
+  const auto* pointer = reinterpret_cast<const void*>(address);
+  if (!in_window(pointer)) return nullptr;
+  const UnitIndex first = sampled_first_unit(pointer);
+  return first == kNoUnit ? nullptr : slot_of(first);
+}
+
+void hand_on(int signal, siginfo_t* info, void* context, const struct sigaction& previous) {
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) return previous.sa_sigaction(signal, info, context);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
+  // The instruction runs again and ends the process the ordinary way, with the right place in the core file.
+  struct sigaction ordinary {};
+  ordinary.sa_handler = SIG_DFL;
+  sigaction(signal, &ordinary, nullptr);
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  static Atomic<u32> reported;  // the first fault speaks; others are not mixed into its lines
+  const usize address = address_of(info->si_addr);
+  const Slot* slot = info->si_code > 0 ? slot_at(address) : nullptr;
+  if (slot != nullptr && reported.exchange_seq(1) == 0) {
+    const char* kind = slot->state == State::freed ? "use after free" : address < slot->block ? "heap buffer underflow" : "heap buffer overflow";
+    put_headline(kind, *slot);
+    distance_line(address, *slot, access_of(context));
+    Stack here;
+    here.thread = os::thread_id();
+    here.depth = capture_interrupted(context, here.frames, kGuardFrames, static_cast<Unwind>(options.prof_unwind));
+    put_stack(" at", here);
+    put_history(*slot);
+  }
+  hand_on(signal, info, context, signal == SIGBUS ? previous_bus : previous_segv);
+}
+
+}  // namespace
+
+void* guard_allocate(usize bytes, usize alignment) {
+  const usize page = os::page_bytes();
+  if (page > kUnitBytes || alignment > page || bytes > kGuardedBytesMax) return nullptr;
+  const usize accessible = round_up(max_of<usize>(bytes, 1), page);
+  const usize units = bytes_to_units(accessible + 2 * page);
+  UnitIndex old_units = kNoUnit;
+  u32 index;
+  bool right;
+  {
+    LockGuard guard(guard_lock);
+    index = take_slot_locked(old_units);
+    static u32 turn = 0;
+    right = (turn++ & 1) == 0;
+  }
+  if (old_units != kNoUnit) return_sampled_units(old_units);
+  if (index == kNone) return nullptr;
+  // malloc promises 16 bytes alignment, also to types that a small size rules out: what lies between end and guard is checked at free.
+  const usize offset = right ? page + accessible - round_up(bytes, max_of<usize>(alignment, 16)) : page;
+  const UnitIndex first = take_sampled_units(bytes, units, 1, bytes == 0 && right ? page + accessible - 16 : offset);
+  LockGuard guard(guard_lock);
+  Slot& slot = slots[index];
+  if (first == kNoUnit) {
+    slot.next = empty_slots;
+    empty_slots = index;
+    --live_slots;
+    return nullptr;
+  }
+  slot.first = first;
+  slot.block = address_of(sampled_block(first));
+  slot.bytes = bytes;
+  slot.pages_start = address_of(unit_address(first)) + page;
+  slot.pages_end = slot.pages_start + accessible;
+  slot.freed.depth = 0;
+  take_stack(slot.allocated);
+  slot.state = State::live;
+  std::memset(reinterpret_cast<void*>(slot.pages_start), kSlack, slot.block - slot.pages_start);
+  std::memset(reinterpret_cast<void*>(slot.block + bytes), kSlack, slot.pages_end - slot.block - bytes);
+  if constexpr (kMitigations.zero_on_free) std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
+  forbid(span_start(slot), slot.pages_start);
+  forbid(slot.pages_end, span_end(slot));
+  record_of(first).words[3].store_relaxed(u64{index} + 1);
+  return reinterpret_cast<void*>(slot.block);
+}
+
+bool is_guarded(UnitIndex first) { return record_of(first).words[3].load_relaxed() != 0; }
+
+void guard_check_free(void* block, UnitIndex first) {
+  (void)block;
+  Slot& slot = *slot_of(first);
+  bool twice;
+  {
+    LockGuard guard(guard_lock);
+    twice = slot.state != State::live;
+    if (!twice) {
+      take_stack(slot.freed);
+      slot.state = State::freed;
+    }
+  }
+  if (twice) report_misuse("double free", slot, " freed again");
+  if (!slack_is_intact(slot.pages_start, slot.block)) report_misuse("heap buffer underflow", slot, " seen at its free");
+  if (!slack_is_intact(slot.block + slot.bytes, slot.pages_end)) report_misuse("heap buffer overflow", slot, " seen at its free");
+}
+
+void guard_deallocate(UnitIndex first) {
+  Slot& slot = *slot_of(first);
+  record_of(first).words[0].store_relaxed(0);
+  LockGuard guard(guard_lock);
+  forbid(slot.pages_start, slot.pages_end);
+  --live_slots;
+  const auto index = static_cast<u32>(&slot - slots);
+  slot.next = kNone;
+  if (newest_freed == kNone) {
+    oldest_freed = index;
+  } else {
+    slots[newest_freed].next = index;
+  }
+  newest_freed = index;
+}
+
+void guard_release_freed() {
+  for (;;) {
+    UnitIndex units;
+    {
+      LockGuard guard(guard_lock);
+      const u32 index = oldest_freed;
+      if (index == kNone) return;
+      units = forget_oldest_locked();
+      slots[index].next = empty_slots;
+      empty_slots = index;
+    }
+    return_sampled_units(units);
+  }
+}
+
+void guard_misused(const char* call, const void* block) {
+  const Slot* slot = slot_at(address_of(block));
+  if (slot == nullptr || slot->state == State::empty) return;
+  if (slot->state == State::freed && address_of(block) == slot->block) {
+    const bool free_call = std::strcmp(call, "invalid free") == 0;
+    report_misuse(free_call ? "double free" : "use after free", *slot, free_call ? " freed again" : " used again");
+  }
+  distance_line(address_of(block), *slot, call);
+  report_misuse(call, *slot, " called");
+}
+
+void guard_install_handler() {
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &previous_segv);
+  sigaction(SIGBUS, &action, &previous_bus);
+}
+
+void guard_before_fork() { guard_lock.hold_for_fork(); }
+void guard_after_fork_in_parent() { guard_lock.release_after_fork(); }
+void guard_after_fork_in_child() { guard_lock.reset_in_child(); }
+
+}  // namespace freestone

@@ -1,0 +1,403 @@
+// Room 10, heaps: see heap_object.h.
+
+#include "heaps/heap_object.h"
+
+#include <cstring>
+#include <new>
+
+#include "front/fork.h"
+#include "platform/message.h"
+#include "region/metadata.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+constinit Mutex heap_object_lock;
+
+namespace {
+
+constexpr usize kAlignmentMax = 2 * kMiB;  // of the region's base
+constexpr u32 kSlabBlocksMin = 8;
+
+HeapObject* first_heap = nullptr;  // guarded by heap_object_lock
+
+// Smaller slabs than the process heap's: a bounded heap has fewer blocks of a class to fill them with.
+struct SlabShapes {
+  u8 units[kLastSmallClass + 1] = {};
+  u16 blocks[kLastSmallClass + 1] = {};
+
+  constexpr SlabShapes() {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+      units[c] = 1;
+      while (units[c] < 16 && units_to_bytes(units[c]) / class_bytes(c) < kSlabBlocksMin) units[c] = static_cast<u8>(units[c] * 2);
+      blocks[c] = static_cast<u16>(min_of(units_to_bytes(units[c]) / class_bytes(c), usize{kSlabWordsMax * 64}));
+    }
+  }
+};
+constexpr SlabShapes kShapes;
+
+usize bytes_of(SizeClass c) { return class_info(c).bytes; }
+u32 slab_units_of(SizeClass c) { return kShapes.units[c]; }
+u32 slab_blocks_of(SizeClass c) { return kShapes.blocks[c]; }
+unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
+u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
+
+bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap_live == slab_blocks_of(c); }
+
+}  // namespace
+
+// What the fork handlers need of the class.
+struct HeapObjects {
+  static void before_fork() {
+    heap_object_lock.hold_for_fork();
+    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.hold_for_fork();
+  }
+  static void after_fork_in_parent() {
+    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.release_after_fork();
+    heap_object_lock.release_after_fork();
+  }
+  static void after_fork_in_child() {
+    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.reset_in_child();
+    heap_object_lock.reset_in_child();
+  }
+  static void link(HeapObject* heap) {
+    heap->next_ = first_heap;
+    if (first_heap != nullptr) first_heap->previous_ = heap;
+    first_heap = heap;
+  }
+  static void unlink(HeapObject* heap) {
+    if (heap->previous_ != nullptr) heap->previous_->next_ = heap->next_;
+    if (heap->next_ != nullptr) heap->next_->previous_ = heap->previous_;
+    if (first_heap == heap) first_heap = heap->next_;
+  }
+  template <typename Function>
+  static void for_each(Function function) {
+    LockGuard guard(heap_object_lock);
+    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) function(*h);
+  }
+  static void add(HeapObjectCounts& counts, const HeapObject& h) {
+    ++counts.heaps;
+    counts.span_bytes += h.span_bytes_.load_relaxed() - sizeof(HeapObject);
+    counts.live_bytes += h.live_bytes_.load_relaxed();
+    counts.live_blocks += h.live_blocks_.load_relaxed();
+  }
+};
+
+constinit const ForkHooks heaps_fork_hooks = {HeapObjects::before_fork, HeapObjects::after_fork_in_parent, HeapObjects::after_fork_in_child};
+
+HeapObject* HeapObject::create(usize limit_bytes) {
+  if (limit_bytes < sizeof(HeapObject)) return nullptr;
+  void* memory = take_metadata(sizeof(HeapObject));
+  if (memory == nullptr) return nullptr;
+  auto* heap = new (memory) HeapObject;
+  heap->limit_bytes_ = limit_bytes;
+  heap->span_bytes_.store_relaxed(sizeof(HeapObject));
+  heap->peak_bytes_ = sizeof(HeapObject);
+  LockGuard guard(heap_object_lock);
+  HeapObjects::link(heap);
+  return heap;
+}
+
+usize HeapObject::destroy(HeapObject* heap) {
+  {
+    LockGuard guard(heap_object_lock);
+    HeapObjects::unlink(heap);
+  }
+  const usize live = heap->live_blocks_.load_relaxed();
+  while (heap->full_ != kNoUnit) {
+    const UnitIndex first = heap->full_;
+    heap->remove(heap->full_, first);
+    heap->release(first);
+  }
+  for (UnitIndex& list : heap->partial_) {
+    while (list != kNoUnit) {
+      const UnitIndex first = list;
+      heap->remove(list, first);
+      heap->release(first);
+    }
+  }
+  return_metadata(heap, sizeof(HeapObject));
+  return live;
+}
+
+bool HeapObject::take_bytes(usize bytes) {
+  const usize now = span_bytes_.load_relaxed();
+  if (bytes > limit_bytes_ - now) return false;
+  span_bytes_.store_relaxed(now + bytes);
+  peak_bytes_ = max_of(peak_bytes_, now + bytes);
+  return true;
+}
+
+void HeapObject::push(UnitIndex& list, UnitIndex first) {
+  Record& record = record_of(first);
+  record.heap_next = list;
+  record.heap_previous = kNoUnit;
+  if (list != kNoUnit) record_of(list).heap_previous = first;
+  list = first;
+}
+
+void HeapObject::remove(UnitIndex& list, UnitIndex first) {
+  const Record& record = record_of(first);
+  if (record.heap_next != kNoUnit) record_of(record.heap_next).heap_previous = record.heap_previous;
+  if (record.heap_previous != kNoUnit) {
+    record_of(record.heap_previous).heap_next = record.heap_next;
+  } else {
+    list = record.heap_next;
+  }
+}
+
+// Gives back a span that is in no list.
+void HeapObject::release(UnitIndex first) {
+  const usize units = record_of(first).run_units;
+  set_tags(first, units, kTagNone);
+  return_used_span(first, units, 0);
+  span_bytes_.store_relaxed(span_bytes_.load_relaxed() - units_to_bytes(units));
+}
+
+usize HeapObject::release_empty_slabs() {
+  usize released = 0;
+  for (UnitIndex& list : partial_) {
+    for (UnitIndex first = list; first != kNoUnit;) {
+      const UnitIndex next = record_of(first).heap_next;
+      if (record_of(first).heap_live == 0) {
+        remove(list, first);
+        release(first);
+        ++released;
+      }
+      first = next;
+    }
+  }
+  return released;
+}
+
+UnitIndex HeapObject::new_span(usize units, usize alignment_units, SizeClass size_class) {
+  const usize bytes = units_to_bytes(units);
+  if (bytes > limit_bytes_) return kNoUnit;
+  if (!take_bytes(bytes) && (release_empty_slabs() == 0 || !take_bytes(bytes))) return kNoUnit;
+  const Span span = take_span(units, alignment_units);
+  if (span.first == kNoUnit) {
+    span_bytes_.store_relaxed(span_bytes_.load_relaxed() - bytes);
+    return kNoUnit;
+  }
+  for (usize k = 0; k < units; ++k) {
+    const UnitIndex unit = span.first + static_cast<UnitIndex>(k);
+    record_of(unit).heap_object = address_of(this);
+    record_of(unit).heap_first = span.first;
+    set_tag(unit, kTagHeapObject);
+  }
+  Record& record = record_of(span.first);
+  record.run_units = static_cast<u32>(units);
+  record.size_class = static_cast<u8>(size_class);
+  record.heap_live = size_class == 0 ? 1 : 0;
+  return span.first;
+}
+
+UnitIndex HeapObject::new_slab(SizeClass c) {
+  const u32 units = slab_units_of(c);
+  const UnitIndex first = new_span(units, units, c);
+  if (first == kNoUnit) return kNoUnit;
+  for (unsigned w = 0; w < words_of(c); ++w) record_of(first).words[w].store_relaxed(full_word(c, w));
+  push(partial_[c], first);
+  return first;
+}
+
+void HeapObject::note_live(usize bytes) {
+  live_bytes_.bump_single_writer(bytes);
+  live_blocks_.bump_single_writer(1);
+}
+
+void HeapObject::note_dead(usize bytes) {
+  live_bytes_.store_relaxed(live_bytes_.load_relaxed() - bytes);
+  live_blocks_.store_relaxed(live_blocks_.load_relaxed() - 1);
+}
+
+void* HeapObject::allocate_small(SizeClass c) {
+  UnitIndex first = partial_[c];
+  if (first == kNoUnit) first = new_slab(c);
+  if (first == kNoUnit) return nullptr;
+  Record& record = record_of(first);
+  unsigned w = 0;
+  while (record.words[w].load_relaxed() == 0) ++w;  // OBJECT-1: there is one
+  const u64 word = record.words[w].load_relaxed();
+  record.words[w].store_relaxed(word & (word - 1));
+  if (++record.heap_live == slab_blocks_of(c)) {
+    remove(partial_[c], first);
+    push(full_, first);
+  }
+  note_live(bytes_of(c));
+  return unit_address(first) + usize{w * 64 + lowest_bit(word)} * bytes_of(c);
+}
+
+void* HeapObject::allocate_large(usize bytes, usize alignment) {
+  const usize units = bytes_to_units(bytes);
+  if (units > kWindowUnitsMax) return nullptr;
+  const UnitIndex first = new_span(units, max_of<usize>(alignment >> kUnitShift, 1), 0);
+  if (first == kNoUnit) return nullptr;
+  push(full_, first);
+  note_live(units_to_bytes(units));
+  return unit_address(first);
+}
+
+void* HeapObject::allocate(usize bytes, usize alignment) {
+  const usize wanted = max_of<usize>(bytes, 1);
+  if (wanted > PTRDIFF_MAX || alignment > kAlignmentMax) return nullptr;
+  LockGuard guard(lock_);
+  void* block = nullptr;
+  SizeClass c = 0;
+  if (wanted <= kSmallBytesMax && alignment <= kUnitBytes) c = class_of_aligned(wanted, max_of(alignment, kGranule));
+  block = c != 0 && is_slab_class(c) ? allocate_small(c) : allocate_large(wanted, alignment);
+  if (block == nullptr) ++failed_allocations_;
+  return block;
+}
+
+HeapObject::Place HeapObject::place_of(const char* call, const void* block) {
+  if (!in_window(block) || tag_of(unit_of(block)) != kTagHeapObject) fail(call, block, "the address is not from a heap object");
+  const UnitIndex first = record_of(unit_of(block)).heap_first;
+  const Record& record = record_of(first);
+  if (record.heap_object != address_of(this)) fail(call, block, "the block belongs to another heap object");
+  const usize offset = address_of(block) - address_of(unit_address(first));
+  const SizeClass c = record.size_class;
+  if (c == 0) {
+    if (offset != 0) fail(call, block, "the address is not the start of a block");
+    return {first, 0, 0};
+  }
+  const u32 number = block_number(class_info(c), offset);
+  if (number >= slab_blocks_of(c) || usize{number} * bytes_of(c) != offset) fail(call, block, "the address is not the start of a block");
+  if ((record.words[number / 64].load_relaxed() & bit(number % 64)) != 0) fail(call, block, "the block is free");
+  return {first, number, c};
+}
+
+usize HeapObject::bytes_at(const Place& place) const {
+  return place.size_class != 0 ? bytes_of(place.size_class) : units_to_bytes(record_of(place.first).run_units);
+}
+
+void HeapObject::deallocate_at(const Place& place) {
+  note_dead(bytes_at(place));
+  if (place.size_class == 0) {
+    remove(full_, place.first);
+    return release(place.first);
+  }
+  const SizeClass c = place.size_class;
+  Record& record = record_of(place.first);
+  Atomic<u64>& word = record.words[place.number / 64];
+  word.store_relaxed(word.load_relaxed() | bit(place.number % 64));
+  if (record.heap_live-- == slab_blocks_of(c)) {
+    remove(full_, place.first);
+    push(partial_[c], place.first);
+  }
+  // One empty slab of a class stays, for the program that frees and allocates in turns.
+  if (record.heap_live == 0 && (partial_[c] != place.first || record.heap_next != kNoUnit)) {
+    remove(partial_[c], place.first);
+    release(place.first);
+  }
+}
+
+void HeapObject::deallocate(void* block) {
+  if (block == nullptr) return;
+  LockGuard guard(lock_);
+  deallocate_at(place_of("invalid heap free", block));
+}
+
+usize HeapObject::usable_bytes(const void* block) {
+  if (block == nullptr) return 0;
+  LockGuard guard(lock_);
+  return bytes_at(place_of("invalid heap usable size", block));
+}
+
+void* HeapObject::reallocate(void* block, usize bytes) {
+  if (block == nullptr) return allocate(bytes, kGranule);
+  usize old_bytes;
+  {
+    LockGuard guard(lock_);
+    const Place place = place_of("invalid heap realloc", block);
+    old_bytes = bytes_at(place);
+    if (bytes <= old_bytes && (bytes >= old_bytes / 2 || old_bytes <= kGranule)) return block;
+  }
+  void* moved = allocate(bytes, kGranule);
+  if (moved == nullptr) return bytes <= old_bytes ? block : nullptr;
+  std::memcpy(moved, block, min_of(old_bytes, bytes));
+  deallocate(block);
+  return moved;
+}
+
+HeapObject::Counts HeapObject::counts() {
+  LockGuard guard(lock_);
+  return {limit_bytes_, span_bytes_.load_relaxed(), peak_bytes_, live_bytes_.load_relaxed(), live_blocks_.load_relaxed(), failed_allocations_};
+}
+
+template <typename Function>
+void HeapObject::for_each_span(Function function) {
+  for (UnitIndex first = full_; first != kNoUnit; first = record_of(first).heap_next) {
+    if (!function(first, SizeClass{record_of(first).size_class}, true)) return;
+  }
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+    for (UnitIndex first = partial_[c]; first != kNoUnit; first = record_of(first).heap_next) {
+      if (!function(first, c, false)) return;
+    }
+  }
+}
+
+bool HeapObject::is_valid() {
+  LockGuard guard(lock_);
+  bool valid = true;
+  usize spans = sizeof(HeapObject);
+  usize blocks = 0;
+  usize bytes = 0;
+  for_each_span([&](UnitIndex first, SizeClass c, bool listed_full) {
+    const Record& record = record_of(first);
+    valid = valid && record.heap_object == address_of(this) && record.heap_first == first && record.size_class == c &&
+            tag_of(first) == kTagHeapObject && listed_full == is_listed_full(c, record);
+    usize used = 1;
+    if (c != 0) {
+      used = slab_blocks_of(c);
+      for (unsigned w = 0; w < words_of(c); ++w) {
+        const u64 word = record.words[w].load_relaxed();
+        valid = valid && (word & ~full_word(c, w)) == 0;
+        used -= count_bits(word);
+      }
+    }
+    valid = valid && used == record.heap_live;
+    spans += units_to_bytes(record.run_units);
+    blocks += used;
+    bytes += used * (c != 0 ? bytes_of(c) : units_to_bytes(record.run_units));
+    return valid;
+  });
+  return valid && spans == span_bytes_.load_relaxed() && blocks == live_blocks_.load_relaxed() && bytes == live_bytes_.load_relaxed() &&
+         spans <= limit_bytes_;
+}
+
+usize HeapObject::walk(Visit visit, void* context) {
+  LockGuard guard(lock_);
+  usize visited = 0;
+  for_each_span([&](UnitIndex first, SizeClass c, bool) {
+    const Record& record = record_of(first);
+    if (c == 0) return ++visited, visit(context, unit_address(first), units_to_bytes(record.run_units));
+    for (u32 n = 0; n < slab_blocks_of(c); ++n) {
+      if ((record.words[n / 64].load_relaxed() & bit(n % 64)) != 0) continue;
+      ++visited;
+      if (!visit(context, unit_address(first) + usize{n} * bytes_of(c), bytes_of(c))) return false;
+    }
+    return true;
+  });
+  return visited;
+}
+
+HeapObjectCounts heap_object_counts() {
+  HeapObjectCounts counts = {};
+  HeapObjects::for_each([&](HeapObject& h) { HeapObjects::add(counts, h); });
+  return counts;
+}
+
+bool heap_objects_are_valid() {
+  bool valid = true;
+  HeapObjects::for_each([&](HeapObject& h) { valid = valid && h.is_valid(); });
+  return valid;
+}
+
+usize walk_heap_objects(HeapObject::Visit visit, void* context) {
+  usize visited = 0;
+  HeapObjects::for_each([&](HeapObject& h) { visited += h.walk(visit, context); });
+  return visited;
+}
+
+}  // namespace freestone

@@ -1,0 +1,100 @@
+// Room 10, heaps: heap objects, bounded heaps of their own inside the process.
+//
+// A heap object takes spans and cuts the small ones into blocks by the same classes and bitmaps as the slab room, under one lock of its
+// own: it is for bounding and for freeing everything at once, not for many threads at full speed. Its units carry the tag
+// kTagHeapObject and the heap's address, so a block that is given to the wrong heap, or to free(), is refused.
+//
+// OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also holds large spans.
+// OBJECT-2  heap_live of a slab is the number of clear bits among its blocks; 1 for a large span.
+// OBJECT-3  span_bytes, the object's own record included, never exceeds limit_bytes.
+//
+// Any thread. Lock order: the heap's lock before the span lock; heap_object_lock before the heaps' locks.
+#pragma once
+
+#include "platform/mutex.h"
+#include "slab/slab.h"
+
+namespace freestone {
+
+class HeapObject {
+ public:
+  // Null when memory is out or the limit is below the record's own size.
+  static HeapObject* create(usize limit_bytes);
+  // Gives all spans back. Returns how many blocks were live.
+  static usize destroy(HeapObject* heap);
+
+  // Null when the limit or the process is out of memory. `alignment` is a power of two up to 2 MiB.
+  void* allocate(usize bytes, usize alignment);
+  // Aborts with one line when the block is not a live block of this heap.
+  void deallocate(void* block);
+  // Null leaves the block as it was.
+  void* reallocate(void* block, usize bytes);
+  usize usable_bytes(const void* block);
+
+  struct Counts {
+    usize limit_bytes;
+    usize span_bytes;
+    usize peak_bytes;
+    usize live_bytes;
+    usize live_blocks;
+    usize failed_allocations;
+  };
+  Counts counts();
+  bool is_valid();
+  // Calls visit for each live block until it returns false, under the heap's lock. Returns the number visited.
+  using Visit = bool (*)(void* context, void* block, usize bytes);
+  usize walk(Visit visit, void* context);
+
+ private:
+  friend struct HeapObjects;
+  struct Place {
+    UnitIndex first;
+    u32 number;
+    SizeClass size_class;  // 0: a large span
+  };
+
+  bool take_bytes(usize bytes);
+  void release(UnitIndex first);
+  UnitIndex new_span(usize units, usize alignment_units, SizeClass size_class);
+  UnitIndex new_slab(SizeClass size_class);
+  usize release_empty_slabs();
+  void push(UnitIndex& list, UnitIndex first);
+  void remove(UnitIndex& list, UnitIndex first);
+  void* allocate_small(SizeClass size_class);
+  void* allocate_large(usize bytes, usize alignment);
+  void deallocate_at(const Place& place);
+  Place place_of(const char* call, const void* block);
+  usize bytes_at(const Place& place) const;
+  void note_live(usize bytes);
+  void note_dead(usize bytes);
+  template <typename Function>
+  void for_each_span(Function function);
+
+  Mutex lock_;
+  HeapObject* next_ = nullptr;  // guarded by heap_object_lock
+  HeapObject* previous_ = nullptr;
+  usize limit_bytes_ = 0;
+  // Written under lock_; read without it by statistics.
+  Atomic<usize> span_bytes_;
+  Atomic<usize> live_bytes_;
+  Atomic<usize> live_blocks_;
+  usize peak_bytes_ = 0;
+  usize failed_allocations_ = 0;
+  UnitIndex full_ = kNoUnit;
+  UnitIndex partial_[kLastSmallClass + 1] = {};
+};
+
+struct HeapObjectCounts {
+  usize heaps;
+  usize span_bytes;  // of the region; the records are metadata
+  usize live_bytes;
+  usize live_blocks;
+};
+HeapObjectCounts heap_object_counts();
+bool heap_objects_are_valid();
+// Visits the live blocks of all heap objects.
+usize walk_heap_objects(HeapObject::Visit visit, void* context);
+
+extern Mutex heap_object_lock;
+
+}  // namespace freestone

@@ -1,0 +1,174 @@
+// Room 15, leaks: see leak.h.
+
+#include "leaks/leak.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "config/options.h"
+#include "leaks/leak_scan.h"
+#include "profile/profile.h"
+#include "profile/profile_report.h"
+#include "platform/message.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kShownOnTerminal = 20;
+
+struct LostSite {
+  const Site* site;
+  Amount lost;
+};
+
+u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
+
+bool is_exact() { return static_cast<LeakMode>(options.leak) == LeakMode::exact; }
+
+// Why a report that names nothing does so.
+void explain_nothing(const LeakCounts& counts, Message& line) {
+  if (!counts.scanned) {
+    line << "the search for pointers failed: no memory, or no /proc";
+  } else if (profile_store.totals().samples == 0) {
+    line << (is_exact() ? "no block was allocated" : "nothing was sampled");
+  } else if (counts.reachable_objects == 0) {
+    line << (is_exact() ? "no live block" : "no sampled block is live");
+  } else {
+    line << (is_exact() ? "every live block is reachable" : "every live block that was sampled is reachable");
+  }
+  if (!is_exact()) line << " (mean " << profile_sample_bytes.load_relaxed() << " bytes between samples, " << profile_store.totals().samples << " samples)";
+}
+
+void print_report(const LeakCounts& counts, const LostSite* sites, unsigned count) {
+  Message head;
+  head << "leaks of process " << os::process_id() << ": ";
+  if (count == 0) {
+    head << "none found: ";
+    explain_nothing(counts, head);
+    head.write();
+    return;
+  }
+  head << (is_exact() ? "" : "about ") << whole(counts.lost_bytes) << " bytes in " << whole(counts.lost_objects) << " blocks lost, from " << count << " places; "
+       << whole(counts.reachable_bytes) << " bytes in " << whole(counts.reachable_objects) << " blocks reachable";
+  head.write();
+  for (unsigned i = 0; i < count && i < kShownOnTerminal; ++i) {
+    (Message(" ") << whole(sites[i].lost.bytes) << " bytes in " << whole(sites[i].lost.objects) << " blocks allocated by").write();
+    print_stack(sites[i].site->frames, sites[i].site->depth);
+  }
+  if (count > kShownOnTerminal) (Message(" and from ") << count - kShownOnTerminal << " more places").write();
+}
+
+void write_text(Output& out, const char* text) {
+  out << '"';
+  for (; *text != '\0'; ++text) {
+    if (*text == '"' || *text == '\\') out << '\\';
+    out << (static_cast<u8>(*text) < 0x20 ? '?' : *text);
+  }
+  out << '"';
+}
+
+// The whole report for a program that knows symbols: addresses, and which file lies where.
+void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count, ProfileReport& report, Output& out) {
+  const auto amount = [&](const char* name, double objects, double bytes) {
+    out << ",\n\"" << name << "\": {\"blocks\": " << whole(objects) << ", \"bytes\": " << whole(bytes) << '}';
+  };
+  out << "{\"schema\": \"freestone-leaks/1\", \"process\": " << u64{os::process_id()} << ", \"mode\": \"" << (is_exact() ? "exact" : "sampled")
+      << "\", \"sample_bytes\": " << profile_sample_bytes.load_relaxed() << ", \"samples\": " << profile_store.totals().samples
+      << ", \"scanned\": " << (counts.scanned ? "true" : "false");
+  if (count == 0) {
+    Message reason("");
+    explain_nothing(counts, reason);
+    reason << '\0';
+    out << ", \"reason\": ";
+    write_text(out, reason.data());
+  }
+  amount("lost", counts.lost_objects, counts.lost_bytes);
+  amount("reachable", counts.reachable_objects, counts.reachable_bytes);
+  out << ",\n\"sites\": [";
+  for (unsigned i = 0; i < count; ++i) {
+    out << (i > 0 ? ",\n" : "\n") << "{\"blocks\": " << whole(sites[i].lost.objects) << ", \"bytes\": " << whole(sites[i].lost.bytes) << ", \"frames\": [";
+    for (unsigned k = 0; k < sites[i].site->depth; ++k) {
+      out << (k > 0 ? ", \"" : "\"");
+      out.hex(sites[i].site->frames[k]) << '"';
+    }
+    out << "]}";
+  }
+  out << "],\n\"mappings\": [";
+  for (unsigned i = 0; i < report.module_count; ++i) {
+    const Module& module = report.modules[i];
+    out << (i > 0 ? ",\n" : "\n") << "{\"start\": \"";
+    out.hex(module.start) << "\", \"end\": \"";
+    out.hex(module.end) << "\", \"offset\": \"";
+    out.hex(module.file_offset) << "\", \"path\": ";
+    write_text(out, report.names + module.name);
+    out << ", \"build_id\": \"" << module.build_id << "\"}";
+  }
+  out << "]}\n";
+}
+
+void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) {
+  constexpr usize kBufferBytes = 64 * kKiB;
+  char path[kOptionTextBytes + 32];
+  expand_path(options.leak_file, path, sizeof path);
+  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
+  ProfileReport report;
+  const os::File file = os::File::create(path);
+  bool written = buffer != nullptr && file.is_open() && report.gather(profile_store, false);
+  if (written) {
+    Output out(file, buffer, kBufferBytes);
+    write_json(counts, sites, count, report, out);
+    written = out.flush();
+  }
+  if (!written) (Message() << "the leak report cannot be written to " << path).write();
+}
+
+}  // namespace
+
+LeakCounts report_leaks() {
+  // Threads run again once the search is over: what they allocate from here on is neither lost nor reachable.
+  const u64 asked_ns = os::nanoseconds();
+  Reachable reachable;
+  LeakCounts counts{};
+  counts.scanned = reachable.find();
+  ProfileLock lock;
+  const usize mark = profile_store.mark_locked();
+  const unsigned site_count = profile_store.site_count();
+  auto* sites = static_cast<LostSite*>(profile_store.scratch_locked(max_of(site_count, 1U) * sizeof(LostSite)));
+  unsigned count = 0;
+  if (sites == nullptr) counts.scanned = false;
+  if (counts.scanned) {
+    for (unsigned i = 0; i < site_count; ++i) sites[i] = {&profile_store.site(i), {}};
+    profile_store.for_each_live([&](const LiveSample& sample) {
+      if (sample.born_ns >= asked_ns) return;
+      const bool lost = !reachable.holds(reinterpret_cast<const void*>(sample.block));
+      (lost ? counts.lost_objects : counts.reachable_objects) += sample.weight;
+      (lost ? counts.lost_bytes : counts.reachable_bytes) += sample.weight * static_cast<double>(sample.bytes);
+      if (lost) {
+        ++counts.lost_samples;
+        sites[sample.site->id].lost.add(sample.weight, sample.bytes);
+      }
+    });
+    for (unsigned i = 0; i < site_count; ++i) {
+      if (sites[i].lost.objects > 0) sites[count++] = sites[i];
+    }
+    heap_sort(sites, count, [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; });
+  }
+  if (options.leak_file[0] == '\0') {
+    print_report(counts, sites, count);
+  } else {
+    save_json(counts, sites, count);
+  }
+  profile_store.release_scratch_locked(mark);
+  return counts;
+}
+
+void report_leaks_at_exit() {
+  const LeakCounts counts = report_leaks();
+  if (counts.lost_samples == 0 || options.leak_error == 0) return;
+  std::fflush(nullptr);  // what exit would still do for the program
+  os::exit_now(static_cast<int>(options.leak_error));
+}
+
+}  // namespace freestone

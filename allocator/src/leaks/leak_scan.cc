@@ -1,0 +1,325 @@
+// Room 15, leaks: see leak_scan.h.
+
+#include "leaks/leak_scan.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+#include <new>
+
+#include "base/atomic.h"
+#include "front/hardened.h"
+#include "front/sampled.h"
+#include "stacks/memory_maps.h"
+#include "profile/profile_report.h"
+#include "profile/profile_store.h"
+#include "stacks/unwind.h"
+#include "platform/os.h"
+#include "region/metadata.h"
+#include "region/region.h"
+#include "slab/slab.h"
+#include "span/mapping.h"
+#include "span/run.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+// Threads that stand still, by a signal whose handler waits. The handler's frame lies on the thread's stack with all its registers.
+constexpr unsigned kThreadsMax = 4096;
+usize stack_pointers[kThreadsMax];
+Atomic<u32> stopped_count;
+Atomic<u32> keep_stopped;
+
+void on_stop(int) {
+  const u32 index = stopped_count.fetch_add_relaxed(1);
+  // Above this frame lies the signal's, with the registers.
+  if (index < kThreadsMax) stack_pointers[index] = address_of(__builtin_frame_address(0));
+  while (keep_stopped.load_acquire() != 0) os::sleep_microseconds(200);
+}
+
+class StoppedThreads {
+ public:
+  StoppedThreads() {
+    // A real-time signal that the program does not use.
+    for (signal_ = SIGRTMAX - 1; signal_ > SIGRTMIN; --signal_) {
+      sigaction(signal_, nullptr, &before_);
+      if ((before_.sa_flags & SA_SIGINFO) == 0 && before_.sa_handler == SIG_DFL) break;
+    }
+    struct sigaction action {};
+    action.sa_handler = on_stop;
+    action.sa_flags = SA_RESTART;
+    sigfillset(&action.sa_mask);
+    sigaction(signal_, &action, nullptr);
+    keep_stopped.store_release(1);
+    stopped_count.store_relaxed(0);
+    os::for_each_thread(
+        [](void* self, unsigned tid) {
+          auto* threads = static_cast<StoppedThreads*>(self);
+          if (tid != os::thread_id() && os::signal_thread(tid, threads->signal_)) ++threads->asked_;
+        },
+        this);
+    // One that blocks the signal is not waited for longer than this; its whole stack is then taken for used.
+    for (unsigned waited = 0; stopped_count.load_acquire() < asked_ && waited < 2000; ++waited) os::sleep_microseconds(500);
+  }
+  ~StoppedThreads() {
+    keep_stopped.store_release(0);
+    os::sleep_microseconds(1000);
+    // The handler stays: a thread that blocked the signal may still receive it, and then returns at once.
+  }
+  StoppedThreads(const StoppedThreads&) = delete;
+  StoppedThreads& operator=(const StoppedThreads&) = delete;
+
+  // How much of a stack is unused: [start, result).
+  static usize used_from(usize start, usize end) {
+    const u32 count = min_of(stopped_count.load_relaxed(), kThreadsMax);
+    for (u32 i = 0; i < count; ++i) {
+      if (stack_pointers[i] >= start && stack_pointers[i] < end) return stack_pointers[i];
+    }
+    return start;
+  }
+
+ private:
+  int signal_ = 0;
+  unsigned asked_ = 0;
+  struct sigaction before_;
+};
+
+}  // namespace
+
+class Scan {
+ public:
+  explicit Scan(Reachable& result) : result_(result) {}
+
+  bool prepare() {
+    hardened::release_all_sealed();  // freed blocks that fault when they are read
+    heap_start_ = address_of(unit_address(region.heap_start));
+    heap_end_ = address_of(unit_address(region.frontier.load_acquire()));
+    result_.bits_bytes_ = round_up((heap_end_ - heap_start_) / 16 / 8 + 8, os::page_bytes());
+    result_.bits_ = static_cast<u64*>(os::map(result_.bits_bytes_));
+    const usize blocks = mapping_counts().blocks;
+    result_.mapped_bytes_ = round_up((blocks + 64) * sizeof(Reachable::Mapped), os::page_bytes());
+    result_.mapped_ = static_cast<Reachable::Mapped*>(os::map(result_.mapped_bytes_));
+    pending_bytes_ = kMiB;
+    pending_ = static_cast<Range*>(os::map(pending_bytes_));
+    if (result_.bits_ == nullptr || result_.mapped_ == nullptr || pending_ == nullptr) return false;
+    for_each_mapping(
+        [](void* self, void* block, usize bytes) {
+          auto& r = static_cast<Scan*>(self)->result_;
+          if ((r.mapped_count_ + 1) * sizeof(Reachable::Mapped) <= r.mapped_bytes_) r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false};
+        },
+        this);
+    for (usize i = 1; i < result_.mapped_count_; ++i) {  // few: an insertion sort
+      const Reachable::Mapped entry = result_.mapped_[i];
+      usize k = i;
+      for (; k > 0 && result_.mapped_[k - 1].start > entry.start; --k) result_.mapped_[k] = result_.mapped_[k - 1];
+      result_.mapped_[k] = entry;
+    }
+    if (result_.mapped_count_ > 0) {
+      mapped_low_ = result_.mapped_[0].start;
+      mapped_high_ = result_.mapped_[result_.mapped_count_ - 1].end;
+    }
+    leave_out_heap();
+    leave_out(profile_store.base(), profile_store.base() + profile_store.mapped());
+    leave_out(address_of(result_.bits_), address_of(result_.bits_) + result_.bits_bytes_);
+    leave_out(address_of(result_.mapped_), address_of(result_.mapped_) + result_.mapped_bytes_);
+    leave_out(address_of(pending_), address_of(pending_) + pending_bytes_);
+    static MetadataRange metadata[kLeftOutMax / 2];
+    for (usize i = 0, count = metadata_ranges(metadata, kLeftOutMax / 2); i < count; ++i) leave_out(metadata[i].start, metadata[i].end);
+    const MappingTable table = mapping_table();
+    leave_out(table.start, table.end);
+    for (usize i = 0; i < result_.mapped_count_; ++i) leave_out(result_.mapped_[i].start, result_.mapped_[i].end);
+    usize start, end;
+    if (find_module(address_of(reinterpret_cast<const void*>(&capture_stack)), &start, &end)) leave_out(start, end);
+    return left_out_count_ < kLeftOutMax;
+  }
+
+  bool run() {
+    jmp_buf registers;
+    setjmp(registers);  // the callee-saved ones are mangled there, but were spilled to or above this frame as well
+    const usize here = address_of(__builtin_frame_address(0));
+    const bool complete = for_each_mapped([&](const Mapping& mapping) {
+      // What is shared with other processes, such as a device's memory, is no place for pointers; a data segment is private.
+      if (!mapping.readable || !mapping.writable || mapping.shared) return true;
+      usize from = mapping.start;
+      if (here >= mapping.start && here < mapping.end) {
+        from = round_down(min_of(address_of(&registers), here), sizeof(usize));
+      } else {
+        from = StoppedThreads::used_from(mapping.start, mapping.end);
+      }
+      scan_outside(from, mapping.end);
+      return true;
+    });
+    drain();
+    os::unmap(pending_, pending_bytes_);
+    return complete && !failed_;
+  }
+
+ private:
+  struct Range {
+    usize start;
+    usize end;
+  };
+
+  void leave_out(usize start, usize end) {
+    if (start < end && left_out_count_ < kLeftOutMax) left_out_[left_out_count_++] = {start, end};
+  }
+
+  void leave_out_heap() {
+    for_each_heap_piece([this](UnitIndex first, UnitIndex end) { leave_out(address_of(unit_address(first)), address_of(unit_address(end))); });
+    LockGuard guard(growth_lock);
+    for (const TableRange& table : {mapped_tags(), mapped_metadata()}) leave_out(table.start, table.start + table.bytes);
+  }
+
+  // Scans what of [start, end) is not left out, and is in memory: a page that never was holds no pointer.
+  void scan_outside(usize start, usize end) {
+    while (start < end) {
+      usize stop = end;
+      bool skipped = false;
+      for (usize i = 0; i < left_out_count_; ++i) {
+        if (left_out_[i].start <= start && start < left_out_[i].end) {
+          start = left_out_[i].end;
+          skipped = true;
+        } else if (left_out_[i].start > start) {
+          stop = min_of(stop, left_out_[i].start);
+        }
+      }
+      if (skipped) continue;
+      scan_resident(start, stop);
+      drain();
+      start = stop;
+    }
+  }
+
+  void scan_resident(usize start, usize end) {
+    const usize page = os::page_bytes();
+    constexpr usize kPages = 256;
+    u8 present[kPages];
+    for (usize at = round_down(start, page); at < end; at += kPages * page) {
+      const usize bytes = min_of(kPages * page, round_up(end, page) - at);
+      const bool known = !os::resident_pages(reinterpret_cast<void*>(at), bytes, present);
+      for (usize k = 0; k * page < bytes; ++k) {
+        // mincore says of private pages what is in memory or in the swap cache; where it is refused, everything is read.
+        if (known && (present[k] & 1) == 0) continue;
+        scan(max_of(start, at + k * page), min_of(end, at + (k + 1) * page));
+      }
+    }
+  }
+
+  __attribute__((no_sanitize("address"))) void scan(usize start, usize end) {
+    for (usize at = round_up(start, sizeof(usize)); at + sizeof(usize) <= end; at += sizeof(usize)) consider(*reinterpret_cast<const usize*>(at));
+  }
+
+  void consider(usize value) {
+    if (value >= heap_start_ && value < heap_end_) return reach_in_region(value);
+    if (value >= mapped_low_ && value < mapped_high_) return reach_mapping(value);
+  }
+
+  void reach_in_region(usize value) {
+    UnitIndex unit = unit_of(reinterpret_cast<const void*>(value));
+    u8 tag = tag_of(unit);
+    if (tag == kTagForeign) return reach_mapping(value);
+    if (is_nothing(tag)) return;
+    if (tag <= kLastSmallClass) {
+      void* block = block_start(tag, reinterpret_cast<const void*>(value));
+      if (block != nullptr && !is_block_free(tag, block)) reach(address_of(block), class_info(tag).bytes);
+      return;
+    }
+    if (tag == kTagSampled) {
+      const UnitIndex first = sampled_first_unit(reinterpret_cast<const void*>(value));
+      const usize block = address_of(sampled_block(first));
+      const usize bytes = sampled_bytes(first);
+      if (block != 0 && value - block < max_of<usize>(bytes, 1)) reach(block, bytes);
+      return;
+    }
+    while (tag == kTagInside && unit > region.heap_start) tag = tag_of(--unit);
+    usize units = 0;
+    if (const SizeClass c = class_at(unit); !is_slab_class(c)) units = class_info(c).units;
+    if (tag == kTagRun) units = run_units(unit);
+    const usize bytes = units == 0 ? 0 : hardened::readable_bytes(unit_address(unit), units_to_bytes(units));
+    if (bytes > 0 && value - address_of(unit_address(unit)) <= bytes) reach(address_of(unit_address(unit)), bytes);
+  }
+
+  void reach(usize block, usize bytes) {
+    const usize granule = (block - heap_start_) / 16;
+    u64& word = result_.bits_[granule / 64];
+    if ((word & bit(granule % 64)) != 0) return;
+    word |= bit(granule % 64);
+    push(block, block + bytes);
+  }
+
+  void reach_mapping(usize value) {
+    usize low = 0;
+    usize high = result_.mapped_count_;
+    while (low < high) {
+      const usize middle = (low + high) / 2;
+      if (result_.mapped_[middle].end <= value) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low == result_.mapped_count_ || result_.mapped_[low].start > value || result_.mapped_[low].reached) return;
+    result_.mapped_[low].reached = true;
+    push(result_.mapped_[low].start, result_.mapped_[low].end);
+  }
+
+  void push(usize start, usize end) {
+    if ((pending_count_ + 1) * sizeof(Range) > pending_bytes_) {
+      auto* larger = static_cast<Range*>(os::remap(pending_, pending_bytes_, pending_bytes_ * 2));
+      if (larger == nullptr) {
+        failed_ = true;
+        return;
+      }
+      pending_ = larger;
+      pending_bytes_ *= 2;
+    }
+    pending_[pending_count_++] = {start, end};
+  }
+
+  void drain() {
+    while (pending_count_ > 0) {
+      const Range range = pending_[--pending_count_];
+      if (range.end - range.start > 64 * kKiB) {
+        scan_resident(range.start, range.end);
+      } else {
+        scan(range.start, range.end);
+      }
+    }
+  }
+
+  static constexpr usize kLeftOutMax = 2048;
+  Reachable& result_;
+  usize heap_start_ = 0, heap_end_ = 0;
+  usize mapped_low_ = 0, mapped_high_ = 0;
+  Range left_out_[kLeftOutMax];
+  usize left_out_count_ = 0;
+  Range* pending_ = nullptr;
+  usize pending_bytes_ = 0;
+  usize pending_count_ = 0;
+  bool failed_ = false;
+};
+
+bool Reachable::find() {
+  alignas(Scan) static char memory[sizeof(Scan)];  // once per process at a time: too large for a thread's stack
+  Scan& scan = *new (memory) Scan(*this);
+  if (!scan.prepare()) return false;  // takes locks that a stopped thread may hold
+  StoppedThreads others;
+  return scan.run();
+}
+
+Reachable::~Reachable() {
+  if (bits_ != nullptr) os::unmap(bits_, bits_bytes_);
+  if (mapped_ != nullptr) os::unmap(mapped_, mapped_bytes_);
+}
+
+bool Reachable::holds(const void* block) const {
+  for (usize i = 0; i < mapped_count_; ++i) {
+    if (mapped_[i].start == address_of(block)) return mapped_[i].reached;
+  }
+  const usize granule = (address_of(block) - address_of(unit_address(region.heap_start))) / 16;
+  return granule / 8 < bits_bytes_ && (bits_[granule / 64] & bit(granule % 64)) != 0;
+}
+
+}  // namespace freestone

@@ -1,0 +1,44 @@
+// Room 4, platform: see child.h.
+
+#include "platform/child.h"
+
+#include "base/atomic.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+namespace {
+
+// The largest page of the machine, for itself.
+#if defined(__x86_64__)
+constexpr usize kMarkBytes = 4 * kKiB;
+#else
+constexpr usize kMarkBytes = 64 * kKiB;
+#endif
+struct alignas(kMarkBytes) Mark {
+  Atomic<u8> is_set;  // relaxed: it is set before the process has a second thread, and a child is born with its loss
+};
+Mark mark;
+bool is_wiped_by_fork = false;
+
+Atomic<u32> generation;  // relaxed: written by the only thread of a child
+
+}  // namespace
+
+void mark_process() {
+  is_wiped_by_fork = !os::wipe_on_fork(&mark, os::page_bytes());
+  mark.is_set.store_relaxed(1);
+}
+
+void mark_child() {
+  generation.add_relaxed(1);
+  mark.is_set.store_relaxed(1);
+}
+
+bool notices_children() { return is_wiped_by_fork; }
+
+bool is_unmarked_child() { return is_wiped_by_fork && mark.is_set.load_relaxed() == 0; }
+
+u32 process_generation() { return generation.load_relaxed() + (is_unmarked_child() ? 1 : 0); }
+
+}  // namespace freestone

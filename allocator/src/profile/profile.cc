@@ -1,0 +1,162 @@
+// Room 13, profile: see profile.h.
+
+#include "profile/profile.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "config/options.h"
+#include "profile/profile_probes.h"
+#include "profile/profile_report.h"
+#include "platform/message.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+namespace {
+
+Atomic<u32> dump_pending;     // a signal came while the lock was taken
+Atomic<u32> restart_pending;  // the child of a fork starts anew
+Atomic<u32> dumps;
+
+int dump_locked(const char* given) {
+  constexpr usize kBufferBytes = 64 * kKiB;
+  char path[kOptionTextBytes + 64];
+  char temporary[sizeof path + 4];
+  expand_path(given != nullptr ? given : options.prof_file, path, sizeof path);
+  expand_path(path, temporary, sizeof path);
+  std::strcat(temporary, ".tmp");
+  dumps.add_relaxed(1);
+  ProfileStore& store = profile_store;
+  const usize mark = store.mark_locked();
+  auto* buffer = static_cast<char*>(store.scratch_locked(kBufferBytes));
+  ProfileReport report;
+  int error = ENOMEM;
+  if (buffer != nullptr && report.gather(store, static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer)) {
+    report.sample_bytes = profile_sample_bytes.load_relaxed();
+    const auto format = static_cast<ProfileFormat>(options.prof_format);
+    const auto view = static_cast<ProfileView>(options.prof_view);
+    const os::File file = os::File::create(temporary);
+    error = file.is_open() ? 0 : EIO;
+    if (error == 0) {
+      Output out(file, buffer, kBufferBytes);
+      if (format == ProfileFormat::collapsed) {
+        report.find_symbols();
+        write_collapsed(report, view, out);
+      } else if (format == ProfileFormat::heap_v2) {
+        write_heap_v2(report, out);
+      } else {
+        write_pprof(report, view, out);
+      }
+      if (!out.flush() || !os::rename_file(temporary, path)) error = EIO;
+      if (error != 0) os::remove_file(temporary);
+    }
+  }
+  store.release_scratch_locked(mark);
+  if (error != 0) (Message() << "the profile cannot be written to " << path).write();
+  return error;
+}
+
+}  // namespace
+
+constinit Atomic<u64> profile_sample_bytes{1};
+
+FREESTONE_NO_ANALYSIS ProfileLock::ProfileLock() {
+  profile_store.lock.lock();
+  if (restart_pending.load_relaxed() != 0) {
+    restart_pending.store_relaxed(0);
+    profile_store.restart_locked(os::nanoseconds());
+  }
+}
+
+FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {
+  for (;;) {
+    profile_store.lock.unlock();
+    if (dump_pending.load_seq() == 0 || !profile_store.lock.try_lock()) return;
+    if (dump_pending.exchange_seq(0) != 0) dump_locked(nullptr);
+  }
+}
+
+LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
+  usize frames[kFramesMax];
+  const unsigned depth = capture_profile_stack(frames);
+  const u64 now = os::nanoseconds();
+  ProfileLock lock;
+  if (tracked) {
+    // Freed by a thread that did not see that it was tracked, and given out again.
+    if (LiveSample* stale = profile_store.untrack_locked(block); stale != nullptr) profile_store.remove_locked(*stale, now);
+  }
+  LiveSample* sample = profile_store.add_locked(frames, depth, block, bytes, weight, now);
+  if (tracked && sample != nullptr) profile_store.track_locked(*sample);
+  FREESTONE_PROBE_3("sample_allocate", block, bytes, depth);
+  return sample;
+}
+
+static void remove_locked(LiveSample& sample, u64 now) {
+  FREESTONE_PROBE_2("sample_free", sample.block, sample.bytes);
+  profile_store.remove_locked(sample, now);
+}
+
+void remove_sample(LiveSample* sample) {
+  if (sample == nullptr) return;
+  const u64 now = os::nanoseconds();
+  ProfileLock lock;
+  remove_locked(*sample, now);
+}
+
+void remove_tracked_sample(void* block) {
+  if (!profile_store.tracks_any()) return;
+  const u64 now = os::nanoseconds();
+  ProfileLock lock;
+  if (LiveSample* sample = profile_store.untrack_locked(block); sample != nullptr) remove_locked(*sample, now);
+}
+
+void expand_path(const char* pattern, char* path, usize capacity) {
+  usize length = 0;
+  const auto put = [&](const char* text, usize bytes) {
+    for (usize i = 0; i < bytes && length + 1 < capacity; ++i) path[length++] = text[i];
+  };
+  for (; *pattern != '\0'; ++pattern) {
+    if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'n')) {
+      const Message number = Message("") << (pattern[1] == 'p' ? os::process_id() : dumps.load_relaxed());
+      put(number.data(), number.length());
+      ++pattern;
+    } else {
+      put(pattern, 1);
+    }
+  }
+  path[length] = '\0';
+}
+
+void restart_profile() {
+  const u64 now = os::nanoseconds();
+  ProfileLock lock;
+  profile_store.forget_tracked_locked(now);
+  profile_store.restart_locked(now);
+}
+
+unsigned capture_profile_stack(usize* frames) { return capture_stack(frames, kFramesMax, static_cast<Unwind>(options.prof_unwind)); }
+
+int dump_profile(const char* path) {
+  ProfileLock lock;
+  return dump_locked(path);
+}
+
+void dump_profile_in_signal(int) {
+  if (!profile_store.lock.try_lock()) return dump_pending.store_seq(1);
+  dump_locked(nullptr);
+  profile_store.lock.unlock();
+}
+
+void profile_before_fork() { profile_store.lock.hold_for_fork(); }
+void profile_after_fork_in_parent() {
+  profile_store.lock.release_after_fork();
+  if (dump_pending.load_relaxed() != 0) ProfileLock taken;
+}
+void profile_after_fork_in_child() {
+  profile_store.lock.reset_in_child();
+  dump_pending.store_relaxed(0);
+  restart_pending.store_relaxed(1);
+}
+
+}  // namespace freestone

@@ -1,0 +1,92 @@
+// Room 13, profile: what every format of a profile is written from: the sums, the addresses in them and the modules that hold these.
+#pragma once
+
+#include "stacks/memory_maps.h"
+#include "profile/profile_output.h"
+#include "profile/profile_store.h"
+
+namespace freestone {
+
+enum class ProfileFormat : u8 { pprof, collapsed, heap_v2 };
+enum class ProfileView : u8 { live, cumulative, peak, lifetime };
+
+struct Module {
+  usize start;  // of the executable mapping
+  usize end;
+  usize file_offset;
+  usize image;  // where the file's first byte is mapped; 0 when it is not
+  u32 name;     // position in ProfileReport::names
+  char build_id[41];
+};
+
+struct Place {
+  usize address;      // inside the call
+  u32 module;         // index + 1; 0: none that is mapped now
+  u32 symbol_length;  // 0: unknown
+  usize symbol;       // where the name lies in the module's memory
+};
+
+class ProfileReport {
+ public:
+  // Gathers modules and addresses. The caller holds the store's lock until the report is written. False when memory is out.
+  bool gather(ProfileStore& store, bool stop_at_unmapped);
+  // Finds the names of functions in the modules' dynamic symbol tables.
+  void find_symbols();
+
+  ProfileStore* store = nullptr;
+  Module* modules = nullptr;
+  unsigned module_count = 0;
+  const char* names = nullptr;
+  Place* places = nullptr;  // ascending by address
+  unsigned place_count = 0;
+  u64 sample_bytes = 0;
+  bool stop_at_unmapped = false;
+
+  // The depth up to which a stack's frames are believed.
+  unsigned depth_of(const Site& site) const;
+  // The index of a return address in places.
+  unsigned place_of(usize return_address) const;
+};
+
+void write_pprof(const ProfileReport& report, ProfileView view, Output& out);
+void write_collapsed(const ProfileReport& report, ProfileView view, Output& out);
+void write_heap_v2(const ProfileReport& report, Output& out);
+// One frame as "function+0x12" or "module+0x1234".
+void write_place(const ProfileReport& report, const Place& place, Output& out);
+
+// Writes "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol tables without allocation.
+void print_stack(const usize* frames, unsigned depth);
+
+// Orders in place, without allocation, so that no later item is less than an earlier one.
+template <typename T, typename Less>
+void heap_sort(T* items, usize count, Less less) {
+  const auto sift = [&](usize root, usize end) {
+    for (usize child; (child = 2 * root + 1) < end; root = child) {
+      if (child + 1 < end && less(items[child], items[child + 1])) ++child;
+      if (!less(items[root], items[child])) return;
+      T swap = items[root];
+      items[root] = items[child];
+      items[child] = swap;
+    }
+  };
+  for (usize root = count / 2; root-- > 0;) sift(root, count);
+  for (usize end = count; end-- > 1;) {
+    T swap = items[0];
+    items[0] = items[end];
+    items[end] = swap;
+    sift(0, end);
+  }
+}
+
+// Reads memory that another thread may unmap at this moment. False when it is not there.
+class MemoryReader {
+ public:
+  MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
+  bool read(usize address, void* to, usize bytes) const { return file_.is_open() && file_.read_at(to, bytes, address) == bytes; }
+  usize read_some(usize address, void* to, usize bytes) const { return file_.is_open() ? file_.read_at(to, bytes, address) : 0; }
+
+ private:
+  os::File file_;
+};
+
+}  // namespace freestone

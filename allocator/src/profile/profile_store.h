@@ -1,0 +1,148 @@
+// Room 13, profile: what the samples add up to. One table of call stacks with sums, one of the sampled blocks that are live.
+//
+// A sample stands for `weight` allocations, the inverse of the chance with which its size is sampled; the weight is applied when the
+// sample is taken, so sums over mixed sizes are unbiased.
+//
+// All memory is one range that grows, behind the window or reserved, and is never given back; nothing here allocates otherwise. One lock; held for a few hundred
+// nanoseconds, and while a report is copied. A signal handler may not wait for it (see try_lock).
+//
+// STORE-1  site.live_* are the sums over the live samples of the site.
+// STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest: kept as it was before the site's
+//          first change after that instant (peak_epoch counts such instants).
+#pragma once
+
+#include "base/units.h"
+#include "platform/mutex.h"
+
+namespace freestone {
+
+struct Amount {
+  double objects = 0;
+  double bytes = 0;
+
+  void add(double weight, usize bytes_each) {
+    objects += weight;
+    bytes += weight * static_cast<double>(bytes_each);
+  }
+  void take(double weight, usize bytes_each) {
+    objects -= weight;
+    bytes -= weight * static_cast<double>(bytes_each);
+  }
+};
+
+// Lifetimes by powers of ten: below 1 us, below 10 us, ..., below 1000 s, longer.
+inline constexpr unsigned kLifetimes = 11;
+constexpr u64 lifetime_floor_ns(unsigned index) {
+  u64 floor = index == 0 ? 0 : 1000;
+  for (; index > 1; --index) floor *= 10;
+  return floor;
+}
+
+struct Site {
+  const usize* frames;
+  u32 depth;
+  u32 id;
+  u64 hash;
+  u64 samples;       // taken, unweighted
+  u64 sample_bytes;
+  u64 live_samples;
+  u64 live_sample_bytes;
+  Amount allocated;
+  Amount live;
+  Amount peak;     // valid when peak_epoch is the store's
+  u64 peak_epoch;
+  Amount freed[kLifetimes];
+};
+
+struct LiveSample {
+  Site* site;
+  usize block;
+  usize bytes;
+  double weight;
+  u64 born_ns;
+  u32 thread;
+  u32 link;  // its own index in the pool; while it is not in use (site is null), the next such sample
+};
+
+struct StoreTotals {
+  Amount live;
+  Amount peak;
+  u64 samples;
+  u64 dropped;  // for want of memory
+  u64 started_ns;
+};
+
+class ProfileStore {
+ public:
+  // Notes a sample; null when memory is out. The caller holds the lock.
+  LiveSample* add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight, u64 now_ns);
+  void remove_locked(LiveSample& sample, u64 now_ns);
+
+  // The samples of ordinary blocks are found by address.
+  void track_locked(LiveSample& sample);
+  LiveSample* untrack_locked(const void* block);
+  // For a new profile: while none ran, frees of tracked blocks were not seen.
+  void forget_tracked_locked(u64 now_ns);
+
+  // Any thread, without the lock: false while nothing is tracked.
+  bool tracks_any() const { return __atomic_load_n(&tracked_count_, __ATOMIC_RELAXED) != 0; }
+
+  // Forgets everything but what is live: the allocations so far, the peak and the lifetimes.
+  void restart_locked(u64 now_ns);
+
+  unsigned site_count() const { return site_count_; }
+  const Site& site(unsigned index) const { return *site_at(index); }
+  Amount peak_of(const Site& site) const { return site.peak_epoch == peak_epoch_ ? site.peak : site.live; }
+  const StoreTotals& totals() const { return totals_; }
+  template <typename Visit>
+  void for_each_live(Visit visit) const {
+    for (u32 i = 0; i < pool_used_; ++i) {
+      if (const LiveSample& sample = *sample_at(i); sample.site != nullptr) visit(sample);
+    }
+  }
+  // Memory for a report: valid until release_scratch_locked. Null when memory is out.
+  void* scratch_locked(usize bytes) { return take(bytes); }
+  usize mark_locked() const { return used_; }
+  void release_scratch_locked(usize mark) { used_ = mark; }
+  // The range that holds all this.
+  usize base() const { return base_; }
+  usize mapped() const { return committed_; }
+
+  Mutex lock;
+
+ private:
+  void* take(usize bytes);
+  bool find_range();
+  Site* find_or_add(const usize* frames, unsigned depth);
+  bool grow_sites();
+  bool grow_tracked();
+  Site* site_at(unsigned index) const { return sites_[index / kPerPage] + index % kPerPage; }
+  LiveSample* sample_at(u32 index) const { return pool_[index / kPerPage] + index % kPerPage; }
+  void before_change(Site& site);
+  usize slot_of(usize block) const;
+
+  static constexpr unsigned kPerPage = 1024;
+  static constexpr unsigned kPagesMax = 64 * 1024;  // 64 Mi live samples, and as many sites
+
+  usize base_ = 0;
+  usize reserved_ = 0;  // the length of the range
+  usize committed_ = 0;
+  usize used_ = 0;
+
+  Site** sites_ = nullptr;        // kPagesMax pointers, then pages
+  LiveSample** pool_ = nullptr;
+  u32 site_count_ = 0;
+  u32* site_table_ = nullptr;     // open addressing by hash: index + 1, 0 is empty
+  u32 site_slots_ = 0;
+  u32 pool_used_ = 0;
+  u32 pool_free_ = ~u32{0};
+  LiveSample** tracked_ = nullptr;  // open addressing by address
+  usize tracked_slots_ = 0;
+  usize tracked_count_ = 0;
+  u64 peak_epoch_ = 0;
+  StoreTotals totals_{};
+};
+
+extern FREESTONE_HIDDEN ProfileStore profile_store;
+
+}  // namespace freestone

@@ -1,0 +1,48 @@
+// Room 5, region: what went to the kernel and what came from it, by cause, so that every page fault and every call can be attributed.
+//
+// Any thread, no lock; relaxed, since these are statistics.
+#pragma once
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/units.h"
+
+namespace freestone {
+
+enum class WentBack : unsigned {
+  surplus,    // free spans above the watermark
+  decay,      // free spans that nobody needed for a while
+  slabs,      // whole free pages inside slabs, after live blocks became few or the pages cold
+  trim,       // the program asked
+  shortage,   // a limit was reached, memory is short, or the kernel refused
+  hardening,  // freed blocks that are sealed or cleared
+  mapping,    // own mappings, unmapped
+};
+inline constexpr unsigned kWentBackKinds = 7;
+
+// Memory that was taken without memory behind it: each of its pages faults when it is first touched.
+enum class Came : unsigned {
+  fresh,      // never used before
+  again,      // it went back before
+  populated,  // asked for in advance: one call in place of a fault per page; also counted above
+  mapping,    // own mappings
+};
+inline constexpr unsigned kCameKinds = 4;
+
+struct Traffic {
+  Atomic<u64> back_bytes[kWentBackKinds];
+  Atomic<u64> back_calls[kWentBackKinds];
+  Atomic<u64> came_bytes[kCameKinds];
+};
+extern FREESTONE_HIDDEN Traffic traffic;
+
+inline void note_back(WentBack why, usize bytes) {
+  traffic.back_bytes[static_cast<unsigned>(why)].add_relaxed(bytes);
+  traffic.back_calls[static_cast<unsigned>(why)].add_relaxed(1);
+}
+inline void note_came(Came how, usize bytes) { traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes); }
+
+// Gives the memory of a range back, keeps the range. False when the kernel does not take it.
+bool purge_range(void* start, usize bytes, WentBack why);
+
+}  // namespace freestone

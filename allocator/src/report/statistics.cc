@@ -1,0 +1,137 @@
+// Room 17, report: see statistics.h. The formats are in statistics_print.cc and openmetrics.cc.
+
+#include "report/statistics.h"
+
+#include "cache/cache.h"
+#include "front/hardened.h"
+#include "front/reclaim.h"
+#include "front/sampled.h"
+#include "heaps/heap_object.h"
+#include "limits/limits.h"
+#include "region/account.h"
+#include "region/metadata.h"
+#include "region/traffic.h"
+#include "span/mapping.h"
+#include "span/run.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+usize less(usize total, usize part) { return total > part ? total - part : 0; }
+usize limit_bytes(const Atomic<usize>& limit) {
+  const usize bytes = limit.load_relaxed();
+  return bytes == kNoLimit ? 0 : bytes;
+}
+
+void add_thread(void* context, const Cache& cache, usize cached_bytes) {
+  auto& s = *static_cast<Statistics*>(context);
+  ++s.threads;
+  if (s.listed_count == kThreadsListed) return;
+  s.listed[s.listed_count++] = {cache.thread_id, static_cast<u32>(cache.capacity_bytes), cached_bytes, cache.refills};
+}
+
+// Live and cached blocks of each class. Returns the bytes of slabs' blocks and class runs that are not free.
+usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
+  usize cached[kClassEnd];
+  count_cached(cached);
+  for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.class_blocks[c];
+  usize outside_bytes = 0;
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    ClassStatistics& k = s.classes[c];
+    const usize outside = class_blocks_outside(c);
+    k.block_bytes = class_info(c).bytes;
+    k.cached_blocks = min_of(cached[c], outside);
+    k.live_blocks = outside - k.cached_blocks;
+    s.live_blocks += k.live_blocks;
+    s.live_bytes += k.live_blocks * k.block_bytes;
+    s.thread_cached_bytes += k.cached_blocks * k.block_bytes;
+    outside_bytes += outside * k.block_bytes;
+  }
+  return outside_bytes;
+}
+
+void count_traffic(Statistics& s) {
+  usize Statistics::* const back[kWentBackKinds] = {&Statistics::purged_surplus_bytes, &Statistics::purged_decay_bytes, &Statistics::purged_slabs_bytes, &Statistics::purged_trim_bytes, &Statistics::purged_shortage_bytes, &Statistics::purged_hardening_bytes, &Statistics::unmapped_bytes};
+  usize Statistics::* const came[kCameKinds] = {&Statistics::taken_fresh_bytes, &Statistics::taken_again_bytes, &Statistics::populated_bytes, &Statistics::mapped_total_bytes};
+  for (unsigned k = 0; k < kWentBackKinds; ++k) {
+    s.*back[k] = traffic.back_bytes[k].load_relaxed();
+    if (static_cast<WentBack>(k) == WentBack::mapping) continue;
+    s.purged_bytes += s.*back[k];
+    s.purge_calls += traffic.back_calls[k].load_relaxed();
+  }
+  for (unsigned k = 0; k < kCameKinds; ++k) s.*came[k] = traffic.came_bytes[k].load_relaxed();
+}
+
+}  // namespace
+
+void collect_statistics(Statistics& s) {
+  s = {};
+  const hardened::SealedCounts sealed = hardened::sealed_counts();
+  const usize outside_bytes = count_classes(s, sealed);
+  for_each_cache(add_thread, &s);
+  const MappingCounts mappings = mapping_counts();
+  RunCounts runs = run_counts();
+  runs.live_runs = less(runs.live_runs, sealed.runs);
+  runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
+  runs.cached_bytes += sealed.run_bytes;
+  const HeldRuns held = held_runs();
+  runs.live_runs = less(runs.live_runs, held.runs);
+  runs.live_bytes = less(runs.live_bytes, held.bytes);
+  runs.cached_bytes += held.bytes;
+  const HeapObjectCounts heaps = heap_object_counts();
+  const SpanCounts spans = span_counts();
+  s.mapped_bytes = mappings.bytes;
+  s.mapped_blocks = mappings.blocks;
+  s.large_bytes = runs.live_bytes;
+  s.large_blocks = runs.live_runs;
+  s.run_cached_bytes = runs.cached_bytes;
+  s.heap_objects = heaps.heaps;
+  s.heap_object_bytes = heaps.span_bytes;
+  const SampledCounts sampled = sampled_counts();
+  s.live_bytes += mappings.bytes + runs.live_bytes + heaps.live_bytes + sampled.live_bytes;
+  s.live_blocks += mappings.blocks + runs.live_runs + heaps.live_blocks + sampled.live_blocks;
+  s.committed_bytes = units_to_bytes(spans.committed_units);
+  const usize free_bytes = units_to_bytes(spans.free_units);
+  s.dirty_bytes = units_to_bytes(spans.dirty_units);
+  s.clean_bytes = free_bytes - s.dirty_bytes;
+  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes), outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
+  {
+    LockGuard guard(growth_lock);
+    s.metadata_bytes = metadata_committed_bytes();
+    s.metadata_resident_bytes = metadata_resident_bytes();
+  }
+  s.metadata_bytes += metadata_mapped_bytes() + mappings.table_bytes;
+  s.metadata_resident_bytes += metadata_touched_bytes() + mappings.table_bytes;
+  s.charged_bytes = account.charged.load_relaxed();
+  s.peak_bytes = max_of(account.peak.load_relaxed(), s.charged_bytes);
+  s.reserved_bytes = (region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes) + mappings.bytes;
+  s.resident_bytes = os::resident_bytes();
+  s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
+  count_traffic(s);
+  s.limit_soft_bytes = limit_bytes(account.soft);
+  s.limit_hard_bytes = limit_bytes(account.hard);
+  s.soft_limit_crossings = account.soft_crossings.load_relaxed();
+  s.reclaims = reclaim_counts().reclaims;
+  s.failed_allocations = reclaim_counts().failed_allocations;
+  s.pressure_reactions = pressure_reactions();
+  s.fragmentation_permille = s.charged_bytes == 0 ? 0 : less(s.charged_bytes, s.live_bytes) * 1000 / s.charged_bytes;
+  for (unsigned k = 0; k < os::kCallKinds; ++k) s.system_calls[k] = os::calls(static_cast<os::CallKind>(k));
+}
+
+FREESTONE_NO_ANALYSIS bool may_collect_here() {
+  Mutex* const locks[] = {&heap_object_lock, &cache_registry_lock, &mapping_lock, &growth_lock, &span_lock};
+  for (Mutex* lock : locks) {
+    bool free = false;
+    for (int spins = 0; spins < 1000 && !free; ++spins) {
+      free = lock->try_lock();
+      if (!free) cpu_relax();
+    }
+    if (!free) return false;
+    lock->unlock();
+  }
+  return true;
+}
+
+}  // namespace freestone

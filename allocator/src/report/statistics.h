@@ -1,0 +1,112 @@
+// Room 17, report: what the heap holds, counted when asked.
+//
+// Nothing is counted on the fast paths: blocks outside the slabs are counted at refill and flush, blocks in caches are read from the
+// caches' pointers, spans from the span room's counters. A call costs a pass over the classes and caches and three questions to
+// the kernel, whatever the heap's size.
+//
+// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is what is left over: it also holds
+//         the tails of slabs and what a block rounds up to whole units.
+// STAT-2  charged = committed + mapped + metadata - clean.
+//
+// While other threads run the figures of one call may belong to slightly different instants; at rest they are exact, and they are never
+// negative.
+#pragma once
+
+#include "platform/os.h"
+#include "slab/size_class.h"
+
+namespace freestone {
+
+struct ClassStatistics {
+  usize block_bytes;
+  usize live_blocks;
+  usize cached_blocks;
+};
+
+struct ThreadStatistics {
+  u32 thread_id;
+  u32 capacity_bytes;  // what its cache may hold now
+  usize cached_bytes;
+  usize slow_paths;    // refills and flushes
+};
+inline constexpr usize kThreadsListed = 64;
+
+struct Statistics {
+  usize live_bytes;           // handed out, counted by block size
+  usize live_blocks;
+  usize thread_cached_bytes;
+  usize run_cached_bytes;
+  usize slab_free_bytes;
+  usize dirty_bytes;          // free spans with memory behind them
+  usize clean_bytes;          // free spans without
+  usize large_bytes;          // runs above the size classes, part of live
+  usize large_blocks;
+  usize mapped_bytes;         // own mappings, part of live
+  usize mapped_blocks;
+  usize heap_object_bytes;    // spans of heap objects; their live blocks are part of live
+  usize heap_objects;
+  usize metadata_bytes;       // accessible for the allocator's own records
+  usize metadata_resident_bytes;
+  usize committed_bytes;      // accessible heap, own mappings excluded
+  usize charged_bytes;        // what limits are about
+  usize peak_bytes;           // the highest charged so far
+  usize reserved_bytes;       // address space
+  usize resident_bytes;       // of the process
+  usize peak_resident_bytes;
+  usize purged_bytes;         // given back to the kernel since the start
+  usize purge_calls;
+  usize purged_surplus_bytes;   // the same by cause
+  usize purged_decay_bytes;
+  usize purged_slabs_bytes;
+  usize purged_trim_bytes;
+  usize purged_shortage_bytes;
+  usize purged_hardening_bytes;
+  usize unmapped_bytes;
+  usize taken_fresh_bytes;    // memory that was taken without memory behind it
+  usize taken_again_bytes;
+  usize populated_bytes;
+  usize mapped_total_bytes;
+  usize limit_soft_bytes;     // 0: none
+  usize limit_hard_bytes;
+  usize soft_limit_crossings;
+  usize reclaims;             // everything given back because an allocation found no memory
+  usize failed_allocations;
+  usize pressure_reactions;
+  usize threads;              // with a cache
+  usize fragmentation_permille;  // of charged, what is not live
+  usize system_calls[os::kCallKinds];
+  ClassStatistics classes[kClassEnd];
+  ThreadStatistics listed[kThreadsListed];  // the newest threads
+  usize listed_count;
+
+  usize cached_bytes() const { return thread_cached_bytes + run_cached_bytes; }
+};
+
+void collect_statistics(Statistics& statistics);
+
+// True when no lock that collecting takes is held by this thread, so that a signal handler may collect.
+bool may_collect_here();
+
+// One figure that every format shows.
+struct Figure {
+  enum class Kind : u8 { gauge, counter };
+  const char* name;
+  usize Statistics::* value;
+  Kind kind;
+  const char* help;
+};
+inline constexpr usize kFigureCount = 41;
+extern const Figure kFigures[kFigureCount];
+extern const char* const kSystemCallNames[os::kCallKinds];
+
+// Receives finished pieces of text.
+using TextSink = void (*)(void* context, const char* text, usize length);
+enum class Format : u8 { text, json, xml, openmetrics, prometheus };
+void print_statistics(Format format, TextSink sink, void* context);
+void print_statistics_text(const Statistics& statistics, TextSink sink, void* context);
+void print_statistics_json(const Statistics& statistics, TextSink sink, void* context);
+void print_statistics_xml(const Statistics& statistics, TextSink sink, void* context);
+// One of the two formats for metrics; in openmetrics.cc.
+void print_statistics_metrics(const Statistics& statistics, Format format, TextSink sink, void* context);
+
+}  // namespace freestone

@@ -1,0 +1,256 @@
+// Room 17, report: statistics as text for people, as JSON and as malloc_info's XML.
+
+#include <cstring>
+
+#include "report/statistics.h"
+#include "platform/message.h"
+
+namespace freestone {
+
+constexpr auto kGauge = Figure::Kind::gauge;
+constexpr auto kCounter = Figure::Kind::counter;
+
+constinit const Figure kFigures[kFigureCount] = {
+    {"live_bytes", &Statistics::live_bytes, kGauge, "Handed out and not yet freed, counted by block size."},
+    {"live_blocks", &Statistics::live_blocks, kGauge, "Blocks handed out and not yet freed."},
+    {"thread_cached_bytes", &Statistics::thread_cached_bytes, kGauge, "Free blocks in thread caches."},
+    {"run_cached_bytes", &Statistics::run_cached_bytes, kGauge, "Free runs kept for reuse."},
+    {"slab_free_bytes", &Statistics::slab_free_bytes, kGauge, "Free blocks and tails inside slabs."},
+    {"dirty_bytes", &Statistics::dirty_bytes, kGauge, "Free spans with memory behind them."},
+    {"clean_bytes", &Statistics::clean_bytes, kGauge, "Retained: free spans whose memory is with the kernel."},
+    {"large_bytes", &Statistics::large_bytes, kGauge, "Runs above the size classes, part of live."},
+    {"large_blocks", &Statistics::large_blocks, kGauge, "Runs above the size classes."},
+    {"mapped_bytes", &Statistics::mapped_bytes, kGauge, "Blocks with a mapping of their own, part of live."},
+    {"mapped_blocks", &Statistics::mapped_blocks, kGauge, "Blocks with a mapping of their own."},
+    {"heap_object_bytes", &Statistics::heap_object_bytes, kGauge, "Spans held by heap objects."},
+    {"heap_objects", &Statistics::heap_objects, kGauge, "Heap objects that exist."},
+    {"metadata_bytes", &Statistics::metadata_bytes, kGauge, "Accessible for the allocator's own records."},
+    {"metadata_resident_bytes", &Statistics::metadata_resident_bytes, kGauge, "Records that are in memory."},
+    {"committed_bytes", &Statistics::committed_bytes, kGauge, "Accessible heap without own mappings."},
+    {"charged_bytes", &Statistics::charged_bytes, kGauge, "In use, dirty, mapped and metadata: what limits are about."},
+    {"peak_bytes", &Statistics::peak_bytes, kGauge, "The highest charged_bytes so far."},
+    {"reserved_bytes", &Statistics::reserved_bytes, kGauge, "Address space."},
+    {"resident_bytes", &Statistics::resident_bytes, kGauge, "Resident set of the process."},
+    {"peak_resident_bytes", &Statistics::peak_resident_bytes, kGauge, "The highest resident set so far."},
+    {"purged_bytes", &Statistics::purged_bytes, kCounter, "Given back to the kernel."},
+    {"purge_calls", &Statistics::purge_calls, kCounter, "Times that memory was given back."},
+    {"purged_surplus_bytes", &Statistics::purged_surplus_bytes, kCounter, "Given back: free spans above the watermark."},
+    {"purged_decay_bytes", &Statistics::purged_decay_bytes, kCounter, "Given back: free spans that nobody needed for a while."},
+    {"purged_slabs_bytes", &Statistics::purged_slabs_bytes, kCounter, "Given back: whole free pages inside slabs."},
+    {"purged_trim_bytes", &Statistics::purged_trim_bytes, kCounter, "Given back: because the program asked."},
+    {"purged_shortage_bytes", &Statistics::purged_shortage_bytes, kCounter, "Given back: at a limit, under pressure, or because the kernel refused."},
+    {"purged_hardening_bytes", &Statistics::purged_hardening_bytes, kCounter, "Given back: freed blocks that are sealed or cleared."},
+    {"unmapped_bytes", &Statistics::unmapped_bytes, kCounter, "Given back: own mappings."},
+    {"taken_fresh_bytes", &Statistics::taken_fresh_bytes, kCounter, "Spans taken that were never used before: their pages fault."},
+    {"taken_again_bytes", &Statistics::taken_again_bytes, kCounter, "Spans taken whose memory went back before: their pages fault again."},
+    {"populated_bytes", &Statistics::populated_bytes, kCounter, "Slabs whose pages were asked for in advance."},
+    {"mapped_total_bytes", &Statistics::mapped_total_bytes, kCounter, "Own mappings made."},
+    {"limit_soft_bytes", &Statistics::limit_soft_bytes, kGauge, "The soft limit; 0 when there is none."},
+    {"limit_hard_bytes", &Statistics::limit_hard_bytes, kGauge, "The hard limit; 0 when there is none."},
+    {"soft_limit_crossings", &Statistics::soft_limit_crossings, kCounter, "Spans taken above the soft limit."},
+    {"reclaims", &Statistics::reclaims, kCounter, "Times that everything was given back because an allocation found no memory."},
+    {"failed_allocations", &Statistics::failed_allocations, kCounter, "Allocations that returned null."},
+    {"pressure_reactions", &Statistics::pressure_reactions, kCounter, "Times that everything was given back because the machine or container was short."},
+    {"threads", &Statistics::threads, kGauge, "Threads that hold a cache."},
+};
+
+constinit const char* const kSystemCallNames[os::kCallKinds] = {"mmap", "munmap", "mprotect", "madvise", "mincore", "mremap", "futex", "other"};
+
+namespace {
+
+class Output {
+ public:
+  Output(TextSink sink, void* context) : sink_(sink), context_(context) {}
+
+  void put(const Message& message) { sink_(context_, message.data(), message.length()); }
+  void text(const char* string) { sink_(context_, string, std::strlen(string)); }
+
+ private:
+  TextSink sink_;
+  void* context_;
+};
+
+Message& padded(Message& line, u64 number, unsigned width) {
+  unsigned digits = 1;
+  for (u64 n = number; n >= 10; n /= 10) ++digits;
+  for (; digits < width; ++digits) line << ' ';
+  return line << number;
+}
+
+// "= 12345678 (   11.8 MiB)  what"
+void sum_line(Output& out, char sign, usize bytes, const char* what) {
+  Message line("");
+  line << sign << ' ';
+  padded(line, bytes, 14) << " (";
+  const u64 tenths = u64{bytes} * 10 / kMiB;
+  padded(line, tenths / 10, 7) << '.' << tenths % 10 << " MiB)  " << what << '\n';
+  out.put(line);
+}
+
+void count_line(Output& out, usize count, const char* what) {
+  Message line("  ");
+  padded(line, count, 14) << "  " << what << '\n';
+  out.put(line);
+}
+
+constexpr char kRule[] = "  -----------------------------\n";
+
+// A name in JSON or in XML: what those would have to escape is left out.
+void plain_name(Message& line) {
+  char name[32];
+  const usize length = os::program_name(name, sizeof name);
+  for (usize i = 0; i < length; ++i) {
+    if (name[i] > ' ' && name[i] < 0x7f && std::strchr("\"\\<>&'", name[i]) == nullptr) line << name[i];
+  }
+}
+
+}  // namespace
+
+void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
+  Output out(sink, context);
+  Message title("freestone " FREESTONE_VERSION " (" FREESTONE_BUILD "), process ");
+  out.put(title << os::process_id() << '\n');
+  sum_line(out, ' ', s.live_bytes, "live: handed out and not yet freed");
+  sum_line(out, '+', s.thread_cached_bytes, "free, in thread caches");
+  sum_line(out, '+', s.run_cached_bytes, "free, in run caches");
+  sum_line(out, '+', s.slab_free_bytes, "free, inside slabs");
+  sum_line(out, '+', s.dirty_bytes, "free spans with memory (dirty)");
+  sum_line(out, '+', s.metadata_bytes, "metadata, accessible");
+  out.text(kRule);
+  sum_line(out, '=', s.charged_bytes, "charged: what limits are about");
+  sum_line(out, '+', s.clean_bytes, "free spans without memory (retained)");
+  out.text(kRule);
+  sum_line(out, '=', s.committed_bytes + s.mapped_bytes + s.metadata_bytes, "accessible");
+  out.text("\n");
+  sum_line(out, ' ', s.peak_bytes, "peak of charged");
+  sum_line(out, ' ', s.resident_bytes, "resident set of the process");
+  sum_line(out, ' ', s.peak_resident_bytes, "peak of it");
+  sum_line(out, ' ', s.metadata_resident_bytes, "metadata in memory");
+  sum_line(out, ' ', s.mapped_bytes, "in own mappings, part of live");
+  sum_line(out, ' ', s.purged_bytes, "given back to the kernel so far");
+  for (const Figure& figure : kFigures) {
+    const bool is_cause = std::strncmp(figure.name, "purged_", 7) == 0 && figure.value != &Statistics::purged_bytes;
+    if (is_cause && s.*figure.value > 0) sum_line(out, ' ', s.*figure.value, figure.help);
+  }
+  sum_line(out, ' ', s.taken_fresh_bytes, "taken for the first time, so that its pages fault");
+  sum_line(out, ' ', s.taken_again_bytes, "taken again after it went back, so that they fault again");
+  sum_line(out, ' ', s.reserved_bytes, "address space reserved");
+  if (s.limit_soft_bytes != 0) sum_line(out, ' ', s.limit_soft_bytes, "soft limit");
+  if (s.limit_hard_bytes != 0) sum_line(out, ' ', s.limit_hard_bytes, "hard limit");
+  out.text("\n");
+  count_line(out, s.live_blocks, "live blocks");
+  count_line(out, s.threads, "threads with a cache");
+  count_line(out, s.fragmentation_permille, "per mille of charged that is not live (fragmentation)");
+  count_line(out, s.purge_calls, "purge calls");
+  count_line(out, s.reclaims, "times all was given back for want of memory");
+  count_line(out, s.failed_allocations, "failed allocations");
+  Message calls("  system calls:");
+  for (unsigned k = 0; k < os::kCallKinds; ++k) calls << ' ' << kSystemCallNames[k] << ' ' << u64{s.system_calls[k]};
+  out.put(calls << '\n');
+  out.text("\nsize classes in use: block bytes, live blocks, cached blocks, live bytes\n");
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    const ClassStatistics& k = s.classes[c];
+    if (k.live_blocks + k.cached_blocks == 0) continue;
+    Message line("  ");
+    padded(line, k.block_bytes, 8);
+    padded(line, k.live_blocks, 12);
+    padded(line, k.cached_blocks, 10);
+    padded(line, k.live_blocks * k.block_bytes, 16) << '\n';
+    out.put(line);
+  }
+  out.text("threads: id, cached bytes, capacity, refills and flushes\n");
+  for (usize i = 0; i < s.listed_count; ++i) {
+    const ThreadStatistics& t = s.listed[i];
+    Message line("  ");
+    padded(line, t.thread_id, 8);
+    padded(line, t.cached_bytes, 12);
+    padded(line, t.capacity_bytes, 10);
+    padded(line, t.slow_paths, 16) << '\n';
+    out.put(line);
+  }
+}
+
+void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
+  Output out(sink, context);
+  Message head("{\"freestone\":\"" FREESTONE_VERSION "\",\"build\":\"" FREESTONE_BUILD "\",\"pid\":");
+  head << os::process_id() << ",\"program\":\"";
+  plain_name(head);
+  out.put(head << "\",\"time_ms\":" << os::coarse_milliseconds() << ",\"figures\":{");
+  const char* comma = "";
+  for (const Figure& figure : kFigures) {
+    Message line(comma);
+    out.put(line << '"' << figure.name << "\":" << u64{s.*figure.value});
+    comma = ",";
+  }
+  out.put(Message(",\"fragmentation\":0.") << s.fragmentation_permille / 100 << s.fragmentation_permille / 10 % 10 << s.fragmentation_permille % 10);
+  out.text("},\"system_calls\":{");
+  comma = "";
+  for (unsigned k = 0; k < os::kCallKinds; ++k) {
+    Message line(comma);
+    out.put(line << '"' << kSystemCallNames[k] << "\":" << u64{s.system_calls[k]});
+    comma = ",";
+  }
+  out.text("},\"classes\":[");
+  comma = "";
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    const ClassStatistics& k = s.classes[c];
+    if (k.live_blocks + k.cached_blocks == 0) continue;
+    Message line(comma);
+    out.put(line << "{\"bytes\":" << u64{k.block_bytes} << ",\"live\":" << u64{k.live_blocks} << ",\"cached\":" << u64{k.cached_blocks} << '}');
+    comma = ",";
+  }
+  out.text("],\"threads\":[");
+  comma = "";
+  for (usize i = 0; i < s.listed_count; ++i) {
+    const ThreadStatistics& t = s.listed[i];
+    Message line(comma);
+    out.put(line << "{\"id\":" << t.thread_id << ",\"cached_bytes\":" << u64{t.cached_bytes} << ",\"capacity_bytes\":" << t.capacity_bytes
+                 << ",\"slow_paths\":" << u64{t.slow_paths} << '}');
+    comma = ",";
+  }
+  out.text("]}\n");
+}
+
+void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
+  Output out(sink, context);
+  out.text("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    const ClassStatistics& k = s.classes[c];
+    if (k.live_blocks + k.cached_blocks == 0) continue;
+    out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes} << "\" total=\""
+                                      << u64{k.live_blocks * k.block_bytes} << "\" count=\"" << u64{k.live_blocks} << "\" cached=\""
+                                      << u64{k.cached_blocks} << "\"/>\n");
+  }
+  out.text("</sizes>\n");
+  const auto element = [&](const char* kind, const char* type, usize count, usize bytes) {
+    out.put(Message("<") << kind << " type=\"" << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes} << "\"/>\n");
+  };
+  element("total", "live", s.live_blocks, s.live_bytes);
+  element("total", "cached", 0, s.cached_bytes());
+  element("total", "slab-free", 0, s.slab_free_bytes);
+  element("total", "dirty", 0, s.dirty_bytes);
+  element("total", "mmap", s.mapped_blocks, s.mapped_bytes);
+  element("system", "current", s.threads, s.committed_bytes + s.mapped_bytes);
+  element("system", "max", 0, s.peak_bytes);
+  element("system", "metadata", 0, s.metadata_bytes);
+  element("system", "resident", 0, s.resident_bytes);
+  out.text("<freestone>\n");
+  for (const Figure& figure : kFigures) {
+    out.put(Message("<figure name=\"") << figure.name << "\" value=\"" << u64{s.*figure.value} << "\"/>\n");
+  }
+  out.text("</freestone>\n</heap>\n</malloc>\n");
+}
+
+void print_statistics(Format format, TextSink sink, void* context) {
+  Statistics s;
+  collect_statistics(s);
+  switch (format) {
+    case Format::text: return print_statistics_text(s, sink, context);
+    case Format::json: return print_statistics_json(s, sink, context);
+    case Format::xml: return print_statistics_xml(s, sink, context);
+    case Format::openmetrics:
+    case Format::prometheus: return print_statistics_metrics(s, format, sink, context);
+  }
+}
+
+}  // namespace freestone

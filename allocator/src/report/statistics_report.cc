@@ -1,0 +1,169 @@
+// Room 17, report: see statistics_report.h.
+
+#include "report/statistics_report.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "config/options.h"
+#include "report/live_page.h"
+#include "platform/child.h"
+#include "platform/message.h"
+#include "platform/mutex.h"
+
+namespace freestone {
+
+namespace {
+
+struct FileSink {
+  int file;
+  bool good;
+  usize used;
+  char buffer[4 * kKiB];
+
+  void open(int to) {
+    file = to;
+    good = true;
+    used = 0;
+  }
+  void flush() {
+    good = good && os::write_all(file, buffer, used);
+    used = 0;
+  }
+  static void put(void* self, const char* text, usize length) {
+    auto& sink = *static_cast<FileSink*>(self);
+    if (sink.used + length > sizeof sink.buffer) sink.flush();
+    std::memcpy(sink.buffer + sink.used, text, length);  // a piece is at most one Message long
+    sink.used += length;
+  }
+};
+
+struct Scratch {
+  Statistics statistics;
+  FileSink sink;
+};
+// Also keeps writers apart. The scratch space is too large for the stack of a signal handler.
+Mutex report_lock;
+constinit Scratch scratch{};  // guarded by report_lock; all zero, so that no page of it exists before it is used
+
+void print(const Statistics& s, Format format, TextSink sink, void* context) {
+  switch (format) {
+    case Format::text: return print_statistics_text(s, sink, context);
+    case Format::json: return print_statistics_json(s, sink, context);
+    case Format::xml: return print_statistics_xml(s, sink, context);
+    case Format::openmetrics:
+    case Format::prometheus: return print_statistics_metrics(s, format, sink, context);
+  }
+}
+
+bool ends_with(const char* text, usize length, const char* end) {
+  const usize n = std::strlen(end);
+  return length >= n && std::memcmp(text + length - n, end, n) == 0;
+}
+
+Format format_of(const char* path, usize length) {
+  if (ends_with(path, length, ".prom")) return Format::prometheus;
+  if (ends_with(path, length, ".om") || ends_with(path, length, ".txt")) return Format::openmetrics;
+  if (ends_with(path, length, ".json")) return Format::json;
+  return ends_with(path, length, ".xml") ? Format::xml : Format::text;
+}
+
+// Where "-PID" goes in the path of a child of a fork, so that it does not write over its parent's file: before the ending. Null if the path
+// names the process anyway.
+const char* place_of_child(const char* pattern) {
+  if (pattern[0] == '\0' || process_generation() == 0 || std::strstr(pattern, "%p") != nullptr) return nullptr;
+  const char* folder_end = std::strrchr(pattern, '/');
+  const char* ending = std::strrchr(folder_end != nullptr ? folder_end : pattern, '.');
+  return ending != nullptr ? ending : pattern + std::strlen(pattern);
+}
+
+// The option's path with %p replaced. Returns its length, 0 when it is empty.
+usize expand_path(const char* pattern, char* out, usize capacity) {
+  Message path("");
+  const char* const child = place_of_child(pattern);
+  for (;; ++pattern) {
+    if (pattern == child) path << '-' << os::process_id();
+    if (*pattern == '\0') break;
+    if (pattern[0] == '%' && pattern[1] == 'p') {
+      path << os::process_id();
+      ++pattern;
+    } else {
+      path << *pattern;
+    }
+  }
+  const usize length = min_of(path.length(), capacity - 1);
+  std::memcpy(out, path.data(), length);
+  out[length] = '\0';
+  return length;
+}
+
+// The file is written beside its place and then moved there: a reader sees the old one or the new one.
+bool write_report_locked() {
+  char path[kOptionTextBytes + 32];
+  const usize length = expand_path(options.stats_file, path, sizeof path);
+  collect_statistics(scratch.statistics);
+  FileSink& sink = scratch.sink;
+  if (length == 0) {
+    sink.open(os::stderr_file());
+    print(scratch.statistics, Format::text, FileSink::put, &sink);
+    sink.flush();
+    return sink.good;
+  }
+  char draft[sizeof path + 8];
+  std::memcpy(draft, path, length);
+  std::memcpy(draft + length, ".new", 5);
+  sink.open(os::create_file(draft));
+  if (sink.file < 0) return false;
+  print(scratch.statistics, format_of(path, length), FileSink::put, &sink);
+  sink.flush();
+  os::close_file(sink.file);
+  if (sink.good && os::rename_file(draft, path)) return true;
+  os::remove_file(draft);
+  return false;
+}
+
+}  // namespace
+
+int write_report() {
+  if (!report_lock.try_lock()) return EBUSY;
+  const bool good = write_report_locked();
+  report_lock.unlock();
+  return good ? 0 : EIO;
+}
+
+void write_final_report() {
+  if (options.stats_print) {
+    LockGuard guard(report_lock);
+    collect_statistics(scratch.statistics);
+    FileSink& sink = scratch.sink;
+    sink.open(os::stderr_file());
+    print(scratch.statistics, Format::text, FileSink::put, &sink);
+    sink.flush();
+  }
+  if (options.stats_file[0] != '\0') write_report();
+  remove_live_page();
+}
+
+bool refresh_live_page() {
+  if (!report_lock.try_lock()) return false;
+  collect_statistics(scratch.statistics);
+  update_live_page(scratch.statistics);
+  report_lock.unlock();
+  return true;
+}
+
+void report_before_fork() { report_lock.hold_for_fork(); }
+void report_after_fork_in_parent() { report_lock.release_after_fork(); }
+void report_after_fork_in_child() { report_lock.reset_in_child(); }
+
+bool write_statistics(int file, Format format) {
+  Statistics statistics;
+  collect_statistics(statistics);
+  FileSink sink;
+  sink.open(file);
+  print(statistics, format, FileSink::put, &sink);
+  sink.flush();
+  return sink.good;
+}
+
+}  // namespace freestone

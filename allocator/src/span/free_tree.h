@@ -1,0 +1,176 @@
+// Room 6, span: which units are free, and where the lowest run of a length lies.
+//
+// A bit per unit, 64 to a word. Above the words stands a tree of eight children a node; each node says how many units are free at its
+// start, in its longest run and at its end, so a run that crosses from child to child is seen where the children meet. A search walks one
+// path down and an update one path up: both cost the tree's height, which grows by one while the heap grows eightfold.
+//
+// TREE-2  A node is `joined` of its children, at rest.
+// TREE-3  All units at and above `end` are not free.
+//
+// The idea of free-run summaries by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
+// fits (`order`), because slabs lie at multiples of their length: a run that is long enough and wrongly placed is not looked at.
+//
+// `Storage` says where words and nodes lie: with the heap's records, or in a test's arrays. No locks here.
+#pragma once
+
+#include "base/bits.h"
+#include "base/units.h"
+#include "region/region.h"
+
+namespace freestone {
+
+inline constexpr unsigned kWordUnits = kGroupUnits;
+inline constexpr unsigned kWordShift = 6;
+inline constexpr unsigned kFanShift = 3;
+inline constexpr unsigned kFan = 1U << kFanShift;
+static_assert(kWordUnits == 1U << kWordShift && kOctetGroups == kFan && kSuperGroups == kFan * kFan);
+
+// The positions in a word that are multiples of 2^k.
+inline constexpr u64 kMultiplesOf[kWordShift + 1] = {~u64{0}, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
+                                                     0x0001000100010001, 0x0000000100000001, 1};
+
+// The positions at which 2^log2 free units lie at a multiple of their number.
+constexpr u64 aligned_starts(u64 word, unsigned log2) {
+  for (unsigned k = 0; k < log2; ++k) word &= (word >> (1U << k)) & kMultiplesOf[k + 1];
+  return word;
+}
+
+constexpr FreeSummary summary_of(u64 word) {
+  if (word == 0) return {};
+  if (word == ~u64{0}) return {kWordUnits, kWordUnits, kWordUnits, kWordShift + 1};
+  FreeSummary s{lowest_bit(~word), longest_run(word), kWordUnits - 1 - highest_bit(~word), 0};
+  for (u64 starts = word; starts != 0; ++s.order) starts &= (starts >> (1U << s.order)) & kMultiplesOf[s.order + 1];
+  return s;
+}
+static_assert(summary_of(0b0111'0110) == FreeSummary{0, 3, 0, 2} && summary_of(~u64{1}).order == 6);
+
+// The summary of eight neighbours of `child_units` units each.
+constexpr FreeSummary joined(const FreeSummary (&children)[kFan], u32 child_units) {
+  FreeSummary s;
+  u32 run = 0;  // that reaches the border to the next child
+  bool from_start = true;
+  for (const FreeSummary& child : children) {
+    s.longest = max_of(s.longest, max_of(child.longest, run + child.first));
+    s.order = max_of(s.order, child.order);
+    if (from_start) s.first += child.first;
+    from_start = from_start && child.first == child_units;
+    run = child.last == child_units ? run + child_units : child.last;
+  }
+  s.last = run;
+  return s;
+}
+
+// Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first. A node of level n
+// covers 8^n words.
+template <typename Storage>
+class FreeTree {
+ public:
+  static constexpr usize kNone = ~usize{0};
+
+  explicit constexpr FreeTree(Storage storage = {}) : storage_(storage) {}
+
+  // The tree covers the words of the units from `start` to `end`, which may grow.
+  void cover(usize start, usize end) {
+    start_ = start;
+    end_ = end;
+    while (root_ == 0 || (start_ >> shift_of(root_)) != ((end_ - 1) >> shift_of(root_))) {
+      ++root_;
+      join(root_, start_ >> shift_of(root_));
+    }
+  }
+
+  // Words `from` to `to` (inclusive) changed.
+  void note_changed(usize from, usize to) {
+    for (usize word = from; word <= to; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
+    for (unsigned level = 1; level <= root_; ++level) {
+      from >>= kFanShift;
+      to >>= kFanShift;
+      bool changed = false;
+      for (usize index = from; index <= to; ++index) changed = join(level, index) || changed;
+      if (!changed) return;
+    }
+  }
+
+  // Every word may have changed.
+  void rebuild() {
+    if (end_ == 0) return;
+    for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
+    for (unsigned level = 1; level <= root_; ++level) {
+      for (usize index = start_ >> shift_of(level); index <= (end_ - 1) >> shift_of(level); ++index) join(level, index);
+    }
+    cover(start_, end_);
+  }
+
+  // The lowest `units` free units; kNone when no run is long enough.
+  usize find(usize units) const {
+    if (root_ == 0 || units > root().longest) return kNone;
+    usize index = root_index();
+    for (unsigned level = root_; level > 0; --level) {
+      const u32 child_units = 1U << shift_of(level - 1);
+      usize run = 0;
+      usize child = first_child(level, index);
+      for (;; ++child) {
+        const FreeSummary& s = storage_.node(level - 1, child);
+        if (run + s.first >= units) return (child << shift_of(level - 1)) - run;
+        if (s.longest >= units) break;
+        run = s.last == child_units ? run + child_units : s.last;
+      }
+      index = child;
+    }
+    return (index << kWordShift) + lowest_bit(run_starts(storage_.free_word(index), static_cast<unsigned>(units)));
+  }
+
+  // The lowest 2^log2 free units at a multiple of 2^log2, at most a word; kNone when there are none.
+  usize find_aligned(unsigned log2) const {
+    if (root_ == 0 || root().order <= log2) return kNone;
+    usize index = root_index();
+    for (unsigned level = root_; level > 0; --level) {
+      index = first_child(level, index);
+      while (storage_.node(level - 1, index).order <= log2) ++index;
+    }
+    return (index << kWordShift) + lowest_bit(aligned_starts(storage_.free_word(index), log2));
+  }
+
+  // Debug: TREE-2.
+  bool is_valid() const {
+    if (root_ == 0) return true;
+    for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) {
+      if (storage_.node(0, word) != summary_of(storage_.free_word(word))) return false;
+    }
+    for (unsigned level = 1; level <= root_; ++level) {
+      for (usize index = start_ >> shift_of(level); index <= (end_ - 1) >> shift_of(level); ++index) {
+        if (storage_.node(level, index) != join_children(level, index)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr unsigned shift_of(unsigned level) { return kWordShift + level * kFanShift; }
+  usize root_index() const { return start_ >> shift_of(root_); }
+  const FreeSummary& root() const { return storage_.node(root_, root_index()); }
+  // What is not covered may have no storage: below, a search starts behind it; above, nothing is free.
+  usize first_child(unsigned level, usize index) const { return max_of(index << kFanShift, start_ >> shift_of(level - 1)); }
+  FreeSummary join_children(unsigned level, usize index) const {
+    FreeSummary children[kFan] = {};
+    const usize from = index << kFanShift;
+    const usize end = min_of(from + kFan, ((end_ - 1) >> shift_of(level - 1)) + 1);
+    for (usize child = first_child(level, index); child < end; ++child) children[child - from] = storage_.node(level - 1, child);
+    return joined(children, 1U << shift_of(level - 1));
+  }
+  // Returns whether the node is another now.
+  bool join(unsigned level, usize index) {
+    const FreeSummary fresh = join_children(level, index);
+    FreeSummary& node = storage_.node(level, index);
+    if (node == fresh) return false;
+    node = fresh;
+    return true;
+  }
+
+  Storage storage_;
+  usize start_ = 0;
+  usize end_ = 0;
+  unsigned root_ = 0;  // the level of the node that covers all; 0 while nothing is covered
+};
+
+}  // namespace freestone

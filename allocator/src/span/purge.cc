@@ -1,0 +1,167 @@
+// Room 6, span: see purge.h.
+
+#include "span/purge.h"
+
+#include "config/options.h"
+#include "platform/os.h"
+#include "region/account.h"
+#include "span/free_memory.h"
+#include "span/recent_need.h"
+#include "span/span_map.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kDecayTicks = 16;  // decay steps per half-life
+constexpr u32 kClockEvery = 32;       // operations between two looks at the clock
+
+// Guarded by span_lock; all counts in units.
+struct State {
+  RecentNeed need;
+  usize purged = 0;      // went back by the watermark, not long ago
+  usize regretted = 0;   // of these, taken again since by large spans
+  usize low_water = 0;   // the fewest dirty units since the last decay step: memory that nobody needed
+  UnitIndex used_end = 0;  // no unit at or above was ever taken
+  u64 last_decay_ms = 0;
+  u32 operations = 0;
+  bool above = false;    // the watermark was crossed, and its lower end not yet reached
+  bool refused = false;  // the kernel keeps pages (locked memory): do not try again until asked
+};
+constinit State state;
+
+// How many units one free gives back beyond twice what it freed.
+constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
+
+// How many dirty units are due to go because the watermark was crossed: at most twice as many as were just freed, and kPurgeStep.
+usize surplus(usize just_freed) {
+  const usize live = span_map.live_units();
+  const usize always = (options.dirty_bytes >> kUnitShift) + live / kDirtyLiveDivisor;
+  state.regretted = min_of(state.regretted, max_of(kRegretBytes >> kUnitShift, live / 2));
+  const usize mark = always + (options.dirty_bytes == 0 ? 0 : max_of(state.need.kept(live), state.regretted));
+  const usize low_mark = mark - always / 4;
+  const usize dirty = span_map.dirty_units();
+  state.above = dirty > mark || (state.above && dirty > low_mark);
+  if (!state.above || state.refused) return 0;
+  const usize due = min_of(dirty - low_mark, 2 * just_freed + kPurgeStep);
+  state.above = due < dirty - low_mark;
+  state.purged += due;
+  return due;
+}
+
+// How much of the memory that nobody needed since the last step is due.
+usize due_by_decay() {
+  if (++state.operations % kClockEvery != 0 || state.refused) return 0;
+  const u64 now = os::coarse_milliseconds();
+  const u64 half_life = options.dirty_decay_ms;
+  if (half_life == 0) return span_map.dirty_units();
+  const u64 elapsed = now - state.last_decay_ms;
+  if (elapsed < half_life / kDecayTicks) return 0;
+  const bool first_step = state.last_decay_ms == 0;
+  state.last_decay_ms = now;
+  const usize unused = state.low_water;
+  state.low_water = span_map.dirty_units();
+  if (first_step) return 0;
+  const auto decayed = [&](usize units) {
+    // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses leave a quarter.
+    if (elapsed >= 2 * half_life) return units - units / 4;
+    return min_of(units, static_cast<usize>(static_cast<u64>(units) * elapsed * 11 / (half_life * 16)));
+  };
+  state.purged -= decayed(state.purged);
+  state.regretted -= decayed(state.regretted);
+  return decayed(unused);
+}
+
+// The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory faults.
+bool empty_memory(UnitIndex first, usize units, usize from, usize to, WentBack why) {
+  if (!guards_spans() || to - from != units_to_bytes(units)) return purge_range(reinterpret_cast<void*>(from), to - from, why);
+  if (os::guard_install(unit_address(first), units_to_bytes(units))) return false;
+  note_back(why, to - from);
+  set_tags(first, units, kTagGuard);
+  return true;
+}
+
+// Purges one run. Returns how many units went back; 0 when nothing is left or the kernel keeps them.
+usize purge_oldest(usize units, WentBack why) {
+  units = min_of(units, bytes_to_units(kPurgeBytesPerCall));
+  UnitIndex first;
+  {
+    LockGuard guard(span_lock);
+    first = span_map.take_oldest_dirty(units);
+    if (first == kNoUnit) return 0;
+    state.low_water = min_of(state.low_water, span_map.dirty_units());
+  }
+  // With pages larger than a unit, only whole pages inside the run can be given back; a smaller run stays dirty.
+  const usize page = os::page_bytes();
+  const usize start = address_of(unit_address(first));
+  const usize from = round_up(start, page);
+  const usize to = round_down(start + units_to_bytes(units), page);
+  expect_units_clear(first, units);
+  const bool purged = from < to && empty_memory(first, units, from, to, why);
+  const bool whole = purged && to - from == units_to_bytes(units);
+  if (whole) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again
+  {
+    LockGuard guard(span_lock);
+    span_map.mark_free(first, units, !whole);
+    if (!purged) state.refused = true;
+  }
+  return whole ? units : 0;
+}
+
+usize purge_up_to(usize units, WentBack why) {
+  usize done = 0;
+  while (done < units) {
+    const usize went = purge_oldest(units - done, why);
+    if (went == 0) break;
+    done += went;
+  }
+  return done;
+}
+
+}  // namespace
+
+Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
+  state.low_water = min_of(state.low_water, span_map.dirty_units());
+  state.need.note(span_map.live_units(), os::coarse_milliseconds());
+  if (dirty == units) return {};
+  note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units - dirty));
+  state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
+  if (units > bytes_to_units(kSharedRunBytesMax)) {
+    const usize again = min_of(state.purged, units - dirty);
+    state.purged -= again;
+    state.regretted += again;
+  }
+  return {surplus(0)};
+}
+
+Surplus surplus_after_return(usize units) {
+  state.need.note(span_map.live_units(), os::coarse_milliseconds());
+  const usize above = surplus(units);
+  const usize decayed = due_by_decay();
+  return above >= decayed ? Surplus{above} : Surplus{decayed, WentBack::decay};
+}
+
+void purge_units(Surplus surplus) { purge_up_to(surplus.units, surplus.why); }
+
+usize purge_spans(usize keep_bytes, WentBack why) {
+  usize excess;
+  {
+    LockGuard guard(span_lock);
+    state.refused = false;
+    const usize keep = keep_bytes >> kUnitShift;
+    excess = span_map.dirty_units() - min_of(span_map.dirty_units(), keep);
+  }
+  return units_to_bytes(purge_up_to(excess, why));
+}
+
+void decay_spans() {
+  usize due;
+  {
+    LockGuard guard(span_lock);
+    state.operations = kClockEvery - 1;
+    due = due_by_decay();
+  }
+  purge_up_to(due, WentBack::decay);
+}
+
+}  // namespace freestone

@@ -1,0 +1,31 @@
+// Room 6, span: when the memory of free units goes back to the kernel.
+//
+// By a watermark: the option dirty_bytes, an eighth of what is live, and what is likely to be needed again soon (recent_need.h). More dirty
+// memory than that is surplus; the free that finds it gives back twice what it freed itself and a few MiB, the next ones the rest. So does
+// whoever takes clean units while there is surplus: the heap never holds more than its recent peak and what the watermark always allows.
+// By decay: what nobody needed since the last step goes with a half-life.
+//
+// The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2).
+#pragma once
+
+#include "region/region.h"
+#include "region/traffic.h"
+
+namespace freestone {
+
+// Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
+usize purge_spans(usize keep_bytes, WentBack why);
+// Gives back what was not needed for a while; cheap when called too early.
+void decay_spans();
+
+// Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units once the lock
+// is free. `first` is the first unit taken, `dirty` how many of them were dirty.
+struct Surplus {
+  usize units = 0;
+  WentBack why = WentBack::surplus;
+};
+Surplus surplus_after_take(UnitIndex first, usize units, usize dirty);
+Surplus surplus_after_return(usize units);
+void purge_units(Surplus surplus);
+
+}  // namespace freestone

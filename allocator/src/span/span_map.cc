@@ -1,0 +1,186 @@
+// Room 6, span: see span_map.h.
+
+#include "span/span_map.h"
+
+#include "config/build_config.h"
+
+namespace freestone {
+
+constinit Mutex span_lock;
+constinit SpanMap span_map;
+
+namespace {
+
+constexpr usize kSupersMax = kWindowBytes >> (kUnitShift + kWordShift + 2 * kFanShift);
+
+// The nodes above the supers, the root first: a small heap touches one page of them.
+constexpr unsigned kSuperLevel = 2;
+constexpr unsigned levels_for(usize supers) { return supers <= 1 ? kSuperLevel : 1 + levels_for((supers + kFan - 1) / kFan); }
+constexpr unsigned kLevels = levels_for(kSupersMax);
+constexpr usize nodes_at(unsigned level) { return max_of<usize>(1, kSupersMax >> (kFanShift * (level - kSuperLevel))); }
+constexpr usize nodes_above(unsigned level) { return level == kLevels ? 0 : nodes_at(level + 1) + nodes_above(level + 1); }
+FreeSummary upper_nodes[nodes_above(kSuperLevel)];
+
+u64 dirty_supers[2][(kSupersMax + 63) / 64];
+
+u64& dirty_of_age(unsigned age, usize word) { return super_at(word / kSuperGroups).dirty_units[age][word % kSuperGroups]; }
+
+// Applies `visit(word, mask)` to every word that the units touch.
+template <typename Visit>
+void for_words(UnitIndex first, usize units, Visit visit) {
+  usize unit = first;
+  const usize end = unit + units;
+  while (unit < end) {
+    const unsigned from = unit % kWordUnits;
+    const auto count = static_cast<unsigned>(min_of<usize>(kWordUnits - from, end - unit));
+    visit(unit / kWordUnits, low_mask(count) << from);
+    unit += count;
+  }
+}
+
+constexpr HeapStorage storage;
+
+}  // namespace
+
+u64 SpanMap::dirty_word(usize word) const { return dirty_of_age(0, word) | dirty_of_age(1, word); }
+
+void SpanMap::set_dirty(usize word, u64 mask) {
+  const usize super = word / kSuperGroups;
+  dirty_of_age(younger_, word) |= mask;
+  super_at(super).dirty_groups[younger_] |= bit(word % kSuperGroups);
+  dirty_supers[younger_][super / 64] |= bit(super % 64);
+}
+
+void SpanMap::clear_dirty(usize word, u64 mask) {
+  const usize super = word / kSuperGroups;
+  for (unsigned age = 0; age < 2; ++age) {
+    u64& dirty = dirty_of_age(age, word);
+    if ((dirty &= ~mask) != 0) continue;
+    u64& groups = super_at(super).dirty_groups[age];
+    if ((groups &= ~bit(word % kSuperGroups)) == 0) dirty_supers[age][super / 64] &= ~bit(super % 64);
+  }
+}
+
+FreeSummary& HeapStorage::node(unsigned level, usize index) const {
+  switch (level) {
+    case 0: return super_at(index / kSuperGroups).free_in_group[index % kSuperGroups];
+    case 1: return super_at(index / kFan).free_in_octet[index % kFan];
+    case kSuperLevel: return super_at(index).free_in_super;
+    default: return upper_nodes[nodes_above(level) + index];
+  }
+}
+
+void SpanMap::add(UnitIndex first, usize units) {
+  tree_.cover(region.heap_start, first + units);
+  added_ += units;
+  mark_free(first, units, false);
+}
+
+UnitIndex SpanMap::find(usize units, usize alignment) const {
+  constexpr usize kNone = FreeTree<HeapStorage>::kNone;
+  const auto found = [](usize unit) { return unit == kNone ? kNoUnit : static_cast<UnitIndex>(unit); };
+  const auto aligned = [&] { return tree_.find_aligned(highest_bit(alignment)); };
+  if (alignment == 1) return found(tree_.find(units));
+  if (units == alignment && units <= kWordUnits) return found(aligned());
+  // Neither is frequent. The lowest run of the length may lie well by chance; a longer one always does.
+  usize unit = tree_.find(units);
+  if (unit == kNone || unit % alignment == 0) return found(unit);
+  unit = units < alignment && alignment <= kWordUnits ? aligned() : tree_.find(units + alignment - 1);
+  return unit == kNone ? kNoUnit : static_cast<UnitIndex>(round_up(unit, alignment));
+}
+
+bool SpanMap::are_free(UnitIndex first, usize units) const {
+  bool all = true;
+  for_words(first, units, [&](usize word, u64 mask) { all = all && (storage.free_word(word) & mask) == mask; });
+  return all;
+}
+
+usize SpanMap::count_dirty(UnitIndex first, usize units) const {
+  usize dirty = 0;
+  for_words(first, units, [&](usize word, u64 mask) { dirty += count_bits(dirty_word(word) & mask); });
+  return dirty;
+}
+
+void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
+  for_words(first, units, [&](usize word, u64 mask) {
+    if (dirty) set_dirty(word, mask);
+    order_stores();  // SPAN-4
+    storage.free_word(word) |= mask;
+  });
+  tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
+  free_count_ += units;
+  if (dirty) dirty_count_ += units;
+}
+
+usize SpanMap::mark_taken(UnitIndex first, usize units) {
+  usize dirty = 0;
+  for_words(first, units, [&](usize word, u64 mask) {
+    storage.free_word(word) &= ~mask;
+    order_stores();  // SPAN-4
+    if (const u64 gone = dirty_word(word) & mask; gone != 0) {
+      dirty += count_bits(gone);
+      clear_dirty(word, gone);
+    }
+  });
+  tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
+  free_count_ -= units;
+  dirty_count_ -= dirty;
+  return dirty;
+}
+
+UnitIndex SpanMap::take_oldest_dirty(usize& units) {
+  if (dirty_count_ == 0) return kNoUnit;
+  const usize last = region.frontier.load_relaxed() / kWordUnits / kSuperGroups / 64;
+  usize supers = last + 1;
+  for (;;) {
+    while (supers > 0 && dirty_supers[younger_ ^ 1][supers - 1] == 0) --supers;
+    if (supers > 0) break;
+    younger_ ^= 1;
+    supers = last + 1;
+  }
+  const unsigned age = younger_ ^ 1;
+  const usize super = (supers - 1) * 64 + highest_bit(dirty_supers[age][supers - 1]);
+  const usize word = super * kSuperGroups + highest_bit(super_at(super).dirty_groups[age]);
+  const u64 dirty = dirty_of_age(age, word);
+  const unsigned top = highest_bit(dirty);
+  const u64 below = ~dirty & low_mask(top);  // the highest unit under the run that is not dirty
+  const unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
+  units = min_of<usize>(units, top + 1 - bottom);
+  const auto first = static_cast<UnitIndex>(word * kWordUnits + top + 1 - units);
+  mark_taken(first, units);
+  return first;
+}
+
+void SpanMap::count_anew() {
+  free_count_ = dirty_count_ = 0;
+  const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
+  for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
+    const u64 dirty = dirty_word(word) & storage.free_word(word);
+    clear_dirty(word, ~u64{0});
+    if (dirty != 0) set_dirty(word, dirty);
+    free_count_ += count_bits(storage.free_word(word));
+    dirty_count_ += count_bits(dirty);
+  }
+  tree_.rebuild();
+}
+
+bool SpanMap::is_valid() const {
+  usize free_units = 0;
+  usize dirty_units = 0;
+  const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
+  for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
+    const u64 dirty = dirty_word(word);
+    if ((dirty & ~storage.free_word(word)) != 0 || (dirty_of_age(0, word) & dirty_of_age(1, word)) != 0) return false;
+    const usize super = word / kSuperGroups;
+    for (unsigned age = 0; age < 2; ++age) {
+      const bool any = dirty_of_age(age, word) != 0;
+      if (any != ((super_at(super).dirty_groups[age] & bit(word % kSuperGroups)) != 0)) return false;
+      if (any && (dirty_supers[age][super / 64] & bit(super % 64)) == 0) return false;
+    }
+    free_units += count_bits(storage.free_word(word));
+    dirty_units += count_bits(dirty);
+  }
+  return free_units == free_count_ && dirty_units == dirty_count_ && tree_.is_valid();
+}
+
+}  // namespace freestone

@@ -1,0 +1,72 @@
+// Room 6, span: the bitmaps of the heap's units, and the search in them.
+//
+//   free    nobody has it
+//   dirty   free, and perhaps with memory behind it; what is free and not dirty is zero
+//
+// Dirty units are in one of two sets, the older and the younger. What becomes free joins the younger; purging empties the older from the
+// highest address down, then the sets change their roles. So what nobody wants, holes too small for what the program asks for, goes
+// before what was freed a moment ago.
+//
+// SPAN-1  The two sets of dirty units are disjoint subsets of free.
+// SPAN-2  A unit that is being purged is in no bitmap: nobody can be given it while the kernel takes its memory.
+// SPAN-3  The free tree describes free_units (TREE-2); a set bit in dirty_groups and dirty_supers is a word, a
+//         group of words, that is not zero, for each age.
+// SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork finds cut short
+//         is never dirty memory that is taken for zero (FORK-3).
+//
+// All of it is guarded by span_lock, and nothing in here makes a system call.
+#pragma once
+
+#include "platform/mutex.h"
+#include "region/region.h"
+#include "span/free_tree.h"
+
+namespace freestone {
+
+extern Mutex span_lock;
+
+// Where the words and nodes of the heap lie: with the records of their 64 MiB, the few nodes above in one table.
+struct HeapStorage {
+  u64& free_word(usize word) const { return super_at(word / kSuperGroups).free_units[word % kSuperGroups]; }
+  FreeSummary& node(unsigned level, usize index) const;
+};
+
+class SpanMap {
+ public:
+  // The units below the frontier that `first` begins, fresh from the kernel, become free and clean.
+  void add(UnitIndex first, usize units);
+  // Free units at a multiple of `alignment`, a power of two; the lowest ones if the alignment is 1 or `units`. kNoUnit when there are none.
+  UnitIndex find(usize units, usize alignment) const;
+  bool are_free(UnitIndex first, usize units) const;
+  usize count_dirty(UnitIndex first, usize units) const;
+
+  void mark_free(UnitIndex first, usize units, bool dirty);
+  // Takes units that are free. Returns how many of them were dirty.
+  usize mark_taken(UnitIndex first, usize units);
+  // Takes the highest run of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
+  UnitIndex take_oldest_dirty(usize& units);
+
+  usize free_units() const { return free_count_; }
+  usize dirty_units() const { return dirty_count_; }
+  usize live_units() const { return added_ - free_count_; }  // those that are being purged included
+
+  // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps.
+  void count_anew();
+
+  // Debug: SPAN-1 and SPAN-3 for every word.
+  bool is_valid() const;
+
+ private:
+  u64 dirty_word(usize word) const;
+  void set_dirty(usize word, u64 mask);
+  void clear_dirty(usize word, u64 mask);
+
+  FreeTree<HeapStorage> tree_;
+  unsigned younger_ = 0;
+  usize added_ = 0;
+  usize free_count_ = 0;
+  usize dirty_count_ = 0;
+};
+extern SpanMap span_map;
+
+}  // namespace freestone

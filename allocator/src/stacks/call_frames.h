@@ -1,0 +1,30 @@
+// Room 12, stacks: what the call frame information of a module says of one place (DWARF 5, 6.4; the Linux Standard Base's .eh_frame and
+// .eh_frame_hdr). Reads nothing but the tables, which are mapped with their module; takes no lock. Used by unwind_tables.cc alone.
+#pragma once
+
+#include "stacks/unwind.h"
+
+namespace freestone {
+
+struct Rule {
+  enum class Kind : u8 { same, undefined, at_offset, is_offset, at_expression, is_expression, in_register } kind = Kind::same;
+  std::int32_t offset = 0;         // from the CFA; or the register
+  const u8* expression = nullptr;  // starts with its length
+};
+
+struct Row {
+  unsigned cfa_register = 0;
+  i64 cfa_offset = 0;
+  const u8* cfa_expression = nullptr;
+  Rule rules[Registers::kCount];
+  unsigned return_register = Registers::kReturn;
+  bool signal_frame = false;
+};
+
+// How the caller of `place` is found. False when there is no table for it, or one that is not understood.
+bool find_row(const void* eh_frame_header, usize place, Row& row);
+
+// A DWARF expression over the registers and the stack. False when it needs anything else.
+bool evaluate(const u8* expression, const Registers& registers, const StackBounds& stack, bool push_cfa, usize cfa, usize& result);
+
+}  // namespace freestone

@@ -1,0 +1,34 @@
+// Room 12, stacks: what is mapped into the process, read from /proc/self/maps without allocation.
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone {
+
+struct Mapping {
+  usize start;
+  usize end;
+  usize file_offset;
+  bool readable;
+  bool writable;
+  bool executable;
+  bool shared;
+  u64 inode;          // 0: no file behind it
+  const char* name;   // "" for anonymous memory; valid during the visit only
+};
+
+// Calls visit(mapping) for each mapping in ascending order until it returns false. Returns false when /proc is not there.
+template <typename Visit>
+bool for_each_mapped(Visit visit);
+
+bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* context);
+
+template <typename Visit>
+bool for_each_mapped(Visit visit) {
+  return read_mappings([](void* context, const Mapping& mapping) { return (*static_cast<Visit*>(context))(mapping); }, &visit);
+}
+
+// The build id of a loaded ELF file whose header lies at `image`, in hexadecimal; "" when it has none. `capacity` includes the final zero.
+void build_id_of(usize image, usize image_end, char* text, usize capacity);
+
+}  // namespace freestone

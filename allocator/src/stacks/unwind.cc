@@ -1,0 +1,135 @@
+// Room 12, stacks: see unwind.h.
+
+#include "stacks/unwind.h"
+
+#include <ucontext.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "stacks/memory_maps.h"
+
+namespace freestone {
+
+namespace {
+
+FREESTONE_THREAD_LOCAL StackBounds last_bounds;  // of the stack that this thread was last seen on
+
+FREESTONE_INLINE void read_registers(Registers& r) {
+  r.known = 0;
+#if defined(__x86_64__)
+  usize rbx, rbp, rsp, r12, r13, r14, r15, pc;
+  asm volatile(
+      "movq %%rbx, %0\n movq %%rbp, %1\n movq %%rsp, %2\n movq %%r12, %3\n movq %%r13, %4\n movq %%r14, %5\n movq %%r15, %6\n"
+      "leaq 0(%%rip), %7\n movq %7, %7"
+      : "=m"(rbx), "=m"(rbp), "=m"(rsp), "=m"(r12), "=m"(r13), "=m"(r14), "=m"(r15), "=r"(pc));
+  r.set(3, rbx);
+  r.set(6, rbp);
+  r.set(7, rsp);
+  r.set(12, r12);
+  r.set(13, r13);
+  r.set(14, r14);
+  r.set(15, r15);
+  r.pc = pc;
+#else
+  usize saved[12], sp, pc;
+  asm volatile(
+      "stp x19, x20, [%2]\n stp x21, x22, [%2, #16]\n stp x23, x24, [%2, #32]\n stp x25, x26, [%2, #48]\n stp x27, x28, [%2, #64]\n"
+      "stp x29, x30, [%2, #80]\n mov %0, sp\n adr %1, ."
+      : "=&r"(sp), "=&r"(pc)
+      : "r"(saved)
+      : "memory");
+  for (unsigned i = 0; i < 12; ++i) r.set(19 + i, saved[i]);
+  r.set(31, sp);
+  r.pc = pc;
+#endif
+  r.pc_is_call = false;
+}
+
+// The caller by the frame pointer: it points at the caller's frame pointer, above which the return address lies.
+bool step_by_frame_pointer(Registers& r, const StackBounds& stack) {
+  if (!r.knows(Registers::kFrame)) return false;
+  const usize frame = r.value[Registers::kFrame];
+  if (frame % sizeof(usize) != 0 || frame < r.stack() || !stack.holds(frame, 2 * sizeof(usize))) return false;
+  const auto* words = reinterpret_cast<const usize*>(frame);
+  const usize pc = words[1];
+  const usize next = words[0];
+  if (pc < 4096 || (next != 0 && next <= frame)) return false;
+  r.known = 0;
+  r.set(Registers::kFrame, next);
+  r.set(Registers::kStack, frame + 2 * sizeof(usize));
+  r.pc = pc;
+  r.pc_is_call = true;
+  return true;
+}
+
+// Goes from `r` outwards. Frames inside [own_start, own_end) at the beginning are left out.
+unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start, usize own_end) {
+  unsigned count = 0;
+  bool inside = own_end != 0;
+  bool tables = true;  // this library has tables, so its own frames are always passed by them
+  for (unsigned steps = 0; count < capacity && steps < kFramesMax + 32; ++steps) {
+    const usize before = r.stack();
+    bool outermost = false;
+    if (!(tables && step_by_tables(r, stack, &outermost)) && (outermost || !step_by_frame_pointer(r, stack))) break;
+    if (r.pc < 4096 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
+    inside = inside && r.pc - own_start < own_end - own_start;
+    if (inside) continue;
+    frames[count++] = r.pc;
+    tables = how == Unwind::tables;
+  }
+  return count;
+}
+
+}  // namespace
+
+StackBounds stack_bounds(usize stack_pointer) {
+  if (last_bounds.holds(stack_pointer, 1)) return {stack_pointer, last_bounds.high};
+  StackBounds found{};
+  for_each_mapped([&](const Mapping& mapping) {
+    if (stack_pointer < mapping.start || stack_pointer >= mapping.end) return mapping.start <= stack_pointer;
+    found = {mapping.start, mapping.end};
+    return false;
+  });
+  // The thread's own block lies at the top of its stack; what is mapped above it belongs to others.
+  const auto self = reinterpret_cast<usize>(__builtin_thread_pointer());
+  if (self > stack_pointer && self < found.high) found.high = self;
+  last_bounds = found;
+  return {stack_pointer, found.high};
+}
+
+__attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how) {
+  static Atomic<usize> own_start, own_end;  // relaxed: every thread finds the same
+  Registers r;
+  read_registers(r);
+  if (own_end.load_relaxed() == 0) {
+    usize start, end;
+    if (find_module(r.pc, &start, &end)) {
+      own_start.store_relaxed(start);
+      own_end.store_relaxed(end);
+    }
+  }
+  const StackBounds stack = stack_bounds(r.stack());
+  if (stack.high == 0) return 0;
+  return walk(r, stack, frames, capacity, how, own_start.load_relaxed(), own_end.load_relaxed());
+}
+
+unsigned capture_interrupted(const void* context, usize* frames, unsigned capacity, Unwind how) {
+  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+  Registers r;
+  r.known = 0;
+#if defined(__x86_64__)
+  constexpr int kPlaces[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+  for (unsigned i = 0; i < 16; ++i) r.set(i, static_cast<usize>(machine.gregs[kPlaces[i]]));
+  r.pc = static_cast<usize>(machine.gregs[REG_RIP]);
+#else
+  for (unsigned i = 0; i < 31; ++i) r.set(i, machine.regs[i]);
+  r.set(31, machine.sp);
+  r.pc = machine.pc;
+#endif
+  r.pc_is_call = false;
+  frames[0] = r.pc + 1;  // frames are return addresses: the place itself lies before
+  const StackBounds stack = stack_bounds(r.stack());
+  return stack.high == 0 ? 1 : 1 + walk(r, stack, frames + 1, capacity - 1, how, 0, 0);
+}
+
+}  // namespace freestone

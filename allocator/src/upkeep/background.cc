@@ -1,0 +1,77 @@
+// Room 18, upkeep: see background.h.
+
+#include "upkeep/background.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/atomic.h"
+#include "config/options.h"
+#include "front/heap.h"
+#include "platform/os.h"
+#include "region/account.h"
+#include "span/purge.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr u64 kLookMinMs = 20;
+constexpr u64 kLookMaxMs = 1000;
+
+// The number of the run that is wanted, odd; even: none. The thread ends when the word is no longer its own.
+Atomic<u32> wanted;
+
+u64 pause_ms() {
+  u64 pause = max_of<u64>(options.dirty_decay_ms / 16, kLookMinMs);
+  if (options.stats_interval_ms > 0) pause = min_of(pause, options.stats_interval_ms);
+  return min_of(pause, kLookMaxMs);
+}
+
+void* run(void* argument) {
+  const auto own = static_cast<u32>(reinterpret_cast<usize>(argument));
+  this_thread.ended = true;  // never takes a cache
+  pthread_setname_np(pthread_self(), "freestone");
+  while (wanted.load_acquire() == own) {
+    os::futex_wait_for(&wanted, own, pause_ms());
+    decay_spans();
+    attend();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool start_background() {
+  u32 now = wanted.load_acquire();
+  if (now % 2 == 1) return true;
+  if (!wanted.replace_seq(now, now + 1)) return true;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 128 * kKiB);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = pthread_create(&thread, &attributes, run, reinterpret_cast<void*>(usize{now + 1}));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) wanted.store_release(now + 2);
+  return error == 0;
+}
+
+void stop_background() {
+  u32 now = wanted.load_acquire();
+  if (now % 2 == 1 && wanted.replace_seq(now, now + 1)) os::futex_wake_one(&wanted);
+}
+
+bool background_runs() { return wanted.load_acquire() % 2 == 1; }
+
+void forget_background() {
+  const u32 now = wanted.load_relaxed();
+  if (now % 2 == 1) wanted.store_relaxed(now + 1);
+}
+
+}  // namespace freestone

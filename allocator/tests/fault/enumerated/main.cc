@@ -1,0 +1,209 @@
+// The enumerated attacks: draws them, runs each in a child, counts kind by kind.
+//
+//   enumerated [--rounds N] [--seed S] [--kind TEXT] [--holes] [--expect SHARE|promised]
+//
+// Half of the attacks of a kind are at fixed offsets and sizes, half are drawn anew from the seed, which is printed. The verdict names the worst kind
+// first. Exit status 1: a twin failed, or a kind is below what is expected.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "attack.h"
+
+namespace enumerated {
+
+namespace {
+
+volatile int* begun;  // shared with the child: the misuse was reached
+
+enum class Outcome { seen, trapped, held, missed, not_applicable, failed_before };
+
+struct Verdict {
+  const Kind* kind;
+  unsigned seen = 0, trapped = 0, held = 0, missed = 0, twins_failed = 0, failed_before = 0;
+  std::vector<std::string> holes;
+  unsigned all() const { return seen + trapped + held + missed; }
+  double share() const { return all() == 0 ? 1 : 1 - static_cast<double>(missed) / all(); }
+};
+
+Outcome run(const Kind& kind, const Attack& attack, int* status) {
+  *begun = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    if (!std::getenv("ENUMERATED_LOUD")) dup2(null, 2);
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    alarm(60);
+    kind.run(attack);
+    _exit(kNothingSeen);
+  }
+  waitpid(child, status, 0);
+  if (WIFSIGNALED(*status)) {
+    if (*begun == 0 || attack.twin) return Outcome::failed_before;
+    return WTERMSIG(*status) == SIGABRT ? Outcome::seen : Outcome::trapped;
+  }
+  switch (WEXITSTATUS(*status)) {
+    case kNothingSeen: return Outcome::missed;
+    case kHeld: return Outcome::held;
+    case kNotApplicable: return Outcome::not_applicable;
+    default: return Outcome::failed_before;
+  }
+}
+
+template <class T>
+T drawn(Random& random, unsigned allowed, unsigned index, bool fixed) {
+  unsigned values[16];
+  unsigned count = 0;
+  for (unsigned v = 0; v < static_cast<unsigned>(T::count); ++v) {
+    if ((allowed >> v & 1) != 0) values[count++] = v;
+  }
+  if (count == 0) return T{};
+  return static_cast<T>(values[fixed ? index % count : random.below(count)]);
+}
+
+// Borders of the usual size classes, one less and one more; now and then a larger block.
+std::size_t size_of(Random& random, unsigned index, bool fixed) {
+  static const std::size_t ends[] = {1, 8, 24, 32, 40, 48, 56, 64, 100, 120, 128, 200, 248, 256, 504, 512, 1000, 1024, 1500, 2040, 2048, 3000, 4088, 4096, 6000, 9000, 20000, 32760, 32768, 40000, 65536, 131072, 200000, 1 << 20};
+  constexpr std::size_t kEnds = sizeof ends / sizeof ends[0];
+  if (fixed) {
+    return ends[index % kEnds] + index / kEnds % 3 + (index % kEnds == 0 ? 1 : 0) - 1;
+  }
+  if (random.below(10) == 0) return 32768 + random.below(300000);
+  const std::size_t doubling = 3 + random.below(13);
+  const std::size_t step = (std::size_t{1} << doubling) / 8;
+  const std::size_t border = (std::size_t{1} << doubling) + (step < 16 ? 16 : step) * random.below(8);
+  return border + 8 + random.below(3) - 8 * random.below(2) - 9 + (border < 17 ? 16 : 0);
+}
+
+long offset_of(Random& random, Offsets offsets, std::size_t bytes, unsigned index, bool fixed) {
+  const auto pick = [&](long count) { return fixed ? static_cast<long>(index % static_cast<unsigned>(count)) : static_cast<long>(random.below(static_cast<std::size_t>(count))); };
+  switch (offsets) {
+    case Offsets::none: return 0;
+    case Offsets::inside: {
+      const std::size_t borders[] = {0, bytes / 2, bytes - 1, bytes / 4, 8, 16, bytes / 3, 24, 32, bytes - (bytes > 33 ? 33 : 1), bytes * 3 / 4};
+      if (!fixed) return static_cast<long>(random.below(bytes));
+      const std::size_t at = borders[index % (sizeof borders / sizeof borders[0])];
+      return static_cast<long>(at < bytes ? at : bytes - 1);
+    }
+    case Offsets::past: return 1 + pick(64);
+    case Offsets::strays: return 1 + pick(64);
+    case Offsets::just_past: return 2 + pick(7);
+    case Offsets::before: return -1 - pick(32);
+    case Offsets::just_before: return -1 - pick(8);
+    case Offsets::page: return 4096;
+  }
+  return 0;
+}
+
+std::string described(const Attack& attack, const Kind& kind) {
+  std::string text = std::to_string(attack.bytes) + " bytes";
+  if (kind.offsets != Offsets::none) text += " at " + std::to_string(attack.offset);
+  if (kind.means != 0) text += std::string(" by ") + name_of(attack.means);
+  text += std::string(", ") + name_of(attack.state) + ", " + name_of(attack.moment);
+  return text + " (" + std::to_string(attack.seed) + ")";
+}
+
+void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
+  const Kind& kind = *verdict.kind;
+  Random random{seed};
+  const unsigned salt = static_cast<unsigned>(seed % 1000);
+  for (unsigned i = 0; i < rounds; ++i) {
+    const bool fixed = i % 2 == 0;
+    Attack attack{};
+    attack.bytes = size_of(random, i / 2 * 7 + salt, fixed);
+    attack.offset = offset_of(random, kind.offsets, attack.bytes, i / 2 + salt, fixed);
+    attack.means = drawn<Means>(random, kind.means, i / 2 * 5 + salt, fixed);
+    attack.state = drawn<State>(random, kind.states, i / 2 * 3 + salt, fixed);
+    attack.moment = drawn<Moment>(random, kind.moments, i / 2, fixed);
+    attack.seed = random.next();
+    int status = 0;
+    attack.twin = true;
+    const Outcome twin = run(kind, attack, &status);
+    if (twin == Outcome::not_applicable) continue;
+    if (status != 0 && twin != Outcome::held) {
+      ++verdict.twins_failed;
+      verdict.holes.push_back("TWIN: " + described(attack, kind));
+      continue;
+    }
+    attack.twin = false;
+    switch (run(kind, attack, &status)) {
+      case Outcome::seen: ++verdict.seen; break;
+      case Outcome::trapped: ++verdict.trapped; break;
+      case Outcome::held: ++verdict.held; break;
+      case Outcome::failed_before:
+        ++verdict.failed_before;
+        verdict.holes.push_back("BEFORE: " + described(attack, kind));
+        break;
+      case Outcome::not_applicable: break;
+      case Outcome::missed:
+        ++verdict.missed;
+        verdict.holes.push_back(described(attack, kind));
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+void misuse_begins() { *begun = 1; }
+
+int main(int count, char** arguments) {
+  unsigned rounds = 40;
+  std::uint64_t seed = static_cast<std::uint64_t>(time(nullptr)) * 1000003 + static_cast<std::uint64_t>(getpid());
+  const char* only = "";
+  const char* expected = "";
+  bool show_holes = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    const char* const value = i + 1 < count ? arguments[i + 1] : "";
+    if (argument == "--rounds") rounds = static_cast<unsigned>(std::atoi(value)), ++i;
+    else if (argument == "--seed") seed = std::strtoull(value, nullptr, 10), ++i;
+    else if (argument == "--kind") only = value, ++i;
+    else if (argument == "--expect") expected = value, ++i;
+    else if (argument == "--holes") show_holes = true;
+    else return std::fprintf(stderr, "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes or --expect\n", argument.c_str()), 2;
+  }
+  begun = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::printf("seed %llu, %u rounds of each kind\n", static_cast<unsigned long long>(seed), rounds);
+  std::fflush(stdout);
+  std::vector<Verdict> verdicts;
+  for (std::size_t k = 0; k < kKindCount; ++k) {
+    if (std::strstr(kKinds[k].name, only) == nullptr) continue;
+    verdicts.push_back({});
+    verdicts.back().kind = &kKinds[k];
+    judge(verdicts.back(), rounds, seed + k * 7919);
+  }
+  std::stable_sort(verdicts.begin(), verdicts.end(), [](const Verdict& a, const Verdict& b) { return a.share() < b.share(); });
+  bool good = true;
+  std::printf("%-44s %6s %6s %6s %6s %6s %6s\n", "kind", "share", "seen", "trap", "held", "missed", "of");
+  for (const Verdict& v : verdicts) {
+    const double wanted = std::strcmp(expected, "promised") == 0 ? v.kind->promised : std::atof(expected);
+    const bool bad = v.twins_failed != 0 || v.failed_before != 0 || v.share() < wanted;
+    good = good && !bad;
+    std::printf("%-44s %5.1f%% %6u %6u %6u %6u %6u%s\n", v.kind->name, 100 * v.share(), v.seen, v.trapped, v.held, v.missed, v.all(), bad ? "  <-- bad" : "");
+    if (v.twins_failed != 0) std::printf("    %u twins failed\n", v.twins_failed);
+    if (v.failed_before != 0) std::printf("    %u died before the misuse\n", v.failed_before);
+    std::size_t shown = 0;
+    for (const std::string& hole : v.holes) {
+      if (show_holes || bad) std::printf("    %s\n", hole.c_str());
+      if (++shown == 12) break;
+    }
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace enumerated
+
+int main(int count, char** arguments) { return enumerated::main(count, arguments); }

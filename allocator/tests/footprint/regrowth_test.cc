@@ -1,0 +1,207 @@
+// A heap that shrinks and grows again pays for its pages once or twice, not each time; and what it keeps for that is never more than it
+// had at its peak. Each case is a fresh child; the page faults of each cycle are counted.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "support/child.h"
+#include "support/process_memory.h"
+#include "support/random.h"
+#include "support/subject.h"
+
+namespace freestone_test {
+namespace {
+
+constexpr size_t kKiB = 1024;
+constexpr size_t kMiB = 1024 * kKiB;
+constexpr size_t kPage = 4096;
+
+void* touched(size_t size) {
+  auto* block = static_cast<char*>(api().malloc(size));
+  for (size_t at = 0; at < size; at += kPage) block[at] = 1;
+  block[size - 1] = 1;
+  return block;
+}
+
+// Blocks in a table that is not in the heap under test, touched beforehand.
+class Blocks {
+ public:
+  explicit Blocks(size_t most)
+      : bytes_(most * sizeof(void*)),
+        table_(static_cast<void**>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
+  ~Blocks() { munmap(table_, bytes_); }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+  void add(size_t size) { table_[count_++] = touched(size); }
+  void shrink_to(size_t count) {
+    while (count_ > count) api().free(table_[--count_]);
+  }
+  void replace(size_t index, size_t size) {
+    api().free(table_[index]);
+    table_[index] = touched(size);
+  }
+  size_t count() const { return count_; }
+
+ private:
+  size_t bytes_;
+  void** table_;
+  size_t count_ = 0;
+};
+
+size_t small_size(Random& random) { return static_cast<size_t>(random.log_uniform(16, 8 * kKiB)); }
+
+class Regrowth : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  }
+
+  // Runs `cycle` (which grows and shrinks by `pages`) often. After the first few, most cycles fault at most one page in fifty (a machine
+  // that stops the program for long makes it look idle: then one starts anew). The memory never exceeds what the first cycle needed, or
+  // `most_live` where that depends on the scheduler, by more than a sixteenth and the free memory that is always kept.
+  static void expect_cheap_cycles(size_t pages, const std::function<void()>& cycle, size_t most_live = 0) {
+    const ChildEnd end = run_in_child(
+        [&] {
+          constexpr int kFirst = 3;
+          constexpr int kMore = 20;
+          const size_t before = resident_bytes();
+          cycle();
+          rusage usage{};
+          getrusage(RUSAGE_SELF, &usage);
+          const size_t first_peak = std::max(static_cast<size_t>(usage.ru_maxrss) * kKiB - before, most_live);
+          for (int k = 1; k < kFirst; ++k) cycle();
+          std::vector<size_t> faults(kMore);
+          for (size_t& of_cycle : faults) {
+            const long start = minor_faults();
+            cycle();
+            of_cycle = static_cast<size_t>(minor_faults() - start);
+          }
+          std::nth_element(faults.begin(), faults.begin() + kMore / 2, faults.end());
+          const size_t per_cycle = faults[kMore / 2];
+          getrusage(RUSAGE_SELF, &usage);
+          const size_t peak = static_cast<size_t>(usage.ru_maxrss) * kKiB - before;
+          dprintf(STDERR_FILENO, "%zu faults a cycle of %zu pages; peak %zu KiB, of the first cycle %zu KiB\n", per_cycle, pages, peak / kKiB, first_peak / kKiB);
+          if (per_cycle > pages / 50) return 2;
+          return peak <= first_peak + first_peak / 16 + 10 * kMiB ? 0 : 3;
+        });
+    EXPECT_TRUE(end.exited_with(0)) << end.describe();
+    std::fprintf(stderr, "%s", end.errors.c_str());
+  }
+};
+
+TEST_F(Regrowth, TwoThousandBlocksOf9000BytesAgainAndAgain) {
+  Blocks blocks(2000);
+  expect_cheap_cycles(2000 * 9000 / kPage, [&] {
+    for (int i = 0; i < 2000; ++i) blocks.add(9000);
+    blocks.shrink_to(0);
+  });
+}
+
+TEST_F(Regrowth, SmallBlocksOf64MiBOnTopOfAHeapThatStays) {
+  Blocks blocks(1 << 20);
+  Random random(3);
+  size_t base = 0;
+  expect_cheap_cycles(64 * kMiB / kPage, [&] {
+    for (size_t bytes = 0; base == 0 && bytes < 32 * kMiB;) {
+      const size_t size = small_size(random);
+      blocks.add(size);
+      bytes += size;
+    }
+    if (base == 0) base = blocks.count();
+    for (size_t bytes = 0; bytes < 64 * kMiB;) {
+      const size_t size = small_size(random);
+      blocks.add(size);
+      bytes += size;
+    }
+    blocks.shrink_to(base);
+  });
+}
+
+TEST_F(Regrowth, BlocksUpTo60KBReplacedAtRandom) {
+  Blocks blocks(1000);
+  Random random(77);
+  for (int i = 0; i < 1000; ++i) blocks.add(1 + random.below(60000));
+  expect_cheap_cycles(20000 * 30000 / kPage, [&] {
+    for (int i = 0; i < 20000; ++i) blocks.replace(random.below(1000), 1 + random.below(60000));
+  });
+}
+
+TEST_F(Regrowth, EightThreadsGrowAndShrink) {
+  constexpr size_t kThreads = 8;
+  constexpr size_t kTable = 1 << 15;
+  constexpr size_t kMost = 14 * kMiB;
+  expect_cheap_cycles(kThreads * (10 * 8 * kMiB / kPage + kTable * sizeof(void*) / kPage), [&] {
+    std::vector<std::thread> team;
+    for (size_t t = 0; t < kThreads; ++t)
+      team.emplace_back([t] {
+        Random random(t + 1);
+        Blocks blocks(kTable);
+        for (int k = 0; k < 10; ++k) {
+          const size_t most = random.between(2 * kMiB, kMost);
+          for (size_t bytes = 0; bytes < most && blocks.count() < kTable;) {
+            const size_t size = small_size(random);
+            blocks.add(size);
+            bytes += size;
+          }
+          blocks.shrink_to(blocks.count() / 8);
+        }
+        blocks.shrink_to(0);
+      });
+    for (std::thread& thread : team) thread.join();
+  }, kThreads * kMost);
+}
+
+// A run or a mapping that is freed and taken again at once.
+TEST_F(Regrowth, OneLargeBlockAgainAndAgain) {
+  for (const size_t size : {256 * kKiB, 1 * kMiB, 3 * kMiB, 8 * kMiB, 20 * kMiB})
+    expect_cheap_cycles(16 * size / kPage, [&] {
+      for (int k = 0; k < 16; ++k) api().free(touched(size));
+    });
+}
+
+TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {
+  expect_cheap_cycles(100 * 2000 * 64 / kPage, [&] {
+    std::vector<std::vector<void*>> batches(100);
+    std::thread([&] {
+      for (auto& batch : batches)
+        for (int i = 0; i < 2000; ++i) batch.push_back(touched(64));
+    }).join();
+    std::thread([&] {
+      for (auto& batch : batches)
+        for (void* block : batch) api().free(block);
+    }).join();
+  });
+}
+
+// After the swings have ended the memory goes with the next few calls, as time passes.
+TEST_F(Regrowth, WhatWasKeptForSwingsGoesWhenTheyEnd) {
+  const ChildEnd end = run_in_child(
+      [] {
+        const size_t before = resident_bytes();
+        Blocks blocks(1 << 20);
+        for (int k = 0; k < 6; ++k) {
+          while (blocks.count() < 64 * kMiB / 9000) blocks.add(9000);
+          blocks.shrink_to(0);
+        }
+        const size_t kept = resident_bytes() - before;
+        size_t now = kept;
+        for (int waits = 0; waits < 600 && now > 24 * kMiB; ++waits) {
+          usleep(50'000);
+          for (int i = 0; i < 200; ++i) blocks.add(9000);
+          blocks.shrink_to(0);
+          now = resident_bytes() - before;
+        }
+        dprintf(STDERR_FILENO, "kept %zu KiB, in the end %zu KiB\n", kept / kKiB, now / kKiB);
+        return now <= 24 * kMiB ? 0 : 1;
+      });
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  std::fprintf(stderr, "%s", end.errors.c_str());
+}
+
+}  // namespace
+}  // namespace freestone_test

@@ -1,0 +1,80 @@
+// Fork handlers of other libraries that use the heap, registered before the allocator's constructor ran (a linked library) and after it
+// (the same library under another name, loaded late). No order of handlers, and nothing that a handler waits for, may end in a hang.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "stress/fork_handler_library.h"
+#include "support/exercise.h"
+#include "support/random.h"
+
+namespace freestone_test {
+namespace {
+
+struct Library {
+  decltype(&set_fork_handler) set;
+  decltype(&work_beside_fork_handler) work_beside;
+  decltype(&fork_handler_runs) runs;
+};
+
+Library linked() { return {set_fork_handler, work_beside_fork_handler, fork_handler_runs}; }
+
+Library loaded_late() {
+  void* library = dlopen(FREESTONE_LATE_HANDLERS, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  return {reinterpret_cast<decltype(&set_fork_handler)>(dlsym(library, "set_fork_handler")),
+          reinterpret_cast<decltype(&work_beside_fork_handler)>(dlsym(library, "work_beside_fork_handler")),
+          reinterpret_cast<decltype(&fork_handler_runs)>(dlsym(library, "fork_handler_runs"))};
+}
+
+// A child that hangs is ended by its alarm, a parent that hangs by the test's time limit.
+int fork_and_exercise(uint64_t seed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(100);
+    const Exercise result = Exerciser(seed).run(30);
+    _exit(result.sound() && result.nulls == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+void try_every_action(const Library& library, uint64_t seed) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      while (!stop) library.work_beside();
+    });
+  const int before = library.runs();
+  for (int moment = 0; moment < kForkHandlerMoments; ++moment)
+    for (int action = 1; action <= static_cast<int>(ForkHandlerAction::wait_for_lock); ++action) {
+      // A lock that another thread held at the fork is nobody's in the child: such a handler is wrong anywhere.
+      if (moment == 2 && action == static_cast<int>(ForkHandlerAction::wait_for_lock)) continue;
+      for (int i = 0; i < 3; ++i) {
+        library.set(moment, static_cast<ForkHandlerAction>(action));
+        EXPECT_EQ(fork_and_exercise(seed++), 0) << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
+      }
+    }
+  library.set(0, ForkHandlerAction::nothing);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(library.runs(), before) << "no handler ran: the test would prove nothing";
+}
+
+TEST(ForkHandlers, OfALibraryInitialisedBeforeMayUseTheHeap) { try_every_action(linked(), test_seed("fork handlers")); }
+
+TEST(ForkHandlers, OfALibraryLoadedLateMayUseTheHeap) {
+  const Library library = loaded_late();
+  ASSERT_NE(library.set, nullptr) << dlerror();
+  try_every_action(library, test_seed("late fork handlers"));
+}
+
+}  // namespace
+}  // namespace freestone_test

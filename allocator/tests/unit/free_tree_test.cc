@@ -1,0 +1,130 @@
+// Room 6: the search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than its height says.
+#include "span/free_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "support/random.h"
+
+namespace freestone {
+namespace {
+
+using freestone_test::Random;
+using freestone_test::scaled;
+using freestone_test::test_seed;
+
+// A heap without memory: words and nodes in vectors. It counts what is looked at.
+struct Heap {
+  explicit Heap(usize units_) : units(units_), words(units_ / kWordUnits) {
+    for (usize count = words.size(); nodes.size() < 2 || nodes.back().size() > 1; count = (count + kFan - 1) / kFan) nodes.emplace_back(count);
+  }
+  usize units;
+  std::vector<u64> words;
+  std::vector<std::vector<FreeSummary>> nodes;
+  usize looks = 0;
+};
+
+struct Storage {
+  Heap* heap;
+  u64& free_word(usize word) const {
+    ++heap->looks;
+    return heap->words.at(word);
+  }
+  FreeSummary& node(unsigned level, usize index) const {
+    ++heap->looks;
+    return heap->nodes.at(level).at(index);
+  }
+};
+
+struct Subject {
+  // Units below `start` are not the heap's.
+  explicit Subject(usize units, usize start_ = 0) : heap(std::make_unique<Heap>(units)), tree(Storage{heap.get()}), start(start_) {}
+
+  void grow_to(usize end) { tree.cover(start, end); }
+  void set(usize first, usize units, bool is_free) {
+    for (usize unit = first; unit < first + units; ++unit) {
+      u64& word = heap->words[unit / kWordUnits];
+      word = is_free ? word | bit(unit % kWordUnits) : word & ~bit(unit % kWordUnits);
+    }
+    tree.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
+  }
+  bool is_free(usize unit) const { return (heap->words[unit / kWordUnits] & bit(unit % kWordUnits)) != 0; }
+  // By looking at every unit.
+  usize lowest(usize units, usize alignment) const {
+    usize run = 0;
+    for (usize unit = 0; unit < heap->units; ++unit) {
+      run = is_free(unit) ? run + 1 : 0;
+      if (run >= units && (unit + 1 - units) % alignment == 0) return unit + 1 - units;
+    }
+    return FreeTree<Storage>::kNone;
+  }
+
+  std::unique_ptr<Heap> heap;
+  FreeTree<Storage> tree;
+  usize start;
+};
+
+TEST(free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
+  Random random(test_seed("free_tree"));
+  for (u64 round = 0; round < scaled(40); ++round) {
+    const usize words = random.between(1, 200);
+    const usize start = random.below(words) / 2 * kWordUnits;
+    Subject subject(words * kWordUnits, start);
+    usize end = start + kWordUnits;
+    subject.grow_to(end);
+    for (int step = 0; step < 60; ++step) {
+      if (end < words * kWordUnits && random.below(4) == 0) subject.grow_to(end = min_of(words * kWordUnits, end + random.between(1, 30) * kWordUnits));
+      const usize most = end - start;
+      const usize units = min_of<usize>(most, random.below(3) == 0 ? random.between(1, 3 * kWordUnits + 5) : random.between(1, 9));
+      subject.set(start + random.below(most - units + 1), units, random.below(3) != 0);
+      ASSERT_TRUE(subject.tree.is_valid());
+      for (const usize wanted : {usize{1}, usize{2}, usize{5}, usize{63}, usize{64}, usize{65}, usize{128}, usize{random.between(1, most)}})
+        ASSERT_EQ(subject.tree.find(wanted), subject.lowest(wanted, 1)) << wanted << " units";
+      for (unsigned log2 = 0; log2 <= kWordShift; ++log2) {
+        const usize length = usize{1} << log2;
+        ASSERT_EQ(subject.tree.find_aligned(log2), subject.lowest(length, length)) << length << " units at a multiple of themselves";
+      }
+    }
+  }
+}
+
+TEST(free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
+  Subject subject(8 * kWordUnits);
+  EXPECT_EQ(subject.tree.find(1), FreeTree<Storage>::kNone);
+  EXPECT_EQ(subject.tree.find_aligned(0), FreeTree<Storage>::kNone);
+  subject.grow_to(8 * kWordUnits);
+  EXPECT_EQ(subject.tree.find(1), FreeTree<Storage>::kNone);
+  EXPECT_EQ(subject.tree.find_aligned(0), FreeTree<Storage>::kNone);
+}
+
+// The heap is full of holes that are too short or lie wrongly; the one that fits is at its end, across a border of the largest nodes.
+TEST(free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
+  for (usize bytes = 64 * kMiB; bytes <= 64 * kGiB; bytes *= 4) {
+    const usize units = bytes >> kUnitShift;
+    Subject subject(units);
+    for (u64& word : subject.heap->words) word = 0x0000'0000'0000'3336;  // runs of two at odd and even places
+    subject.grow_to(units);
+    subject.tree.note_changed(0, units / kWordUnits - 1);
+    usize height = 1;
+    for (usize words = units / kWordUnits; words > 1; words /= kFan) ++height;
+    const usize hole = units - units / kFan - 100;
+    const usize most_looks = 4 + 2 * (kFan + 2) * height;
+    for (const usize wanted : {usize{3}, usize{5}, usize{64}, usize{150}}) {
+      subject.heap->looks = 0;
+      subject.set(hole, 150, true);
+      EXPECT_LE(subject.heap->looks, (kFan + 2) * (3 + height * 3)) << bytes;
+      subject.heap->looks = 0;
+      ASSERT_EQ(subject.tree.find(wanted), wanted > 2 ? hole : 1u) << bytes;
+      EXPECT_LE(subject.heap->looks, most_looks) << bytes << " bytes, " << wanted << " units";
+      subject.heap->looks = 0;
+      ASSERT_EQ(subject.tree.find_aligned(5), round_up(hole, 32)) << bytes;
+      EXPECT_LE(subject.heap->looks, most_looks) << bytes;
+      subject.set(hole, 150, false);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace freestone

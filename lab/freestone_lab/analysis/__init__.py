@@ -1,0 +1,1 @@
+"""From samples to claims: intervals, verdicts, and what changed between two results."""

@@ -1,0 +1,138 @@
+"""Two result files side by side: what changed from A to B, and gates for CI.
+
+Two files come from two sittings, perhaps on two machines. So a peer is compared through its ratio to the baseline that
+ran in the same rounds; only the baseline itself, or `absolute`, compares plain values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from freestone_lab.analysis import inference
+from freestone_lab.analysis.claims import estimate, headline, values
+from freestone_lab.analysis.inference import Estimate, Verdict
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, FigureSpec, Result, control_name
+
+ALIASES = {"time": "wall", "memory": "rss", "faults": "minor_faults"}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Fails when a figure got worse by more than `limit` (a fraction), and by more than the noise floor."""
+
+    figure: str
+    limit: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of one peer in one experiment, B against A; `ratio` is None when it cannot be estimated.
+
+    `floor` is the larger of the two sittings' noise floors: what the baseline showed against itself.
+    """
+
+    experiment: str
+    peer: str
+    figure: str
+    spec: FigureSpec
+    ratio: Estimate | None
+    floor: float
+    verdict: Verdict = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    changes: list[Change]
+    broken: list[str]  # peers that ran well in A and fail in B, each with its reason
+    only_a: list[str]
+    only_b: list[str]
+
+
+def parse_gate(text: str) -> Gate:
+    """`time>3%`: fails when time gets worse by more than 3 %."""
+    match = re.fullmatch(r"\s*([A-Za-z_][\w.]*)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if not match:
+        raise UserError(f"--fail-if '{text}': expected FIGURE>N%, such as time>3% or memory>5%")
+    return Gate(ALIASES.get(match[1], match[1]), float(match[2]) / 100, text)
+
+
+def _series(experiment: Experiment, peer: str, baseline: str, figure: str, absolute: bool) -> list[float]:
+    own = values(experiment, peer, figure)
+    if absolute or peer == baseline:
+        return list(own.values())
+    base = values(experiment, baseline, figure)
+    return [own[r] / base[r] for r in own if base.get(r)]
+
+
+def _failure(experiment: Experiment, peer: str) -> str | None:
+    return next((f"{s.status}: {s.detail}" for s in experiment.samples if s.peer == peer and s.status != "ok"), None)
+
+
+def compare(
+    a: Result, b: Result, *, absolute: bool = False, peers: Sequence[str] = (), figures: Sequence[str] = ()
+) -> Comparison:
+    """What changed from `a` to `b` in every experiment and peer that both have. UserError when they share none."""
+    ours = {e.id: e for e in a.experiments}
+    theirs = {e.id: e for e in b.experiments}
+    shared = [i for i in ours if i in theirs]
+    if not shared:
+        raise UserError(f"the two results share no experiment: {', '.join(ours)} against {', '.join(theirs)}")
+    changes: list[Change] = []
+    broken: list[str] = []
+    for identity in shared:
+        before, after = ours[identity], theirs[identity]
+        names = [p.name for p in a.peers if p.name in {q.name for q in b.peers} and p.kind != "control"]
+        for peer in [n for n in names if not peers or n in peers]:
+            failure = _failure(after, peer)
+            if failure and not _failure(before, peer):
+                broken.append(f"{identity}: {peer} {failure}")
+                continue
+            wanted = dict.fromkeys([*headline(before), *(f for f in figures if f in before.specs and f in after.specs)])
+            found = [_change(before, after, peer, f, a.baseline, absolute or a.baseline != b.baseline) for f in wanted]
+            changes += found
+    corrected = inference.holm([c.ratio.p if c.ratio else 1.0 for c in changes])
+    judged = [
+        replace(c, verdict=inference.verdict(c.ratio, p, c.floor, c.spec.better))
+        for c, p in zip(changes, corrected, strict=True)
+    ]
+    return Comparison(judged, broken, [i for i in ours if i not in theirs], [i for i in theirs if i not in ours])
+
+
+def _change(
+    before: Experiment, after: Experiment, peer: str, figure: str, baseline: str, absolute: bool
+) -> Change:  # fmt: skip
+    ratio = inference.unpaired_ratio(
+        _series(after, peer, baseline, figure, absolute), _series(before, peer, baseline, figure, absolute)
+    )
+    controls = [estimate(e, control_name(baseline), baseline, figure) for e in (before, after)]
+    floor = max((inference.noise_floor(c) for c in controls if c is not None), default=0.0)
+    return Change(before.id, peer, figure, before.specs[figure], ratio, floor)
+
+
+def failures(comparison: Comparison, gates: Sequence[Gate]) -> list[str]:
+    """What the gates object to, one line each. A figure that nobody measured is a UserError, not a pass."""
+    found = [f"{line} (it ran well in the first result)" for line in comparison.broken] if gates else []
+    for gate in gates:
+        concerned = [c for c in comparison.changes if c.figure == gate.figure]
+        if not concerned and not comparison.broken:
+            known = sorted({c.figure for c in comparison.changes})
+            raise UserError(
+                f"--fail-if '{gate.text}': no figure '{gate.figure}' in both results; there are: {', '.join(known)}"
+            )
+        for c in concerned:
+            if c.ratio is None:
+                continue
+            sign = -1 if c.spec.better == "higher" else 1
+            worse = sign * math.log(c.ratio.ratio)
+            sure = (c.ratio.low > 1) if sign > 0 else (c.ratio.high < 1)
+            if worse > math.log1p(max(gate.limit, c.floor)) and sure:
+                found.append(
+                    f"{gate.text}: {c.experiment}, {c.peer}: {(c.ratio.ratio - 1) * 100:+.1f} % "
+                    f"(95 % interval {(c.ratio.low - 1) * 100:+.1f} to {(c.ratio.high - 1) * 100:+.1f} %)"
+                )
+    return found

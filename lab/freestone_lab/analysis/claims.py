@@ -1,0 +1,234 @@
+"""From samples to claims: the table of one experiment, its verdicts, and the sentence that sums it up.
+
+Renderers (terminal, HTML, exports) read these types and compute nothing themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from freestone_lab.analysis import inference
+from freestone_lab.analysis.inference import Estimate, Summary, Verdict
+from freestone_lab.core.result import Experiment, FigureSpec, Result, Sample, Status, control_name
+from freestone_lab.measure.counts import SPECS as COUNT_SPECS
+from freestone_lab.measure.samples import PROCESS_SPECS
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of one peer in one experiment. `estimate` is None for the baseline and when it cannot be paired."""
+
+    summary: Summary
+    estimate: Estimate | None = None
+    corrected_p: float = 1.0
+    verdict: Verdict = "inconclusive"
+
+
+@dataclass
+class Row:
+    """One peer in one experiment: its figures, or why there are none."""
+
+    peer: str
+    status: Status  # "ok" when every measured run was; otherwise the commonest failure
+    detail: str = ""
+    runs: int = 0
+    failed: int = 0
+    cells: dict[str, Cell] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)  # of the separate counting passes: one value, no interval
+
+
+@dataclass
+class Table:
+    """One experiment, analysed. `floors` maps a figure to the A/A control's relative noise floor."""
+
+    experiment: Experiment
+    baseline: str
+    rows: list[Row]
+    floors: dict[str, float]
+    controls: frozenset[str] = frozenset()  # rows that are measured and not judged
+
+    def row(self, peer: str) -> Row | None:
+        return next((row for row in self.rows if row.peer == peer), None)
+
+
+def measured(experiment: Experiment, peer: str) -> list[Sample]:
+    """The samples that count: of measured rounds (1 and later), whatever their status."""
+    return [s for s in experiment.samples if s.peer == peer and s.round > 0]
+
+
+def values(experiment: Experiment, peer: str, figure: str) -> dict[int, float]:
+    """The figure of every good run of `peer`, by round."""
+    return {
+        s.round: s.figures[figure]
+        for s in experiment.samples
+        if s.peer == peer and s.round > 0 and s.status == "ok" and figure in s.figures
+    }
+
+
+def estimate(experiment: Experiment, peer: str, baseline: str, figure: str, seed: int = 0) -> Estimate | None:
+    """The paired ratio of `peer` to `baseline` over the rounds in which both ran well."""
+    ours, theirs = values(experiment, peer, figure), values(experiment, baseline, figure)
+    rounds = sorted(ours.keys() & theirs.keys())
+    return inference.paired_ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], seed)
+
+
+def _row(experiment: Experiment, peer: str) -> Row:
+    samples = [s for s in experiment.samples if s.peer == peer]
+    bad = [s for s in samples if s.status != "ok"]
+    runs = len(measured(experiment, peer))
+    if not bad:
+        counted = {name: value for s in samples if s.round < 0 for name, value in s.figures.items()}
+        return Row(peer, "ok", runs=runs, counts=counted)
+    status = Counter(s.status for s in bad).most_common(1)[0][0]
+    detail = next(s.detail for s in bad if s.status == status)
+    return Row(peer, status, detail, runs, len(bad))
+
+
+def analyse(
+    experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = (), controls: Collection[str] = ()
+) -> Table:
+    """Every peer's figures against the baseline. A peer with any failed run keeps its row and has no figures.
+
+    Rows come in `order`, then as they were measured. Holm's correction runs over the peers of one figure: the claims
+    that a reader sees side by side. `controls` get ratios and no verdict, and are not part of that family.
+    """
+    again = control_name(baseline)
+    found = {s.peer for s in experiment.samples}
+    peers = dict.fromkeys([*order, *(s.peer for s in experiment.samples)])
+    rows = [_row(experiment, peer) for peer in peers if peer in found]
+    floors: dict[str, float] = {}
+    for figure, spec in experiment.specs.items():
+        control = estimate(experiment, again, baseline, figure, seed)
+        floors[figure] = inference.noise_floor(control)
+        estimates: dict[str, Estimate] = {}
+        for row in rows:
+            if row.status == "ok" and row.peer not in (baseline, again, *controls):
+                ratio = estimate(experiment, row.peer, baseline, figure, seed)
+                if ratio:
+                    estimates[row.peer] = ratio
+        corrected = dict(zip(estimates, inference.holm([e.p for e in estimates.values()]), strict=True))
+        for row in rows:
+            figures = values(experiment, row.peer, figure)
+            if row.status != "ok" or not figures:
+                continue
+            summary = inference.summarise(list(figures.values()))
+            if row.peer == again:
+                row.cells[figure] = Cell(summary, control)
+            elif row.peer in estimates:
+                ratio, p = estimates[row.peer], corrected[row.peer]
+                second = partial(estimate, experiment, row.peer, again, figure, seed)
+                said = inference.verdict(ratio, p, floors[figure], spec.better, second)
+                row.cells[figure] = Cell(summary, ratio, p, said)
+            elif row.peer == baseline:
+                row.cells[figure] = Cell(summary)
+            else:
+                row.cells[figure] = Cell(summary, estimate(experiment, row.peer, baseline, figure, seed))
+    return Table(experiment, baseline, rows, floors, frozenset({again, *controls}))
+
+
+def tables(result: Result) -> list[Table]:
+    """Every experiment of a result, analysed with the result's own baseline and seed."""
+    order = [p.name for p in result.peers]
+    controls = [p.name for p in result.peers if p.kind == "control"]
+    return [analyse(e, result.baseline, result.seed, order, controls) for e in result.experiments]
+
+
+def headline(experiment: Experiment) -> list[str]:
+    """The figures that a table shows: the workload's weighted, first timed or first one, or the time; then memory."""
+    process = (*PROCESS_SPECS, *COUNT_SPECS)
+    specs = experiment.specs
+    own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
+    # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
+    whole = [n for n in own if not any(n.startswith(o + "_") and n[-1].isdigit() for o in own if o != n)]
+    weighted = [n for n in whole if n.startswith("weighted")]
+    timed = [n for n in whole if verdict_word("better", specs[n]) == "faster"]
+    chosen = (weighted or timed or whole)[:1] or [n for n in ("wall",) if n in specs]
+    return [*chosen, *(["rss"] if "rss" in specs else [])]
+
+
+_TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
+_SIZE_UNITS = {"B", "KiB", "MiB", "GiB"}
+
+
+def verdict_word(verdict: Verdict, spec: FigureSpec) -> str:
+    """The verdict in the words of the figure: faster/slower for times and rates, smaller/larger for memory."""
+    if verdict in ("same", "inconclusive"):
+        return verdict
+    good = verdict == "better"
+    if spec.unit in _TIME_UNITS or spec.unit.endswith("/s"):
+        return "faster" if good else "slower"
+    if spec.unit in _SIZE_UNITS:
+        return "smaller" if good else "larger"
+    return "better" if good else "worse"
+
+
+def superlative(spec: FigureSpec) -> str:
+    """What the winner of a figure is called."""
+    return {"faster": "fastest", "smaller": "smallest"}.get(verdict_word("better", spec), "best")
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a change: 0.93 is '-7.0 %'."""
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def change(cell: Cell, spec: FigureSpec) -> str:
+    """A cell's difference in words: '7.0 % less time (95 % interval 6.1 to 8.2 % less)'; "" without an estimate."""
+    e = cell.estimate
+    if e is None:
+        return ""
+    noun = spec.label or spec.unit
+
+    def words(ratio: float) -> str:
+        return f"{abs(ratio - 1) * 100:.1f} % {'less' if ratio < 1 else 'more'}"
+
+    if (e.low < 1) == (e.high < 1):
+        ends = sorted((abs(e.low - 1) * 100, abs(e.high - 1) * 100))
+        interval = f"{ends[0]:.1f} to {ends[1]:.1f} % {'less' if e.high < 1 else 'more'}"
+    else:
+        interval = f"{words(e.low)} to {words(e.high)}"
+    return f"{words(e.ratio)} {noun} (95 % interval {interval})"
+
+
+def sentence(table: Table, memory: str = "rss") -> str:
+    """The verdict on one experiment's first headline figure in one sentence."""
+    time = headline(table.experiment)[0]
+    rows = [r for r in table.rows if r.peer not in table.controls and r.peer != table.baseline]
+    failed = [r.peer for r in rows if r.status != "ok"]
+    tail = f"; failed, with no figures: {', '.join(failed)}" if failed else ""
+    paired = [(r, c, c.estimate) for r in rows if (c := r.cells.get(time)) is not None and c.estimate is not None]
+    if not paired:
+        return f"no allocator could be compared with {table.baseline}{tail}"
+    spec = table.experiment.specs[time]
+    ahead = [p for p in paired if p[1].verdict == "better"]
+    if not ahead:
+        word = verdict_word("better", spec)
+        return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
+    row, cell, _ = min(ahead, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
+    head = f"{row.peer} is the {superlative(spec)}: {change(cell, spec)} than {table.baseline}"
+    if memory in row.cells and row.cells[memory].verdict != "inconclusive":
+        head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
+    behind = shown_behind(table, row.peer, [r.peer for r, _, _ in paired if r is not row], time)
+    close = [r.peer for r, _, _ in paired if r is not row and r.peer not in behind]
+    return head + (f"; not told apart from it: {', '.join(close)}" if close else "") + tail
+
+
+def shown_behind(table: Table, best: str, others: Sequence[str], figure: str) -> set[str]:
+    """Those of `others` that are worse than `best` by the rules of every other claim."""
+    ratios = {o: e for o in others if (e := estimate(table.experiment, o, best, figure)) is not None}
+    corrected = dict(zip(ratios, inference.holm([e.p for e in ratios.values()]), strict=True))
+    floor, better = table.floors[figure], table.experiment.specs[figure].better
+    return {o for o, e in ratios.items() if inference.verdict(e, corrected[o], floor, better) == "worse"}
+
+
+def _rest(paired: Sequence[tuple[Row, Cell, Estimate]], spec: FigureSpec) -> str:
+    text = ""
+    verdicts: tuple[Verdict, ...] = ("same", "worse", "inconclusive")
+    for verdict in verdicts:
+        names = [r.peer for r, c, _ in paired if c.verdict == verdict]
+        if names:
+            text += f"; {verdict_word(verdict, spec)}: {', '.join(names)}"
+    return text

@@ -1,0 +1,1 @@
+"""The attack suite: cases started, judged and counted per allocator."""

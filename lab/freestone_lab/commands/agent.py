@@ -1,0 +1,46 @@
+"""`freestone agent`: metrics and heap profiles of every process of a machine that runs under libfreestone."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from argparse import Namespace
+
+from freestone_lab.commands import environment
+from freestone_lab.commands.options import RUNTIME
+from freestone_lab.core import units
+from freestone_lab.core.errors import UserError
+from freestone_lab.heap import machine_agent as agent
+
+
+def run(options: Namespace) -> int:
+    if options.once:
+        if options.all:
+            agent.show_all()
+        print(agent.scrape(), end="")
+        return 0
+    if options.push:
+        environment.require(RUNTIME, sys.argv[1:])
+    host, colon, port = options.listen.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
+    every = units.seconds(options.every, "--every")
+    server = agent.serve(host.strip("[]"), int(port))
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"freestone agent: http://{host}:{server.server_address[1]}/metrics", file=sys.stderr, flush=True)
+    pushing = None
+    if options.push:
+        work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr))
+        pushing = threading.Thread(target=agent.push_profiles, args=work)
+        pushing.start()
+    while not stop.wait(every):
+        if options.all:
+            agent.show_all()
+    server.shutdown()
+    if pushing is not None:
+        pushing.join()
+    return 0

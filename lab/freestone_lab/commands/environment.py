@@ -1,0 +1,30 @@
+"""The Python packages that a command needs: the shell command that started this one installs them, once.
+
+A command that needs none runs in any Python of 3.11 or later.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from freestone_lab.commands.options import BARE, DEVELOPMENT, RUNTIME
+from freestone_lab.core.errors import UserError
+
+LAUNCHER = "FREESTONE_COMMAND"  # the path of the shell command, in the environment
+
+# A package of each lock file that nothing else brings.
+WITNESS = {RUNTIME: "scipy", DEVELOPMENT: "pytest"}
+
+
+def require(needs: str, arguments: list[str]) -> None:
+    """Returns when this Python has the packages; otherwise the shell command installs them and starts `arguments` anew.
+
+    Programs that are started from here do not see the launcher's variable.
+    """
+    launcher = os.environ.pop(LAUNCHER, "")
+    if needs == BARE or importlib.util.find_spec(WITNESS[needs]) is not None:
+        return
+    if not launcher:
+        raise UserError(f"this Python lacks packages of lab/requirements*.txt ({WITNESS[needs]}); use ./freestone")
+    os.execve(launcher, [launcher, f"--with-packages={needs}", *arguments], {**os.environ, LAUNCHER: launcher})

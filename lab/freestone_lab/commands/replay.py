@@ -1,0 +1,37 @@
+"""`freestone replay`: the recorded calls of a program under any allocator, judged as `compare` judges."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import replace
+
+from freestone_lab.commands import compare, sitting
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.signals import ends_are_kept
+from freestone_lab.engine import session
+from freestone_lab.peers import packages
+from freestone_lab.report import terminal
+from freestone_lab.trace import recording, replaying
+
+
+def run(options: Namespace) -> int:
+    plan = compare.plan_from(
+        options.budget, options.precision, options.rounds, options.quick, False, options.seed
+    )  # fmt: skip
+    if options.pace < 0 or options.pace > 1000:
+        raise UserError(f"--pace {options.pace}: expected 0, as fast as possible, to 1000 times as recorded")
+    way = replaying.Way(options.pace, options.threads, options.process)
+    tasks = [replaying.task(path, way) for path in options.traces]
+    say = session.to_stderr
+    to = sitting.places("replay", options)
+    session.ensure_packages(packages.missing_peers(), say)
+    session.ensure_library(say)
+    chosen = session.choose_peers(options.with_, options.only)
+    with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
+        each = replace(plan, budget_share=len(tasks))
+        outcome = session.run(
+            [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,
+            programs=[recording.native(recording.REPLAYER)], say=say, keep=to.keep,
+        )  # fmt: skip
+    return sitting.finish(outcome, to, ended)

@@ -1,0 +1,126 @@
+"""`freestone trace`: look at traces, and make others from them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from freestone_lab.core import units
+from freestone_lab.core.errors import UserError
+from freestone_lab.peers import discover
+from freestone_lab.report import trace_page
+from freestone_lab.trace import behaviour, corpus, describe, fitted, foreign, reader, replaying, transform, writer
+
+DEFAULT_PEERS = ("glibc", "freestone")
+
+
+def load(path: Path, partial: bool = False) -> reader.Trace:
+    """The trace; UserError when it cannot be read."""
+    try:
+        return reader.read(path, partial=partial)
+    except reader.TraceError as error:
+        raise UserError(str(error)) from error
+
+
+def usage(_: Namespace) -> None:
+    raise UserError("expected a word after `trace`; see freestone trace --help")
+
+
+def info(options: Namespace) -> None:
+    for line in describe.lines(load(options.trace, options.partial), options.trace.stat().st_size):
+        print(line)
+
+
+def check(options: Namespace) -> int:
+    damaged = False
+    for path in options.traces:
+        try:
+            found = reader.read(path)
+        except reader.TraceError as error:
+            print(f"freestone: {error}")
+            damaged = True
+        else:
+            print(f"{path}: {found.events} events of {len(found.threads)} threads, every checksum right")
+    return int(damaged)
+
+
+def cut(options: Namespace) -> None:
+    trace = load(options.trace, options.partial)
+    begin = units.seconds(options.begin, "--from") if options.begin else 0.0
+    end = units.seconds(options.end, "--until") if options.end else None
+    if options.begin or options.end or options.process is not None:
+        trace = transform.cut(trace, begin, end, options.process)
+    if options.max_bytes:
+        transform.to_size(trace, units.size_bytes(options.max_bytes, "--max-bytes"), options.output)
+        _say(options.output)
+    else:
+        _write(trace, options.output)
+
+
+def merge(options: Namespace) -> None:
+    made = transform.merge([load(path) for path in options.traces])
+    _write(transform.one_process(made) if options.one_process else made, options.output)
+
+
+def anonymise(options: Namespace) -> None:
+    _write(transform.anonymise(load(options.trace), options.round_sizes), options.output)
+
+
+def take_foreign(options: Namespace) -> None:
+    _write(foreign.read(options.source), options.output)
+
+
+def stats(options: Namespace) -> None:
+    trace = load(options.trace, options.partial)
+    found = behaviour.describe(trace)
+    way = replaying.Way(idle_ms=0)
+    needed = []
+    names = [name for word in options.with_ for name in word.split(",")]
+    for peer in discover.discover(only=names) if names else [p for p in discover.discover() if p.name in DEFAULT_PEERS]:
+        said = replaying.replay(replaying.command(replaying.make_plan(options.trace, way), way), peer.path)
+        needed.append((peer.name, said["figures"]["rss"]["value"], said["figures"]["rss_mean"]["value"]))
+    path = options.output or options.trace.with_suffix(".html")
+    path.write_text(
+        trace_page.page(f"{trace.meta.get('program', options.trace.stem)}: allocation calls", found, needed)
+    )
+    print(f"{found.size_sum_note}; at most {found.peak_live_kib:.0f} KiB live at once")
+    for name, peak, mean in needed:
+        print(f"  {name}: peak {peak:.0f} KiB, mean {mean:.0f} KiB")
+    print(f"written: {path}")
+
+
+def fit_model(options: Namespace) -> None:
+    model = fitted.fit(load(options.trace, options.partial))
+    size = fitted.save(model, options.output)
+    print(f"{options.output}: {units.size_words(size)}")
+    way = replaying.Way(idle_ms=0)
+    pair = [
+        replaying.replay(replaying.command(replaying.make_plan(path, way), way))
+        for path in (options.trace, options.output)
+    ]
+    for name in ("rss", "rss_mean", "calls", "faults"):
+        trace, fit = (said["figures"][name] for said in pair)
+        change = fit["value"] / trace["value"] - 1 if trace["value"] else 0.0
+        print(
+            f"  {trace['label']}: trace {trace['value']:.4g} {trace['unit']}, model {fit['value']:.4g} ({change:+.1%})"
+        )
+
+
+def record_corpus(options: Namespace) -> None:
+    most = units.size_bytes(options.max_bytes, "--max-bytes")
+    made = corpus.record_all(options.output or corpus.folder(), most, options.names, print)
+    print(f"{len(made)} traces, {units.size_words(sum(path.stat().st_size for path in made))}")
+
+
+def _write(trace: reader.Trace, path: Path) -> None:
+    if not trace.events:
+        raise UserError("nothing is left of the trace")
+    try:
+        writer.write(trace, path)
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}") from error
+    _say(path)
+
+
+def _say(path: Path) -> None:
+    print(f"{path}: {reader.read(path).events} events, {units.size_words(path.stat().st_size)}")

@@ -1,0 +1,1 @@
+"""Types, errors, paths and units that every room speaks in."""

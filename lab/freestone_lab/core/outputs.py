@@ -1,0 +1,69 @@
+"""Where files go: tried before anything is measured, and somewhere else when the place fails after all."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+Say = Callable[[str], None]
+
+
+def fallbacks() -> list[Path]:
+    """Folders for what cannot go where it was asked: the user's state, then /tmp."""
+    state = os.environ.get("XDG_STATE_HOME")
+    with contextlib.suppress(RuntimeError):  # no home folder
+        state = state or str(Path.home() / ".local" / "state")
+    return [*([Path(state) / "freestone"] if state else []), Path(tempfile.gettempdir())]
+
+
+def new_name(kind: str, suffix: str = ".json") -> Path:
+    """A name in the folder that the user stands in."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path.cwd() / f"freestone-{kind}-{stamp}{suffix}"
+
+
+def problem(path: Path) -> str | None:
+    """Why a file cannot be written there, or None. Leaves no file; makes the folder."""
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not os.access(path, os.W_OK):
+            return "it may not be written"
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".freestone-") as file:
+            file.write(b"\0" * 4096)
+            file.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def usable(path: Path, say: Say) -> Path:
+    """The path itself when a file can be written there, else one that works, which is said."""
+    found = problem(path)
+    if found is None:
+        return path
+    for folder in fallbacks():
+        other = folder / path.name
+        if problem(other) is None:
+            say(f"{path}: {found}; it will be written to {other}")
+            return other
+    say(f"{path}: {found}, and no other place works: {', '.join(map(str, fallbacks()))}")
+    return path
+
+
+def write(path: Path, make: Callable[[Path], None], say: Say) -> Path | None:
+    """Lets `make` write the file, elsewhere when that fails (a full disk); None when it fails everywhere."""
+    for place in (path, *(folder / path.name for folder in fallbacks())):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            make(place)
+        except OSError as error:
+            say(f"{place}: {error.strerror or error}")
+            continue
+        return place
+    return None

@@ -1,0 +1,70 @@
+"""Where things are: the repository, the build trees, the results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from freestone_lab.core.errors import UserError
+
+
+def installed() -> Path | None:
+    """The folder of the libraries when this is the installed command: a file named so beside lab/ holds its path."""
+    marker = Path(__file__).resolve().parents[3] / "installed"
+    return Path(os.path.normpath(marker.parent / marker.read_text().strip())) if marker.is_file() else None
+
+
+def root() -> Path:
+    """The repository: $FREESTONE_ROOT, or the nearest folder with CMakePresets.json above this file or the work dir.
+
+    The installed command's root holds only the sources that it compiles on demand.
+    """
+    given = os.environ.get("FREESTONE_ROOT")
+    if given:
+        return Path(given)
+    if installed() is not None:
+        return Path(__file__).resolve().parents[3]
+    for start in (Path(__file__).resolve(), Path.cwd()):
+        for folder in start.parents if start.is_file() else (start, *start.parents):
+            if (folder / "CMakePresets.json").exists() and (folder / "lab").is_dir():
+                return folder
+    raise UserError("the Freestone repository was not found; run inside it or set FREESTONE_ROOT to its path")
+
+
+def build_dir(preset: str = "release") -> Path:
+    return installed() or root() / "build" / preset
+
+
+def results_dir() -> Path:
+    """results/ of the repository, or of the user's data when installed; created on demand."""
+    if installed() is None:
+        folder = root() / "results"
+    else:
+        folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "freestone" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def cache_dir() -> Path:
+    """Where the lab keeps what it compiles for itself: the build tree, or the user's cache outside a repository."""
+    if installed() is None:
+        with contextlib.suppress(UserError):
+            return root() / "build" / "lab"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "freestone"
+
+
+def must_be_writable(path: Path, option: str) -> Path:
+    """The path, after proof that a file can be written there. UserError names the option, the path and the reason."""
+    there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{option} '{path}': cannot be written ({error.strerror}); name a file in another folder"
+        ) from error
+    if not there:
+        path.unlink(missing_ok=True)
+    return path

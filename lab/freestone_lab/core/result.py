@@ -1,0 +1,87 @@
+"""The data that flows through the lab: peers, samples, experiments, result files.
+
+Every other module speaks in these types. A result file is one JSON object of the schema `freestone-result/1`;
+`core/result_file.py` alone reads and writes it. A figure that was not measured is absent, never zero;
+a run that failed stays in the file with its status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = "freestone-result/1"
+AGAIN = " again"  # the baseline's second name: the A/A control
+
+Status = Literal["ok", "failed", "timeout", "not_loaded", "wrong_output"]
+Better = Literal["lower", "higher", "neither"]
+PeerKind = Literal["libc", "preload", "control"]
+
+
+def control_name(baseline: str) -> str:
+    """The name under which the baseline runs a second time."""
+    return baseline + AGAIN
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One allocator that a program can be run under. `path` is None for the program's own (glibc's) malloc."""
+
+    name: str
+    path: str | None
+    kind: PeerKind = "preload"
+    version: str = ""
+    origin: str = ""  # the package, crate or build that it came from
+    build_id: str = ""
+    exports: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()  # environment that belongs to this variant
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """What a figure means: its unit ("s", "KiB", "ns", "ops/s", "count", "ratio") and which direction is better."""
+
+    unit: str
+    better: Better = "lower"
+    label: str = ""
+
+
+@dataclass
+class Sample:
+    """One fresh process under one peer. `figures` maps a figure's name to its value; `series` holds curves."""
+
+    peer: str
+    round: int
+    status: Status
+    detail: str = ""  # why it is not ok, in one line
+    figures: dict[str, float] = field(default_factory=dict)
+    series: dict[str, list[list[float]]] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)  # noise: steal, load, involuntary switches
+    counts: dict[str, int] = field(default_factory=dict)  # number of observations behind a figure, failures seen
+
+
+@dataclass
+class Experiment:
+    """One workload with fixed parameters, run under every peer for a number of rounds."""
+
+    id: str  # e.g. "lifetimes/threads=2"; unique in the file
+    workload: str
+    params: dict[str, Any] = field(default_factory=dict)
+    specs: dict[str, FigureSpec] = field(default_factory=dict)
+    caveats: list[str] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+
+@dataclass
+class Result:
+    """A result file: who was measured, where, how, and every sample."""
+
+    created: str
+    command: list[str]
+    seed: int
+    fingerprint: dict[str, Any]
+    peers: list[Peer]
+    experiments: list[Experiment] = field(default_factory=list)
+    baseline: str = "glibc"
+    schema: str = SCHEMA

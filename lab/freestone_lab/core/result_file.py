@@ -1,0 +1,66 @@
+"""Result files: the only module that reads or writes one. It refuses a bad one by file, field and expectation."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import SCHEMA, Result, control_name
+
+
+class ResultError(UserError):
+    """A result file that cannot be read; the message names the file and what was expected."""
+
+
+def save(result: Result, path: Path) -> None:
+    """Writes `result` to `path` as JSON; gzip when the name ends in .gz. The file appears whole or not at all."""
+    text = json.dumps(dataclasses.asdict(result), separators=(",", ":"), allow_nan=False)
+    data = text.encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def load(path: Path) -> Result:
+    """Reads a result file. Raises ResultError naming the file, the field and what was expected there."""
+    try:
+        data = path.read_bytes()
+        raw = msgspec.json.decode(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise ResultError(f"{path}: cannot be read as a result file: {error}") from error
+    found = raw.get("schema") if isinstance(raw, dict) else None
+    if found != SCHEMA:
+        raise ResultError(f"{path}: schema is {found!r}, expected {SCHEMA!r}")
+    try:
+        result = msgspec.convert(raw, Result)
+    except msgspec.ValidationError as error:
+        raise ResultError(f"{path}: not a result of {SCHEMA}: {error}") from error
+    _check_names(result, path)
+    return result
+
+
+def _check_names(result: Result, path: Path) -> None:
+    """Raises ResultError unless every name in the file that means something else in it has that something."""
+    peers = {peer.name for peer in result.peers}
+    if result.baseline not in peers:
+        raise ResultError(f"{path}: `$.baseline` is {result.baseline!r}, expected the name of an entry of `$.peers`")
+    for place, experiment in enumerate(result.experiments):
+        for at, sample in enumerate(experiment.samples):
+            where = f"`$.experiments[{place}].samples[{at}]"
+            if sample.peer not in peers and sample.peer != control_name(result.baseline):
+                raise ResultError(
+                    f"{path}: {where}.peer` is {sample.peer!r}, expected the name of an entry of `$.peers`"
+                )
+            unknown = next((name for name in sample.figures if name not in experiment.specs), None)
+            if unknown is not None:
+                raise ResultError(
+                    f"{path}: {where}.figures` has {unknown!r}, expected names of the experiment's `specs`"
+                )

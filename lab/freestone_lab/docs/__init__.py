@@ -1,0 +1,1 @@
+"""The repository's documents that are made from code and stored results."""

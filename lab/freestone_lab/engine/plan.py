@@ -1,0 +1,108 @@
+"""What an experiment is asked to do: the task, the plan, and the environment that puts an allocator in charge."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, Peer
+from freestone_lab.measure.recognise import Look
+from freestone_lab.measure.server import Server
+
+PADDING = "FREESTONE_PADDING"
+SERIES_ROUNDS = 3  # the memory curve of this many rounds is kept
+
+Check = Callable[[Path, Path], str | None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One program with fixed input. `read` says whether stdout is output to be compared or a workload's JSON.
+
+    `check` gets the stdout file and the working folder, and returns what is wrong with them, or None.
+    """
+
+    id: str
+    workload: str
+    argv: tuple[str, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path = Path()
+    stdin: Path | None = None
+    output_files: tuple[Path, ...] = ()
+    expect_exit: int = 0
+    timeout_s: float | None = None
+    linger_ms: int = 0
+    read: Literal["output", "workload"] = "output"
+    check: Check | None = None
+    caveats: tuple[str, ...] = ()
+    seconds: float = 1.0  # about what one run takes under the baseline: for estimates only
+    unfit: Mapping[str, str] = field(default_factory=dict)  # allocators that cannot get through by nature, and why
+    prepare: str | None = None  # shell commands around every run, outside the measured time
+    cleanup: str | None = None
+    ignore_failure: bool = False  # any exit status is success
+    server: Server | None = None  # the program is a server, measured under load
+    watched: bool = False  # the first run is watched for a program that does not end by itself
+
+
+@dataclass(frozen=True)
+class Plan:
+    """When to stop and where to run. Without a budget and a precision, exactly `max_rounds` rounds are run."""
+
+    min_rounds: int = 10
+    max_rounds: int = 60
+    budget_s: float | None = 60.0
+    budget_share: int = 1  # how many experiments divide the budget among them
+    precision: float | None = 0.01
+    seed: int = 0
+    cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
+    counts: bool = False
+    control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
+    series_rounds: int = SERIES_ROUNDS
+    limit_s: float | None = None  # no run starts that would end after it; those who cost too much are left out
+    control: bool = True  # whether the A/A control runs in the rounds too
+    name_own: bool = False  # a program that brings an allocator gives the baseline its name
+    warmup: int = 0  # unmeasured runs of each peer before its proof
+    more: Callable[[], float] | None = None  # asked for seconds beyond the limit before it ends the measuring
+    started: Callable[[Look], None] | None = None  # told what the program is, after its first runs
+    settled: Callable[[Experiment, Sequence[str]], bool] | None = None  # asked after each round with who still runs
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an experiment stands; `remaining_s` is None while it cannot be known."""
+
+    task: str
+    peer: str
+    round: int
+    done: int
+    expected: int
+    remaining_s: float | None
+
+
+Report = Callable[[Progress], None]
+
+
+def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without what would change the allocator under test, plus `extra`."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LD_") and k not in ("FREESTONE_ROOT", PADDING)}
+    library_path = os.environ.get("LD_LIBRARY_PATH")
+    if library_path:
+        env["LD_LIBRARY_PATH"] = library_path
+    env.update(extra)
+    return env
+
+
+def peer_environment(peer: Peer) -> dict[str, str]:
+    """The variables that put `peer` in charge of malloc."""
+    env = dict(peer.env)
+    if peer.path:
+        if re.search(r"[\s:]", peer.path):
+            raise UserError(f"'{peer.path}': the dynamic linker cannot preload a path with blanks or colons")
+        env["LD_PRELOAD"] = peer.path
+    return env

@@ -1,0 +1,215 @@
+"""One sitting of the lab: which peers, in which order the experiments run, and what is kept when it ends early."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from freestone_lab.analysis.sequential import LEAST_ROUNDS
+from freestone_lab.core import paths, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer, Result, control_name
+from freestone_lab.engine import schedule
+from freestone_lab.engine.experiment import Engine, Interrupted
+from freestone_lab.engine.plan import Plan, Report, Task
+from freestone_lab.measure import fingerprint
+from freestone_lab.measure.recognise import Look
+from freestone_lab.peers import discover, packages
+
+# The rivals of a plain `compare`: one of each family, the newest that is present.
+FAMILIES = ("freestone", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc")
+BASELINE = discover.LIBC_PEER
+Say = Callable[[str], None]
+
+
+def ensure_library(say: Say) -> None:
+    """Builds libfreestone when this repository has none yet; says so when that fails, and goes on without it."""
+    try:
+        root = paths.root()
+    except UserError:
+        return
+    if (paths.build_dir() / "libfreestone.so").exists():
+        return
+    say("building libfreestone (once)")
+    done = subprocess.run(
+        [str(root / "freestone"), "lib"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+    )
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        say(f"libfreestone could not be built and is left out: {lines[-1] if lines else 'no message'}")
+
+
+def ensure_packages(wanted: Sequence[str], say: Say) -> None:
+    """Installs packages where that is allowed; otherwise names the line to type."""
+    if not wanted:
+        return
+    say(f"installing {' '.join(wanted)}" if packages.privilege() is not None else f"missing: {' '.join(wanted)}")
+    left = packages.install(list(wanted))
+    if left:
+        say(f"not installed; type: {packages.command_line(left)}")
+
+
+def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
+    """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer.
+
+    Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is.
+    """
+    with_names, only = _split(with_names), _split(only)
+    found = discover.discover()
+    if "all" in with_names or "all" in only:
+        everyone = [p for p in found if p.kind != "control"]
+        extra = [n for n in (*with_names, *only) if n != "all"]
+        return _unique([*everyone, *discover.discover(only=extra)] if extra else everyone)
+    baseline = discover.find(BASELINE)
+    if only:
+        return _unique([baseline, *discover.discover(only=[*only, *with_names])])
+    defaults: list[Peer] = []
+    for family in FAMILIES:
+        with contextlib.suppress(discover.PeerError):
+            defaults.append(discover.discover(only=[family])[0])
+    extra_peers = discover.discover(only=list(with_names)) if with_names else []
+    return _unique([baseline, *defaults, *extra_peers])
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    return [part for name in names for part in ([name] if "=" in name else name.split(",")) if part]
+
+
+def _unique(found: Sequence[Peer]) -> list[Peer]:
+    return list({p.name: p for p in found}.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`not_run`: experiments and allocators that there was no time for, and why."""
+
+    result: Result
+    interrupted: bool
+    not_run: dict[str, str] = field(default_factory=dict)
+
+
+def run(
+    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, *,
+    programs: Sequence[Path] = (), keep: Callable[[Result], None] | None = None, say: Say | None = None,
+    sitting_s: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
+
+    A plan's budget is for all experiments whose plans share it. `sitting_s` is for the whole sitting: it decides which
+    experiments there is time for and their rounds. `keep` gets the result after every experiment. With several tasks,
+    one that fails under the baseline is said and left out; with one, its error goes up.
+    """
+    result = Result(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=list(command),
+        seed=tasks[0][1].seed if tasks else 0,
+        fingerprint=fingerprint.collect(chosen, programs),
+        peers=list(chosen),
+        baseline=BASELINE,
+    )
+    begun = time.monotonic()
+    proven: set[tuple[str, str]] = set()
+    tasks, not_run = _affordable(tasks, chosen, sitting_s)
+    costs = [schedule.cost(task, chosen) for task, _ in tasks]
+    pace = schedule.Pace()
+    for place, (task, given) in enumerate(tasks):
+        started = time.monotonic()
+        plan = _share(given, begun, [t for t, _ in tasks[place:]])
+        if sitting_s is not None:
+            left = sitting_s - (started - begun)
+            if place and left < costs[place].once + costs[place].round:
+                not_run[task.id] = "no time was left"
+                continue
+            rounds = schedule.allot(costs[place:], left / pace.factor())[0]
+            plan = replace(plan, min_rounds=rounds, max_rounds=rounds, limit_s=left)
+        if len(tasks) == 1:
+            plan = replace(plan, name_own=True, started=_teller(chosen, plan, say))
+        engine = Engine(task, chosen, BASELINE, plan, report, proven, _image(tasks, programs))
+        try:
+            experiment = engine.measure()
+            _take_names(result, engine, len(tasks))
+            result.experiments.append(experiment)
+        except Interrupted as stopped:
+            _take_names(result, engine, len(tasks))
+            if any(s.round > 0 for s in stopped.experiment.samples):
+                stopped.experiment.caveats.append("interrupted: fewer rounds than planned")
+                result.experiments.append(stopped.experiment)
+            not_run |= {t.id: "the sitting was ended" for t, _ in tasks[place + 1 :]}
+            return Outcome(result, True, not_run)
+        except UserError as error:
+            if len(tasks) == 1 or say is None:
+                raise
+            say(str(error))
+        not_run |= {(f"{n} in {task.id}" if len(tasks) > 1 else n): why for n, why in engine.not_run.items()}
+        pace.add(costs[place].once + costs[place].round * plan.max_rounds, time.monotonic() - started)
+        if keep:
+            keep(result)
+    return Outcome(result, False, not_run)
+
+
+def _affordable(
+    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], sitting_s: float | None
+) -> tuple[list[tuple[Task, Plan]], dict[str, str]]:
+    """As many experiments as can have LEAST_ROUNDS within the sitting, the cheapest first; at least one."""
+    if sitting_s is None:
+        return list(tasks), {}
+    costs = {task.id: schedule.cost(task, chosen) for task, _ in tasks}
+    needed = {name: c.once + LEAST_ROUNDS * c.round for name, c in costs.items()}
+    kept: set[str] = set()
+    spent = 0.0
+    for name in sorted(needed, key=lambda n: needed[n]):
+        spent += needed[name]
+        if spent <= sitting_s or not kept:
+            kept.add(name)
+    out = {name: f"needs about {units.words(s)}, more than is left" for name, s in needed.items() if name not in kept}
+    return [(task, plan) for task, plan in tasks if task.id in kept], out
+
+
+def _image(tasks: Sequence[tuple[Task, Plan]], programs: Sequence[Path]) -> str | None:
+    return str(programs[-1]) if len(tasks) == 1 and programs else None
+
+
+def _teller(chosen: Sequence[Peer], plan: Plan, say: Say | None) -> Callable[[Look], None] | None:
+    """Says what the program is and how long measuring takes, once its first runs are known."""
+    if say is None:
+        return None
+
+    def tell(look: Look) -> None:
+        say(look.words())
+        rounds = plan.min_rounds * look.seconds * (len(chosen) + 1)
+        most = f", at most {units.words(plan.budget_s)}" if plan.budget_s else ""
+        say(f"{plan.min_rounds} rounds under {len(chosen)} allocators take about {units.words(rounds)}{most}")
+
+    return tell
+
+
+def _take_names(result: Result, engine: Engine, tasks: int) -> None:
+    """A single program that brings an allocator has given the baseline its name."""
+    if tasks == 1 and engine.baseline.name != result.baseline:
+        result.baseline = engine.baseline.name
+        result.peers = [p for p in engine.peers if p.name != control_name(engine.baseline.name)]
+
+
+def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
+    """The plan with its part of the common budget: what is left of it, divided by how long the tasks to come take."""
+    if plan.budget_s is None:
+        return plan
+    part = left[0].seconds / sum(task.seconds for task in left)
+    mine = max(1.0, (plan.budget_s - (time.monotonic() - begun)) * part)
+    return replace(plan, budget_s=mine, limit_s=mine)
+
+
+def fresh_seed() -> int:
+    return secrets.randbelow(1 << 31)
+
+
+def to_stderr(text: str) -> None:
+    """The usual `say`: one line to the user, beside the data on stdout."""
+    print(f"freestone: {text}", file=sys.stderr)

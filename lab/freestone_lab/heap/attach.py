@@ -1,0 +1,403 @@
+"""Calls functions of libfreestone inside a process that runs, so that it can be looked at without having been prepared.
+
+A thread is stopped by ptrace for the length of one call. Only a thread that is outside the library is used: neither its
+program counter nor any word on top of its stack lies in the library's code, so the call may allocate, take locks and
+write files like any other call of that thread. Everything that the thread had in its registers is put back, and a
+system call that was interrupted starts again.
+
+Needs the rights of a debugger: the same user, and where /proc/sys/kernel/yama/ptrace_scope is not 0, root. x86-64 and
+aarch64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from freestone_lab.core.elf import SHARED, Elf, ElfError
+from freestone_lab.core.errors import UserError
+from freestone_lab.heap.snapshot import page_path
+
+PTRACE_CONT, PTRACE_DETACH = 7, 17
+PTRACE_GETREGSET, PTRACE_SETREGSET, PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
+PTRACE_EVENT_STOP = 128
+NT_PRSTATUS, NT_FPREGS, NT_ARM_SYSTEM_CALL = 1, 2, 0x404
+WAIT_ALL = 0x4000_0000  # __WALL
+STACK_LOOKED_AT = 16 * 1024  # bytes above the stack pointer that must hold no address of the library
+RED_ZONE = 512
+PATIENCE_S = 5.0  # how long a thread outside the library is looked for
+EXPECTED = ("freestone_option_set", "freestone_prof_start", "freestone_prof_stop", "freestone_prof_dump")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a processor keeps what a call needs, as places in the array of its general registers."""
+
+    registers: int
+    arguments: tuple[int, ...]
+    result: int
+    stack: int
+    counter: int
+    vector_note: int  # the register set that holds the vector registers
+    vector_bytes: int
+    call_number: int | None  # the register that holds the interrupted system call's number
+    link: int | None  # the register of the return address; None: it lies on the stack
+    starting: frozenset[int]  # system calls during which locks are held for a fork
+
+
+MACHINES = {
+    "x86_64": Machine(27, (14, 13, 12), 10, 19, 16, 0x202, 16 * 1024, 15, None, frozenset((56, 57, 58, 435))),
+    "aarch64": Machine(34, (0, 1, 2), 0, 31, 32, NT_FPREGS, 1024, None, 30, frozenset((220, 435))),
+}
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_libc.ptrace.restype = ctypes.c_long
+
+
+def _ptrace(request: int, tid: int, address: int = 0, data: int = 0) -> None:
+    if _libc.ptrace(request, tid, address, data) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _read_set(tid: int, note: int, size: int) -> bytes:
+    buffer = ctypes.create_string_buffer(size)
+    vector = _Vector(ctypes.addressof(buffer), size)
+    _ptrace(PTRACE_GETREGSET, tid, note, ctypes.addressof(vector))
+    return buffer.raw[: vector.bytes]
+
+
+def _write_set(tid: int, note: int, content: bytes) -> None:
+    buffer = ctypes.create_string_buffer(content, len(content))
+    vector = _Vector(ctypes.addressof(buffer), len(content))
+    _ptrace(PTRACE_SETREGSET, tid, note, ctypes.addressof(vector))
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where libfreestone lies in a process: its functions, and its code as ranges of addresses."""
+
+    path: str
+    functions: dict[str, int]
+    code: tuple[tuple[int, int], ...]
+
+    def holds(self, address: int) -> bool:
+        return any(start <= address < end for start, end in self.code)
+
+
+def find_library(pid: int) -> Library:
+    """libfreestone in the process, preloaded or linked in. UserError when there is none."""
+    files: dict[str, list[tuple[int, int, int, str]]] = {}
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except ProcessLookupError as error:
+        raise UserError(f"no process has the number {pid}") from error
+    except FileNotFoundError as error:
+        raise UserError(f"no process has the number {pid}") from error
+    except PermissionError as error:
+        raise UserError(f"process {pid} belongs to another user; try it as root") from error
+    for line in lines:
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and words[5].startswith("/"):
+            start, end = (int(x, 16) for x in words[0].split("-"))
+            files.setdefault(words[5].removesuffix(" (deleted)"), []).append((start, end, int(words[2], 16), words[1]))
+    try:
+        program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
+    except OSError:
+        program = ""
+    for path in sorted(files, key=lambda p: ("libfreestone" not in p, p != program)):
+        if "libfreestone" not in path and path != program:
+            break
+        start, end, _, _ = files[path][0]
+        functions = _functions(Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), start)
+        if not functions:
+            functions = _functions(Path(f"/proc/{pid}/root{path}"), start)
+        if functions:
+            code = tuple((start, end) for start, end, _, rights in files[path] if "x" in rights)
+            return Library(path, functions, code)
+    raise UserError(f"process {pid} does not run under libfreestone; start it with 'freestone run -- CMD'")
+
+
+def _functions(path: Path, mapped_at: int) -> dict[str, int]:
+    """The addresses of the functions that a debugger may call; empty when the file is not libfreestone."""
+    try:
+        with path.open("rb") as file:
+            image = Elf(file)
+            first = min(segment.address for segment in image.segments)
+            base = mapped_at - first // 4096 * 4096 if image.kind == SHARED else 0
+            symbols = image.symbols(".dynsym", ".symtab")
+            found = {x.name: base + x.address for x in symbols if x.defined and x.name.startswith("freestone_")}
+    except (OSError, ElfError, ValueError):
+        return {}
+    return found if all(name in found for name in EXPECTED) else {}
+
+
+class Process:
+    """A process that runs under libfreestone. Its threads are stopped for single calls only."""
+
+    def __init__(self, pid: int) -> None:
+        name = platform.machine()
+        if name not in MACHINES:
+            raise UserError(f"attaching is not possible on {name}; expected {' or '.join(MACHINES)}")
+        self.machine = MACHINES[name]
+        self.pid = pid
+        self.library = find_library(pid)
+
+    def threads(self) -> list[int]:
+        try:
+            return sorted(int(t.name) for t in Path(f"/proc/{self.pid}/task").iterdir())
+        except OSError as error:
+            raise UserError(f"process {self.pid} has ended") from error
+
+    def call(self, function: str, *arguments: int | str) -> int:
+        """Calls the function on some thread that is outside the library, and returns its result, an int.
+
+        Raises UserError when the process has ended, may not be traced, or has no such thread within PATIENCE_S.
+        """
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            for tid in self.threads():
+                result = self._call_on(tid, function, arguments)
+                if result is not None:
+                    return result
+            if time.monotonic() > until:
+                tracer = self._tracer(self.pid)
+                why = f"process {tracer} traces it" if tracer else "every thread is inside the allocator"
+                raise UserError(f"process {self.pid} cannot be looked at: {why}")
+            time.sleep(0.001)
+
+    def call_on_every_thread(self, function: str, *arguments: int | str) -> int:
+        """Calls the function once on each thread, as far as it can be had outside the library. Returns on how many."""
+        done = 0
+        for tid in self.threads():
+            for _ in range(5):
+                if self._call_on(tid, function, arguments) is not None:
+                    done += 1
+                    break
+                time.sleep(0.001)
+        return done
+
+    def _call_on(self, tid: int, function: str, arguments: tuple[int | str, ...]) -> int | None:
+        address = self.library.functions.get(function)
+        if address is None:
+            raise UserError(f"{self.library.path} has no function {function}; it is of another version than this tool")
+        with _undisturbed(), self._stopped(tid) as stopped:
+            if not stopped or not self._is_outside(tid):
+                return None
+            return self._run(tid, address, arguments)
+
+    @contextmanager
+    def _stopped(self, tid: int) -> Iterator[bool]:
+        """The thread stands still meanwhile. Yields False when it has ended or somebody else traces it now."""
+        try:
+            _ptrace(PTRACE_SEIZE, tid)
+        except OSError as error:
+            if error.errno != errno.ESRCH and self._tracer(tid) == 0:
+                raise UserError(self._refusal()) from error
+            yield False
+            return
+        alive = False
+        try:
+            _ptrace(PTRACE_INTERRUPT, tid)
+            while not alive:
+                _, status = os.waitpid(tid, WAIT_ALL)
+                if not os.WIFSTOPPED(status):
+                    break
+                alive = status >> 16 == PTRACE_EVENT_STOP
+                if not alive:  # a signal of the program's own: handed on
+                    _ptrace(PTRACE_CONT, tid, 0, os.WSTOPSIG(status))
+            yield alive
+        finally:
+            if alive:
+                try:
+                    _ptrace(PTRACE_DETACH, tid)
+                except OSError:
+                    alive = False
+
+    def _tracer(self, tid: int) -> int:
+        """The process that traces the thread now; 0 when there is none."""
+        try:
+            status = Path(f"/proc/{tid}/status").read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in status if line.startswith("TracerPid")), 0)
+
+    def _refusal(self) -> str:
+        return (
+            f"process {self.pid} may not be traced; try it as root, or with "
+            "/proc/sys/kernel/yama/ptrace_scope set to 0 and as the same user"
+        )
+
+    def _registers(self, tid: int) -> list[int]:
+        count = self.machine.registers
+        return list(struct.unpack(f"={count}Q", _read_set(tid, NT_PRSTATUS, count * 8)))
+
+    def _set_registers(self, tid: int, registers: list[int]) -> None:
+        _write_set(tid, NT_PRSTATUS, struct.pack(f"={len(registers)}Q", *registers))
+
+    def _is_outside(self, tid: int) -> bool:
+        """Whether the thread runs nothing of the library, and no fork."""
+        registers = self._registers(tid)
+        if self.library.holds(registers[self.machine.counter]):
+            return False
+        if self._system_call(tid, registers) in self.machine.starting:
+            return False
+        with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as memory:
+            try:
+                top = os.pread(memory.fileno(), STACK_LOOKED_AT, registers[self.machine.stack])
+            except OSError:
+                return False
+        words = struct.unpack(f"={len(top) // 8}Q", top[: len(top) // 8 * 8])
+        link = [registers[self.machine.link]] if self.machine.link is not None else []
+        return not any(self.library.holds(word) for word in (*words, *link))
+
+    def _system_call(self, tid: int, registers: list[int]) -> int:
+        if self.machine.call_number is not None:
+            return registers[self.machine.call_number]
+        return int(struct.unpack("=i", _read_set(tid, NT_ARM_SYSTEM_CALL, 4))[0])
+
+    def _run(self, tid: int, address: int, arguments: tuple[int | str, ...]) -> int:
+        machine = self.machine
+        before = self._registers(tid)
+        vectors = _read_set(tid, machine.vector_note, machine.vector_bytes)
+        number = b"" if machine.call_number is not None else _read_set(tid, NT_ARM_SYSTEM_CALL, 4)
+        changed = list(before)
+        texts = [(a.encode() + b"\0") if isinstance(a, str) else b"" for a in arguments]
+        stack = (before[machine.stack] - RED_ZONE - sum(map(len, texts))) // 16 * 16
+        with Path(f"/proc/{self.pid}/mem").open("r+b", buffering=0) as memory:
+            place = stack
+            for register, argument, text in zip(machine.arguments, arguments, texts, strict=False):
+                changed[register] = place if isinstance(argument, str) else argument
+                os.pwrite(memory.fileno(), text, place)
+                place += len(text)
+            # The call returns to address 0, which faults: that is how its end is seen.
+            if machine.link is None:
+                stack -= 8
+                os.pwrite(memory.fileno(), bytes(8), stack)
+            else:
+                changed[machine.link] = 0
+        changed[machine.stack], changed[machine.counter] = stack, address
+        if machine.call_number is not None:
+            changed[machine.call_number] = 2**64 - 1
+            changed[machine.result] = 0
+        else:
+            _write_set(tid, NT_ARM_SYSTEM_CALL, struct.pack("=i", -1))
+        self._set_registers(tid, changed)
+        try:
+            self._resume_until_return(tid)
+            return ctypes.c_int(self._registers(tid)[machine.result] & 0xFFFF_FFFF).value
+        finally:
+            if Path(f"/proc/{self.pid}/task/{tid}").exists():
+                self._set_registers(tid, before)
+                _write_set(tid, machine.vector_note, vectors)
+                if number:
+                    _write_set(tid, NT_ARM_SYSTEM_CALL, number)
+
+    def _resume_until_return(self, tid: int) -> None:
+        number = 0
+        while True:
+            _ptrace(PTRACE_CONT, tid, 0, number)
+            _, status = os.waitpid(tid, WAIT_ALL)
+            if not os.WIFSTOPPED(status):
+                raise UserError(f"process {self.pid} ended meanwhile")
+            number = 0 if status >> 16 else os.WSTOPSIG(status)
+            if number in (signal.SIGSEGV, signal.SIGBUS) and self._registers(tid)[self.machine.counter] == 0:
+                return
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No Ctrl-C between a stop and its undoing: it is delivered afterwards."""
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def set_option(process: Process, name: str, value: str) -> None:
+    """Sets a run-time option of libfreestone in the process."""
+    error = process.call("freestone_option_set", name, value)
+    if error != 0:
+        raise UserError(f"process {process.pid} refuses the option {name}:{value}: {os.strerror(error)}")
+
+
+@contextmanager
+def look_until(pid: int, seconds: float | None) -> Iterator[Callable[[], None]]:
+    """Yields a function that waits until the time is over, the process has ended, or Ctrl-C, SIGTERM or SIGHUP came.
+
+    Within the context these signals end the look and nothing else. They count from its beginning.
+    """
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        asked.append(number)
+
+    def wait() -> None:
+        until = None if seconds is None else time.monotonic() + seconds
+        while not asked and Path(f"/proc/{pid}/task").exists() and (until is None or time.monotonic() < until):
+            time.sleep(0.02)
+
+    before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def sampled(process: Process, sample_bytes: int) -> Iterator[None]:
+    """The process is profiled meanwhile. A profile that ran before goes on afterwards, with its own mean."""
+    was_active = process.call("freestone_prof_is_active") != 0
+    if not was_active:
+        set_option(process, "prof_sample_bytes", str(sample_bytes))
+        process.call_on_every_thread("freestone_prof_start")
+    try:
+        yield
+    finally:
+        if not was_active and Path(f"/proc/{process.pid}/task").exists():
+            process.call_on_every_thread("freestone_prof_stop")
+
+
+@contextmanager
+def file_of(process: Process, what: str) -> Iterator[tuple[str, Path]]:
+    """A file for the process to write: its name there, and its path here. Removed at the end."""
+    name = f"/tmp/freestone-{what}-{process.pid}-{time.time_ns()}"
+    here = Path(f"/proc/{process.pid}/root{name}")
+    try:
+        yield name, here
+    finally:
+        with suppress(OSError):
+            here.unlink()
+
+
+@contextmanager
+def shown(pid: int) -> Iterator[None]:
+    """The process keeps a live page meanwhile, also when it was not started with one."""
+    if page_path(pid).exists():
+        yield
+        return
+    process = Process(pid)
+    set_option(process, "live_page", "true")
+    try:
+        yield
+    finally:
+        with suppress(UserError):
+            set_option(process, "live_page", "false")

@@ -1,0 +1,179 @@
+"""Runs a program with libfreestone's search for lost blocks and reads what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph.model import Frame, Mapping, Profile, Sample
+from freestone_lab.heap import attach, runner, watch
+from freestone_lab.heap.symbolize import symbolize
+
+SCHEMA = "freestone-leaks/1"
+SAMPLED_MEAN = 64 * 1024  # bytes between samples: enough to find what grows, cheap enough for servers
+
+
+@dataclass(frozen=True)
+class Place:
+    """Lost blocks that one call stack allocated. Estimates when they were sampled."""
+
+    blocks: int
+    size: int
+    stack: tuple[Frame, ...]  # innermost first
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What one process lost."""
+
+    process: int
+    exact: bool
+    sample_bytes: int
+    lost_blocks: int
+    lost_bytes: int
+    reachable_blocks: int
+    reachable_bytes: int
+    reason: str  # why nothing was found, "" otherwise
+    places: list[Place]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Searched:
+    processes: list[Leaks]
+    exit_status: int  # of the program, as a shell shows it
+
+    @property
+    def found(self) -> bool:
+        return any(p.lost_blocks > 0 for p in self.processes)
+
+
+def read(text: str) -> Leaks:
+    """A report that libfreestone wrote, with its addresses resolved."""
+    try:
+        raw: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"the leak report is not JSON: {error}") from error
+    if raw.get("schema") != SCHEMA:
+        raise UserError(f"the leak report has the schema '{raw.get('schema')}'; expected {SCHEMA}")
+    mappings = [
+        Mapping(int(m["start"], 16), int(m["end"], 16), int(m["offset"], 16), m["path"], m["build_id"])
+        for m in raw["mappings"]
+    ]
+
+    def frame(address: int) -> Frame:
+        inside = address - 1  # a return address: the call lies before it
+        path = next((m.path for m in mappings if m.start <= inside < m.limit), "")
+        return Frame(module=path, address=inside)
+
+    stacks: list[Sample] = [
+        (tuple(frame(int(a, 16)) for a in reversed(site["frames"])), (int(site["blocks"]), int(site["bytes"])))
+        for site in raw["sites"]
+    ]
+    types = [("lost_objects", "count"), ("lost_space", "bytes")]
+    profile = symbolize(Profile(types, stacks, mappings=mappings))
+    return Leaks(
+        raw["process"],
+        raw["mode"] == "exact",
+        raw["sample_bytes"],
+        raw["lost"]["blocks"],
+        raw["lost"]["bytes"],
+        raw["reachable"]["blocks"],
+        raw["reachable"]["bytes"],
+        raw.get("reason", ""),
+        [Place(values[0], values[1], stack[::-1]) for stack, values in profile.samples],
+        profile.notes,
+    )
+
+
+def run(command: Sequence[str], *, exact: bool) -> Searched:
+    """Runs `command` to its end; the reports of it and of its children that ended by exit.
+
+    Those that Ctrl-C, SIGTERM or SIGHUP ends are searched before.
+    """
+    prepared = runner.prepare(command, stats=False, hardened=False)
+    with tempfile.TemporaryDirectory(prefix="freestone-leaks-") as folder:
+        mode = "leak:exact" if exact else f"leak:report,prof_sample_bytes:{SAMPLED_MEAN}"
+        env = runner.visible_to_python(prepared.env)
+        env[runner.CONF] = ",".join(x for x in (env.get(runner.CONF, ""), mode, f"leak_file:{folder}/leaks.%p") if x)
+
+        def last_look(pids: list[int]) -> None:
+            for pid in pids:
+                with contextlib.suppress(UserError):
+                    attach.Process(pid).call("freestone_leak_check")
+
+        done = watch.run(prepared.argv, prepared.program, env, last_look)
+        written = sorted(Path(folder).iterdir(), key=lambda p: (p.stat().st_mtime_ns, p.name))
+        if not written:
+            raise UserError(f"'{command[0]}' left no leak report: {_reason(done)}")
+        processes = [read(path.read_text()) for path in written]
+    return Searched(processes, 128 - done if done < 0 else done)
+
+
+def look(pid: int, seconds: float | None) -> Leaks:
+    """What a running process has lost of the blocks that it allocated during the look: sampled from now on.
+
+    It lasts `seconds`; with None, until Ctrl-C, which the process does not get.
+    """
+    process = attach.Process(pid)
+    with attach.look_until(pid, seconds) as wait, attach.sampled(process, SAMPLED_MEAN):
+        wait()
+        with attach.file_of(process, "leaks") as (name, written):
+            attach.set_option(process, "leak_file", name)
+            process.call("freestone_leak_check")
+            attach.set_option(process, "leak_file", "")
+            try:
+                return read(written.read_text())
+            except FileNotFoundError as error:
+                raise UserError(f"process {pid} could not write {name}") from error
+
+
+def _reason(returncode: int) -> str:
+    if returncode < 0:
+        return f"it died of {signal.Signals(-returncode).name} before its exit"
+    return "it left without running its exit handlers"
+
+
+def summary(searched: Searched, depth: int) -> list[str]:
+    """The reports as lines: of the processes that lost something; of all of them one line when none did."""
+    losing = [process for process in searched.processes if process.places]
+    if losing:
+        return [line for process in losing for line in describe(process, depth)]
+    largest = max(searched.processes, key=lambda process: process.reachable_blocks)
+    lines = describe(largest, depth)
+    if len(searched.processes) > 1:
+        lines.append(f"{len(searched.processes) - 1} more processes lost nothing")
+    return lines
+
+
+def describe(leaks: Leaks, depth: int) -> list[str]:
+    """The report of one process as lines of text."""
+    about = "" if leaks.exact else "about "
+    if not leaks.places:
+        return [f"process {leaks.process}: nothing lost: {leaks.reason}", *leaks.notes]
+    lines = [
+        f"process {leaks.process}: {about}{leaks.lost_bytes:,} bytes in {leaks.lost_blocks:,} blocks lost, "
+        f"from {len(leaks.places)} places; "
+        f"{leaks.reachable_bytes:,} bytes in {leaks.reachable_blocks:,} blocks reachable"
+    ]
+    for place in leaks.places:
+        lines.append(f"  {about}{place.size:,} bytes in {place.blocks:,} blocks allocated by")
+        for frame in place.stack[:depth]:
+            lines.append(f"    {_frame_text(frame)}")
+        if len(place.stack) > depth:
+            lines.append(f"    and {len(place.stack) - depth} more calls")
+    return lines + [f"note: {note}" for note in leaks.notes]
+
+
+def _frame_text(frame: Frame) -> str:
+    if not frame.function:
+        return f"{Path(frame.module).name or 'unknown'} {frame.address:#x}"
+    where = f" ({frame.file}:{frame.line})" if frame.file else f" ({Path(frame.module).name})" if frame.module else ""
+    return f"{frame.function}{where}"

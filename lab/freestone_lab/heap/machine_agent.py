@@ -1,0 +1,148 @@
+"""The agent of a machine: it serves the figures of every process under libfreestone, and pushes heap profiles.
+
+Processes are found by their live page, also in containers of this machine; those that have ended are gone at the next
+look. Nothing is kept between two scrapes. Standard library only; profiles need the packages that read them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.heap import attach, metrics, snapshot
+from freestone_lab.heap.snapshot import Snapshot
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PUSH_TIMEOUT_S = 30.0
+
+
+def own_number(pid: int) -> int:
+    """The number that the process has for itself, in its own container."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return pid
+    return next((int(line.split()[-1]) for line in status if line.startswith("NSpid:")), pid)
+
+
+def shown(proc: Path = Path("/proc")) -> Iterator[tuple[int, Snapshot]]:
+    """The processes of this machine that show a live page, by their number here."""
+    for entry in sorted((e for e in proc.iterdir() if e.name.isdigit()), key=lambda e: int(e.name)):
+        pid = int(entry.name)
+        page = entry / f"root/dev/shm/{snapshot.PREFIX}{own_number(pid)}"
+        try:
+            if page.exists():
+                yield pid, snapshot.from_page(page)
+        except (UserError, OSError):
+            continue  # it ended meanwhile, has not written yet, or belongs to another user
+
+
+def scrape() -> str:
+    return metrics.render((metrics.service_of_process(pid, s.program), s) for pid, s in shown())
+
+
+def show_all() -> None:
+    """Turns the live page on in every process under libfreestone that may be traced and shows none yet."""
+    visible = {pid for pid, _ in shown()}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in visible:
+            try:
+                if "libfreestone" in (entry / "maps").read_text():
+                    attach.set_option(attach.Process(int(entry.name)), "live_page", "true")
+            except (UserError, OSError):
+                continue
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.split("?")[0] not in ("/metrics", "/"):
+            self.send_error(404, "expected /metrics")
+            return
+        body = scrape().encode() if self.path != "/" else b"freestone agent: /metrics\n"
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """A line per scrape is noise."""
+
+
+def serve(address: str, port: int) -> http.server.ThreadingHTTPServer:
+    """A server that listens; its serve_forever is the caller's. UserError names an address that cannot be had."""
+    try:
+        return http.server.ThreadingHTTPServer((address, port), Handler)
+    except OSError as error:
+        raise UserError(f"--listen {address}:{port}: {error.strerror}") from error
+
+
+def ingest(url: str, service: str, program: str, profile: bytes, since: float, until: float) -> None:
+    """Pushes one pprof file to a store that speaks Pyroscope's /ingest. UserError when it does not take it."""
+    label = "".join(c if c.isalnum() or c in "._-" else "_" for c in service)
+    name = f"{label}{{program={urllib.parse.quote(program, safe='')}}}"
+    query = urllib.parse.urlencode({"name": name, "from": int(since), "until": int(until), "format": "pprof"})
+    kinds = {
+        kind: {"units": unit, "aggregation": how, "sampled": False}
+        for kind, unit, how in (
+            ("inuse_objects", "objects", "average"),
+            ("inuse_space", "bytes", "average"),
+            ("alloc_objects", "objects", "sum"),
+            ("alloc_space", "bytes", "sum"),
+        )
+    }
+    boundary = uuid.uuid4().hex
+    parts = (("profile", profile), ("sample_type_config", json.dumps(kinds).encode()))
+    body = b"".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{part}"; filename="{part}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n".encode()
+        + content
+        + b"\r\n"
+        for part, content in parts
+    )
+    request = urllib.request.Request(
+        f"{url.rstrip('/')}/ingest?{query}",
+        data=body + f"--{boundary}--\r\n".encode(),
+        headers={"Content-Type": f"multipart/form-data; boundary={boundary}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=PUSH_TIMEOUT_S):
+            pass
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise UserError(f"--push {url}: {error}") from error
+
+
+def push_profiles(url: str, every_s: float, stop: threading.Event, complain: Callable[[str], None]) -> None:
+    """Profiles each process that shows itself, one period after the other, and pushes what was found."""
+    from freestone_lab.flamegraph.pprof import encode
+    from freestone_lab.heap import profiling
+
+    while not stop.is_set():
+        since = time.time()
+        with contextlib.ExitStack() as looks:
+            looked_at = []
+            for pid, seen in list(shown()):
+                try:
+                    process = attach.Process(pid)
+                    looks.enter_context(attach.sampled(process, profiling.SAMPLE_BYTES))
+                    looked_at.append((process, seen))
+                except UserError as error:
+                    complain(str(error))
+            stop.wait(every_s)
+            for process, seen in looked_at:
+                try:
+                    profile = encode(profiling.read_now(process), "inuse_space")
+                    service = metrics.service_of_process(process.pid, seen.program)
+                    ingest(url, service, seen.program, profile, since, time.time())
+                except UserError as error:
+                    complain(str(error))

@@ -1,0 +1,120 @@
+"""The figures of libfreestone as metrics: several processes of one service added up, in Prometheus' text format."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from freestone_lab.heap.snapshot import Snapshot
+
+# As libfreestone names, types and explains them.
+FIGURES = {
+    "live_bytes": ("gauge", "Handed out and not yet freed, counted by block size."),
+    "live_blocks": ("gauge", "Blocks handed out and not yet freed."),
+    "thread_cached_bytes": ("gauge", "Free blocks in thread caches."),
+    "run_cached_bytes": ("gauge", "Free runs kept for reuse."),
+    "slab_free_bytes": ("gauge", "Free blocks and tails inside slabs."),
+    "dirty_bytes": ("gauge", "Free spans with memory behind them."),
+    "clean_bytes": ("gauge", "Retained: free spans whose memory is with the kernel."),
+    "large_bytes": ("gauge", "Runs above the size classes, part of live."),
+    "large_blocks": ("gauge", "Runs above the size classes."),
+    "mapped_bytes": ("gauge", "Blocks with a mapping of their own, part of live."),
+    "mapped_blocks": ("gauge", "Blocks with a mapping of their own."),
+    "heap_object_bytes": ("gauge", "Spans held by heap objects."),
+    "heap_objects": ("gauge", "Heap objects that exist."),
+    "metadata_bytes": ("gauge", "Accessible for the allocator's own records."),
+    "metadata_resident_bytes": ("gauge", "Records that are in memory."),
+    "committed_bytes": ("gauge", "Accessible heap without own mappings."),
+    "charged_bytes": ("gauge", "In use, dirty, mapped and metadata: what limits are about."),
+    "peak_bytes": ("gauge", "The highest charged_bytes so far."),
+    "reserved_bytes": ("gauge", "Address space."),
+    "resident_bytes": ("gauge", "Resident set of the process."),
+    "peak_resident_bytes": ("gauge", "The highest resident set so far."),
+    "purged_bytes": ("counter", "Given back to the kernel."),
+    "purge_calls": ("counter", "Times that memory was given back."),
+    "purged_surplus_bytes": ("counter", "Given back: free spans above the watermark."),
+    "purged_decay_bytes": ("counter", "Given back: free spans that nobody needed for a while."),
+    "purged_slabs_bytes": ("counter", "Given back: whole free pages inside slabs."),
+    "purged_trim_bytes": ("counter", "Given back: because the program asked."),
+    "purged_shortage_bytes": ("counter", "Given back: at a limit, under pressure, or because the kernel refused."),
+    "purged_hardening_bytes": ("counter", "Given back: freed blocks that are sealed or cleared."),
+    "unmapped_bytes": ("counter", "Given back: own mappings."),
+    "taken_fresh_bytes": ("counter", "Spans taken that were never used before: their pages fault."),
+    "taken_again_bytes": ("counter", "Spans taken whose memory went back before: their pages fault again."),
+    "populated_bytes": ("counter", "Slabs whose pages were asked for in advance."),
+    "mapped_total_bytes": ("counter", "Own mappings made."),
+    "limit_soft_bytes": ("gauge", "The soft limit; 0 when there is none."),
+    "limit_hard_bytes": ("gauge", "The hard limit; 0 when there is none."),
+    "soft_limit_crossings": ("counter", "Spans taken above the soft limit."),
+    "reclaims": ("counter", "Times that everything was given back because an allocation found no memory."),
+    "failed_allocations": ("counter", "Allocations that returned null."),
+    "pressure_reactions": (
+        "counter",
+        "Times that everything was given back because the machine or container was short.",
+    ),
+    "threads": ("gauge", "Threads that hold a cache."),
+}
+SYSTEM_CALLS = "System calls made by the allocator."
+PROCESSES = "Processes that show themselves to the agent."
+_UNIT = re.compile(r"([^/]+)\.(?:service|scope|slice)$")
+_CONTAINER = re.compile(r"(?:^|[-/])([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?$")
+
+
+def service_of(cgroup: str, program: str) -> str:
+    """What a process belongs to by the text of /proc/PID/cgroup: its container, its systemd unit, else its program."""
+    paths = [line.split(":", 2)[2] for line in cgroup.splitlines() if line.count(":") >= 2]
+    for path in sorted(paths, key=len, reverse=True):
+        if found := _CONTAINER.search(path):
+            return found[1]
+    for path in sorted(paths, key=len, reverse=True):
+        last = path.rstrip("/").rpartition("/")[2]
+        if (unit := _UNIT.match(last)) and not last.endswith(".slice") and not last.startswith("session-"):
+            return unit[1]
+    return program
+
+
+def service_of_process(pid: int, program: str) -> str:
+    try:
+        return service_of(Path(f"/proc/{pid}/cgroup").read_text(), program)
+    except OSError:
+        return program
+
+
+def render(found: Iterable[tuple[str, Snapshot]]) -> str:
+    """One sample per figure, service and program: the sum over the service's processes of that program.
+
+    Limits and peaks of single processes add up to what the service may and did hold at most.
+    """
+    groups: dict[tuple[str, str], list[Snapshot]] = defaultdict(list)
+    for service, snapshot in found:
+        groups[service, snapshot.program].append(snapshot)
+    lines: list[str] = []
+
+    def family(name: str, kind: str, text: str) -> str:
+        full = f"freestone_{name}" + ("_total" if kind == "counter" else "")
+        lines.extend((f"# HELP {full} {text}", f"# TYPE {full} {kind}"))
+        return full
+
+    full = family("processes", "gauge", PROCESSES)
+    lines.extend(f"{full}{_labels(group)} {len(members)}" for group, members in sorted(groups.items()))
+    for name, (kind, text) in FIGURES.items():
+        full = family(name, kind, text)
+        for group, members in sorted(groups.items()):
+            lines.append(f"{full}{_labels(group)} {sum(member.figure(name) for member in members)}")
+    full = family("system_calls", "counter", SYSTEM_CALLS)
+    for group, members in sorted(groups.items()):
+        for call in sorted({call for member in members for call in member.system_calls}):
+            total = sum(member.system_calls.get(call, 0) for member in members)
+            lines.append(f"{full}{_labels(group, call=call)} {total}")
+    return "\n".join(lines) + "\n"
+
+
+def _labels(group: tuple[str, str], **more: str) -> str:
+    pairs = {"service": group[0], "program": group[1], **more}
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in pairs.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

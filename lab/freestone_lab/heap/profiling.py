@@ -1,0 +1,116 @@
+"""Runs a program with libfreestone's heap profiler and gathers what it wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph.model import Profile
+from freestone_lab.flamegraph.readers import read_profile
+from freestone_lab.heap import attach, runner, watch
+from freestone_lab.heap.symbolize import symbolize
+
+PREFIX = "profile"
+SAMPLE_BYTES = 512 * 1024  # mean bytes between samples: what a server does not notice
+
+
+class Form(enum.StrEnum):
+    """The profile formats that libfreestone writes (option prof_format)."""
+
+    pprof = "pprof"
+    collapsed = "collapsed"
+    heap_v2 = "heap_v2"
+
+
+@dataclass(frozen=True)
+class Profiled:
+    profiles: list[Profile]
+    exit_status: int
+
+
+def load(files: Sequence[Path]) -> list[Profile]:
+    """The profiles in `files`, their addresses resolved. Raises ProfileError."""
+    return [symbolize(read_profile(path)) for path in files]
+
+
+def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> str:
+    """FREESTONE_CONF that turns the profiler on; the user's own settings stay in front."""
+    if any(c in str(folder) for c in ",;"):
+        raise UserError(f"--keep '{folder}': a folder's name with ',' or ';' cannot stand in FREESTONE_CONF")
+    ours = f"prof:true,prof_file:{folder / PREFIX}.%p,prof_sample_bytes:{sample_bytes},prof_format:{form.value}"
+    return f"{given},{ours}" if given else ours
+
+
+def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None) -> Profiled:
+    """Runs `command` to its end and reads every profile that it and its children left, the largest first.
+
+    A process that is ended by Ctrl-C, SIGTERM or SIGHUP writes its profile before. Processes without a sample are left
+    out while another has one: shims and shells that a program is started through.
+    """
+    prepared = runner.prepare(command, stats=False, hardened=False)
+    with tempfile.TemporaryDirectory(prefix="freestone-profile-") as scratch:
+        folder = Path(scratch)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            folder = keep.resolve()
+        already = set(folder.glob(f"{PREFIX}.*"))
+        env = runner.visible_to_python(prepared.env)
+        env[runner.CONF] = configuration(env.get(runner.CONF, ""), folder, form, sample_bytes)
+
+        def last_look(pids: list[int]) -> None:
+            for pid in pids:
+                with contextlib.suppress(UserError):
+                    attach.Process(pid).call("freestone_prof_dump", str(folder / f"{PREFIX}.{pid}"))
+
+        done = watch.run(prepared.argv, prepared.program, env, last_look)
+        written = [path for path in set(folder.glob(f"{PREFIX}.*")) - already if path.stat().st_size > 0]
+        if not written:
+            raise UserError(f"'{command[0]}' left no profile: {reason(done)}")
+        profiles = load(sorted(written))
+    return Profiled(_with_samples(profiles), status(done))
+
+
+def _with_samples(profiles: list[Profile]) -> list[Profile]:
+    def allocated(profile: Profile) -> int:
+        return sum(sum(values) for _, values in profile.samples)
+
+    return sorted((p for p in profiles if p.samples), key=allocated, reverse=True) or profiles[:1]
+
+
+def look(pid: int, sample_bytes: int, seconds: float | None) -> Profile:
+    """The profile of a process that runs under libfreestone, sampled from now on.
+
+    It lasts `seconds`; with None, until Ctrl-C, which the process does not get. A profile that runs already is read and
+    goes on. Raises UserError when the process ends meanwhile.
+    """
+    process = attach.Process(pid)
+    with attach.look_until(pid, seconds) as wait, attach.sampled(process, sample_bytes):
+        wait()
+        return read_now(process)
+
+
+def read_now(process: attach.Process) -> Profile:
+    """What the process has sampled so far, its addresses resolved."""
+    with attach.file_of(process, "profile") as (name, written):
+        if (error := process.call("freestone_prof_dump", name)) != 0:
+            raise UserError(f"process {process.pid} could not write {name}: {os.strerror(error)}")
+        profile = read_profile(written)
+    return symbolize(replace(profile, label=f"process {process.pid}"))
+
+
+def status(returncode: int) -> int:
+    """A shell's exit status: 128 + N for a program that died of signal N."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def reason(returncode: int) -> str:
+    if returncode < 0:
+        return f"it died of {signal.Signals(-returncode).name} before its exit"
+    return "this build of libfreestone has no heap profiler, or the program left without running its exit handlers"

@@ -1,0 +1,194 @@
+"""Addresses to functions, offline: llvm-symbolizer where it is, else addr2line, else the file's own symbol table.
+
+A file whose build-id is not the profiled one is not used: a wrong name is worse than an address. Inlined calls become
+frames of their own; C++ and Rust names are demangled.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from freestone_lab.core import elf
+from freestone_lab.core.elf import Elf, ElfError
+from freestone_lab.flamegraph.model import Frame, Mapping, Profile, Sample
+
+SYMBOLIZERS = ("llvm-symbolizer", *(f"llvm-symbolizer-{v}" for v in range(21, 13, -1)))
+RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
+MANGLED = re.compile(r"^_{1,3}[ZR]")
+
+
+def symbolize(profile: Profile) -> Profile:
+    """The profile with every address resolved that can be; notes say which files could not be used."""
+    wanted: dict[str, set[int]] = {}
+    for stack, _ in profile.samples:
+        for frame in stack:
+            if not frame.function and frame.module:
+                wanted.setdefault(frame.module, set()).add(frame.address)
+    notes = list(profile.notes)
+    resolved: dict[tuple[str, int], list[Frame]] = {}
+    for module, addresses in wanted.items():
+        reason = unusable(module, profile.mappings)
+        if reason:
+            notes.append(f"{module}: {reason}; its addresses are shown as they are")
+            continue
+        virtual = {a: v for a in addresses if (v := virtual_address(module, a, profile.mappings)) is not None}
+        names = lookup(module, sorted(set(virtual.values())))
+        for address, place in virtual.items():
+            found = names.get(place, [])
+            if found:
+                resolved[module, address] = [replace(f, module=module, address=address) for f in found]
+    samples = [
+        (tuple(new for frame in stack for new in resolved.get((frame.module, frame.address), [frame])), values)
+        if any(not frame.function for frame in stack)
+        else (stack, values)
+        for stack, values in profile.samples
+    ]
+    return replace(profile, samples=demangled(samples), notes=notes)
+
+
+def demangled(samples: list[Sample]) -> list[Sample]:
+    """The samples with readable names."""
+    names = sorted({f.function for stack, _ in samples for f in stack if MANGLED.match(f.function)})
+    table = dict(zip(names, demangle(names), strict=True))
+
+    def readable(frame: Frame) -> Frame:
+        name = RUST_HASH.sub("", table.get(frame.function, frame.function))
+        return frame if name == frame.function else replace(frame, function=name)
+
+    return [(tuple(readable(f) for f in stack), values) for stack, values in samples]
+
+
+def demangle(names: Sequence[str]) -> list[str]:
+    """C++ and Rust names made readable by c++filt; unchanged where there is none."""
+    tool = shutil.which("c++filt") or shutil.which("llvm-cxxfilt")
+    if tool is None or not names:
+        return list(names)
+    done = subprocess.run([tool], input="\n".join(names) + "\n", capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return lines if done.returncode == 0 and len(lines) == len(names) else list(names)
+
+
+def unusable(module: str, mappings: Iterable[Mapping]) -> str | None:
+    """Why the file on disk cannot name the addresses, or None."""
+    path = Path(module)
+    if not path.is_file():
+        return "no such file here"
+    expected = {m.build_id.lower() for m in mappings if m.path == module and m.build_id}
+    try:
+        found = build_id(module)
+    except (OSError, ElfError):
+        return "not an ELF file"
+    if expected and found not in expected:
+        return f"its build-id is {found or 'absent'}, the profiled one was {', '.join(sorted(expected))}"
+    return None
+
+
+@lru_cache(maxsize=256)
+def build_id(module: str) -> str:
+    return elf.build_id(Path(module))
+
+
+@lru_cache(maxsize=256)
+def segments(module: str) -> list[elf.Segment]:
+    with Path(module).open("rb") as file:
+        return Elf(file).segments
+
+
+def virtual_address(module: str, address: int, mappings: Iterable[Mapping]) -> int | None:
+    """A run-time address as the file's own virtual address, by way of its mapping and segments."""
+    mapping = next((m for m in mappings if m.path == module and m.start <= address < m.limit), None)
+    if mapping is None:
+        return None
+    offset = address - mapping.start + mapping.offset
+    for start, size, virtual in segments(module):
+        if start <= offset < start + size:
+            return offset - start + virtual
+    return None
+
+
+def lookup(module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
+    """Virtual address to frames, outermost first; addresses that nothing is known about are absent."""
+    for tool in SYMBOLIZERS:
+        path = shutil.which(tool)
+        if path and (found := by_llvm(path, module, addresses)) is not None:
+            return found
+    path = shutil.which("addr2line")
+    found = by_addr2line(path, module, addresses) if path else {}
+    missing = [a for a in addresses if a not in found]
+    return {**by_symbols(module, missing), **found}
+
+
+def by_llvm(tool: str, module: str, addresses: Sequence[int]) -> dict[int, list[Frame]] | None:
+    """Answers of llvm-symbolizer; None when this version does not speak JSON."""
+    command = [tool, "--output-style=JSON", "--inlines", "--demangle", f"--obj={module}"]
+    text = "".join(f"{a:#x}\n" for a in addresses)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    found: dict[int, list[Frame]] = {}
+    try:
+        for line in done.stdout.splitlines():
+            answer = json.loads(line)
+            for one in answer if isinstance(answer, list) else [answer]:
+                symbols = [s for s in one.get("Symbol", []) if s.get("FunctionName")]
+                frames = [
+                    Frame(s["FunctionName"], s.get("FileName", ""), int(s.get("Line", 0)), place < len(symbols) - 1)
+                    for place, s in enumerate(symbols)
+                ]
+                if frames:
+                    found[int(one["Address"], 16)] = frames[::-1]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if done.returncode == 0 else None
+
+
+def by_addr2line(tool: str, module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
+    command = [tool, "-e", module, "-a", "-f", "-i", "-C"]
+    text = "".join(f"{a:#x}\n" for a in addresses)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    found: dict[int, list[Frame]] = {}
+    for block in re.split(r"^(?=0x[0-9a-f]+$)", done.stdout, flags=re.MULTILINE):
+        lines = block.splitlines()
+        if len(lines) < 3:
+            continue
+        pairs = list(zip(lines[1::2], lines[2::2], strict=False))
+        frames = []
+        for place, (function, where) in enumerate(pairs):
+            caller = pairs[place + 1][0] if place + 1 < len(pairs) else ""
+            if function in ("??", caller):  # some versions give an inlined call its caller's name
+                continue
+            file, _, line = where.split(" (discriminator")[0].rpartition(":")
+            number = int(line) if line.isdigit() else 0
+            frames.append(Frame(function, "" if file == "??" else file, number, place < len(pairs) - 1))
+        if frames:
+            found[int(lines[0], 16)] = frames[::-1]
+    return found
+
+
+@lru_cache(maxsize=64)
+def function_table(module: str) -> tuple[list[int], list[tuple[int, str]]]:
+    """Start addresses in order, and (end, name) of each function that the file's symbol tables name."""
+    table: dict[int, tuple[int, str]] = {}
+    with Path(module).open("rb") as file:
+        for symbol in Elf(file).symbols(".dynsym", ".symtab"):
+            if symbol.kind == elf.FUNCTION and symbol.address and symbol.name:
+                table[symbol.address] = (symbol.address + max(1, symbol.size), symbol.name)
+    starts = sorted(table)
+    return starts, [table[s] for s in starts]
+
+
+def by_symbols(module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
+    """The function around each address, from the symbol tables alone; names stay mangled."""
+    starts, functions = function_table(module)
+    found = {}
+    for address in addresses:
+        place = bisect.bisect_right(starts, address) - 1
+        if place >= 0 and address < functions[place][0]:
+            found[address] = [Frame(functions[place][1])]
+    return found

@@ -1,0 +1,243 @@
+"""The pictures of `freestone stats` and `freestone top`: a heap as tables and bars, and how it changes.
+
+Plain text, coloured on a terminal; the standard library only, so that a server needs nothing installed to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.heap import snapshot as stats
+from freestone_lab.heap.snapshot import Snapshot, bytes_text
+
+BOLD, DIM = 1, 90
+COLOURS = (32, 36, 34, 35, 33, 90)  # green, cyan, blue, magenta, yellow, grey
+BLOCKS = " ▁▂▃▄▅▆▇█"
+HISTORY = 60
+ROWS_SHOWN = 12
+ROWS_LEAST = 3
+ROWS_ABOVE = 18  # lines of the picture that are not size classes, when the tables stand beside each other
+GAP = 2  # blanks between the columns of a table
+_STYLE = re.compile(r"\x1b\[\d*m")
+
+Lines = list[str]
+
+
+def styled(text: str, style: int) -> str:
+    return f"\x1b[{style}m{text}\x1b[m" if text else ""
+
+
+def width_of(line: str) -> int:
+    """In letters, as a terminal shows it."""
+    return len(_STYLE.sub("", line))
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Where pictures go, and the room that they have there."""
+
+    out: TextIO
+    width: int
+    height: int
+    terminal: bool
+    colour: bool
+
+    @staticmethod
+    def of_terminal() -> Screen:
+        size = shutil.get_terminal_size((100, 40))
+        terminal = sys.stdout.isatty()
+        return Screen(sys.stdout, size.columns, size.lines, terminal, terminal and not os.environ.get("NO_COLOR"))
+
+    def show(self, lines: Lines) -> None:
+        text = "".join(line.rstrip() + "\n" for line in lines)
+        self.out.write(text if self.colour else _STYLE.sub("", text))
+        self.out.flush()
+
+    @contextmanager
+    def in_place(self, wanted: bool) -> Iterator[Callable[[Lines], None]]:
+        """A way to show one picture over the other, on a page of the terminal that is gone afterwards."""
+        if not (wanted and self.terminal):
+            yield self.show
+            return
+
+        def over(lines: Lines) -> None:
+            self.out.write("\x1b[H\x1b[J")
+            self.show(lines[: self.height - 1])
+
+        self.out.write("\x1b[?1049h\x1b[?25l")
+        try:
+            yield over
+        finally:
+            self.out.write("\x1b[?25h\x1b[?1049l")
+            self.out.flush()
+
+
+@dataclass
+class History:
+    """The last snapshots of one process, for rates and the curve."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def add(self, snapshot: Snapshot) -> None:
+        if not self.snapshots or snapshot.updated_ms != self.snapshots[-1].updated_ms:
+            self.snapshots = [*self.snapshots[-HISTORY + 1 :], snapshot]
+
+    def rate(self, name: str) -> float | None:
+        """The change of a figure per second between the last two snapshots."""
+        if len(self.snapshots) < 2:
+            return None
+        before, now = self.snapshots[-2:]
+        seconds = (now.updated_ms - before.updated_ms) / 1000
+        return (now.figures.get(name, 0) - before.figures.get(name, 0)) / seconds if seconds > 0 else None
+
+    def curve(self, name: str) -> str:
+        """The figure's course as one line of blocks, from 0 to the highest value."""
+        values = [s.figures.get(name, 0) for s in self.snapshots]
+        top = max(values, default=0)
+        return "".join(BLOCKS[round(v / top * (len(BLOCKS) - 1))] for v in values) if top > 0 else ""
+
+
+def bar(snapshot: Snapshot, width: int) -> str:
+    """What the charged bytes are made of, `width` letters wide. Every part that is not 0 has at least one letter."""
+    total = sum(size for _, size in snapshot.parts())
+    line, left = "", width
+    for (_, size), colour in zip(snapshot.parts(), COLOURS, strict=True):
+        if size > 0 and total > 0:
+            letters = min(left, max(1, round(size / total * width)))
+            line += styled("█" * letters, colour)
+            left -= letters
+    return line
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> Lines:
+    """Rows of numbers, of which the first `left` columns are words. No value is broken over lines."""
+    above = [[styled(name, BOLD) for name in head]] if any(head) else []
+    grid = [*above, *rows]
+    widths = [max(width_of(row[column]) for row in grid) for column in range(len(head))]
+
+    def cell(text: str, column: int) -> str:
+        blanks = " " * (widths[column] - width_of(text))
+        return text + blanks if column < left else blanks + text
+
+    return [(" " * GAP).join(cell(text, column) for column, text in enumerate(row)) for row in grid]
+
+
+def memory(snapshot: Snapshot, history: History | None = None) -> Lines:
+    charged = max(snapshot.figure("charged_bytes"), 1)
+
+    def row(label: str, figure: str) -> list[str]:
+        size = snapshot.figure(figure)
+        rate = history.rate(figure) if history is not None else None
+        changed = "" if not rate else f"{'+' if rate > 0 else '-'}{bytes_text(abs(rate))}"
+        return [label, bytes_text(size), f"{size / charged:.1%}", changed]
+
+    rows = [
+        row(styled(f"■ {part}", colour), figure)
+        for (part, figure), colour in zip(stats.PARTS.items(), COLOURS, strict=True)
+    ]
+    rows.append(row(styled("charged", BOLD), "charged_bytes"))
+    return table(("memory", "size", "share", "change/s"), rows, left=1)
+
+
+def facts(snapshot: Snapshot) -> Lines:
+    hard, soft = snapshot.figure("limit_hard_bytes"), snapshot.figure("limit_soft_bytes")
+    rows = [
+        ("peak of charged", bytes_text(snapshot.figure("peak_bytes"))),
+        ("resident", bytes_text(snapshot.figure("resident_bytes"))),
+        ("retained", bytes_text(snapshot.figure("clean_bytes"))),
+        ("given back", bytes_text(snapshot.figure("purged_bytes"))),
+        ("soft limit", bytes_text(soft) if soft else "none"),
+        ("hard limit", bytes_text(hard) if hard else "none"),
+        ("live blocks", f"{snapshot.figure('live_blocks'):,}"),
+        ("threads", f"{snapshot.figure('threads'):,}"),
+        ("failed allocations", f"{snapshot.figure('failed_allocations'):,}"),
+        ("system calls", f"{sum(snapshot.system_calls.values()):,}"),
+    ]
+    return table(("", ""), rows, left=1)
+
+
+def classes(snapshot: Snapshot, shown: int) -> Lines:
+    largest = sorted(snapshot.classes, key=lambda c: c.bytes * c.live, reverse=True)[:shown]
+    rows = [(f"{c.bytes:,}", f"{c.live:,}", bytes_text(c.bytes * c.live), f"{c.cached:,}") for c in largest]
+    return table(("block", "live", "bytes", "cached"), rows)
+
+
+def threads(snapshot: Snapshot, shown: int) -> Lines:
+    fullest = sorted(snapshot.threads, key=lambda t: t.cached_bytes, reverse=True)[:shown]
+    rows = [(str(t.id), bytes_text(t.cached_bytes), bytes_text(t.capacity_bytes), f"{t.slow_paths:,}") for t in fullest]
+    return table(("thread", "cached", "of", "slow paths"), rows)
+
+
+def title(snapshot: Snapshot) -> str:
+    version = f"  freestone {snapshot.version} ({snapshot.build})" if snapshot.version else ""
+    return f"{styled(snapshot.program, BOLD)} process {snapshot.pid}{styled(version, DIM)}"
+
+
+def beside(screen: Screen, *tables: Lines) -> Lines:
+    """The tables in a row, or below each other when the terminal is too narrow for it."""
+    widths = [max(map(width_of, lines)) for lines in tables]
+    gap = min(4, (screen.width - sum(widths)) // max(1, len(tables) - 1))
+    if gap < 2:
+        return [line for lines in tables for line in (*lines, "")][:-1]
+    rows = range(max(map(len, tables)))
+    cells = [[lines[row] if row < len(lines) else "" for lines in tables] for row in rows]
+    return [
+        (" " * gap).join(text + " " * (width - width_of(text)) for text, width in zip(row, widths, strict=True))
+        for row in cells
+    ]
+
+
+def picture(snapshot: Snapshot, screen: Screen, history: History | None = None) -> Lines:
+    """One process on one screen."""
+    rows = min(ROWS_SHOWN, max(ROWS_LEAST, screen.height - ROWS_ABOVE)) if screen.terminal else ROWS_SHOWN
+    below = [classes(snapshot, rows), *([threads(snapshot, rows)] if snapshot.threads else [])]
+    above = beside(screen, memory(snapshot, history), facts(snapshot))
+    lines = [title(snapshot), bar(snapshot, min(screen.width, 100)), "", *above, "", *beside(screen, *below)]
+    if history is not None and len(history.snapshots) > 1:
+        most = bytes_text(max(s.figure("charged_bytes") for s in history.snapshots))
+        curve = history.curve("charged_bytes")[-(screen.width - len(f"charged   0 to {most}")) :]
+        lines += ["", f"{styled('charged', BOLD)} {curve}{styled(f'  0 to {most}', DIM)}"]
+    return lines
+
+
+def listing(snapshots: Sequence[Snapshot]) -> Lines:
+    rows = []
+    for s in sorted(snapshots, key=lambda s: s.figure("charged_bytes"), reverse=True):
+        sizes = (bytes_text(s.figure(name)) for name in ("live_bytes", "charged_bytes", "resident_bytes"))
+        rows.append((str(s.pid), s.program, *sizes, str(s.figure("threads"))))
+    return table(("process", "program", "live", "charged", "resident", "threads"), rows, left=2)
+
+
+def watch(
+    screen: Screen, pid: int, seconds: float, count: int | None, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Shows a process until it ends, Ctrl-C, or `count` pictures. Without a terminal the pictures follow each other."""
+    history = History()
+    shown = 0
+    history.add(stats.from_process(pid))
+    with screen.in_place(count is None) as show:
+        while True:
+            now = history.snapshots[-1]
+            age = stats.age_seconds(now)
+            note = f"unchanged for {age:.0f} s: the program takes no slow path" if age > 3 else ""
+            show([*picture(now, screen, history), styled(note, DIM)])
+            shown += 1
+            if count is not None and shown >= count:
+                return
+            sleep(seconds)
+            try:
+                history.add(stats.from_process(pid))
+            except UserError:
+                if stats.is_running(pid):
+                    raise
+                break
+    screen.show([f"process {pid} has ended"])

@@ -1,0 +1,1 @@
+"""What this machine and its programs are: files read, nothing measured."""

@@ -1,0 +1,171 @@
+"""Everything `freestone test` runs: which builds, which of their tests, then the lab's own; counted into one line.
+
+What a preset builds and which of its tests belong to it stands in CMakePresets.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from freestone_lab.core import paths
+
+
+class Form(enum.Enum):
+    """What of the tests runs: the usual ones, long forms of them, or those that judge times."""
+
+    USUAL = "usual"
+    LONG = "long"
+    TIMING = "timing"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tests of one preset, and the length of its random ones, as FREESTONE_TEST_OPS."""
+
+    preset: str
+    length: float
+
+
+# A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
+PARTS = (Part("release", 0.25), Part("release-clang", 1), Part("dev", 0.5), Part("asan", 0.05), Part("tsan", 0.05))
+LAB = "lab"
+LONGER = 40.0  # the long form of a random test, as a multiple of the usual one
+STORM_SECONDS = "600"
+
+# Labels of ctest and marks of pytest that are not for every run.
+LABELS = {
+    Form.USUAL: ("-LE", "^(timing|long)$"),
+    Form.LONG: ("-LE", "^timing$"),
+    Form.TIMING: ("-L", "^timing$"),
+}
+MARKS = {Form.USUAL: "not timing and not long", Form.LONG: "not timing", Form.TIMING: "timing"}
+
+
+@dataclass
+class Tally:
+    """What ran. `problems` are one line each."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.problems += other.problems
+
+    @property
+    def good(self) -> bool:
+        return self.failed == 0 and self.passed > 0
+
+    def line(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+def read_junit(path: Path, name: str) -> Tally:
+    """Counts the cases of a JUnit file. A file that is missing, unreadable or empty of cases is a failure."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError) as error:
+        return Tally(failed=1, problems=[f"{name}: no readable report of its tests ({error})"])
+    tally = Tally()
+    for case in root.iter("testcase"):
+        title = f"{name}: {case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+            tally.failed += 1
+            tally.problems.append(title)
+        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    if tally.passed + tally.failed + tally.skipped == 0:
+        return Tally(failed=1, problems=[f"{name}: not a single test"])
+    return tally
+
+
+def _run(command: Sequence[str], cwd: Path, log: Path | None = None, settings: Mapping[str, str] | None = None) -> int:
+    """The exit status; with `log`, everything that it prints goes there. `settings` are added to the environment."""
+    variables = {**os.environ, **(settings or {})}
+    with contextlib.nullcontext() if log is None else log.open("wb") as output:
+        done = subprocess.run(
+            command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, env=variables, stdout=output, stderr=output
+        )
+    return done.returncode
+
+
+def build_part(part: Part, jobs: int) -> Tally:
+    """Configures and builds one preset. A build that fails counts as one failed test."""
+    configure = ["cmake", "--preset", part.preset]
+    build = ["cmake", "--build", "--preset", part.preset, "-j", str(jobs)]
+    for step in (configure, build):
+        if _run(step, paths.root()) != 0:
+            return Tally(failed=1, problems=[f"{part.preset}: '{' '.join(step)}' failed"])
+    return Tally()
+
+
+def test_part(part: Part, form: Form, jobs: int) -> Tally:
+    """The tests of a preset that is built, by ctest. Those that judge times run one at a time."""
+    report = paths.build_dir(part.preset) / "tests.xml"
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--preset", part.preset, "-j", "1" if form is Form.TIMING else str(jobs)]
+    command += [*LABELS[form], "--output-junit", str(report)]
+    settings = {"FREESTONE_TEST_OPS": f"{part.length * (LONGER if form is Form.LONG else 1):g}"}
+    if form is Form.LONG:
+        settings["FREESTONE_STORM_SECONDS"] = STORM_SECONDS
+    status = _run(command, paths.root(), settings=settings)
+    tally = read_junit(report, part.preset)
+    if status != 0 and tally.failed == 0:
+        tally.failed += 1
+        tally.problems.append(f"{part.preset}: ctest ended with status {status}")
+    return tally
+
+
+def run_lab(form: Form) -> Tally:
+    """The lab's own tests, by pytest. What it prints appears when it has ended: other tests may run beside it."""
+    report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-m", MARKS[form], f"--junitxml={report}"]
+    status = _run(command, paths.root() / "lab", log)
+    print(log.read_text(errors="replace"), file=sys.stderr)
+    tally = read_junit(report, LAB)
+    if status != 0 and tally.failed == 0:
+        tally.failed += 1
+        tally.problems.append(f"{LAB}: pytest ended with status {status}")
+    return tally
+
+
+def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tally:
+    """Runs the named parts, all when none is named; what judges times is in the first part and the lab.
+
+    The lab's tests use what the first part builds, and one processor: they run beside the rest unless they judge times.
+    """
+    parts = PARTS[:1] if form is Form.TIMING else PARTS
+    wanted = set(names) or {*(part.preset for part in parts), LAB}
+    jobs = os.cpu_count() or 1
+    total = Tally()
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        lab: Future[Tally] | None = None
+        for part in parts:
+            if part.preset in wanted:
+                say(f"building {part.preset}")
+                built = build_part(part, jobs)
+                if LAB in wanted and lab is None and form is not Form.TIMING:
+                    say(f"testing the lab, beside {part.preset}")
+                    lab = beside.submit(run_lab, form)
+                say(f"testing {part.preset}")
+                total.add(test_part(part, form, jobs) if built.failed == 0 else built)
+        if LAB in wanted:
+            total.add(lab.result() if lab else run_lab(form))
+    return total

@@ -1,0 +1,79 @@
+"""`freestone test --programs`: real programs of Debian under both libraries.
+
+The tables of programs and what compares them lie in allocator/tests/preload; from here they are started and read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+
+RESULT = Path("docs/results/programs.json")
+TARGETS = ("freestone", "freestone_hardened", "witness")
+SCHEMA = "freestone-programs/1"
+
+
+def tests() -> Path:
+    return paths.root() / "allocator" / "tests"
+
+
+def environment() -> dict[str, str]:
+    built = paths.build_dir()
+    libraries = (built / "libfreestone.so", built / "libfreestone-hardened.so")
+    return {
+        **os.environ,
+        "PYTHONPATH": str(tests()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "FREESTONE_LIBRARY": ":".join(map(str, libraries)),
+        "FREESTONE_PROBES": str(built / "allocator" / "tests" / "probes"),
+    }
+
+
+def packages() -> list[str]:
+    """The Debian packages that the table needs."""
+    code = "from preload import catalogue; print(*sorted(set(catalogue.PACKAGES.values())))"
+    command = ["/usr/bin/python3", "-c", code]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
+    """Runs all programs, or those named; a whole run is stored for docs/COMPATIBILITY.md. Returns the exit status."""
+    root = paths.root()
+    build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
+    for step in (["cmake", "--preset", "release"], build):
+        if subprocess.run(step, cwd=root, check=False, stdout=2).returncode != 0:
+            raise UserError(f"'{' '.join(step)}' failed")
+    result = paths.cache_dir() / "programs.json" if names else root / RESULT
+    result.parent.mkdir(parents=True, exist_ok=True)
+    command = ["/usr/bin/python3", "-m", "preload.survey", str(result), *names]
+    status = subprocess.run(command, env=environment(), cwd=tests(), check=False).returncode
+    say(f"written: {result}")
+    return status
+
+
+def absent(names: Sequence[str]) -> list[str]:
+    """Those packages that are not installed yet."""
+    missing = []
+    for name in names:
+        command = ["dpkg-query", "-W", "-f", "${db:Status-Status}", name]
+        if subprocess.run(command, capture_output=True, text=True, check=False).stdout != "installed":
+            missing.append(name)
+    return missing
+
+
+def read(path: Path) -> dict[str, object]:
+    """A stored result. Raises UserError when it is none."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a result of `freestone test --programs`: {error}") from error
+    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        raise UserError(f"{path}: expected a result of the schema {SCHEMA}")
+    return raw

@@ -1,0 +1,1 @@
+"""One process started, watched and proven to run under the allocator asked for."""

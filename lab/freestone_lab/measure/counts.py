@@ -1,0 +1,63 @@
+"""Counts that need no quiet machine: instructions by callgrind, system calls by strace, each in a pass of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from freestone_lab.core.result import FigureSpec
+
+TIMEOUT_S = 600.0
+SPECS: dict[str, FigureSpec] = {
+    "instructions": FigureSpec("count", "lower", "instructions (callgrind)"),
+    "syscalls": FigureSpec("count", "lower", "system calls (strace)"),
+}
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin_path: Path | None) -> bool:
+    with Path(stdin_path or os.devnull).open("rb") as stdin:
+        try:
+            done = subprocess.run(
+                command,
+                env=dict(env),
+                cwd=cwd,
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return done.returncode >= 0
+
+
+def instructions(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path
+) -> int | None:
+    """Instructions of the whole process tree by callgrind, or None when it is absent or the program fails under it."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    command = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={folder}/cg.%p"]
+    if not _run([*command, *argv], env, cwd, stdin):
+        return None
+    total = 0
+    for path in folder.iterdir():
+        match = re.search(r"^(?:summary|totals): (\d+)", path.read_text(errors="replace"), re.MULTILINE)
+        total += int(match[1]) if match else 0
+    return total or None
+
+
+def syscalls(argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path) -> int | None:
+    """System calls of the whole process tree by strace, or None when it is absent or the program fails under it."""
+    table = scratch / "strace.txt"
+    clean = {k: v for k, v in env.items() if k != "LD_PRELOAD"}
+    preload = ["-E", f"LD_PRELOAD={env['LD_PRELOAD']}"] if "LD_PRELOAD" in env else []
+    command = ["strace", "-f", "-c", "-U", "calls,name", "-o", str(table), *preload]
+    if not _run([*command, *argv], clean, cwd, stdin):
+        return None
+    match = re.search(r"^\s*(\d+)\s+total$", table.read_text(), re.MULTILINE)
+    return int(match[1]) if match else None

@@ -1,0 +1,154 @@
+"""What a load generator says of the server: requests per second and latencies, read from its own output.
+
+Recognised by what they print: wrk, ab, hey, redis-benchmark, memtier_benchmark, pgbench. Several tests in one output
+(redis-benchmark's) count the same: each figure is their geometric mean. What is not recognised has no figures here;
+the load's wall time then stands for it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Sequence
+
+from freestone_lab.core.result import FigureSpec
+
+Figures = dict[str, float]
+
+RATE = "requests"
+SPECS: dict[str, FigureSpec] = {
+    RATE: FigureSpec("ops/s", "higher", "requests per second"),
+    "latency": FigureSpec("s", "lower", "mean latency"),
+    "p50": FigureSpec("s", "lower", "median latency"),
+    "p99": FigureSpec("s", "lower", "99 % latency"),
+    "p999": FigureSpec("s", "lower", "99.9 % latency"),
+}
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+_NAMES = {"50": "p50", "99": "p99", "99.9": "p999"}
+
+
+def _percentile(text: str) -> str | None:
+    """The figure that a percentage such as `99.900` names."""
+    return _NAMES.get(f"{float(text):g}")
+
+
+def _wrk(text: str) -> Figures:
+    if "Running" not in text or (rate := re.search(r"^Requests/sec:\s+([\d.]+)", text, re.MULTILINE)) is None:
+        return {}
+    found = {RATE: float(rate[1])}
+    for percent, value, unit in re.findall(r"^\s+([\d.]+)%\s+([\d.]+)(us|ms|s|m)\s*$", text, re.MULTILINE):
+        if name := _percentile(percent):
+            found[name] = float(value) * _UNITS[unit]
+    return found
+
+
+def _ab(text: str) -> Figures:
+    rate = re.search(r"^Requests per second:\s+([\d.]+) \[#/sec\]", text, re.MULTILINE)
+    if rate is None:
+        return {}
+    found = {RATE: float(rate[1])}
+    for percent, value in re.findall(r"^\s+(\d+)%\s+(\d+)(?:\s+\(longest request\))?\s*$", text, re.MULTILINE):
+        if (name := _percentile(percent)) and float(value) > 0:  # ab counts whole milliseconds
+            found[name] = float(value) * 1e-3
+    return found
+
+
+def _hey(text: str) -> Figures:
+    if "Latency distribution:" not in text or (rate := re.search(r"Requests/sec:\s+([\d.]+)", text)) is None:
+        return {}
+    found = {RATE: float(rate[1])}
+    for percent, value in re.findall(r"^\s+([\d.]+)%+ in ([\d.]+) secs", text, re.MULTILINE):
+        if name := _percentile(percent):
+            found[name] = float(value)
+    return found
+
+
+def _redis_csv(text: str) -> list[Figures]:
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    if not lines or not lines[0].startswith('"test","rps"'):
+        return []
+    tests = []
+    for row in csv.DictReader(lines):
+        test = {RATE: float(row["rps"])}
+        for name in ("p50", "p99"):
+            if row.get(f"{name}_latency_ms"):
+                test[name] = float(row[f"{name}_latency_ms"]) * 1e-3
+        tests.append(test)
+    return tests
+
+
+def _redis_quiet(text: str) -> list[Figures]:
+    pattern = r"^.*: ([\d.]+) requests per second, p50=([\d.]+) msec"
+    return [{RATE: float(r), "p50": float(p) * 1e-3} for r, p in re.findall(pattern, text, re.MULTILINE)]
+
+
+def _redis_long(text: str) -> list[Figures]:
+    tests = []
+    for part in re.split(r"(?=^====== )", text, flags=re.MULTILINE):
+        rate = re.search(r"throughput summary: ([\d.]+) requests per second", part)
+        if rate is None:
+            continue
+        test = {RATE: float(rate[1])}
+        table = re.search(r"latency summary \(msec\):\s*\n(.+)\n(.+)", part)
+        if table is not None:
+            values = dict(zip(table[1].split(), table[2].split(), strict=False))
+            test |= {name: float(values[name]) * 1e-3 for name in ("p50", "p99") if name in values}
+        tests.append(test)
+    return tests
+
+
+def _redis(text: str) -> Figures:
+    lines = text.replace("\r", "\n")
+    return _together(_redis_csv(lines) or _redis_quiet(lines) or _redis_long(lines))
+
+
+def _memtier(text: str) -> Figures:
+    header = re.search(r"^Type\s+Ops/sec.*$", text, re.MULTILINE)
+    totals = re.search(r"^Totals\s+(.*)$", text, re.MULTILINE)
+    if header is None or totals is None:
+        return {}
+    columns = re.split(r"\s{2,}", header[0].strip())[1:]
+    values = dict(zip(columns, totals[1].split(), strict=False))
+    found = {RATE: float(values["Ops/sec"])}
+    for column, value in values.items():
+        match = re.fullmatch(r"p([\d.]+) Latency", column)
+        if match and (name := _percentile(match[1])):
+            found[name] = float(value) * 1e-3
+    return found
+
+
+def _pgbench(text: str) -> Figures:
+    rate = re.search(r"^tps = ([\d.]+)(?: \((?:without initial|excluding) connect.*\))?", text, re.MULTILINE)
+    if rate is None:
+        return {}
+    found = {RATE: float(rate[1])}
+    if mean := re.search(r"^latency average = ([\d.]+) ms", text, re.MULTILINE):
+        found["latency"] = float(mean[1]) * 1e-3
+    return found
+
+
+def _together(tests: Sequence[Figures]) -> Figures:
+    """Of several tests, the figures that all of them have."""
+    if not tests:
+        return {}
+    names = [n for n in tests[0] if all(t.get(n, 0) > 0 for t in tests)]
+    return {n: math.exp(math.fsum(math.log(t[n]) for t in tests) / len(tests)) for n in names}
+
+
+GENERATORS: dict[str, Callable[[str], Figures]] = {
+    "wrk": _wrk,
+    "ab": _ab,
+    "hey": _hey,
+    "redis-benchmark": _redis,
+    "memtier_benchmark": _memtier,
+    "pgbench": _pgbench,
+}
+
+
+def read(text: str) -> tuple[str, Figures]:
+    """The generator that printed `text`, and its figures; two empty things when none is recognised."""
+    for name, parse in GENERATORS.items():
+        if figures := parse(text):
+            return name, {k: v for k, v in figures.items() if v > 0}
+    return "", {}

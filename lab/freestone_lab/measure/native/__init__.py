@@ -1,0 +1,43 @@
+"""The two small C programs of the lab, compiled at first use: `launch` (runs and measures one child) and `probe`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+
+FLAGS = {
+    "launch": ["-static", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"],
+    "probe": ["-O0", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ldl"],
+}
+
+
+@cache
+def tool(name: str) -> Path:
+    """The path of the compiled program `name`; it is compiled when its source or flags changed."""
+    source = Path(__file__).parent / f"{name}.c"
+    key = hashlib.sha256(source.read_bytes() + repr(FLAGS[name]).encode()).hexdigest()[:16]
+    target = paths.cache_dir() / f"{name}-{key}"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    compiler = os.environ.get("CC", "cc")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        partial = Path(folder) / name
+        try:
+            done = subprocess.run(
+                [compiler, str(source), "-o", str(partial), *FLAGS[name]], capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            raise UserError(f"the C compiler '{compiler}' does not start ({error.strerror}); install gcc") from error
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines()
+            raise UserError(f"{source.name} does not compile with '{compiler}': {lines[-1] if lines else 'no message'}")
+        partial.replace(target)
+    return target

@@ -1,0 +1,128 @@
+"""A process and all that it started, as /proc tells: who is in it, what it serves, whether it works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+LISTENS = "0A"  # the state of a listening TCP socket in /proc/net/tcp
+UNIX_LISTENS = 0x10000  # the flag of one in /proc/net/unix
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid`, parents before children."""
+    found: list[int] = []
+    for task in _listed(Path(f"/proc/{pid}/task")):
+        with contextlib.suppress(OSError):
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is more than a status that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of these processes and of their children that have ended."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(x) for x in fields[11:15])
+    return total / TICKS
+
+
+def resident_kib(pids: Iterable[int]) -> float:
+    """Memory that these processes have resident together; what they share is counted in each."""
+    pages = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1024
+
+
+def executable(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/exe").readlink())
+    except OSError:
+        return None
+
+
+def maps_file(pid: int, path: str) -> bool:
+    try:
+        return any(line.rstrip("\n").endswith(path) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a process waits for others: TCP ports and paths of sockets."""
+
+    ports: tuple[int, ...] = ()
+    sockets: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.ports or self.sockets)
+
+    def words(self) -> str:
+        return ", ".join([*(f"port {p}" for p in self.ports), *self.sockets])
+
+
+def _socket_inodes(pids: Iterable[int]) -> set[str]:
+    inodes = set()
+    for pid in pids:
+        for entry in _listed(Path(f"/proc/{pid}/fd")):
+            with contextlib.suppress(OSError):
+                target = str(entry.readlink())
+                if target.startswith("socket:["):
+                    inodes.add(target[8:-1])
+    return inodes
+
+
+def tcp_listeners() -> dict[str, int]:
+    """Every listening TCP socket of this network namespace: inode -> port."""
+    found = {}
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == LISTENS:
+                    found[fields[9]] = int(fields[1].rpartition(":")[2], 16)
+    return found
+
+
+def listening(pids: Iterable[int]) -> Listening:
+    """What these processes serve."""
+    inodes = _socket_inodes(pids)
+    if not inodes:
+        return Listening()
+    ports = {port for inode, port in tcp_listeners().items() if inode in inodes}
+    sockets = set()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 7 and fields[6] in inodes and int(fields[3], 16) & UNIX_LISTENS:
+                sockets.add(fields[7])
+    return Listening(tuple(sorted(ports)), tuple(sorted(sockets)))
+
+
+def port_is_taken(port: int) -> bool:
+    """Whether anybody listens on this TCP port."""
+    return port in tcp_listeners().values()

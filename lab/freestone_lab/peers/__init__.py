@@ -1,0 +1,1 @@
+"""Which allocators this machine has, and how each behaves at its border."""

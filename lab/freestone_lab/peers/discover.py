@@ -1,0 +1,320 @@
+"""Finds the allocators that a program can be run under, and says what each of them is.
+
+Sources, in the order of the table: glibc; the libraries of this repository's build; the distribution's packages;
+clang's runtime (scudo); libraries that `freestone peers install` built; the control allocators; `NAME=path.so` given
+by the user. Nothing here is loaded into this process: files are read, packages are asked of dpkg.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import difflib
+import functools
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer, PeerKind
+from freestone_lab.host.libraries import CORE_NAMES as CORE_NAMES
+from freestone_lab.host.libraries import FAMILY as FAMILY
+from freestone_lab.host.libraries import OPERATOR_NAMES as OPERATOR_NAMES
+from freestone_lab.host.libraries import PeerError as PeerError
+from freestone_lab.host.libraries import inspect_library, owner, owning_packages
+from freestone_lab.host.libraries import library_paths as library_paths
+
+LIBC_PEER = "glibc"
+
+
+@dataclass(frozen=True)
+class PackagedPeer:
+    """An allocator that the distribution carries: the library's name below any library folder, and its package."""
+
+    name: str
+    library: str
+    package: str
+    note: str = ""
+
+
+PACKAGED = (
+    PackagedPeer("jemalloc-deb", "libjemalloc.so.2", "libjemalloc2"),
+    PackagedPeer(
+        "gperftools", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", "tcmalloc of gperftools, without its profiler"
+    ),
+    PackagedPeer("mimalloc-deb", "libmimalloc.so.2", "libmimalloc2.0"),
+    PackagedPeer("tbbmalloc", "libtbbmalloc_proxy.so.2", "libtbbmalloc2", "replaces malloc through its proxy library"),
+)
+SCUDO_PACKAGE = "libclang-rt-19-dev"
+_SCUDO_PATTERN = "llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-{machine}.so"
+
+
+@dataclass(frozen=True)
+class ControlPeer:
+    """An allocator with one known property, by which the lab is tested."""
+
+    name: str
+    file: str
+    note: str
+    env: tuple[tuple[str, str], ...] = ()
+
+
+CONTROLS = (
+    ControlPeer("passthrough", "libcontrol-passthrough.so", "forwards every call to glibc"),
+    ControlPeer("null", "libcontrol-null.so", "bump allocation, never frees: the workload's own cost"),
+    ControlPeer(
+        "slow",
+        "libcontrol-slow.so",
+        "glibc with a fixed delay of FREESTONE_CONTROL_SLOW_NS at each allocation and free",
+    ),
+    ControlPeer("leaking", "libcontrol-leaking.so", "glibc, but every FREESTONE_CONTROL_EVERY-th free is forgotten"),
+    ControlPeer("crashing", "libcontrol-crashing.so", "aborts at the first call"),
+    ControlPeer("returning-null", "libcontrol-returning-null.so", "NULL after FREESTONE_CONTROL_AFTER allocations"),
+    ControlPeer(
+        "corrupting",
+        "libcontrol-corrupting.so",
+        "flips a byte of a live block every FREESTONE_CONTROL_EVERY allocations",
+    ),
+    ControlPeer("not-loading", "libcontrol-not-loading.so", "exports no malloc: the program stays on glibc"),
+)
+
+# A plain family name means its newest variant that is present.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "libc": (LIBC_PEER,),
+    "system": (LIBC_PEER,),
+    "jemalloc": ("jemalloc", "jemalloc-deb"),
+    "mimalloc": ("mimalloc", "mimalloc-v2", "mimalloc-deb"),
+    "tcmalloc": ("tcmalloc", "gperftools"),
+    "tbb": ("tbbmalloc",),
+    "hardened_malloc": ("hardened-malloc",),
+}
+
+
+def cache_folder() -> Path:
+    """The folder that holds what `freestone peers install` builds: one folder per peer, with its peer.json."""
+    explicit = os.environ.get("FREESTONE_PEERS_DIR")
+    if explicit:
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "freestone" / "peers"
+
+
+def build_folder() -> Path | None:
+    """Where this repository's own libraries are; None outside a repository."""
+    explicit = os.environ.get("FREESTONE_BUILD_DIR")
+    if explicit:
+        return Path(explicit)
+    try:
+        return paths.build_dir()
+    except UserError:
+        return None
+
+
+def _from_file(
+    name: str,
+    path: Path,
+    kind: PeerKind = "preload",
+    *,
+    version: str = "",
+    origin: str = "",
+    note: str = "",
+    env: tuple[tuple[str, str], ...] = (),
+) -> Peer:
+    facts = inspect_library(path)
+    return Peer(name, str(path), kind, version, origin, facts.build_id, facts.exports, env, note)
+
+
+@contextlib.contextmanager
+def _unreadable_is_left_out() -> Iterator[None]:
+    """A library that is being written, or broken, costs its own row and not the whole list; it is said once."""
+    try:
+        yield
+    except PeerError as error:
+        _say_left_out(str(error))
+
+
+@functools.cache
+def _say_left_out(text: str) -> None:
+    print(f"freestone: left out: {text}", file=sys.stderr)
+
+
+def _glibc() -> Peer:
+    libc = ctypes.CDLL(None)
+    libc.gnu_get_libc_version.restype = ctypes.c_char_p
+    version = libc.gnu_get_libc_version().decode()
+    files = library_paths("libc.so.6")
+    if not files:
+        return Peer(name=LIBC_PEER, path=None, kind="libc", version=version)
+    facts = inspect_library(files[0])
+    return Peer(
+        name=LIBC_PEER,
+        path=None,
+        kind="libc",
+        version=version,
+        origin=owner(files[0]),
+        build_id=facts.build_id,
+        exports=facts.exports,
+        note="the program's own allocator: nothing is preloaded",
+    )
+
+
+def _freestone() -> list[Peer]:
+    folder = build_folder()
+    files = [] if folder is None else [folder / "libfreestone.so", folder / "libfreestone-hardened.so"]
+    found = []
+    for path in files:
+        if path.is_file():
+            with _unreadable_is_left_out():
+                origin = f"built in {path.parent}"
+                name = path.stem.removeprefix("lib")
+                found.append(_from_file(name, path, version=freestone_version(path), origin=origin))
+    return found
+
+
+def freestone_version(path: Path) -> str:
+    """What `freestone_version()` of that library answers, asked in a process of its own; "" when it does not answer."""
+    program = (
+        "import ctypes,sys\n"
+        "f=ctypes.CDLL(sys.argv[1]).freestone_version\nf.restype=ctypes.c_char_p\nprint((f() or b'').decode())"
+    )
+    command = [sys.executable, "-S", "-E", "-c", program, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _packaged() -> list[Peer]:
+    present = [(entry, files[0]) for entry in PACKAGED if (files := library_paths(entry.library))]
+    owners = owning_packages(path for _, path in present)
+    found = []
+    for entry, path in present:
+        package = owners.get(path, "")
+        version = _upstream(package.partition(" ")[2])
+        with _unreadable_is_left_out():
+            found.append(_from_file(entry.name, path, version=version, origin=package, note=entry.note))
+    return found
+
+
+def _upstream(debian: str) -> str:
+    """The upstream part of a Debian version: "1:5.3.0-1" is "5.3.0"."""
+    return re.sub(r"-[^-]*$", "", debian.partition(":")[2] if ":" in debian else debian).split("+")[0].split("~")[0]
+
+
+def _scudo() -> list[Peer]:
+    files = sorted(Path("/usr/lib").glob(_SCUDO_PATTERN.format(machine=platform.machine())), key=_numbers)
+    if not files:
+        return []
+    path = files[-1]
+    package = owner(path)
+    version = _upstream(package.partition(" ")[2])
+    with _unreadable_is_left_out():
+        return [_from_file("scudo", path, version=version, origin=package, note="LLVM's, standalone")]
+    return []
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", str(path))]
+
+
+def _installed() -> list[Peer]:
+    found = []
+    for description in sorted(cache_folder().glob("*/peer.json")):
+        try:
+            raw = json.loads(description.read_text())
+            found.append(
+                _from_file(
+                    str(raw["name"]),
+                    description.parent / str(raw["library"]),
+                    version=str(raw["version"]),
+                    origin=str(raw["origin"]),
+                    note=str(raw.get("note", "")),
+                    env=tuple((str(key), str(value)) for key, value in raw.get("env", {}).items()),
+                )
+            )
+        except (PeerError, OSError, ValueError, KeyError, TypeError):
+            continue  # a half-written or broken build is not a peer; `freestone peers install` makes it anew
+    return found
+
+
+def _controls() -> list[Peer]:
+    folders = [folder for folder in (build_folder(), cache_folder() / "controls") if folder is not None]
+    found = []
+    for control in CONTROLS:
+        path = next((folder / control.file for folder in folders if (folder / control.file).is_file()), None)
+        if path is not None:
+            with _unreadable_is_left_out():
+                found.append(
+                    _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
+                )
+    return found
+
+
+def from_spec(spec: str) -> Peer:
+    """The peer that `NAME=path.so` describes. Raises PeerError when it cannot serve a program's malloc."""
+    name, separator, text = spec.partition("=")
+    if not separator or not text or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
+        raise PeerError(f"{spec!r}: expected NAME=path.so, NAME of letters, digits and . _ + -")
+    path = Path(text).expanduser().absolute()
+    facts = inspect_library(path)
+    missing = [wanted for wanted in CORE_NAMES if wanted not in facts.exports]
+    if "malloc" in missing:
+        raise PeerError(f"{path}: exports no malloc, so a program would stay on glibc; expected an allocator")
+    note = f"exports no {', '.join(missing)}: those calls reach glibc" if missing else ""
+    package = owner(path)
+    return _from_file(name, path, version=_upstream(package.partition(" ")[2]), origin=package or "given", note=note)
+
+
+def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Peer]:
+    """Every allocator of this machine, then those of `extra` (`NAME=path.so`, which replaces an equal name).
+
+    With `only`, just those, in that order; an entry may be a name, a family name (`jemalloc`) or `NAME=path.so`.
+    Raises PeerError for a name that is not there and for a library that cannot be used.
+    """
+    table: dict[str, Peer] = {}
+    for peer in [_glibc(), *_freestone(), *_packaged(), *_scudo(), *_installed(), *_controls()]:
+        table.setdefault(peer.name, peer)
+    for spec in extra:
+        given = from_spec(spec)
+        table[given.name] = given
+    if not only:
+        return list(table.values())
+    chosen = {peer.name: peer for peer in (_resolve(name, table) for name in only)}
+    return list(chosen.values())
+
+
+def find(name_or_spec: str) -> Peer:
+    """One allocator by name, family name or `NAME=path.so`. Raises PeerError when there is none."""
+    if "=" in name_or_spec:
+        return from_spec(name_or_spec)
+    return discover(only=[name_or_spec])[0]
+
+
+def _resolve(name: str, table: dict[str, Peer]) -> Peer:
+    if "=" in name:
+        return from_spec(name)
+    for candidate in (name, *ALIASES.get(name, ())):
+        if candidate in table:
+            return table[candidate]
+    controls = {control.name for control in CONTROLS}
+    known = [n for n, peer in table.items() if peer.kind != "control"]
+    near = difflib.get_close_matches(name.lower(), [*known, *ALIASES, *controls], 1, 0.5)
+    meant = f"did you mean {near[0]!r}? " if near and near[0] != name else ""
+    hint = "; `freestone peers install` adds more" if name not in controls else ""
+    raise PeerError(f"no allocator is named {name!r}; {meant}expected NAME=path.so or one of {', '.join(known)}{hint}")
+
+
+def preload_environment(peer: Peer) -> dict[str, str]:
+    """The variables that run a program under `peer`: to be laid over the program's own environment."""
+    env = dict(peer.env)
+    if peer.path is not None:
+        env["LD_PRELOAD"] = peer.path
+    return env

@@ -1,0 +1,106 @@
+"""Debian packages that the lab can use: which are missing, and installing them where that is allowed.
+
+PROGRAMS is the one table of programs that tests and default comparisons need: program on PATH -> package.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from freestone_lab.peers.discover import PACKAGED
+
+PROGRAMS: dict[str, str] = {
+    "gcc": "gcc",
+    "g++": "g++",
+    "cmake": "cmake",
+    "ninja": "ninja-build",
+    "pkg-config": "pkg-config",
+    "make": "make",
+    "dpkg-shlibdeps": "dpkg-dev",
+    "file": "file",
+    "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu",
+    "qemu-aarch64": "qemu-user",
+    "git": "git",
+    "perl": "perl",
+    "sqlite3": "sqlite3",
+    "jq": "jq",
+    "lua5.4": "lua5.4",
+    "redis-server": "redis-server",
+    "redis-cli": "redis-tools",
+    "nginx": "nginx-light",
+    "java": "default-jre-headless",
+    "node": "nodejs",
+    "strace": "strace",
+    "valgrind": "valgrind",
+    "objdump": "binutils",
+    "clang++-19": "clang-19",
+    "chromium": "chromium",
+}
+FILES: dict[str, str] = {"/usr/include/gtest/gtest.h": "libgtest-dev"}
+
+
+def missing_programs(programs: Iterable[str] = PROGRAMS) -> list[str]:
+    """The packages of those programs that are not on PATH, and of FILES that do not exist."""
+    packages = [PROGRAMS[p] for p in programs if shutil.which(p) is None]
+    packages += [package for path, package in FILES.items() if not Path(path).exists()]
+    return list(dict.fromkeys(packages))
+
+
+def missing_peers() -> list[str]:
+    """The packages of Debian's allocators that are not installed."""
+    return [p.package for p in PACKAGED if not _installed(p.package)]
+
+
+def _installed(package: str) -> bool:
+    try:
+        done = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${db:Status-Status}", package], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return False
+    return done.stdout == "installed"
+
+
+def privilege() -> list[str] | None:
+    """What to put before apt-get: nothing as root, `sudo` where it asks for no password, None where neither works."""
+    if shutil.which("apt-get") is None:
+        return None
+    if os.geteuid() == 0:
+        return []
+    if (
+        shutil.which("sudo")
+        and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+    ):
+        return ["sudo"]
+    return None
+
+
+def command_line(packages: Sequence[str]) -> str:
+    """The line that a user types to install them."""
+    return f"sudo apt-get update && sudo apt-get install -y {' '.join(packages)}"
+
+
+def install(packages: Sequence[str]) -> list[str]:
+    """Installs what it can, one by one when they do not go together; returns the packages that are still missing."""
+    if not packages:
+        return []
+    before = privilege()
+    if before is None:
+        return list(packages)
+
+    def apt(*arguments: str) -> bool:
+        command = [*before, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q", *arguments]
+        return (
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+        )
+
+    def add(*names: str) -> bool:
+        return apt("install", "--no-install-recommends", *names)
+
+    if add(*packages) or (apt("update") and add(*packages)):
+        return []
+    return [name for name in packages if not add(name)]

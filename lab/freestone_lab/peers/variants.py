@@ -1,0 +1,87 @@
+"""Allocators with options: `dirty_bytes=0,8m,64m` makes three of libfreestone, `jemalloc:narenas=1,4` two of jemalloc.
+
+Each family takes its options through a variable of its own; a name in capital letters is the variable itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer
+
+OWN = "freestone"
+_FORM = "expected OPTION=VALUE,VALUE... or ALLOCATOR:OPTION=VALUE,VALUE..."
+_NAME = re.compile(r"^\s*OPTION\((\w+),", re.MULTILINE)
+
+
+def variable(family: str, option: str, value: str) -> tuple[str, str]:
+    """The environment that sets one option of an allocator family."""
+    if option.isupper():
+        return option, value
+    if family.startswith(OWN):
+        return "FREESTONE_CONF", f"{option}:{value}"
+    if family.startswith("jemalloc"):
+        return "MALLOC_CONF", f"{option}:{value}"
+    if family.startswith("mimalloc"):
+        return f"MIMALLOC_{option.upper()}", value
+    if family.startswith(("tcmalloc", "gperftools")):
+        return f"TCMALLOC_{option.upper()}", value
+    if family.startswith("glibc"):
+        return "GLIBC_TUNABLES", f"glibc.malloc.{option}={value}"
+    if family.startswith("scudo"):
+        return "SCUDO_OPTIONS", f"{option}={value}"
+    raise UserError(
+        f"--option {family}:{option}: it is not known how {family} takes options; name its variable in capitals"
+    )
+
+
+def _parsed(text: str) -> tuple[str, str, list[str]]:
+    head, equals, values = text.partition("=")
+    family, colon, option = head.rpartition(":")
+    family = family if colon else OWN
+    found = [v.strip() for v in values.split(",")]
+    if not equals or not re.fullmatch(r"\w[\w.-]*", option) or not family or not all(found):
+        raise UserError(f"--option '{text}': {_FORM}")
+    return family, option, found
+
+
+def _expect_known(option: str, text: str) -> None:
+    """Refuses an option that libfreestone does not have, where its table is at hand."""
+    table = paths.root() / "allocator" / "src" / "config" / "options.def"
+    if option.isupper() or not table.is_file():
+        return
+    known = _NAME.findall(table.read_text())
+    if option not in known:
+        near = difflib.get_close_matches(option, known, 1, 0.0)
+        raise UserError(f"--option '{text}': libfreestone has no option '{option}'; did you mean '{near[0]}'?")
+
+
+def with_options(chosen: Sequence[Peer], options: Sequence[str]) -> list[Peer]:
+    """`chosen` with a variant for each value of each option, behind the allocator that it is a variant of."""
+    made: dict[str, list[Peer]] = {}
+    for text in options:
+        family, option, values = _parsed(text)
+        base = next((p for p in chosen if p.name == family), None)
+        base = base or next((p for p in chosen if p.name.startswith(family)), None)
+        if base is None:
+            raise UserError(f"--option '{text}': '{family}' is not measured; expected one of {names(chosen)}")
+        if base.name.startswith(OWN):
+            _expect_known(option, text)
+        for value in values:
+            key, setting = variable(base.name, option, value)
+            env = (*((k, v) for k, v in base.env if k != key), (key, _joined(dict(base.env).get(key), setting)))
+            made.setdefault(base.name, []).append(replace(base, name=f"{base.name} {option}={value}", env=env))
+    return [p for base in chosen for p in (base, *made.get(base.name, []))]
+
+
+def _joined(before: str | None, setting: str) -> str:
+    return f"{before},{setting}" if before else setting
+
+
+def names(chosen: Sequence[Peer]) -> str:
+    return ", ".join(p.name for p in chosen)

@@ -1,0 +1,131 @@
+"""A result in other tools' formats: CSV (every sample), Markdown (the tables), Google-Benchmark JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from freestone_lab.analysis.claims import Table, headline, sentence, tables, verdict_word
+from freestone_lab.core.result import FigureSpec, Result
+
+_NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+
+
+def quantity(value: float, spec: FigureSpec) -> str:
+    """A value in its unit, three or four digits, sizes and times in the unit that suits them."""
+    if spec.unit == "KiB":
+        return f"{value / 1024:.1f} MiB" if value >= 1024 else f"{value:.0f} KiB"
+    if spec.unit == "s":
+        if value >= 1:
+            return f"{value:.2f} s"
+        return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} µs"
+    if spec.unit == "count":
+        return f"{value:,.0f}"
+    text = f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{text} {spec.unit}".rstrip()
+
+
+def write_csv(result: Result, file: TextIO) -> None:
+    """One line per sample and figure; failed samples have one line with an empty figure."""
+    writer = csv.writer(file)
+    writer.writerow(["experiment", "peer", "round", "status", "detail", "figure", "unit", "value"])
+    for experiment in result.experiments:
+        for s in experiment.samples:
+            head = [experiment.id, s.peer, s.round, s.status, s.detail]
+            if not s.figures:
+                writer.writerow([*head, "", "", ""])
+            for name, value in s.figures.items():
+                writer.writerow([*head, name, experiment.specs[name].unit, repr(value)])
+
+
+def _markdown_table(table: Table, figures: list[str]) -> list[str]:
+    specs = table.experiment.specs
+    heads = ["allocator"]
+    for name in figures:
+        heads += [specs[name].label or name, f"ratio to {table.baseline}", "verdict"]
+    lines = [f"### {table.experiment.id}", "", sentence(table) + ".", ""]
+    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in table.rows:
+        if row.status != "ok":
+            lines.append(f"| {row.peer} | **{row.status}**: {row.detail} |" + " |" * (len(heads) - 2))
+            continue
+        cells = [row.peer]
+        for name in figures:
+            cell = row.cells.get(name)
+            if cell is None:
+                cells += ["", "", ""]
+                continue
+            e = cell.estimate
+            cells.append(f"{quantity(cell.summary.median, specs[name])} ± {cell.summary.spread:.1%}")
+            cells.append(f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]" if e else "1")
+            cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    runs = max((row.runs for row in table.rows), default=0)
+    said = [f"{runs} {'round' if runs == 1 else 'rounds'}, a fresh process each; brackets hold 95 % intervals"]
+    said += [line] if (line := noise(table, figures)) else []
+    lines += ["", *(f"- {text}" for text in (*said, *table.experiment.caveats))]
+    return lines
+
+
+def noise(table: Table, figures: Sequence[str]) -> str:
+    """What the baseline showed against itself, in words; "" without a control."""
+    specs, floors = table.experiment.specs, table.floors
+    shown = [f"{specs[n].label or n} {floors[n] * 100:.1f} %" for n in figures if not math.isinf(floors[n])]
+    return f"noise floor (the baseline against itself): {', '.join(shown)}" if shown else ""
+
+
+def markdown(result: Result, figures: list[str] | None = None) -> str:
+    """The tables of a result; `figures` defaults to each experiment's headline."""
+    lines: list[str] = []
+    for table in tables(result):
+        chosen = [f for f in (figures or headline(table.experiment)) if f in table.experiment.specs]
+        lines += [*_markdown_table(table, chosen), ""]
+    return "\n".join(lines)
+
+
+def google_benchmark(result: Result) -> dict[str, Any]:
+    """The JSON that Google Benchmark's compare.py reads: one iteration entry per good sample, in nanoseconds."""
+    cpu = result.fingerprint.get("cpu", {})
+    benchmarks: list[dict[str, Any]] = []
+    for experiment in result.experiments:
+        for s in experiment.samples:
+            if s.status != "ok" or s.round < 1 or "wall" not in s.figures:
+                continue
+            name = f"{experiment.id}/{s.peer}"
+            scale = _NANOSECONDS[experiment.specs["wall"].unit]
+            benchmarks.append(
+                {
+                    "name": name,
+                    "run_name": name,
+                    "run_type": "iteration",
+                    "repetitions": sum(o.peer == s.peer and o.round > 0 for o in experiment.samples),
+                    "repetition_index": s.round - 1,
+                    "threads": 1,
+                    "iterations": 1,
+                    "real_time": s.figures["wall"] * scale,
+                    "cpu_time": s.figures.get("cpu", 0.0) * scale,
+                    "time_unit": "ns",
+                    **{k: v for k, v in s.figures.items() if k not in ("wall", "cpu")},
+                }
+            )
+    return {
+        "context": {
+            "date": result.created,
+            "host_name": "",
+            "executable": " ".join(result.command),
+            "num_cpus": result.fingerprint.get("cpus", 0),
+            "mhz_per_cpu": round(float(cpu.get("cpu MHz") or 0)),
+            "cpu_scaling_enabled": result.fingerprint.get("governor", "") not in ("", "performance"),
+            "load_avg": [result.fingerprint.get("load", 0.0)],
+            "library_build_type": "release",
+        },
+        "benchmarks": benchmarks,
+    }
+
+
+def write_google_benchmark(result: Result, path: Path) -> None:
+    path.write_text(json.dumps(google_benchmark(result), indent=1))

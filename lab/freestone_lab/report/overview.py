@@ -1,0 +1,301 @@
+"""What the report shows, gathered: every figure's cells, the failures, and the overall ratios per criterion.
+
+`analysis/claims.py` analyses single experiments, `analysis/inference.py` makes every claim. Added
+here is the overall view: a *cost* (see `quantity.cost`) per round, averaged geometrically over figures, experiments and
+workloads, and compared in pairs like any other figure; below 1 is better. Where the rounds are too few for any claim
+and the workloads are many, a pair is a workload instead of a round: the claim is then about the middle workload.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Literal
+
+from freestone_lab.analysis import claims, inference, sequential
+from freestone_lab.analysis.claims import Cell, Table
+from freestone_lab.analysis.inference import Estimate, Verdict
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, control_name
+from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.report.quantity import Role, cost, role
+from freestone_lab.workloads import suites
+
+NULL_PEER = "null"
+WEIGHTED = "weighted"
+OWN_PEAK = "peak_rss"
+FEWEST_WORKLOADS = 15  # a claim about the middle workload needs a range of them
+Unit = Literal["rounds", "workloads"]
+ROLES: tuple[Role, ...] = ("speed", "latency", "memory")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An allocator that did not finish an experiment in some runs, and why."""
+
+    experiment: str
+    peer: str
+    status: str
+    detail: str
+    times: int
+    of: int
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """One figure under every allocator but the null allocator, whose median stands in `null`."""
+
+    name: str
+    spec: FigureSpec
+    role: Role
+    cells: dict[str, Cell]
+    floor: float  # the A/A control's relative noise floor; infinite without one
+    headline: bool  # counts in the overall ratios
+    null: float | None = None
+    null_absent: str = ""  # why there is no `null`, where that is known
+    observations: int | None = None  # what the workload counted behind one run's figure
+
+
+@dataclass(frozen=True)
+class ExperimentView:
+    experiment: Experiment
+    table: Table
+    figures: list[FigureView]
+    failures: list[Failure]
+    counted: dict[str, dict[str, float]]  # figure to allocator to value: counted once, in a run of its own
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One allocator's cost over the experiments that it finished, as a ratio to the baseline's; 1 for the baseline."""
+
+    ratio: float
+    estimate: Estimate | None
+    verdict: Verdict | None  # None for the baseline
+    experiments: int
+    of: int
+
+    @property
+    def complete(self) -> bool:
+        return self.experiments == self.of
+
+
+@dataclass(frozen=True)
+class Analysis:
+    result: Result
+    candidates: list[Peer]  # what a user may choose, the baseline first among them
+    controls: list[Peer]
+    experiments: list[ExperimentView]
+    failures: list[Failure]
+    overall: dict[Role, dict[str, Overall]]
+    floors: dict[Role, float]  # the noise floor of the overall ratios; infinite without an A/A control
+    rounds: int  # the most that any experiment has
+    fewest_rounds: int  # and the fewest: what the overall ratios rest on
+    unit: Unit = "rounds"  # what the pairs of the overall ratios are
+
+    @property
+    def failed(self) -> set[str]:
+        return {failure.peer for failure in self.failures}
+
+    @property
+    def ranked(self) -> dict[Role, dict[str, Overall]]:
+        """Only allocators that finished everything without a failure may win."""
+        return {
+            wanted: {n: s for n, s in scores.items() if s.complete and n not in self.failed}
+            for wanted, scores in self.overall.items()
+        }
+
+
+def failures_of(experiment: Experiment) -> list[Failure]:
+    """The failed runs of an experiment, warm-up included, equal reasons folded together."""
+    runs = Counter(sample.peer for sample in experiment.samples)
+    bad = Counter((s.peer, s.status, s.detail) for s in experiment.samples if s.status != "ok")
+    return [Failure(experiment.id, p, status, detail, n, runs[p]) for (p, status, detail), n in bad.items()]
+
+
+def swept(name: str, others: Iterable[str]) -> str | None:
+    """The figure that `name` is one point of: `pair_ns` for `pair_ns_size_64`; None when it stands for itself."""
+    found = re.fullmatch(r"(.+)_[a-z]+_\d+", name)
+    return found[1] if found and found[1] in others else None
+
+
+def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
+    """The figures that speak for an experiment in the overall ratios.
+
+    Time: the workload's weighted figure or the first that it names, and the process's own time where it is no workload.
+    Latency: every percentile. Memory: the peak resident memory, as the workload reports it or as seen from outside.
+    """
+    own = {n: role(n, spec) for n, spec in specs.items() if n not in PROCESS_SPECS and not n.startswith("process_")}
+    own = {n: kind for n, kind in own.items() if swept(n, own) is None}
+    found = {name for name, kind in own.items() if kind == "latency"}
+    speeds = [name for name, kind in own.items() if kind == "speed"]
+    if speeds:
+        found.add(WEIGHTED if WEIGHTED in speeds else speeds[0])
+    elif not any(kind != "other" for kind in own.values()):
+        found.add("wall")
+    found.add(OWN_PEAK if OWN_PEAK in own else "rss")
+    return found
+
+
+def null_absence(experiment: Experiment, peers: Iterable[Peer]) -> str:
+    """Why an experiment has no figures of the null allocator, although that was among the peers; "" otherwise."""
+    if all(p.name != NULL_PEER for p in peers):
+        return ""
+    runs = [s for s in experiment.samples if s.peer == NULL_PEER]
+    failed = next((s.status for s in runs if s.status != "ok"), "")
+    needs = suites.null_gib(experiment.id)
+    return failed if runs else f"would need {needs:g} GiB" if needs > suites.MOST_NULL_GIB else "not run"
+
+
+def experiment_view(experiment: Experiment, table: Table, peers: Iterable[Peer] = ()) -> ExperimentView:
+    figures = []
+    main = headlines(experiment.specs)
+    absent = null_absence(experiment, peers)
+    for name, spec in experiment.specs.items():
+        cells = {row.peer: row.cells[name] for row in table.rows if name in row.cells}
+        null = cells.pop(NULL_PEER, None)
+        counts = [s.counts[name] for s in experiment.samples if name in s.counts]
+        if cells or null:
+            figures.append(
+                FigureView(
+                    name,
+                    spec,
+                    role(name, spec),
+                    cells,
+                    table.floors.get(name, math.inf),
+                    name in main,
+                    null.summary.median if null else None,
+                    "" if null else absent,
+                    min(counts) if counts else None,
+                )
+            )
+    counted: dict[str, dict[str, float]] = {}
+    for sample in experiment.samples:
+        if sample.round < 0 and sample.status == "ok":
+            for name, value in sample.figures.items():
+                counted.setdefault(name, {})[sample.peer] = value
+    return ExperimentView(experiment, table, figures, failures_of(experiment), counted)
+
+
+def composite(views: Iterable[ExperimentView], wanted: Role, peer: str) -> dict[str, dict[int, float]]:
+    """Experiment to round to the geometric mean of the costs of `wanted`; rounds that lack a figure are left out."""
+    found: dict[str, dict[int, float]] = {}
+    for view in views:
+        figures = [f for f in view.figures if f.role == wanted and f.headline]
+        if not figures or any(failure.peer == peer for failure in view.failures):
+            continue
+        per_round: dict[int, float] = {}
+        for sample in claims.measured(view.experiment, peer):
+            found_costs = [cost(sample.figures.get(f.name, math.nan), f.spec) for f in figures]
+            logs = [math.log(c) for c in found_costs if c is not None]
+            if len(logs) == len(figures):
+                per_round[sample.round] = math.exp(sum(logs) / len(logs))
+        if per_round:
+            found[view.experiment.id] = per_round
+    return found
+
+
+def fold(per_experiment: Mapping[str, Mapping[int, float]], weights: Mapping[str, float]) -> dict[int, float]:
+    """One value per round: the weighted geometric mean over experiments, for the rounds that all of them have."""
+    if not per_experiment:
+        return {}
+    rounds = set.intersection(*(set(v) for v in per_experiment.values()))
+    total = sum(weights[e] for e in per_experiment)
+    return {
+        n: math.exp(sum(weights[e] * math.log(v[n]) for e, v in per_experiment.items()) / total) for n in sorted(rounds)
+    }
+
+
+def workload_weights(views: list[ExperimentView]) -> dict[str, float]:
+    """Experiment to weight; the weights of one workload add up to one."""
+    members = Counter(view.experiment.workload for view in views)
+    return {v.experiment.id: 1 / members[v.experiment.workload] for v in views}
+
+
+def workload_ratios(
+    views: list[ExperimentView], left: Mapping[str, Mapping[int, float]], right: Mapping[str, Mapping[int, float]]
+) -> list[float]:
+    """Per workload: the geometric mean over its experiments of the median over rounds of paired costs."""
+    found: dict[str, list[float]] = {}
+    for view in views:
+        ours, theirs = left.get(view.experiment.id, {}), right.get(view.experiment.id, {})
+        logs = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys()]
+        if logs:
+            found.setdefault(view.experiment.workload, []).append(median(logs))
+    return [math.exp(sum(logs) / len(logs)) for logs in found.values()]
+
+
+def least_pairs(rivals: int) -> int:
+    """The pairs below which no paired test over `rivals` allocators can reach significance, however clear the data."""
+    return sequential.least_rounds(inference.ALPHA / 2 / max(rivals, 1))
+
+
+def pair(
+    views: list[ExperimentView], wanted: Role, peer: str, baseline: str, seed: int, unit: Unit = "rounds"
+) -> tuple[Estimate | None, float | None, int]:
+    """The overall ratio of `peer` to `baseline`: the estimate, the bare ratio when one pair must do, experiments."""
+    left, right = composite(views, wanted, peer), composite(views, wanted, baseline)
+    shared = left.keys() & right.keys()
+    if unit == "workloads":
+        whole = workload_ratios(views, left, right)
+        found = inference.paired_ratio(whole, [1.0] * len(whole), seed)
+        return found, found.ratio if found else next(iter(whole), None), len(shared)
+    weights = workload_weights(views)
+    ours = fold({e: left[e] for e in right if e in shared}, weights)
+    theirs = fold({e: right[e] for e in right if e in shared}, weights)
+    rounds = sorted(ours.keys() & theirs.keys())
+    if not rounds:
+        return None, None, len(shared)
+    estimate = inference.paired_ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], seed)
+    ratio = estimate.ratio if estimate else ours[rounds[0]] / theirs[rounds[0]]
+    return estimate, ratio, len(shared)
+
+
+def overall_scores(
+    result: Result, views: list[ExperimentView], names: list[str], wanted: Role, unit: Unit
+) -> tuple[dict[str, Overall], float]:
+    """Allocator to overall ratio in one role, Holm-corrected over the allocators, and the noise floor."""
+    whole = len(composite(views, wanted, result.baseline))
+    if not whole:
+        return {}, math.inf
+    again = control_name(result.baseline)
+    floor = inference.noise_floor(pair(views, wanted, again, result.baseline, result.seed, unit)[0])
+    pairs = {n: pair(views, wanted, n, result.baseline, result.seed, unit) for n in names if n != result.baseline}
+    estimated = {n: e for n, (e, _, _) in pairs.items() if e is not None}
+    corrected = dict(zip(estimated, inference.holm([e.p for e in estimated.values()]), strict=True))
+
+    def to_control(name: str) -> Estimate | None:
+        return pair(views, wanted, name, again, result.seed, unit)[0]
+
+    scores = {result.baseline: Overall(1.0, None, None, whole, whole)}
+    for name, (estimate, ratio, shared) in pairs.items():
+        if ratio is not None:
+            second = partial(to_control, name)
+            verdict = inference.verdict(estimate, corrected.get(name, 1.0), floor, "lower", second)
+            scores[name] = Overall(ratio, estimate, verdict, shared, whole)
+    return scores, floor
+
+
+def analyse(result: Result) -> Analysis:
+    """Everything that the report says about one result file."""
+    views = [experiment_view(t.experiment, t, result.peers) for t in claims.tables(result)]
+    again = control_name(result.baseline)
+    controls = [p for p in result.peers if p.name != result.baseline and (p.kind == "control" or p.name == again)]
+    candidates = sorted((p for p in result.peers if p not in controls), key=lambda p: p.name != result.baseline)
+    names = [p.name for p in candidates]
+    overall: dict[Role, dict[str, Overall]] = {}
+    floors: dict[Role, float] = {}
+    rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
+    needed = least_pairs(len(names) - 1)
+    many = len({e.workload for e in result.experiments}) >= max(needed, FEWEST_WORKLOADS)
+    unit: Unit = "workloads" if min(rounds) < needed and many else "rounds"
+    for wanted in ROLES:
+        scores, floor = overall_scores(result, views, names, wanted, unit)
+        if scores:
+            overall[wanted], floors[wanted] = scores, floor
+    failures = [f for v in views for f in v.failures]
+    return Analysis(result, candidates, controls, views, failures, overall, floors, max(rounds), min(rounds), unit)

@@ -1,0 +1,143 @@
+"""What `freestone trace stats` shows: sizes, lifetimes, who frees whose blocks, growth, live memory, the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freestone_lab.trace import figures, fitted, layout
+from freestone_lab.trace.reader import Array, Trace
+
+PAGE = 4096
+POINTS = 400
+MOST_THREADS = 12
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Shares by class; `labels` name the classes."""
+
+    title: str
+    labels: list[str]
+    shares: list[float]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Shares by two classes."""
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    shares: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """The whole page, as figures."""
+
+    bars: list[Bars]
+    grids: list[Grid]
+    live: list[tuple[float, float]]  # seconds, KiB
+    peak_live_kib: float
+    least_pages_kib: float  # what the live bytes need at their peak when perfectly packed
+    size_sum_note: str
+
+
+def _size_name(power: int) -> str:
+    for unit, shift in (("M", 20), ("K", 10), ("", 0)):
+        if power >= shift:
+            return f"{1 << (power - shift)}{unit}"
+    return str(power)
+
+
+def _shares(values: Array, weights: Array | None = None) -> tuple[list[int], list[float]]:
+    if values.size == 0:
+        return [], []
+    counts = np.bincount(values, weights=weights)
+    low, high = int(values.min()), int(values.max())
+    total = float(counts.sum()) or 1.0
+    return list(range(low, high + 1)), [float(c) / total for c in counts[low : high + 1]]
+
+
+def _powers(values: Array) -> Array:
+    return np.floor(np.log2(np.maximum(values, 1))).astype(np.int64)
+
+
+def describe(trace: Trace) -> Behaviour:
+    """Everything from one pass over the births and the live memory of the busiest process."""
+    found = fitted.lives(trace)
+    count = found.sizes.size
+    power = _powers(found.sizes)
+    ended = found.ends >= 0
+    age = np.where(ended, found.ends - np.arange(count), 0)
+    born = np.concatenate([[0], np.cumsum(found.sizes)])
+    bytes_age = np.where(ended, born[np.minimum(found.ends, count)] - born[np.arange(count)], 0)
+    last = found.times[np.minimum(found.ends, count) - 1]
+    seconds = np.where(ended, (last - found.times) * trace.step_ns / 1e9, 0.0)
+    bars = [
+        _bars("Sizes: share of calls", power, "bytes, from"),
+        _bars("Sizes: share of bytes", power, "bytes, from", found.sizes.astype(float)),
+        _bars("Lifetime in calls", _powers(age[ended]), "births until the end, from"),
+        _bars("Lifetime in bytes", _powers(bytes_age[ended]), "bytes asked for until the end, from"),
+        _bars("Lifetime in microseconds", _powers(seconds[ended] * 1e6), "microseconds, from"),
+        _bars("Growth by realloc", _growth(trace), "new size over old, 0 is below one and 1 is the same"),
+        _bars("Alignments asked for", found.aligns[found.aligns > 0].astype(np.int64), "bytes, from"),
+    ]
+    never = f"{1 - float(ended.mean()):.1%} of the blocks are never freed"
+    bars[2] = Bars(bars[2].title, bars[2].labels, bars[2].shares, never)
+    grids = [_size_by_age(power[ended], _powers(age[ended])), _makers(found)]
+    changed = figures.changes(trace, figures.busiest_process(trace))
+    live = changed.live_bytes
+    step = max(1, live.size // POINTS)
+    curve = [
+        (float(changed.times[i]) * trace.step_ns / 1e9, float(live[i : i + step].max()) / 1024)
+        for i in range(0, live.size, step)
+    ]
+    peak = int(live.max()) if live.size else 0
+    pages = -(-peak // PAGE) * PAGE / 1024
+    note = f"{count} births, {int(ended.sum())} ends, {int(found.sizes.sum())} bytes asked for in all"
+    return Behaviour(bars, grids, curve, peak / 1024, pages, note)
+
+
+def _bars(title: str, classes: Array, note: str, weights: Array | None = None) -> Bars:
+    powers, shares = _shares(classes, weights)
+    return Bars(title, [_size_name(p) for p in powers], shares, note)
+
+
+def _growth(trace: Trace) -> Array:
+    """Binary logarithm of new over old, two steps above zero: 0 shrinks, 1 stays, 2 up to double, ..."""
+    out = []
+    for number, events in trace.threads.items():
+        chosen = (events.kinds == layout.Kind.REALLOC) & ~events.failed & (events.ref_births >= 0)
+        old = figures.ended_sizes(trace, number)[chosen]
+        new = events.sizes[chosen]
+        ratio = new / np.maximum(old, 1)
+        grown = 2 + np.floor(np.log2(np.maximum(ratio, 1.0001)))
+        out.append(np.where(new < old, 0, np.where(new == old, 1, grown)).astype(np.int64))
+    return np.minimum(np.concatenate(out), 20) if out else np.zeros(0, dtype=np.int64)
+
+
+def _size_by_age(sizes: Array, ages: Array) -> Grid:
+    rows = sorted(set(sizes.tolist()))
+    columns = sorted(set((ages // 2).tolist()))
+    total = max(1, sizes.size)
+    shares = [[float(((sizes == r) & (ages // 2 == c)).sum()) / total for c in columns] for r in rows]
+    title = "Size (rows, bytes from) by lifetime (columns, births from): share of blocks"
+    return Grid(title, [_size_name(r) for r in rows], [_size_name(2 * c) for c in columns], shares)
+
+
+def _makers(found: fitted.Lives) -> Grid:
+    names, counts = np.unique(found.makers, return_counts=True)
+    chosen = names[np.argsort(-counts)][:MOST_THREADS].tolist()
+    total = max(1, found.makers.size)
+    shares = [
+        [float(((found.makers == maker) & (found.enders == ender)).sum()) / total for ender in [*chosen, -1]]
+        for maker in chosen
+    ]
+    columns = [*(f"thread {n}" for n in chosen), "nobody"]
+    return Grid(
+        "Maker (rows) and who frees (columns): share of blocks", [f"thread {n}" for n in chosen], columns, shares
+    )

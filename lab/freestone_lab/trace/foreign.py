@@ -1,0 +1,148 @@
+"""Reads what other tools recorded: glibc's mtrace, heaptrack's data, ltrace's text. One thread, and no time but order.
+
+An address that is made again without having been freed is taken as freed; a free of what nobody made is left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace.layout import Kind
+from freestone_lab.trace.reader import Events, Trace
+
+STEP_NS = 1000
+Call = tuple[Kind, int, int, int]  # kind, address or 0, size or -1, the old address of a realloc or 0
+
+
+def read(path: Path) -> Trace:
+    """The trace in a foreign file; UserError when it is none that is known."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        if data[:4] == b"\x28\xb5\x2f\xfd":
+            data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        elif data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (zstandard.ZstdError, OSError, EOFError) as error:
+        raise UserError(f"{path}: does not unpack: {error}") from error
+    lines = data.decode(errors="replace").splitlines()
+    form = _form(lines)
+    if form is None:
+        raise UserError(f"{path}: expected glibc's mtrace, heaptrack's data or ltrace's text")
+    calls = list(_READERS[form](lines))
+    if not calls:
+        raise UserError(f"{path}: no allocation call was found in it")
+    return _trace(path, form, calls)
+
+
+def _form(lines: list[str]) -> str | None:
+    for line in lines[:200]:
+        if line.startswith("= Start") or re.match(r"@ .+ [+<>-] 0x", line):
+            return "mtrace"
+        if re.match(r"v [0-9a-f]+ [0-9a-f]+$", line):
+            return "heaptrack"
+        if re.search(r"\b(malloc|calloc|realloc)\(.*\)\s*=\s*(0x|0$|nil)", line):
+            return "ltrace"
+    return None
+
+
+def _mtrace(lines: list[str]) -> Iterator[Call]:
+    """`@ place + 0xaddress 0xsize`, `- 0xaddress`, and `< 0xold` followed by `> 0xnew 0xsize`."""
+    old = 0
+    for line in lines:
+        match = re.search(r"([+<>-]) 0x([0-9a-f]+)(?: 0x([0-9a-f]+))?$", line)
+        if not match:
+            continue
+        sign, address, size = match[1], int(match[2], 16), int(match[3] or "0", 16)
+        if sign == "+":
+            yield Kind.MALLOC, address, size, 0
+        elif sign == "-":
+            yield Kind.FREE, address, -1, 0
+        elif sign == "<":
+            old = address
+        else:
+            yield Kind.REALLOC, address, size, old
+
+
+def _heaptrack(lines: list[str]) -> Iterator[Call]:
+    """`+ size trace address` and `- address` of the collector; `a size trace` defines, `+ i` and `- i` use, in the
+    interpreter's form. Numbers are hexadecimal."""
+    known: list[int] = []
+    for line in lines:
+        words = line.split()
+        if not words:
+            continue
+        try:
+            numbers = [int(word, 16) for word in words[1:]]
+        except ValueError:
+            continue
+        if words[0] == "a" and len(numbers) >= 1:
+            known.append(numbers[0])
+        elif words[0] == "+" and len(numbers) == 3:
+            yield Kind.MALLOC, numbers[2], numbers[0], 0
+        elif words[0] == "-" and len(numbers) == 1 and not known:
+            yield Kind.FREE, numbers[0], -1, 0
+
+
+def _ltrace(lines: list[str]) -> Iterator[Call]:
+    for line in lines:
+        match = re.search(r"\b(malloc|calloc|realloc|free)\(([^)]*)\)\s*=\s*(\S+)", line)
+        if not match:
+            continue
+        words = [word.strip() for word in match[2].split(",")]
+        try:
+            numbers = [0 if word == "nil" else int(word, 0) for word in words]
+            result = 0 if match[3].startswith(("<", "nil")) else int(match[3], 0)
+        except ValueError:
+            continue
+        if match[1] == "free" and numbers[0]:
+            yield Kind.FREE, numbers[0], -1, 0
+        elif match[1] == "malloc" and result:
+            yield Kind.MALLOC, result, numbers[0], 0
+        elif match[1] == "calloc" and result and len(numbers) == 2:
+            yield Kind.CALLOC, result, numbers[0] * numbers[1], 0
+        elif match[1] == "realloc" and result and len(numbers) == 2:
+            yield Kind.REALLOC if numbers[0] else Kind.REALLOC_NULL, result, numbers[1], numbers[0]
+
+
+_READERS = {"mtrace": _mtrace, "heaptrack": _heaptrack, "ltrace": _ltrace}
+
+
+def _trace(path: Path, form: str, calls: list[Call]) -> Trace:
+    rows: list[tuple[int, int, int, int]] = []  # kind, size, birth, reference
+    live: dict[int, int] = {}
+    births = lost = 0
+    for kind, address, size, old in calls:
+        ended = old if kind == Kind.REALLOC else address
+        if kind == Kind.FREE:
+            if address in live:
+                rows.append((Kind.FREE, -1, -1, live.pop(address)))
+            continue
+        reference = live.pop(ended, -1) if kind == Kind.REALLOC else -1
+        if kind == Kind.REALLOC and reference < 0:
+            kind = Kind.REALLOC_NULL
+        if address in live:
+            rows.append((Kind.LOST_FREE, -1, -1, live.pop(address)))
+            lost += 1
+        rows.append((kind, size, births, reference))
+        live[address] = births
+        births += 1
+    columns = np.array(rows, dtype=np.int64).T
+    count = len(rows)
+    references = columns[3]
+    events = Events(
+        0, 0, columns[0].astype(np.uint8), np.zeros(count, dtype=bool), np.arange(count), columns[1],
+        np.zeros(count, dtype=np.uint8), columns[2], np.where(references >= 0, 0, -1), references,
+        np.full(count, -1, dtype=np.int64),
+    )  # fmt: skip
+    meta = {"program": path.stem, "allocator": "unknown", "source": form}
+    return Trace(str(path), STEP_NS, 0, meta, {"end": "import", "lost_frees": lost}, {0: events})

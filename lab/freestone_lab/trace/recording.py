@@ -1,0 +1,92 @@
+"""Starts the recorder, after all that can be checked before a program runs; builds the native parts when needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.host import target
+from freestone_lab.measure import proof
+from freestone_lab.peers import discover
+
+WRITER = "freestone-record"
+LIBRARY = "libfreestone-record.so"
+REPLAYER = "freestone-replay"
+STACK_EVERY = 1000  # births between two sampled stacks
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `freestone record` was asked for."""
+
+    output: Path
+    command: tuple[str, ...] = ()
+    pid: int | None = None
+    seconds: float | None = None
+    max_bytes: int | None = None
+    buffer_bytes: int | None = None
+    sample_threads: int = 1
+    stacks: bool = False
+    under: str | None = None  # the allocator that serves the program; None: its own
+
+
+def native(name: str) -> Path:
+    """A built native part; built first when it is missing."""
+    path = paths.build_dir() / name
+    if path.exists():
+        return path
+    if paths.installed() is None:
+        subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL, check=False)
+    if not path.exists():
+        raise UserError(f"{path} is missing: './freestone build {name}' makes it")
+    return path
+
+
+def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
+    """The writer's command line and environment. UserError for what cannot be recorded."""
+    env = {k: v for k, v in os.environ.items() if k != "FREESTONE_ROOT"}
+    words = [str(native(WRITER)), "--output", str(request.output)]
+    if not request.output.absolute().parent.is_dir():
+        raise UserError(f"'{request.output}' cannot be written: its folder does not exist")
+    if bool(request.command) == (request.pid is not None):
+        raise UserError("expected either a command after -- or --pid N")
+    if request.command:
+        found = target.resolve(request.command)
+        if proof.defines(str(found.image.resolve()), "malloc"):
+            raise UserError(
+                f"'{found.image}' has a malloc of its own, in front of which no preloaded library can stand"
+            )
+        words += ["--library", str(native(LIBRARY)), "--name", found.path.name]
+    if request.under:
+        peer = discover.find(request.under)
+        words += ["--allocator", peer.name]
+        env.update(dict(peer.env))
+        if peer.path:
+            env["LD_PRELOAD"] = ":".join(filter(None, (peer.path, env.get("LD_PRELOAD"))))
+    options: dict[str, object] = {
+        "--pid": request.pid,
+        "--for": request.seconds,
+        "--max-bytes": request.max_bytes,
+        "--buffer-bytes": request.buffer_bytes,
+        "--sample-threads": request.sample_threads,
+        "--stack-every": STACK_EVERY if request.stacks else 0,
+    }
+    for name, value in options.items():
+        if value is not None:
+            words += [name, str(value)]
+    return ([*words, "--", *request.command] if request.command else words), env
+
+
+def record(request: Request) -> int:
+    """Records; the exit status is the command's, or 2 when nothing could be recorded."""
+    words, env = command_line(request)
+    process = subprocess.Popen(words, env=env)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the terminal told the program as well; the trace is finished when it has ended

@@ -1,0 +1,114 @@
+"""Turns traces into experiments of the engine: a plan is made once, and each run replays it under one allocator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.engine.plan import Task
+from freestone_lab.trace import fitted, recording, writer
+
+LEAST_TIMEOUT_S = 60.0
+IDLE_MS = 200
+
+
+@dataclass(frozen=True)
+class Way:
+    """How traces are replayed."""
+
+    pace: float = 0.0  # 0: as fast as possible; 1: as recorded
+    threads: int | None = None  # None: as recorded
+    process: int | None = None  # None: the one with the most calls
+    idle_ms: int = IDLE_MS
+
+
+def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        said = done.stderr.strip().removeprefix(f"{recording.REPLAYER}: ")
+        raise UserError(said or f"{words[0]} ended with status {done.returncode}")
+    return done.stdout
+
+
+def make_plan(trace: Path, way: Way) -> Path:
+    """The plan of a trace, kept among what the lab makes for itself; made anew when trace or replayer changed."""
+    replayer = recording.native(recording.REPLAYER)
+    try:
+        data = trace.read_bytes()
+    except OSError as error:
+        raise UserError(f"{trace}: cannot be read: {error.strerror}") from error
+    about = f"{way.process} {way.threads} {replayer.stat().st_mtime_ns}"
+    key = hashlib.sha256(data + about.encode()).hexdigest()[:20]
+    plan = paths.cache_dir() / "plans" / f"{key}.plan"
+    if plan.exists():
+        return plan
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    partial = plan.with_suffix(f".{os.getpid()}")
+    generated = plan.with_suffix(f".{os.getpid()}.fst")
+    if fitted.is_model(trace):
+        writer.write(fitted.generate(fitted.load(trace)), generated)
+        trace = generated
+    words = [str(replayer), "plan", str(trace), str(partial)]
+    for name, value in (("--process", way.process), ("--threads", way.threads)):
+        if value is not None:
+            words += [name, str(value)]
+    try:
+        _run(words)
+        partial.replace(plan)
+    finally:
+        partial.unlink(missing_ok=True)
+        generated.unlink(missing_ok=True)
+    return plan
+
+
+def command(plan: Path, way: Way, copies: int = 1, null: bool = False) -> list[str]:
+    """The command line of one replay."""
+    words = [str(recording.native(recording.REPLAYER)), "run", "--idle-ms", str(way.idle_ms)]
+    if way.pace:
+        words += ["--pace", str(way.pace)]
+    if copies > 1:
+        words += ["--copies", str(copies)]
+    return [*words, *(["--null"] if null else []), str(plan)]
+
+
+def replay(words: Sequence[str], preload: str | None = None) -> dict[str, Any]:
+    """One replay outside the engine; what it printed."""
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    found: dict[str, Any] = json.loads(_run(words, {**clean, **({"LD_PRELOAD": preload} if preload else {})}))
+    return found
+
+
+def task(trace: Path, way: Way) -> Task:
+    """A replay as an experiment. It is run once without an allocator, to say what the replay itself costs."""
+    plan = make_plan(trace, way)
+    alone = replay(command(plan, Way(idle_ms=0), null=True))
+    recorded = int(alone["params"]["threads"])
+    copies = max(1, -(-way.threads // recorded)) if way.threads else 1
+    own = alone["figures"]["replay"]["value"]
+    caveats = [
+        f"{alone['calls'] * copies} calls; the replay alone, without an allocator, takes {own:.3g} s, which is in no "
+        f"figure of calls; {alone['clock_ns']:.0f} ns for reading the clock are taken off each call"
+    ]
+    if alone["dropped"]:
+        caveats.append(f"{alone['dropped']} events name blocks that are not in the trace; they are left out")
+    paced = alone["series"]["live"][-1][0] / way.pace if way.pace else 0.0
+    seconds = max(0.1, 4 * own * copies) + paced + way.idle_ms / 1000
+    return Task(
+        id=f"replay/{trace.stem}",
+        workload="replay",
+        argv=tuple(command(plan, way, copies)),
+        params={"trace": trace.name, "calls": alone["calls"] * copies, "threads": recorded * copies, "pace": way.pace},
+        cwd=Path("/"),
+        timeout_s=LEAST_TIMEOUT_S + 20 * seconds,
+        read="workload",
+        caveats=tuple(caveats),
+        seconds=seconds,
+    )

@@ -1,0 +1,1 @@
+"""What is measured: suites, real programs and their inputs."""

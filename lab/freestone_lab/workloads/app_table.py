@@ -1,0 +1,312 @@
+"""The table of real programs: what each is, where it comes from, and how its fixed work is prepared.
+
+Inputs are generated below the folder that the caller names; nothing is downloaded and no network is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from freestone_lab.peers import discover
+from freestone_lab.workloads import app_inputs as inputs
+
+PROGRAMS = Path(__file__).parent / "programs"
+ESPRESSO_SOURCE = "pyeda==0.29.0"  # its source package carries espresso
+
+
+class AppError(discover.PeerError):
+    """An application that cannot be made ready; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an application's `prepare` decides: arguments after the program, and the rest of a Command."""
+
+    arguments: tuple[str, ...]
+    stdin: Path | None = None
+    outputs: tuple[Path, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    program: Path | None = None  # when another program than the application's own is started
+
+
+@dataclass(frozen=True)
+class App:
+    """One application: `program` is looked for on PATH, or asked for when it stands elsewhere."""
+
+    name: str
+    title: str
+    package: str
+    program: str | Callable[[], Path | None]
+    prepare: Callable[[Path, Path], Parts]  # (program, folder): writes the inputs, returns the command's parts
+    expects: tuple[str, ...] = ()
+    caveat: str = ""
+
+    def find(self) -> Path | None:
+        """The program; None when it is not on this machine."""
+        if not isinstance(self.program, str):
+            return self.program()
+        found = shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+        return None if found is None else Path(found)
+
+
+def work_folder() -> Path:
+    """Where inputs are kept when the caller names no folder."""
+    return discover.cache_folder().parent / "apps"
+
+
+def espresso_program() -> Path | None:
+    built = work_folder() / "bin" / "espresso"
+    return built if built.is_file() else None
+
+
+def _cc1plus() -> Path | None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        return None
+    done = subprocess.run([compiler, "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False)
+    path = Path(done.stdout.strip())
+    return path if done.returncode == 0 and path.is_file() else None
+
+
+def _clang() -> Path | None:
+    found = next((name for name in ("clang-19", "clang") if shutil.which(name)), None)
+    return Path(shutil.which(found) or "") if found else None
+
+
+def _script(name: str, *options: str) -> Callable[[Path, Path], Parts]:
+    return lambda program, folder: Parts((*options, str(PROGRAMS / name)))
+
+
+def _python(name: str) -> Callable[[Path, Path], Parts]:
+    # Not -I: it makes the interpreter ignore PYTHONMALLOC.
+    env = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    return lambda program, folder: Parts(("-S", "-s", str(PROGRAMS / name)), env=env)
+
+
+def _debian_python() -> Path | None:
+    """The interpreter itself, not a version manager's shell wrapper."""
+    for candidate in (Path("/usr/bin/python3"), Path(sys.executable)):
+        resolved = candidate.resolve()
+        if resolved.is_file() and resolved.read_bytes()[:4] == b"\x7fELF":
+            return resolved
+    return None
+
+
+def compile_c(sources: Sequence[Path], target: Path, *flags: str) -> Path:
+    """Builds a small C program or library when it is older than its sources."""
+    if target.is_file() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources):
+        return target
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise AppError(f"{target.name}: no C compiler; expected cc to build it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [compiler, "-O2", "-w", *flags, *map(str, sources), "-o", str(partial), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
+        raise AppError(f"{target.name} does not compile: {reason}")
+    partial.replace(target)
+    return target
+
+
+def _driver(folder: Path) -> Path:
+    return compile_c([PROGRAMS / "serve.c"], folder / "serve")
+
+
+def _redis(program: Path, folder: Path) -> Parts:
+    """Debian's server asks libjemalloc.so.2 by name; in a copy that name, of the same length, is a stub's."""
+    original, stub = b"libjemalloc.so.2\0", b"libnojemallocs.0\0"
+    image = program.read_bytes()
+    server = folder / "redis-server"
+    server.write_bytes(image.replace(original, stub))
+    server.chmod(0o755)
+    env = {}
+    if original in image:
+        compile_c([PROGRAMS / "redis_stub.c"], folder / "lib" / stub[:-1].decode(), "-shared", "-fPIC")
+        env["LD_LIBRARY_PATH"] = str(folder / "lib")
+    requests = inputs.redis_commands(folder)
+    options = ["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no", "--loglevel", "warning"]
+    arguments = ("redis.sock", requests.name, "--", str(server), *options)
+    return Parts(arguments, env=env, program=_driver(folder))
+
+
+_NGINX = """daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr crit;
+events { worker_connections 64; }
+http {
+  access_log off;
+  keepalive_requests 1000000;
+  etag off;
+  types { text/plain txt; }
+  client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp; uwsgi_temp_path temp; scgi_temp_path temp;
+  server {
+    listen unix:nginx.sock;
+    root html;
+    location /packed/ { gzip on; gzip_types text/plain; gzip_comp_level 1; ssi on; }
+  }
+}
+"""
+
+
+def _nginx(program: Path, folder: Path) -> Parts:
+    (folder / "nginx.conf").write_text(_NGINX)
+    for kind in ("plain", "packed"):
+        (folder / "html" / kind).mkdir(parents=True, exist_ok=True)
+        for number in range(20):
+            page = folder / "html" / kind / f"{number}.txt"
+            page.write_text("".join(f"{kind} {number} line {line} of the page\n" for line in range(120 + number)))
+            os.utime(page, (1700000000, 1700000000))
+    (folder / "temp").mkdir(exist_ok=True)
+    requests = [inputs.http_requests(folder, number, 6000).name for number in range(6)]
+    arguments = ("nginx.sock", *requests, "--", str(program), "-p", f"{folder}/", "-c", "nginx.conf")
+    return Parts(arguments, program=_driver(folder))
+
+
+def _git(program: Path, folder: Path) -> Parts:
+    repository = folder / "history.git"
+    env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "HOME": str(folder), "GIT_PAGER": "cat"}
+    if not (repository / "refs").is_dir():
+        full = {**os.environ, **env}
+        shutil.rmtree(repository, ignore_errors=True)
+        subprocess.run([program, "init", "-q", "--bare", "-b", "main", repository], check=True, env=full)
+        with inputs.git_stream(folder).open("rb") as stream:
+            subprocess.run(
+                [program, "-C", repository, "fast-import", "--quiet", "--done"], stdin=stream, check=True, env=full
+            )
+    options = ("log", "-p", "--no-color", "--stat", "-M", "--format=%H %s", "main")
+    return Parts(("-C", str(repository), *options), env=env)
+
+
+def _sqlite(program: Path, folder: Path) -> Parts:
+    return Parts(("-batch", ":memory:"), stdin=PROGRAMS / "shop.sql")
+
+
+def _jq(program: Path, folder: Path) -> Parts:
+    return Parts(("-c", "-f", str(PROGRAMS / "group.jq"), str(inputs.people_json(folder))))
+
+
+def _gawk(program: Path, folder: Path) -> Parts:
+    return Parts(("-f", str(PROGRAMS / "columns.awk"), str(inputs.word_table(folder))))
+
+
+def _gcc(program: Path, folder: Path) -> Parts:
+    unit, output = folder / "templates.ii", Path("gcc.s")
+    source = inputs.template_source(folder)
+    subprocess.run(["g++", "-std=c++17", "-E", "-P", str(source), "-o", str(unit)], check=True)
+    options = ("-fpreprocessed", "-quiet", "-std=c++17", "-O2", "-fno-diagnostics-color")
+    return Parts((*options, unit.name, "-o", str(output)), outputs=(output,))
+
+
+def _clang_parts(program: Path, folder: Path) -> Parts:
+    source, output = inputs.template_source(folder), Path("clang.s")
+    options = ("-std=c++17", "-O1", "-S", "-w", "-fno-color-diagnostics")
+    return Parts((*options, source.name, "-o", str(output)), outputs=(output,))
+
+
+def _z3(program: Path, folder: Path) -> Parts:
+    return Parts(("-smt2", str(inputs.smt_problem(folder))))
+
+
+def _ghostscript(program: Path, folder: Path) -> Parts:
+    output = Path("pages.pgm")
+    options = ("-q", "-dNOPAUSE", "-dBATCH", "-dSAFER", "-sDEVICE=pgmraw", "-r100", f"-sOutputFile={output}")
+    return Parts((*options, str(PROGRAMS / "pages.ps")), outputs=(output,))
+
+
+def _xsltproc(program: Path, folder: Path) -> Parts:
+    return Parts(("--novalid", str(PROGRAMS / "table.xsl"), str(inputs.people_xml(folder, 30000))))
+
+
+def _xmllint(program: Path, folder: Path) -> Parts:
+    document = inputs.people_xml(folder, 60000)
+    query = "count(//person[score > 5000]) + string-length(//person[@id='p777']/note)"
+    return Parts(("--nonet", "--xpath", query, str(document)))
+
+
+def _dot(program: Path, folder: Path) -> Parts:
+    return Parts(("-Tplain", str(inputs.graph(folder))))
+
+
+def _qpdf(program: Path, folder: Path) -> Parts:
+    output = Path("packed.pdf")
+    options = ("--object-streams=generate", "--linearize", "--static-id", "--deterministic-id")
+    return Parts((options[0], options[1], options[3], str(inputs.pdf_document(folder)), str(output)), outputs=(output,))
+
+
+def _openssl(program: Path, folder: Path) -> Parts:
+    bundle = folder / "bundle.pem"
+    if not bundle.is_file():  # keys are random: one bundle is kept for every run
+        bundle.write_bytes(b"".join(_certificate(program, folder, number) for number in range(12)) * 250)
+    return Parts(("storeutl", "-noout", "-text", "-certs", str(bundle)))
+
+
+def _certificate(program: Path, folder: Path, number: int) -> bytes:
+    key = str(folder / "key.pem")
+    subject = f"/C=XX/O=Example {number}/CN=host{number}.example.org"
+    make_key = [str(program), "genpkey", "-algorithm", "ed25519", "-out", key]
+    sign = [str(program), "req", "-new", "-x509", "-key", key, "-subj", subject, "-days", "3650"]
+    subprocess.run(make_key, check=True, capture_output=True)
+    return subprocess.run(sign, check=True, capture_output=True).stdout
+
+
+def _zstd(program: Path, folder: Path) -> Parts:
+    output = Path("blob.zst")
+    options = ("-q", "-f", "-T2", "-12", "--no-progress")
+    return Parts((*options, str(inputs.blob(folder, 12)), "-o", str(output)), outputs=(output,))
+
+
+def _xz(program: Path, folder: Path) -> Parts:
+    return Parts(("-T1", "-2", "-c", str(inputs.blob(folder, 4))))
+
+
+def _espresso(program: Path, folder: Path) -> Parts:
+    return Parts((str(inputs.truth_table(folder)),))
+
+
+_MALLOC_SMALL = "asks malloc seldom: a control, on which allocators should hardly differ"
+APPS = (
+    App("espresso", "espresso minimises a table", ESPRESSO_SOURCE, espresso_program, _espresso, (".e",)),
+    App("python-objects", "python copies and walks objects", "python3", _debian_python, _python("objects.py"),
+        ("words 50021",), "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
+    App("python-documents", "python reads and writes JSON and XML", "python3", _debian_python, _python("documents.py"),
+        ("records 16000",), "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
+    App("redis", "redis serves a fixed conversation", "redis-server", "redis-server", _redis, ("digest",),
+        "a copy of the server whose link to libjemalloc is cut, so that each allocator, glibc's too, really serves it; "
+        "the small client runs beside it"),
+    App("nginx", "nginx serves a fixed list of pages", "nginx-light", "nginx", _nginx, ("digest",),
+        f"{_MALLOC_SMALL} (it has pools); the small client runs beside it"),
+    App("sqlite3", "sqlite3 keeps a shop in memory", "sqlite3", "sqlite3", _sqlite, ("sum|120000|",)),
+    App("git", "git shows a history", "git", "git", _git, ("change 0:", "change 499:")),
+    App("lua", "lua builds trees and strings", "lua5.4", "lua5.4", _script("trees.lua"), ("pieces\t120000",)),
+    App("jq", "jq groups an array", "jq", "jq", _jq, ("12000",)),
+    App("perl", "perl counts and rewrites words", "perl", "perl", _script("words.pl"), ("vowels ",),
+        "", ),
+    App("gawk", "gawk counts words", "gawk", "gawk", _gawk, ("words 320000",)),
+    App("php", "php builds arrays and JSON", "php8.2-cli", "php8.2", _script("objects.php", "-n"), ("words 30011",),
+        "run with USE_ZEND_ALLOC=0: php's own heap is off"),
+    App("ruby", "ruby groups and rewrites strings", "ruby", "ruby", _script("objects.rb", "--disable-gems"),
+        ("words 40009",)),
+    App("node", "node fills buffers and packs JSON", "nodejs", "node", _script("buffers.js"), ("records 30000",),
+        "most objects live in the engine's own heap"),
+    App("cc1plus", "g++'s compiler proper, -O2", "g++", _cc1plus, _gcc),
+    App("clang", "clang compiles at -O1", "clang-19", _clang, _clang_parts),
+    App("z3", "z3 solves bit-vectors", "z3", "z3", _z3, ("sat",)),
+    App("ghostscript", "ghostscript paints pages", "ghostscript", "gs", _ghostscript),
+    App("xsltproc", "xsltproc transforms records", "xsltproc", "xsltproc", _xsltproc, ("city0 ",)),
+    App("xmllint", "xmllint parses and searches", "libxml2-utils", "xmllint", _xmllint),
+    App("dot", "graphviz lays out a graph", "graphviz", "dot", _dot, ("node n0 ", "stop")),
+    App("qpdf", "qpdf rewrites a document", "qpdf", "qpdf", _qpdf),
+    App("openssl", "openssl prints certificates", "openssl", "openssl", _openssl, ("Total found: 3000",)),
+    App("zstd", "zstd compresses with two threads", "zstd", "zstd", _zstd, (), "few and large blocks"),
+    App("xz", "xz compresses", "xz-utils", "xz", _xz, (), f"{_MALLOC_SMALL}: few and large blocks"),
+)  # fmt: skip
+OWN_ENV = {"php": {"USE_ZEND_ALLOC": "0"}, "perl": {"PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}}

@@ -1,0 +1,419 @@
+"""The suites of `freestone bench`: which workload runs, with which parameters, and what each one shows.
+
+Sized for 2 processors and 24 GiB: `seconds` is about what one process takes there under glibc, `memory_mib` what it
+may hold at its peak under the allocator that holds most. A run's parameters are those of `freestone-workload NAME
+--help`; a parameter given as a list ("16..1M") is measured with a fresh process per value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+
+# How often programs ask for each size: the weights of the `micro` workload.
+WEIGHTS: dict[int, float] = {
+    16: 0.20,
+    32: 0.15,
+    64: 0.15,
+    128: 0.12,
+    256: 0.10,
+    512: 0.08,
+    1024: 0.05,
+    4096: 0.05,
+    16384: 0.04,
+    65536: 0.03,
+    262144: 0.03,
+}
+
+
+@dataclass(frozen=True)
+class WorkloadRun:
+    """One experiment of a suite: a workload program with fixed parameters."""
+
+    id: str
+    workload: str
+    seconds: float
+    memory_mib: int
+    shows: str  # what it answers, or the table or plot that it reproduces
+    params: dict[str, str | int] = field(default_factory=dict)
+    null_gib: float = 0.0  # what an allocator that never frees holds in the end; given where it is much
+
+    @property
+    def null_fits(self) -> bool:
+        """Whether such an allocator gets through on the machine that the suites are sized for."""
+        return self.null_gib <= MOST_NULL_GIB
+
+    def arguments(self) -> list[str]:
+        """What follows the program's name on the command line."""
+        return [self.workload, *(f"--{name}={value}" for name, value in self.params.items())]
+
+
+MOST_NULL_GIB = 12.0
+
+# All requests of a run's largest process added up, where they are gigabytes; a test counts them again.
+_NULL_GIB: dict[str, float] = {
+    **{f"throughput/threads={t}": 125.0 * t for t in (1, 2, 4, 8)},
+    **{f"latency/published/threads={t}": 391.0 for t in (1, 2, 4, 8)},
+    **{f"burst/threads={t}": 3.9 for t in (1, 2, 4, 8)},
+    "overhead/published": 769.0,
+    "larson/medium": 10.3,
+    "larson/mixed": 9.2,
+    "larson/large": 13.8,
+    "micro/published": 158.0,
+    "realloc/append": 38.4,
+    "pair/calls": 12.5,
+    "pair/new": 122.0,
+}
+
+
+def null_gib(identity: str) -> float:
+    """What an allocator that never frees would hold at the end of an experiment, where that is gigabytes; else 0."""
+    return _NULL_GIB.get(identity, 0.0)
+
+
+def _run(id_: str, seconds: float, memory_mib: int, shows: str, **params: str | int) -> WorkloadRun:
+    """A run whose workload is the first part of its id; `idle_ms=0` is passed as `--idle-ms=0`."""
+    named = {name.replace("_", "-"): value for name, value in params.items()}
+    return WorkloadRun(id_, id_.split("/")[0], seconds, memory_mib, shows, named, null_gib(id_))
+
+
+PROGRAM = "freestone-workload"
+
+QUICK: tuple[WorkloadRun, ...] = (
+    _run("pair/quick", 0.15, 8, "malloc/free pair by size", size="16,64,1024,16K", rounds=250000, idle_ms=0),
+    _run("burst/quick", 0.3, 100, "a burst of 1000 blocks by size", size="64,4K,64K", rounds=60, idle_ms=0),
+    _run("latency/quick", 0.45, 16, "tail of malloc and free", law="mixed", live=1000, idle_ms=0),
+    _run("lifetimes/quick", 0.2, 40, "random lifetimes", slots="2^16", steps=1000000, idle_ms=0),
+    _run("ring/quick", 0.1, 40, "two threads, three bands of sizes", threads=2, steps=60000, idle_ms=0),
+    _run("larson/quick", 0.1, 16, "blocks handed to new threads", threads=2, generations=10, idle_ms=0),
+    _run("cross/quick", 0.15, 64, "blocks freed by the other thread", threads=2, blocks=500000, idle_ms=0),
+    _run("cfrac-like/quick", 0.15, 16, "small mixed calls", steps=500000, idle_ms=0),
+    _run("realloc/quick", 0.1, 32, "vectors that grow", rounds=20, idle_ms=0),
+    _run("overhead/quick", 0.45, 32, "memory per request", budget_mib=4, rss_top="64K", top="1M", idle_ms=0),
+    _run("phases/quick", 1.0, 80, "memory kept after a peak", peak_mib=24, idle=150, idle_ms=0),
+    _run("startup/quick", 0.1, 16, "an empty program", runs=30, idle_ms=0),
+)
+
+_SIZES = "2^1..2^22"
+_THREADS = (1, 2, 4, 8)
+
+PUBLISHED: tuple[WorkloadRun, ...] = (
+    # Article 0: throughput, latency, overhead and resident memory of five allocators.
+    *(
+        _run(
+            f"throughput/threads={t}",
+            0.5 if t == 1 else 0.9,
+            400,
+            "article 0: items per second by size",
+            size="2^1..2^25",
+            threads=t,
+        )
+        for t in _THREADS
+    ),
+    *(
+        _run(
+            f"latency/published/threads={t}",
+            1.0,
+            64,
+            "article 0: latency by size, one block live, clock cost removed",
+            size=_SIZES,
+            live=1,
+            samples=100000,
+            touch="none",
+            threads=t,
+        )
+        for t in _THREADS
+    ),
+    *(
+        _run(
+            f"latency/live/threads={t}",
+            0.27,
+            64,
+            "article 0: tail of malloc and free with 1000 live blocks",
+            law="mixed",
+            threads=t,
+            idle_ms=10,
+        )
+        for t in _THREADS
+    ),
+    _run("overhead/published", 1.3, 1100, "article 0: usable and resident bytes per request", grid="published"),
+    _run(
+        "rss/threads",
+        0.65,
+        64,
+        "article 0: resident memory by threads",
+        threads="1,2,4,8",
+        blocks=1000,
+        steps=200000,
+        idle=100,
+    ),
+    _run(
+        "rss/blocks",
+        1.0,
+        160,
+        "article 0: resident memory by number of blocks",
+        threads=4,
+        blocks="1000,2000,3000,4000,5000,6000,7000,8000,9000,10000",
+        steps=50000,
+        idle=50,
+    ),
+    _run(
+        "rss/sizes",
+        1.5,
+        1600,
+        "article 0: resident memory by size",
+        threads=4,
+        blocks=100,
+        size="1K..1M",
+        steps=400,
+        idle=50,
+        sample_ms=2,
+    ),
+    _run(
+        "rss/timeline",
+        1.0,
+        128,
+        "article 0: resident memory over time, after stop, after idle",
+        threads=4,
+        blocks=10000,
+        steps=300000,
+        idle=600,
+    ),
+    # Article 1: random lifetimes.
+    *(
+        _run(
+            f"lifetimes/program/threads={t}",
+            0.25,
+            300,
+            "article 1: cost of a pair and memory overhead, the law that was run",
+            slots="2^20",
+            steps=2000000 // t,
+            threads=t,
+            idle_ms=10,
+        )
+        for t in _THREADS
+    ),
+    *(
+        _run(
+            f"lifetimes/article/threads={t}",
+            0.2,
+            400,
+            "article 1: the same with the law that was described",
+            law="article",
+            slots="2^14",
+            steps=300000 // t,
+            threads=t,
+            idle_ms=10,
+        )
+        for t in _THREADS
+    ),
+    *(
+        _run(
+            f"lifetimes/{touch}",
+            0.25,
+            300,
+            "article 1: the lighter touching modes",
+            slots="2^20",
+            steps=2000000,
+            idle_ms=10,
+            touch=touch,
+        )
+        for touch in ("single", "none")
+    ),
+    # Article 2: alloc-test with one thread, and the mixtures of its project. Espresso is among the programs of `apps`.
+    _run(
+        "lifetimes/alloc-test", 0.4, 40, "article 2: alloc-test, one thread", exponent=10, slots="2^18", steps=2000000
+    ),
+    *(
+        _run(
+            f"larson/{name}",
+            0.3,
+            64,
+            f"article 2: random mixed, 400 live blocks of {low} to {high} bytes",
+            threads=1,
+            generations=1,
+            steps=steps,
+            blocks=400,
+            low=low,
+            high=high,
+        )
+        for name, low, high, steps in (
+            ("small", 16, 2048, 3000000),
+            ("medium", 4096, 32768, 600000),
+            ("mixed", 16, 32768, 600000),
+        )
+    ),
+    *(
+        _run(
+            f"cross/remote-{remote}",
+            0.3,
+            200,
+            f"article 2: {remote} % of the blocks freed by another thread",
+            threads=4,
+            remote=remote,
+            blocks=1000000,
+            low=16,
+            high=2048,
+        )
+        for remote in (0, 50, 90)
+    ),
+    # Article 3: micro table, composite, threads, larson-like and cfrac-like; its programs are in `apps`.
+    _run(
+        "micro/published",
+        0.7,
+        40,
+        "article 3: latency table, calloc, realloc, threads, weighted composite",
+        rounds=400000,
+    ),
+    _run(
+        "larson/like",
+        0.3,
+        16,
+        "article 3: larson-like, 1000 slots of 8 to 512 bytes",
+        threads=1,
+        generations=4,
+        steps=1000000,
+    ),
+    _run("cfrac-like/published", 0.45, 16, "article 3: cfrac-like, half of its 5,000,000 calls", steps=2500000),
+    # Article 4: ring and batches. A tenth of the published slots: all 100,000 need 15 GiB with 128 threads.
+    _run(
+        "ring/published",
+        1.6,
+        2000,
+        "article 4: thread scaling as it was run",
+        form="published",
+        threads="1..128",
+        slots=10000,
+        steps=25000,
+    ),
+    _run("ring/published-full", 0.6, 1500, "article 4: all 100,000 slots, 8 threads", form="published", threads=8),
+    _run(
+        "ring/corrected",
+        1.2,
+        1500,
+        "article 4: thread scaling with frees",
+        threads="1..128",
+        steps=6000,
+        sample_every=1,
+    ),
+    _run("batch/mixed", 0.3, 16, "article 4: batches of 128 mixed blocks"),
+    _run("batch/fixed", 0.2, 16, "article 4: batches of 128 blocks of 64 bytes", law="fixed"),
+    _run("batch/threads", 0.4, 64, "article 4: batches by threads", threads="1,2,4,8,16", rounds=3000),
+)
+
+THREADS: tuple[WorkloadRun, ...] = (
+    *(
+        _run(f"burst/threads={t}", 0.4, 2200, "a burst of 1000 blocks in all, by size", threads=t, blocks=1000 // t)
+        for t in _THREADS
+    ),
+    _run("pair/threads", 0.2, 16, "pairs of 64 bytes by threads", size=64, threads="1..16", rounds=2000000),
+    _run("ring/tail", 0.4, 100, "tail with 8 threads, every second call timed", threads=8, steps=80000, sample_every=2),
+    _run("larson/threads", 0.9, 200, "blocks that cross to new threads", threads="1..16", steps=60000),
+    _run("larson/large", 0.4, 400, "the same with 4 to 32 KiB", threads=4, low=4096, high=32768, steps=10000),
+    *(
+        _run(
+            f"cross/{pattern}/threads={t}",
+            0.15,
+            200,
+            f"blocks freed elsewhere: {pattern}",
+            pattern=pattern,
+            threads=t,
+            blocks=1500000,
+            idle_ms=10,
+        )
+        for pattern in ("share", "batch", "fan-in", "pipeline")
+        for t in (2, 4, 8)
+    ),
+    _run("churn/width-4", 0.2, 32, "threads that are born and end", threads=4),
+    _run("churn/width-100", 0.3, 200, "a hundred threads at once", threads=100, waves=20),
+    _run("false-sharing/active", 0.1, 16, "own blocks on shared lines", threads="1,2,4"),
+    _run("false-sharing/passive", 0.1, 16, "blocks handed out by one thread", threads="1,2,4", form="passive"),
+    _run("cfrac-like/threads", 0.35, 32, "small mixed calls by threads", threads="1,2,4,8", steps=200000),
+)
+
+MEMORY: tuple[WorkloadRun, ...] = (
+    next(run for run in PUBLISHED if run.id == "overhead/published"),
+    _run("startup/empty", 0.1, 16, "time and memory of an empty program", runs=60, idle_ms=10),
+    _run("phases/peak", 1.5, 500, "grow, shrink, idle, grow, free, idle", peak_mib=32, idle=300),
+    _run("phases/larger-blocks", 1.4, 500, "the same with blocks to 64 KiB", peak_mib=48, exponent=16, idle=300),
+    _run("fragmentation/long", 0.9, 300, "resident over live bytes while sizes change", live_mib=24, phases=16),
+    _run(
+        "fragmentation/survivors", 0.8, 300, "the same with a third left in place", live_mib=24, phases=16, survivors=33
+    ),
+    _run("aligned/small", 0.2, 32, "alignments of 16 to 4096 bytes"),
+    _run("aligned/pages", 0.2, 600, "page-aligned blocks", low=4096, high=4096, top="64K", steps=50000),
+    _run("aligned/large", 0.5, 600, "alignments up to 1 MiB", low="64K", high="1M", top="1M", live=50, steps=5000),
+    _run("large/blocks", 0.5, 900, "blocks of 5 to 25 MiB"),
+    _run("realloc/double", 0.4, 64, "vectors that double"),
+    _run("realloc/append", 0.3, 64, "vectors that grow by a little", pattern="append", rounds=40),
+    _run("realloc/large", 0.5, 600, "vectors of 64 MiB", top="64M", vectors=2, rounds=4),
+    _run(
+        "rss/idle", 1.8, 128, "memory after stop and 1.5 idle seconds", threads=4, blocks=10000, steps=100000, idle=1500
+    ),
+    _run("pair/calls", 0.8, 16, "calloc pairs by size", call="calloc", touch="ends", size="16..256K", rounds=50000),
+    _run("pair/new", 0.4, 16, "operator new pairs by size", call="new", size="16..256K", rounds=500000),
+)
+
+# The real programs of two suites; how each is run and which are installed is the business of the programs' own module.
+# The suite `apps` has all of that module's.
+PUBLISHED_APPS = ("espresso", "python-documents", "redis", "nginx", "sqlite3", "git")  # of articles 2 and 3
+APPS: tuple[str, ...] = (
+    "espresso",
+    "python-documents",
+    "python-objects",
+    "redis",
+    "nginx",
+    "sqlite3",
+    "git",
+    "lua",
+    "jq",
+    "perl",
+    "cc1plus",
+    "z3",
+    "ghostscript",
+    "xsltproc",
+)
+
+
+def _union(*groups: Iterable[WorkloadRun]) -> tuple[WorkloadRun, ...]:
+    """All runs in order, each id once."""
+    found: dict[str, WorkloadRun] = {}
+    for group in groups:
+        for run in group:
+            found.setdefault(run.id, run)
+    return tuple(found.values())
+
+
+# `apps` holds no workload program: real programs are its members.
+SUITES: dict[str, tuple[WorkloadRun, ...]] = {
+    "quick": QUICK,
+    "published": PUBLISHED,
+    "threads": THREADS,
+    "memory": MEMORY,
+    "apps": (),
+    "full": _union(PUBLISHED, THREADS, MEMORY),
+}
+WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "published": PUBLISHED_APPS, "full": APPS}  # (): every one
+
+
+def suite(name: str) -> tuple[WorkloadRun, ...]:
+    """The runs of a suite, or those of one workload (every run of `full` and `quick` that uses it)."""
+    if name in SUITES:
+        return SUITES[name]
+    found = tuple(run for run in _union(SUITES["full"], QUICK) if name in (run.id, run.workload))
+    if not found:
+        known = sorted({run.workload for run in SUITES["full"]})
+        raise UserError(f"'{name}' is no suite ({', '.join(SUITES)}) and no workload ({', '.join(known)})")
+    return found
+
+
+def program() -> Path:
+    """The built workload program."""
+    found = paths.build_dir() / PROGRAM
+    if not found.exists():
+        raise UserError(f"{found} is missing: './freestone build' makes it")
+    return found

@@ -1,0 +1,185 @@
+"""Turns the suites' tables into tasks of the method engine: workloads of the one workload program, and real programs.
+
+`suites.py` and `apps.py` hold tables only; how a row becomes a process with checked output stands here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from freestone_lab.core import paths, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer
+from freestone_lab.engine import schedule
+from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.peers import discover
+from freestone_lab.workloads import apps, suites
+
+NULL_PEER = "null"
+DEFAULT_SUITE = "quick"
+ROUNDS = 10
+SERIES_ROUNDS = 1  # a suite's curves differ little between rounds, and are most of a result file
+CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
+TIMEOUT_S = 300.0
+LEAST_TIMEOUT_S = 60.0
+APP_SECONDS = 0.65  # about what a real program's fixed work takes
+
+
+def workload_program() -> Path:
+    """The built workload program; built first when it is missing."""
+    path = paths.build_dir() / suites.PROGRAM
+    if not path.exists():
+        command = [str(paths.root() / "freestone"), "build", suites.PROGRAM]
+        if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+            raise UserError(f"{suites.PROGRAM} could not be built; the build's messages stand above")
+    return suites.program()
+
+
+@cache
+def workloads(program: Path) -> dict[str, dict[str, Any]]:
+    """What the workload program says of itself: name -> {summary, params}."""
+    done = subprocess.run([str(program), "list", "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{program} does not list its workloads: {done.stderr.strip()}")
+    return {w["name"]: w for w in json.loads(done.stdout)["workloads"]}
+
+
+def _workload_task(
+    program: Path, identity: str, workload: str, params: Mapping[str, Any], timeout_s: float, seconds: float = 1.0,
+    unfit: Mapping[str, str] = MappingProxyType({}),
+) -> Task:  # fmt: skip
+    """One workload; its checksum stands for its output."""
+    return Task(
+        id=identity,
+        workload=workload,
+        argv=(str(program), workload, *(f"--{name}={value}" for name, value in params.items())),
+        params=dict(params),
+        cwd=Path("/"),
+        timeout_s=timeout_s,
+        read="workload",
+        seconds=seconds,
+        unfit=unfit,
+    )
+
+
+def row_task(program: Path, row: suites.WorkloadRun) -> Task:
+    """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
+    limit = LEAST_TIMEOUT_S + 20 * row.seconds
+    unfit = {} if row.null_fits else {NULL_PEER: f"it never frees and would need {row.null_gib:g} GiB"}
+    return _workload_task(program, row.id, row.workload, row.params, limit, row.seconds, unfit)
+
+
+def app_task(command: apps.Command) -> Task:
+    """A real program as a task: output compared with the baseline's and with what the table expects."""
+    return Task(
+        id=f"app/{command.name}",
+        workload=command.title,
+        argv=command.argv,
+        env=command.env,
+        cwd=command.cwd,
+        stdin=command.stdin,
+        output_files=command.outputs,
+        check=command.check,
+        caveats=command.caveats,
+        seconds=APP_SECONDS,
+    )
+
+
+def custom_task(program: Path, name: str) -> Task | None:
+    """`lifetimes:threads=2,law=program` as a task; None when that is no workload. UserError for a wrong parameter."""
+    workload, _, text = name.partition(":")
+    about = workloads(program).get(workload)
+    if about is None:
+        return None
+    accepted = [p["name"] for p in about["params"]]
+    params: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not value:
+            raise UserError(f"'{name}': expected {workload}:PARAMETER=VALUE,..., found '{part}'")
+        if key not in accepted:
+            raise UserError(f"'{name}': {workload} has no parameter '{key}'; it has {', '.join(accepted)}")
+        params[key] = value
+    return _workload_task(program, name, workload, params, TIMEOUT_S)
+
+
+def _app_tasks(names: Sequence[str], say: Callable[[str], None]) -> list[Task]:
+    found, absent = apps.available(names)
+    if absent:
+        say(f"not installed, skipped (freestone setup --apps installs them): {', '.join(a.name for a in absent)}")
+    tasks = []
+    for app in found:
+        try:
+            tasks.append(app_task(apps.as_command(app, apps.work_folder())))
+        except apps.AppError as error:
+            say(f"skipped: {error}")
+    return tasks
+
+
+def select(names: Sequence[str], program: Path, say: Callable[[str], None]) -> list[Task]:
+    """The experiments of the named suites, workloads and applications, each once, in the order given."""
+    app_names = {app.name for app in apps.APPS}
+    chosen: list[Task] = []
+    for name in names:
+        custom = custom_task(program, name) if ":" in name else None
+        if custom:
+            chosen.append(custom)
+        elif name in app_names:
+            chosen += _app_tasks([name], say)
+        elif name in suites.SUITES:
+            chosen += [row_task(program, row) for row in suites.suite(name)]
+            if name in suites.WITH_APPS:
+                chosen += _app_tasks(suites.WITH_APPS[name], say)
+        else:
+            chosen += _workload_runs(program, name, sorted(app_names))
+    return list({task.id: task for task in chosen}.values())
+
+
+def _workload_runs(program: Path, name: str, app_names: Sequence[str]) -> list[Task]:
+    """Every row of the suites that uses the workload `name`; the workload's own defaults when none does."""
+    try:
+        return [row_task(program, row) for row in suites.suite(name)]
+    except UserError:
+        plain = custom_task(program, name)
+        if plain is None:
+            known = ", ".join([*suites.SUITES, *workloads(program), *app_names])
+            raise UserError(f"no suite, workload or application is named '{name}'; there are: {known}") from None
+        return [plain]
+
+
+def plan(rounds: int | None, seed: int) -> Plan:
+    """Exactly that many rounds of each experiment."""
+    count = rounds or ROUNDS
+    return Plan(
+        min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS,
+        series_rounds=SERIES_ROUNDS,
+    )  # fmt: skip
+
+
+def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, sitting_s: float | None) -> str:
+    """One line before a sitting starts: what will be run, and about how long it takes."""
+    costs = [schedule.cost(task, chosen) for task in tasks]
+    rounds = [plan.max_rounds] * len(tasks) if sitting_s is None else schedule.allot(costs, sitting_s)
+    judged = sum(p.kind != "control" for p in chosen)
+    expected = schedule.total(costs, rounds)
+    noun = "allocator" if judged == 1 else "allocators"
+    line = f"{schedule.rounds_words(rounds)} under {judged} {noun}: about {units.words(expected)}"
+    if sitting_s is not None and expected > sitting_s:
+        line += f", which is more than --budget {units.words(sitting_s)}: one round of each is the least"
+    return line + "; Ctrl-C keeps what was measured"
+
+
+def with_null(chosen: Sequence[Peer]) -> list[Peer]:
+    """The peers and the null allocator, whose figures are the workload's own cost; it is left out when not built."""
+    found = list(chosen)
+    if all(p.name != NULL_PEER for p in found):
+        with contextlib.suppress(discover.PeerError):
+            found.append(discover.find(NULL_PEER))
+    return found

@@ -1,0 +1,181 @@
+"""From samples to claims: failures never become figures, peers never mix, the sentence says what the table shows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freestone_lab.analysis import claims
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample, Status
+
+TIME = FigureSpec("s", "lower", "time")
+MEMORY = FigureSpec("KiB", "lower", "peak memory")
+
+
+def experiment(factors: dict[str, float], rounds: int = 12, seed: int = 3) -> Experiment:
+    """Every peer's time and memory as a factor of the baseline's, with one per cent of noise."""
+    random = np.random.default_rng(seed)
+    samples = []
+    for round_ in range(1, rounds + 1):
+        for peer, factor in factors.items():
+            wall = factor * float(random.lognormal(0, 0.004))
+            samples.append(Sample(peer, round_, "ok", figures={"wall": wall, "rss": 1000 * factor}))
+    return Experiment("e", "program", specs={"wall": TIME, "rss": MEMORY}, samples=samples)
+
+
+EQUAL = {"glibc": 1.0, "glibc again": 1.0}
+
+
+def fail(e: Experiment, peer: str, status: Status, detail: str, round_: int = 4) -> None:
+    sample = next(s for s in e.samples if s.peer == peer and s.round == round_)
+    sample.status, sample.detail, sample.figures = status, detail, {}
+
+
+def test_verdicts_of_a_clear_case() -> None:
+    table = claims.analyse(experiment({**EQUAL, "fast": 0.8, "slow": 1.2, "even": 1.0}), "glibc")
+    found = {row.peer: row.cells["wall"].verdict for row in table.rows if row.peer not in EQUAL}
+    assert found == {"fast": "better", "slow": "worse", "even": "same"}
+
+
+def test_one_failed_run_takes_every_figure_of_that_peer() -> None:
+    e = experiment({**EQUAL, "crasher": 0.5})
+    fail(e, "crasher", "failed", "killed by SIGSEGV")
+    row = claims.analyse(e, "glibc").row("crasher")
+    assert row is not None
+    assert (row.status, row.detail, row.cells, row.failed) == ("failed", "killed by SIGSEGV", {}, 1)
+
+
+def test_a_peer_that_fails_fast_is_never_called_fast() -> None:
+    e = experiment({**EQUAL, "crasher": 0.01, "steady": 0.9})
+    for round_ in range(1, 13):
+        fail(e, "crasher", "failed", "killed by SIGABRT", round_)
+    text = claims.sentence(claims.analyse(e, "glibc"))
+    assert text.startswith("steady is the fastest")
+    assert "failed, with no figures: crasher" in text
+
+
+def test_a_warm_up_failure_keeps_the_row() -> None:
+    e = experiment(EQUAL)
+    e.samples.append(Sample("absent", 0, "not_loaded", "malloc was bound to libc.so.6"))
+    row = claims.analyse(e, "glibc").row("absent")
+    assert row is not None and (row.status, row.cells) == ("not_loaded", {})
+
+
+def test_each_peers_median_is_of_its_own_samples() -> None:
+    table = claims.analyse(experiment({**EQUAL, "a": 2.0, "b": 4.0}), "glibc")
+    medians = {row.peer: round(row.cells["rss"].summary.median) for row in table.rows}
+    assert medians == {"glibc": 1000, "glibc again": 1000, "a": 2000, "b": 4000}
+
+
+def test_only_rounds_in_which_both_ran_are_paired() -> None:
+    e = experiment({**EQUAL, "late": 0.9})
+    e.samples = [s for s in e.samples if not (s.peer == "late" and s.round <= 4)]
+    found = claims.estimate(e, "late", "glibc", "wall")
+    assert found is not None and found.pairs == 8
+
+
+def test_a_difference_below_the_noise_floor_is_not_claimed() -> None:
+    e = experiment({**EQUAL, "slightly": 0.97})
+    random = np.random.default_rng(0)
+    for s in e.samples:
+        if s.peer == "glibc again":
+            s.figures["wall"] *= 1 + 0.1 * float(random.random())
+    table = claims.analyse(e, "glibc")
+    row = table.row("slightly")
+    assert table.floors["wall"] > 0.03
+    assert row is not None and row.cells["wall"].verdict == "inconclusive"
+
+
+def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() -> None:
+    # Two per cent of noise and nothing else; with this seed the baseline's first run is lower than the twin's by
+    # more than the control shows, and its second run is not.
+    random = np.random.default_rng(148)
+    names = ("glibc", "glibc again", "twin")
+    drawn = {name: random.lognormal(0, 0.02, 10) for name in names}
+    samples = [Sample(n, r + 1, "ok", figures={"wall": float(drawn[n][r])}) for r in range(10) for n in names]
+    found = claims.analyse(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "glibc").row("twin")
+    assert found is not None
+    cell = found.cells["wall"]
+    assert cell.corrected_p < 0.05 and cell.estimate is not None and cell.estimate.low > 1
+    assert cell.verdict == "inconclusive"
+
+
+def test_without_a_control_nothing_is_claimed() -> None:
+    table = claims.analyse(experiment({"glibc": 1.0, "fast": 0.5}), "glibc")
+    row = table.row("fast")
+    assert row is not None and row.cells["wall"].verdict == "inconclusive"
+
+
+def test_many_rivals_raise_the_bar() -> None:
+    few = claims.analyse(experiment({**EQUAL, "r0": 0.9}, rounds=6), "glibc").row("r0")
+    many = claims.analyse(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "glibc").row("r0")
+    assert few is not None and few.cells["wall"].verdict == "better"
+    assert many is not None
+    assert many.cells["wall"].corrected_p > few.cells["wall"].corrected_p
+
+
+def test_controls_have_ratios_and_no_verdict_and_never_win() -> None:
+    e = experiment({**EQUAL, "null": 0.1, "a": 0.9})
+    table = claims.analyse(e, "glibc", controls=["null"])
+    row = table.row("null")
+    assert row is not None and row.cells["wall"].estimate is not None
+    assert row.cells["wall"].verdict == "inconclusive"
+    assert claims.sentence(table).startswith("a is the fastest")
+
+
+def test_sentence_names_what_cannot_be_told_apart() -> None:
+    text = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 0.80, "b": 0.801}), "glibc"))
+    assert "not told apart from it" in text
+    other = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 0.80, "b": 0.9}), "glibc"))
+    assert "not told apart" not in other
+    assert "% less time (95 % interval" in other
+
+
+def test_a_noisy_first_does_not_hide_who_is_shown_to_be_faster() -> None:
+    e = experiment({**EQUAL, "wild": 0.7, "steady": 0.8})
+    for s in e.samples:
+        if s.peer == "wild" and s.round % 3 == 0:
+            s.figures["wall"] = 2.0
+    text = claims.sentence(claims.analyse(e, "glibc"))
+    assert text.startswith("steady is the fastest") and "not told apart from it: wild" in text
+
+
+def test_a_lead_within_the_margin_is_not_called_one() -> None:
+    e = experiment({**EQUAL, "a": 0.8, "b": 0.8})
+    for s in e.samples:
+        if s.peer == "b":
+            s.figures["wall"] = 1.004 * next(
+                t.figures["wall"] for t in e.samples if t.peer == "a" and t.round == s.round
+            )
+    text = claims.sentence(claims.analyse(e, "glibc"))
+    assert text.startswith("a is the fastest") and "not told apart from it: b" in text
+
+
+def test_sentence_when_nobody_is_faster() -> None:
+    text = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 1.2, "b": 1.0}), "glibc"))
+    assert text == "no allocator is shown to be faster than glibc; same: b; slower: a"
+
+
+def test_rows_keep_the_order_of_the_result() -> None:
+    e = experiment({"b": 1.0, **EQUAL, "a": 1.0})
+    peers = [Peer("glibc", None, "libc"), Peer("a", "/a.so"), Peer("b", "/b.so")]
+    table = claims.tables(Result("", [], 0, {}, peers, [e]))[0]
+    assert [row.peer for row in table.rows] == ["glibc", "a", "b", "glibc again"]
+
+
+def test_headline_prefers_the_workloads_own_figure_over_its_points() -> None:
+    specs = {
+        "wall": TIME,
+        "rss": MEMORY,
+        "pair_ns_size_16": FigureSpec("ns", "lower"),
+        "pair_ns": FigureSpec("ns", "lower"),
+        "blocks": FigureSpec("count", "neither"),
+    }
+    assert claims.headline(Experiment("e", "w", specs=specs)) == ["pair_ns", "rss"]
+    assert claims.headline(Experiment("e", "w", specs={"wall": TIME, "rss": MEMORY})) == ["wall", "rss"]
+
+
+def test_words_follow_the_unit() -> None:
+    assert claims.verdict_word("better", MEMORY) == "smaller"
+    assert claims.verdict_word("worse", FigureSpec("1/s", "higher")) == "slower"
+    assert claims.verdict_word("worse", FigureSpec("count", "lower")) == "worse"
+    assert claims.verdict_word("same", TIME) == "same"

@@ -1,0 +1,153 @@
+"""The card's decision on constructed cases: a slow allocator, a leaking one, two equal ones, and noise only.
+
+The stated error rate is of all statements together, after every round: `wrong` counts the sittings in which any
+interval of any pair, at any look, missed the truth.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from freestone_lab.analysis import sequential
+from freestone_lab.analysis.decision import MARGIN, Decision, Evidence, Subject, decide
+from freestone_lab.core.result import Experiment, Sample
+
+SITTINGS = 100
+MOST_ROUNDS = 25
+TIME_NOISE, MEMORY_NOISE = 0.02, 0.004
+Truth = dict[str, tuple[float, float]]
+
+
+@dataclass
+class Sitting:
+    decision: Decision
+    rounds: int
+    wrong: bool
+
+
+def noise(kind: str, source: random.Random) -> float:
+    """One deviation: normal, now and then a disturbed run, or two states that the machine switches between."""
+    if kind == "disturbed":
+        return source.gauss(0, 0.5) + (abs(source.gauss(0, 4)) if source.random() < 0.1 else 0)
+    return 2.0 * (source.random() < 0.3) if kind == "two states" else source.gauss(0, 1)
+
+
+def sit(truth: Truth, kind: str, seed: int) -> Sitting:
+    """Measures until the decision is settled, looking after every round; each round the whole machine drifts."""
+    source, names = random.Random(seed), list(truth)
+    experiment = Experiment("case", "case")
+    wrong = False
+    for number in range(1, MOST_ROUNDS + 1):
+        drift = source.gauss(0, 0.05)
+        for name, (time, memory) in truth.items():
+            figures = {
+                "wall": time * math.exp(drift + TIME_NOISE * noise(kind, source)),
+                "rss": 1000 * memory * math.exp(MEMORY_NOISE * noise(kind, source)),
+            }
+            experiment.samples.append(Sample(name, number, "ok", figures=figures))
+        evidence = Evidence(experiment, names[0], names, Subject())
+        for a, b in ((a, b) for a in names for b in names if a < b):
+            time, memory = (truth[a][i] / truth[b][i] for i in (0, 1))
+            holds = evidence.time(a, b).low <= time <= evidence.time(a, b).high
+            wrong = wrong or not (holds and evidence.memory(a, b).low <= memory <= evidence.memory(a, b).high)
+        decision = decide(evidence)
+        if decision.settled:
+            break
+    return Sitting(decision, number, wrong)
+
+
+CASES: dict[str, tuple[Truth, set[str]]] = {
+    "a slow allocator": ({"glibc": (1, 1), "other": (1, 1), "slow": (1.3, 1)}, {"glibc"}),
+    "a leaking allocator": ({"glibc": (1, 1), "leaking": (0.9, 3), "good": (0.95, 0.9)}, {"good"}),
+    "two equal ones": ({"glibc": (1, 1), "one": (0.85, 0.8), "two": (0.85, 0.8)}, {"one", "two"}),
+    "noise only": ({"glibc": (1, 1), "one": (1, 1), "two": (1, 1)}, {"glibc"}),
+    "fast but large": ({"glibc": (1, 1), "fast": (0.8, 1.5), "small": (0.97, 0.5)}, {"fast"}),
+}
+
+
+@pytest.mark.parametrize("kind", ["normal", "disturbed", "two states"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_right_one_is_chosen_at_the_stated_error_rate(case: str, kind: str) -> None:
+    truth, right = CASES[case]
+    sittings = [sit(truth, kind, seed) for seed in range(SITTINGS)]
+    # With the stated rate, more than 11 wrong ones of 100 happen once in 200 times; the bounds are wider than that.
+    assert sum(s.wrong for s in sittings) <= sequential.ERROR_RATE * SITTINGS + 6
+    chosen = Counter(s.decision.use for s in sittings)
+    assert set(chosen) <= right, chosen
+    if len(right) == 2:
+        assert min(chosen.values()) > SITTINGS / 4, "equal allocators are chosen by chance alone"
+    if case == "a leaking allocator":
+        assert all("leaking" in s.decision.wasteful for s in sittings)
+
+
+def test_large_differences_are_settled_in_few_rounds() -> None:
+    truth: Truth = {"glibc": (1, 1), "good": (0.4, 0.5)}
+    assert max(sit(truth, "normal", seed).rounds for seed in range(50)) <= 6
+
+
+def series(mean: float, spread: float, count: int) -> list[float]:
+    """Values of exactly this mean and about this spread."""
+    return [mean + spread * (1 if i % 2 else -1) for i in range(count)]
+
+
+def test_minus_63_per_cent_over_six_rounds_is_a_difference() -> None:
+    logs = series(math.log(0.37), 0.22, 6)
+    assert sequential.p_value(logs) < 0.05 / 5
+    assert sequential.bounds(logs, 0.05 / 5).below
+
+
+def test_memory_of_141_per_cent_is_shown_after_three_rounds() -> None:
+    logs = [math.log(1.404), math.log(1.41), math.log(1.421)]
+    assert sequential.bounds(logs, 0.05 / 30).above
+    assert sequential.p_value(logs) < 0.05 / 30
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_fewer_than_three_rounds_show_nothing(count: int) -> None:
+    assert not sequential.bounds([0.7] * count, 0.05 / 2).above
+    assert sequential.least_rounds(0.05 / 30) == sequential.LEAST_ROUNDS
+
+
+def test_what_more_would_settle_it_is_foretold() -> None:
+    """Half-way through, the rounds foretold are about those that it then takes."""
+    truth: Truth = {"glibc": (1, 1), "close": (0.95, 1)}
+    foretold, taken = [], []
+    for seed in range(30):
+        source = random.Random(seed)
+        experiment = Experiment("case", "case")
+        guess = None
+        for number in range(1, 200):
+            for name, (time, memory) in truth.items():
+                figures = {"wall": time * math.exp(source.gauss(0, 0.03)), "rss": memory}
+                experiment.samples.append(Sample(name, number, "ok", figures=figures))
+            decision = decide(Evidence(experiment, "glibc", list(truth), Subject()))
+            if number == 10:
+                guess = decision.more_rounds
+            if decision.settled:
+                break
+        if guess:
+            foretold.append(guess)
+            taken.append(number - 10)
+    assert foretold and 0.3 < sum(foretold) / sum(taken) < 3
+
+
+def test_differences_below_the_margin_settle_for_what_is_there() -> None:
+    truth: Truth = {"glibc": (1, 1), "same": (1 - MARGIN / 6, 1)}
+    found = Counter(sit(truth, "normal", seed).decision.use for seed in range(20))
+    assert found["glibc"] >= 18, found
+
+
+def test_a_rate_is_better_when_it_is_higher() -> None:
+    experiment = Experiment("server", "server")
+    for number in range(1, 6):
+        for name, rate in {"glibc": 1000.0, "fast": 2000.0}.items():
+            figures = {"requests": rate * (1 + number / 1000), "rss": 100.0}
+            experiment.samples.append(Sample(name, number, "ok", figures=figures))
+    evidence = Evidence(experiment, "glibc", ["glibc", "fast"], Subject("requests", "rss", rate=True))
+    assert decide(evidence).use == "fast"
+    assert evidence.time("fast", "glibc").ratio == pytest.approx(0.5)

@@ -1,0 +1,253 @@
+"""`freestone advise` and what a newcomer may expect of it and of `compare`; each test is a complaint that was made."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.result import Peer
+from freestone_lab.core.result_file import load
+
+SERVER = """
+import os, socket, sys, time
+if "--daemonize" in sys.argv and os.fork():
+    sys.exit(0)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+while True:
+    time.sleep(60)
+"""
+PYTHON = str(Path(sys.executable).resolve())
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FREESTONE_ROOT", str(paths.root()))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    yield
+
+
+def call(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "freestone_lab.cli", *words]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **env})
+
+
+def files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+@pytest.fixture
+def only(controls: dict[str, Peer]) -> list[str]:
+    return ["--only", f"pass={controls['passthrough'].path}"]
+
+
+def card_of(text: str) -> dict[str, str]:
+    return {line.split(" ", 1)[0]: line.split(" ", 1)[1].strip() for line in text.strip().splitlines()}
+
+
+def test_the_card_has_at_most_ten_lines_and_says_what_to_use(work: Path, tmp_path: Path, only: list[str]) -> None:
+    done = call(tmp_path, "advise", *only, "--runs", "5", "--", str(work), "100000")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.strip().splitlines()
+    assert len(lines) <= 10
+    card = card_of(done.stdout)
+    assert {"time", "memory", "sure", "page"} <= set(card)
+    assert ("keep" in card) != ("use" in card)
+    assert "at most 5 % that any statement here is wrong" in card["sure"]
+    assert re.search(r"[-+][\d.]+ % \([-+][\d.]+ … [-+][\d.]+\)", card["memory"]), card["memory"]
+    assert (tmp_path / card["page"]).is_file(), "the page lies where the user is"
+    page = (tmp_path / card["page"]).read_text()
+    assert page.index(lines[-2].split(" ", 1)[1].strip()[:30]) < page.index("The comparison"), "it opens with the card"
+    assert 'class="winner"' not in page
+    assert load(files(tmp_path, "freestone-advise-*.json")[0]).experiments
+
+
+def test_two_lines_say_what_the_program_is_and_how_long_measuring_takes(
+    work: Path, tmp_path: Path, only: list[str]
+) -> None:
+    done = call(tmp_path, "advise", *only, "--runs", "1", "--", str(work), "1000")
+    assert re.search(r"^work: a program that ends, after \S+ s, with 1 thread; malloc by glibc$", done.stderr, re.M)
+    assert re.search(r"^measuring 2 allocators takes about ", done.stderr, re.M)
+
+
+@pytest.mark.parametrize("command", ["advise", "compare"])
+@pytest.mark.parametrize("form", ["server", "daemon"])
+def test_a_program_that_never_ends_is_recognised(command: str, form: str, tmp_path: Path, only: list[str]) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(SERVER)
+    begun = time.monotonic()
+    extra = ["--daemonize"] if form == "daemon" else []
+    done = call(tmp_path, command, *only, "--", PYTHON, str(script), *extra)
+    assert done.returncode == 2
+    assert ("forks away" if form == "daemon" else "is a server") in done.stderr
+    assert re.search(r"freestone advise --server '.*' --ready \d+ --load ", done.stderr)
+    assert time.monotonic() - begun < 120, "nobody waits for it"
+    assert not files(tmp_path, "freestone-*.json")
+
+
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_a_program_that_leaves_state_behind_is_recognised(command: str, tmp_path: Path, only: list[str]) -> None:
+    done = call(tmp_path, command, *only, "--", "mkdir", "side")
+    assert done.returncode == 2
+    assert "leaves state behind" in done.stderr and "--prepare" in done.stderr
+    (tmp_path / "side").rmdir()
+    again = call(tmp_path, command, *only, "--runs", "1", "--cleanup", "rmdir side", "--", "mkdir", "side")
+    assert again.returncode == 0, again.stderr
+    assert not (tmp_path / "side").exists()
+
+
+def test_habits_of_other_tools(work: Path, tmp_path: Path, only: list[str]) -> None:
+    marks = tmp_path / "marks"
+    done = call(
+        tmp_path, "advise", *only, "--runs", "2", "--warmup", "1", "--prepare", f"echo p >> {marks}", "--cleanup",
+        f"echo c >> {marks}", "--ignore-failure", "--shell", "--", f"{work} 1000; exit 7",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = marks.read_text().split()
+    assert said == ["p", "c"] * (len(said) // 2) and len(said) >= 2 * 2 * 2
+    assert "ends with status 7" in done.stderr
+    failing = call(tmp_path, "advise", *only, "--shell", "--", f"{work} 1000; exit 7")
+    assert failing.returncode == 2 and "exit status 7" in failing.stderr
+
+
+def test_options_are_swept_in_the_same_run(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
+    given = ["--only", f"leaking={controls['leaking'].path}", "--option", "leaking:FREESTONE_CONTROL_EVERY=2,1000000"]
+    done = call(tmp_path, "advise", *given, "--runs", "3", "--json", "r.json", "--", str(work), "200000")
+    assert done.returncode == 0, done.stderr
+    result = load(tmp_path / "r.json")
+    values = {p.name: dict(p.env).get("FREESTONE_CONTROL_EVERY") for p in result.peers}
+    assert values["leaking FREESTONE_CONTROL_EVERY=2"] == "2"
+    assert "leaking FREESTONE_CONTROL_EVERY=1000000" in values
+    assert "options" in card_of(done.stdout)
+    wrong = call(tmp_path, "advise", *given[:2], "--option", "nobody:x=1", "--", str(work))
+    assert wrong.returncode == 2 and "nobody" in wrong.stderr
+
+
+def test_a_slow_allocator_is_not_recommended(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
+    slow = f"slow={controls['slow'].path}"
+    done = call(
+        tmp_path, "advise", "--only", slow, "--", str(work), "200000", FREESTONE_CONTROL_SLOW_NS="3000"
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert card_of(done.stdout)["keep"].startswith("glibc")
+
+
+def test_an_output_that_cannot_be_written_is_said_before_measuring(work: Path, tmp_path: Path, only: list[str]) -> None:
+    done = call(tmp_path, "advise", *only, "--runs", "1", "--json", "/proc/none/r.json", "--", str(work), "1000")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    first = done.stderr.index("/proc/none/r.json")
+    assert first < done.stderr.index("a program that ends"), "it is said first"
+    assert (tmp_path / "state" / "freestone" / "r.json").is_file(), "and the results are somewhere"
+
+
+def test_compare_leaves_its_results_where_the_user_is(work: Path, tmp_path: Path, only: list[str]) -> None:
+    done = call(tmp_path, "compare", *only, "--rounds", "3", "--", str(work), "50000")
+    assert done.returncode == 0, done.stderr
+    assert len(files(tmp_path, "freestone-compare-*.json")) == len(files(tmp_path, "freestone-compare-*.html")) == 1
+    table = [line for line in done.stdout.splitlines() if re.match(r"(allocator|glibc|pass) ", line)]
+    assert table and max(map(len, table)) <= 80
+    assert "…-" not in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_being_ended_leaves_what_was_measured(
+    command: str, number: signal.Signals, work: Path, tmp_path: Path, only: list[str]
+) -> None:
+    budget = ["--time-limit", "600s"] + (["--precision", "0.0001%"] if command == "compare" else [])
+    argv = [sys.executable, "-m", "freestone_lab.cli", command, *only, *budget, "--json", "r.json"]
+    process = subprocess.Popen([*argv, "--", str(work), "2000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "round 2" in line:
+            break
+    process.send_signal(number)
+    process.stderr.read()
+    assert process.wait(120) == 128 + number
+    assert any(s.round > 0 for s in load(tmp_path / "r.json").experiments[0].samples)
+
+
+def test_nothing_to_compare_is_an_exit_status(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
+    broken = ["--only", f"broken={controls['crashing'].path}"]
+    done = call(tmp_path, "compare", *broken, "--rounds", "2", "--", str(work), "1000")
+    assert done.returncode == 1, done.stdout
+
+
+def test_the_baseline_is_named_rightly_where_a_program_brings_an_allocator(tmp_path: Path, only: list[str]) -> None:
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"), None)
+    if library is None:
+        pytest.skip("libjemalloc2 is not installed")
+    source = tmp_path / "own.c"
+    source.write_text("#include <stdlib.h>\nint main(void) { return malloc(100) == NULL; }\n")
+    subprocess.run(["cc", "-fno-builtin", str(source), str(library), "-o", str(tmp_path / "own")], check=True)
+    done = call(tmp_path, "advise", *only, "--runs", "3", "--json", "r.json", "--", "./own")
+    assert done.returncode == 0, done.stderr
+    assert "brings jemalloc" in done.stderr
+    result = load(tmp_path / "r.json")
+    assert result.baseline == "its own jemalloc"
+    assert {p.name for p in result.peers} == {"its own jemalloc", "pass", "glibc"}
+    assert next(p for p in result.peers if p.name == "glibc").path, "glibc's malloc is preloaded like the others"
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_a_limit_is_kept_and_answers_something(command: str, work: Path, tmp_path: Path, only: list[str]) -> None:
+    begun = time.monotonic()
+    done = call(tmp_path, command, *only, "--time-limit", "20s", "--", str(work), "3000000")
+    assert time.monotonic() - begun < 22
+    assert done.returncode == 0, done.stderr
+    assert "pass" in done.stdout
+
+
+def test_a_running_server_is_told_from_a_program(tmp_path: Path, only: list[str]) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(SERVER.replace("listener.listen()", "listener.listen(); print('up', flush=True)"))
+    process = subprocess.Popen([PYTHON, str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        done = call(tmp_path, "advise", *only, "--pid", str(process.pid))
+        assert done.returncode == 2
+        assert re.search(r": a server on port \d+", done.stdout)
+        assert "freestone advise --server" in done.stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "expected one of|needs one of"),
+        (["--server", "x", "--load", "true"], "--server needs --ready"),
+        (["--server", "x", "--ready", "1", "--load", "nobody-has-this"], "nobody-has-this"),
+        (["--server", "x", "--ready", "70000", "--load", "true"], "70000"),
+        (["--server", "x", "--ready", "80", "--load", "true", "--stop", "NEVER"], "NEVER"),
+        (["--pid", "999999999"], "no such process"),
+        (["--time-limit", "soon", "--", "true"], "soon"),
+        (["--only", "jemallok", "--", "true"], "did you mean 'jemalloc'"),
+        (["--option", "dirty", "--", "true"], "expected OPTION=VALUE"),
+    ],
+)
+def test_wrong_usage_is_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    done = call(tmp_path, "advise", *words)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
+    listed = call(tmp_path, "peers")
+    assert listed.returncode == 0
+    assert not re.search(r"passthrough|returning-null|corrupting", listed.stdout)

@@ -1,0 +1,163 @@
+"""What works on a machine that has installed nothing: no package of Python's, no pip, no network, even no Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.commands import environment, options
+from freestone_lab.core import paths
+from freestone_lab.measure import native
+
+SHELL_TOOLS = ("sh", "cat", "cksum", "dirname", "grep", "cut", "tr", "readlink", "sed", "uname", "id")
+COMPILER_TOOLS = ("cc", "gcc", "as", "ld", "addr2line", "c++filt")
+PYTHONS = "in /usr/bin/python3 python3 "  # where the entry command looks first
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A copy of what the entry command needs, with a PATH of its own."""
+
+    root: Path
+    tools: Path
+
+    def freestone(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8"}
+        command = [str(self.root / "freestone"), *words]
+        return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True, check=False)
+
+
+def machine(folder: Path, python: str, *tools: str) -> Machine:
+    root, programs = folder / "freestone", folder / "programs"
+    root.mkdir()
+    programs.mkdir()
+    for name in ("freestone", "CMakeLists.txt", "CMakePresets.json"):
+        shutil.copy(paths.root() / name, root / name)
+    script = root / "freestone"
+    assert PYTHONS in script.read_text()
+    script.write_text(script.read_text().replace(PYTHONS, f"in {python} "))
+    shutil.copytree(paths.root() / "lab", root / "lab", ignore=shutil.ignore_patterns("__pycache__", "target", "tests"))
+    (root / "build").symlink_to(paths.root() / "build")
+    for tool in tools:
+        found = shutil.which(tool)
+        if found is not None:
+            (programs / tool).symlink_to(os.path.realpath(found))
+    return Machine(root, programs)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """Has a Python, but nothing that could install a package."""
+    made = machine(tmp_path_factory.mktemp("bare"), "python3", *SHELL_TOOLS, *COMPILER_TOOLS)
+    python = made.tools / "python3"
+    python.write_text(f"""#!/bin/sh
+case " $* " in " -I -S "*) exec {os.path.realpath(sys.executable)} "$@" ;; esac
+echo "started with packages in sight, or to install some: $*" >&2
+exit 98
+""")
+    python.chmod(0o755)
+    return made
+
+
+@pytest.fixture(scope="module")
+def without_python(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return machine(tmp_path_factory.mktemp("without-python"), "", *SHELL_TOOLS)
+
+
+needs_library = pytest.mark.skipif(
+    not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built"
+)
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "help", ""])
+def test_help_needs_no_python(without_python: Machine, word: str) -> None:
+    done = without_python.freestone(*filter(None, [word]))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == options.HELP.read_text()
+
+
+def test_the_version_needs_no_python(without_python: Machine) -> None:
+    done = without_python.freestone("--version")
+    assert re.fullmatch(r"freestone \d+\.\d+\.\d+\n", done.stdout), done
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_library
+def test_lib_needs_no_python(without_python: Machine) -> None:
+    for words, name in ((["lib"], "libfreestone.so"), (["lib", "--hardened"], "libfreestone-hardened.so")):
+        done = without_python.freestone(*words)
+        assert (done.returncode, done.stdout) == (0, f"{without_python.root}/build/release/{name}\n"), done.stderr
+
+
+def test_a_missing_python_is_named(without_python: Machine) -> None:
+    done = without_python.freestone("stats")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "freestone: this machine lacks: python3; install them with its package manager and run this again\n"
+    )
+
+
+@pytest.mark.parametrize("name", options.COMMANDS)
+def test_the_help_of_every_command_needs_no_package(bare: Machine, name: str) -> None:
+    done = bare.freestone(*name.split(), "--help")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.startswith(f"usage: freestone {name} ")
+
+
+@needs_library
+def test_run_needs_no_package(bare: Machine) -> None:
+    native.tool("probe")
+    for words in (["run"], ["run", "--hardened"]):
+        done = bare.freestone(*words, "--", "cat", "/proc/self/maps")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "libfreestone" in done.stdout
+
+
+@needs_library
+def test_leaks_needs_no_package(bare: Machine) -> None:
+    done = bare.freestone("leaks", "--error", "0", "--", "cat", "/dev/null")
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"process \d+: ", done.stderr)
+
+
+def test_stats_and_top_need_no_package(bare: Machine) -> None:
+    metrics = bare.root / "metrics.prom"
+    metrics.write_text('freestone_live_bytes{pid="7",program="server"} 4096\n# EOF\n')
+    done = bare.freestone("stats", str(metrics))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "server process 7" in done.stdout
+    done = bare.freestone("top", "999999999")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"freestone: .*999999999.*\n", done.stderr)
+
+
+def test_wrong_usage_is_told_before_anything_is_installed(bare: Machine) -> None:
+    for words, said in ((["diff", "a"], "the following arguments are required: B"), (["nosuch"], "unknown command")):
+        done = bare.freestone(*words)
+        assert done.returncode == 2
+        assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+ENTRY = re.compile(r"^([\w.-]+)==\S+(?: ;[^\\]*)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+def test_a_lock_file_holds_what_the_project_asks_for_and_hashes_for_all(file: str) -> None:
+    project = tomllib.loads((paths.root() / "lab" / "pyproject.toml").read_text())["project"]
+    wanted = list(project["dependencies"])
+    if file == "requirements-dev.txt":
+        wanted += project["optional-dependencies"]["dev"]
+    text = (paths.root() / "lab" / file).read_text()
+    locked = ENTRY.findall(text)
+    assert {re.split(r"[>=<;\[ ]", name)[0].lower() for name in wanted} <= set(locked)
+    assert len(locked) == len(re.findall(r"^\S", text, re.MULTILINE)), "an entry without a version or a hash"
+    assert "//" not in text, "no address: the machine's settings say where packages come from"
+    assert environment.WITNESS[options.RUNTIME if file == "requirements.txt" else options.DEVELOPMENT] in locked

@@ -1,0 +1,330 @@
+"""The commands as a user types them: results, exit statuses, one clear line for every wrong usage."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import importlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from freestone_lab import cli
+from freestone_lab.commands import options
+from freestone_lab.core import paths
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
+from freestone_lab.core.result_file import load, save
+
+ROOT = paths.root()
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def freestone(folder: Path, *words: str) -> Done:
+    """The command in this process, so that its imports are paid once; its output as a pipe would see it."""
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = cli.run(list(words))
+    finally:
+        os.chdir(before)
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    argv = [sys.executable, "-m", "freestone_lab.cli", *words]
+    return subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> Done:
+    out, err = process.communicate(timeout=1200)
+    return Done(process.returncode, out, err)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain_terminal() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "160")
+        patch.setenv("FREESTONE_ROOT", str(ROOT))
+        yield
+
+
+@pytest.fixture(scope="module")
+def preload(controls: dict[str, Peer]) -> str:
+    return f"pass={controls['passthrough'].path}"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, work: Path, preload: str) -> tuple[Path, str]:
+    """The folder and the output of one real comparison with every export."""
+    folder = tmp_path_factory.mktemp("compared")
+    exports = ["--json", "r.json", "--csv", "r.csv", "--markdown", "r.md", "--gbench", "g.json", "-o", "r.html"]
+    done = freestone(folder, "compare", "--only", preload, "--rounds", "8", *exports, "--", str(work), "2000", "64")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_compare_prints_table_proof_and_verdict(compared: tuple[Path, str]) -> None:
+    _, out = compared
+    assert re.search(r"\npass +\d", out)
+    assert re.search(r"\nglibc again .* control", out)
+    assert re.search(r"^Verdict \(work\): .+\.$", out, re.MULTILINE)
+    assert re.search(r"pass: /\S+libcontrol-passthrough\.so.*proven", out)
+    assert "noise floor" in out
+    assert "\x1b" not in out
+
+
+def test_compare_writes_a_result_that_can_be_read_back(compared: tuple[Path, str]) -> None:
+    folder, _ = compared
+    result = load(folder / "r.json")
+    (experiment,) = result.experiments
+    assert {s.peer for s in experiment.samples} == {"glibc", "glibc again", "pass"}
+    assert {s.round for s in experiment.samples} == set(range(1, 9))
+    assert result.fingerprint["kernel"] and result.fingerprint["libraries"]["pass"]
+    assert result.fingerprint["programs"][0]["path"] == experiment.workload.split()[0]
+
+
+def test_exports_hold_every_sample(compared: tuple[Path, str]) -> None:
+    folder, _ = compared
+    experiment = load(folder / "r.json").experiments[0]
+    with (folder / "r.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(s.figures) for s in experiment.samples)
+    first = experiment.samples[0]
+    assert {float(r["value"]) for r in rows if r["peer"] == first.peer and r["round"] == "1"} == set(
+        first.figures.values()
+    )
+    google = json.loads((folder / "g.json").read_text())
+    assert len(google["benchmarks"]) == len(experiment.samples)
+    one = google["benchmarks"][0]
+    assert one["real_time"] == pytest.approx(first.figures["wall"] * 1e9)
+    assert {"date", "num_cpus", "library_build_type"} <= google["context"].keys()
+    text = (folder / "r.md").read_text()
+    assert text.count("\n| ") >= 3 and "| pass |" in text
+    assert "- 8 rounds, a fresh process each" in text
+    assert re.search(r"^- noise floor \(the baseline against itself\): time [\d.]+ %, peak memory", text, re.MULTILINE)
+
+
+def test_compare_writes_the_report(compared: tuple[Path, str]) -> None:
+    folder, _ = compared
+    page = (folder / "r.html").read_text()
+    assert "<html" in page and "pass" in page
+
+
+def test_compare_shows_a_failing_allocator_in_its_row(tmp_path: Path, work: Path, controls: dict[str, Peer]) -> None:
+    crashing = f"crash={controls['crashing'].path}"
+    done = freestone(tmp_path, "compare", "--only", crashing, "--rounds", "2", "--", str(work))
+    assert done.returncode == 1, "nothing could be compared"
+    assert re.search(r"\ncrash +failed", done.stdout)
+    assert "crash: failed: killed by SIGABRT" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--", "freestone-no-such-program"], "program 'freestone-no-such-program' was not found on PATH"),
+        (["--budget", "0s", "--", "true"], "--budget '0s': expected more than nothing"),
+        (["--budget", "soon", "--", "true"], "--budget 'soon': expected a duration"),
+        (["--precision", "0", "--", "true"], "--precision '0': expected a percentage above 0"),
+        (["--rounds", "0", "--", "true"], "--rounds 0: expected at least 1"),
+        (["--only", "nosuch", "--", "true"], "no allocator is named 'nosuch'"),
+        (["--with", "x=/nowhere/x.so", "--", "true"], "/nowhere/x.so"),
+        (["--with", "x=/etc/passwd", "--", "true"], "/etc/passwd"),
+        (["--stdin", "/nowhere/in", "--", "true"], "--stdin '/nowhere/in': no such file"),
+        (["--", "false"], "'false' fails under glibc: exit status 1"),
+    ],
+)
+def test_wrong_usage_of_compare_gets_one_clear_line(tmp_path: Path, words: list[str], expected: str) -> None:
+    done = freestone(tmp_path, "compare", "--quick", "--only", "glibc", *words)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("freestone: ")]
+    assert done.returncode == 2
+    assert expected in lines[-1]
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_compare_refuses_a_static_program(tmp_path: Path, static_program: Path) -> None:
+    done = freestone(tmp_path, "compare", "--", str(static_program))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "statically linked" in done.stderr
+
+
+def test_interrupt_keeps_what_was_measured(tmp_path: Path, work: Path, preload: str) -> None:
+    words = ["--rounds", "500", "--json", "r.json", "--", str(work), "9", "9", "60"]
+    process = start(tmp_path, "compare", "--only", preload, *words)
+    assert process.stderr is not None
+    while "round 2" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.returncode == 130
+    assert "interrupted: fewer rounds than planned" in done.stdout
+    assert max(s.round for s in load(tmp_path / "r.json").experiments[0].samples) >= 1
+
+
+def result(path: Path, factor: float, noise: float = 0.002, status: str = "ok", apart: float = 0.0) -> Path:
+    """A stored result in which `peer` takes `factor` times glibc's time; glibc's two runs are `apart` at times."""
+    samples = []
+    for round_ in range(1, 13):
+        wobble = 1 + noise * ((round_ * 7 % 5) - 2)
+        for name, wall in (("glibc", 1.0), ("glibc again", 1.0), ("peer", factor)):
+            bad = status != "ok" and name == "peer"
+            wall *= 1 + apart * (round_ % 2) if name == "glibc again" else 1.0
+            figures = {} if bad else {"wall": wall * wobble, "rss": 1000.0, "rate": 1 / (wall * wobble)}
+            samples.append(Sample(name, round_, status if bad else "ok", "reason", figures))  # type: ignore[arg-type]
+    specs = {
+        "wall": FigureSpec("s", "lower", "time"),
+        "rss": FigureSpec("KiB", "lower"),
+        "rate": FigureSpec("1/s", "higher"),
+    }
+    peers = [Peer("glibc", None, "libc"), Peer("peer", "/p.so")]
+    save(Result("", [], 0, {}, peers, [Experiment("e", "w", specs=specs, samples=samples)]), path)
+    return path
+
+
+def test_diff_passes_and_fails_by_its_gates(tmp_path: Path) -> None:
+    a, b = result(tmp_path / "a.json", 1.0), result(tmp_path / "b.json.gz", 1.1)
+    assert gzip.decompress(b.read_bytes()).startswith(b"{")
+    fine = freestone(tmp_path, "diff", str(a), str(a), "--fail-if", "time>3%")
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+    slower = freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "time>3%")
+    assert slower.returncode == 1
+    assert re.search(r"fails time>3%: e, peer: \+10\.0 %", slower.stdout)
+    assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "time>20%").returncode == 0
+    assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "memory>1%").returncode == 0
+    assert freestone(tmp_path, "diff", str(b), str(a), "--fail-if", "time>3%").returncode == 0
+    assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "rate>3%").returncode == 1
+
+
+def test_diff_claims_nothing_below_the_noise_floor_of_either_sitting(tmp_path: Path) -> None:
+    a, noisy = result(tmp_path / "a.json", 1.0), result(tmp_path / "b.json", 1.1, apart=0.2)
+    for pair in ((a, noisy), (noisy, result(tmp_path / "c.json", 1.25))):
+        done = freestone(tmp_path, "diff", *map(str, pair), "--fail-if", "time>3%")
+        assert done.returncode == 0, done.stdout
+        assert re.search(r"peer +time +\+1\d\.\d % .* inconclusive", done.stdout)
+
+
+def test_diff_fails_when_an_allocator_breaks(tmp_path: Path) -> None:
+    a, b = result(tmp_path / "a.json", 1.0), result(tmp_path / "b.json", 1.0, status="failed")
+    done = freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "time>3%")
+    assert done.returncode == 1
+    assert "it ran well in the first result" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [("time<3%", "expected FIGURE>N%"), ("speed>3%", "no figure 'speed' in both results; there are:")],
+)
+def test_wrong_gates_are_named(tmp_path: Path, gate: str, expected: str) -> None:
+    a = result(tmp_path / "a.json", 1.0)
+    done = freestone(tmp_path, "diff", str(a), str(a), "--fail-if", gate)
+    assert done.returncode == 2
+    assert expected in done.stderr
+
+
+def test_diff_of_no_result_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    done = freestone(tmp_path, "diff", str(tmp_path / "x.json"), str(tmp_path / "y.json"))
+    assert done.returncode == 2
+    assert done.stderr.startswith("freestone: ") and done.stderr.count("\n") == 1
+
+
+def test_doctor_names_its_findings_and_sums_them_up(tmp_path: Path) -> None:
+    done = freestone(tmp_path, "doctor")
+    for name in ("cores", "governor", "steal", "load", "memory", "huge pages", "noise"):
+        assert re.search(rf"^(ok|warn|bad) +{name}: \S", done.stdout, re.MULTILINE), name
+    assert done.returncode == (1 if re.search(r"^bad ", done.stdout, re.MULTILINE) else 0)
+
+
+def test_the_help_lists_every_command_once() -> None:
+    listed = re.findall(r"^  ([a-z]+)  +\S", options.HELP.read_text(), re.MULTILINE)
+    first_words = {name.split()[0] for name in options.COMMANDS}
+    assert sorted(listed) == sorted([*first_words, "build", "lib"])
+
+
+@pytest.mark.parametrize("name", options.COMMANDS)
+def test_every_command_has_a_module_and_a_function(name: str) -> None:
+    command = options.COMMANDS[name]
+    assert callable(getattr(importlib.import_module(f"freestone_lab.commands.{command.module}"), command.function))
+
+
+@pytest.mark.parametrize("name", ["compare", "run", "bench", "diff", "profile", "leaks", "top", "stats"])
+def test_help_has_examples(tmp_path: Path, name: str) -> None:
+    done = freestone(tmp_path, name, "--help")
+    assert done.returncode == 0
+    assert re.search(r"Examples?:", done.stdout) and f"    freestone {name}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["freestone-no-such-program"], "was not found on PATH"),
+        (["/bin/su"], "set-uid"),
+        ([], "no program given"),
+    ],
+)
+def test_run_refuses_with_one_line(tmp_path: Path, words: list[str], expected: str) -> None:
+    done = freestone(tmp_path, "run", "--", *words)
+    assert done.returncode == 2
+    assert expected in done.stderr and done.stderr.count("\n") == 1
+
+
+needs_library = pytest.mark.skipif(
+    not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built"
+)
+
+
+@needs_library
+def test_run_becomes_the_program(tmp_path: Path, work: Path) -> None:
+    code = "import os,sys; print('libfreestone' in open('/proc/self/maps').read(), sys.argv[1:]); sys.exit(7)"
+    done = finish(start(tmp_path, "run", "--", "/usr/bin/python3", "-c", code, "--stats", "x"))
+    assert (done.returncode, done.stdout, done.stderr) == (7, "True ['--stats', 'x']\n", "")
+
+
+@needs_library
+def test_run_hands_a_signal_through(tmp_path: Path) -> None:
+    done = finish(start(tmp_path, "run", "--", "/bin/sh", "-c", "kill -TERM $$"))
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_lib_prints_the_path_and_nothing_else(tmp_path: Path) -> None:
+    if not (paths.build_dir() / "libfreestone.so").exists():
+        pytest.skip("libfreestone is not built")
+    done = subprocess.run([str(ROOT / "freestone"), "lib"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{ROOT}/build/release/libfreestone.so\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["lib", "--soft"], "lib: unknown argument '--soft'"),
+        (["build", "--preset", "nosuch"], "build: no preset 'nosuch'"),
+        (["build", "--nosuch"], "build: unknown option '--nosuch'"),
+    ],
+)
+def test_wrong_usage_of_the_root_command_is_one_line(words: list[str], expected: str) -> None:
+    done = subprocess.run([str(ROOT / "freestone"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert expected in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_the_root_command_is_plain_sh() -> None:
+    assert (ROOT / "freestone").read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", str(ROOT / "freestone")], check=True)

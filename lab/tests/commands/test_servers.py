@@ -1,0 +1,141 @@
+"""Six servers from start to card: redis, nginx, PostgreSQL, memcached, one of Python and one of Node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.result_file import load
+from freestone_lab.measure import tree
+
+pytestmark = pytest.mark.programs
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+NGINX = """
+daemon off; worker_processes 2; error_log stderr; pid {folder}/nginx.pid;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "all is well"; }} }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    server: str
+    ready: str
+    load: str
+    stop: str = "TERM"
+    rate: bool = True
+
+
+def need(*programs: str) -> None:
+    absent = [p for p in programs if shutil.which(p) is None]
+    if absent:
+        pytest.skip(f"not installed: {', '.join(absent)}")
+
+
+def redis(port: int, folder: Path) -> Case:
+    need("redis-server", "redis-benchmark")
+    server = f"redis-server --port {port} --save '' --appendonly no --dir {folder}"
+    return Case(server, str(port), f"redis-benchmark -p {port} -n 20000 -t set,get --csv")
+
+
+def nginx(port: int, folder: Path) -> Case:
+    need("nginx", "ab")
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    url = f"http://127.0.0.1:{port}/"
+    return Case(f"nginx -p {folder}/ -c nginx.conf", url, f"ab -q -n 5000 -c 8 {url}", "QUIT")
+
+
+def postgres(port: int, folder: Path) -> Case:
+    need("pgbench", "setpriv")
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not programs:
+        pytest.skip("not installed: postgresql")
+    user = ""
+    if os.geteuid() == 0:
+        user = "setpriv --reuid=postgres --regid=postgres --clear-groups "
+    data = folder / "data"
+    make = f"{user}{programs[-1]}/initdb -A trust -U postgres -D {data}"
+    subprocess.run(make.split(), check=True, capture_output=True)
+    server = f"{user}{programs[-1]}/postgres -D {data} -p {port} -k {folder} -c listen_addresses=127.0.0.1"
+    here = f"-h 127.0.0.1 -p {port} -U postgres"
+    started = subprocess.Popen(server.split(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while subprocess.run(["pgbench", "-i", "-q", *here.split(), "postgres"], capture_output=True).returncode:
+            assert started.poll() is None
+    finally:
+        started.send_signal(2)
+        started.wait()
+    return Case(server, str(port), f"pgbench {here} -n -c 2 -t 200 postgres", "INT")
+
+
+def memcached(port: int, _: Path) -> Case:
+    need("memcached")
+    user = "-u nobody " if os.geteuid() == 0 else ""
+    loader = f"{sys.executable} {PROGRAMS / 'memcached_load.py'} {port} 4000"
+    return Case(f"memcached {user}-l 127.0.0.1 -p {port}", f":{port}", loader, rate=False)
+
+
+def python(port: int, _: Path) -> Case:
+    need("ab")
+    interpreter = Path(sys.executable).resolve()
+    return Case(
+        f"{interpreter} {PROGRAMS / 'serve_http.py'} {port}", str(port), f"ab -q -n 300 -c 2 http://127.0.0.1:{port}/"
+    )
+
+
+def node(port: int, _: Path) -> Case:
+    need("node", "ab")
+    return Case(
+        f"node {PROGRAMS / 'serve_http.js'} {port}", "ready to serve", f"ab -q -n 1000 -c 2 http://127.0.0.1:{port}/"
+    )
+
+
+@pytest.mark.parametrize("make", [redis, nginx, postgres, memcached, python, node], ids=lambda make: make.__name__)
+def test_a_server_is_measured_under_load(make: object, tmp_path: Path) -> None:
+    assert callable(make)
+    built = paths.build_dir() / "libfreestone.so"
+    if not built.exists():
+        pytest.skip("libfreestone.so is not built")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="freestone-server-") as folder:  # that another user may enter
+        Path(folder).chmod(0o777)
+        library = Path(shutil.copy(built, folder))
+        measure_one(make(port, Path(folder)), port, library, tmp_path)
+
+
+def measure_one(case: Case, port: int, library: Path, tmp_path: Path) -> None:
+    words = ["--only", f"own={library}", "--runs", "3", "--idle", "300ms", "--json", "r.json"]
+    words += ["--server", case.server, "--ready", case.ready, "--load", case.load, "--stop", case.stop]
+    done = subprocess.run(
+        [sys.executable, "-m", "freestone_lab.cli", "advise", *words], cwd=tmp_path, capture_output=True, text=True,
+        check=False, env={**os.environ, "FREESTONE_ROOT": str(paths.root())},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert ": a server" in done.stderr
+    assert len(done.stdout.strip().splitlines()) <= 10
+    assert ("requests " in done.stdout) == case.rate, done.stdout
+    experiment = load(tmp_path / "r.json").experiments[0]
+    good = [s for s in experiment.samples if s.round > 0]
+    assert good and all(s.status == "ok" for s in good), [s.detail for s in good]
+    for sample in good:
+        assert {"wall", "rss", "rss_after", "cpu"} <= set(sample.figures)
+        assert ("requests" in sample.figures) == case.rate
+    assert all("rss_idle" in s.figures for s in good if s.round == 1)
+    assert any(len(s.series.get("rss", [])) > 5 for s in good), "resident memory over time"
+    assert not tree.port_is_taken(port), "nothing is left running"

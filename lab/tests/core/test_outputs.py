@@ -1,0 +1,60 @@
+"""Files go where they were asked for, or somewhere that works; nothing that was measured is lost."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import outputs
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "freestone"
+
+
+@pytest.mark.parametrize("bad", ["/proc/none/r.json", "/dev/null/r.json"])
+def test_a_place_that_cannot_be_written_is_said_and_replaced(bad: str, state: Path) -> None:
+    said: list[str] = []
+    assert outputs.usable(Path(bad), said.append) == state / "r.json"
+    assert len(said) == 1 and bad in said[0] and str(state) in said[0]
+
+
+def test_a_folder_is_no_file(tmp_path: Path, state: Path) -> None:
+    assert outputs.usable(tmp_path, lambda _: None) == state / tmp_path.name
+
+
+def test_a_good_place_is_taken_and_left_empty(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "r.json"
+    assert outputs.usable(path, pytest.fail) == path
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_loses_nothing(tmp_path: Path, state: Path) -> None:
+    said: list[str] = []
+
+    def make(path: Path) -> None:
+        if path.parent == tmp_path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_text("kept")
+
+    assert outputs.write(tmp_path / "r.json", make, said.append) == state / "r.json"
+    assert (state / "r.json").read_text() == "kept"
+    assert "No space left" in said[0]
+
+
+def test_when_no_place_works_it_is_said(tmp_path: Path) -> None:
+    def make(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said: list[str] = []
+    assert outputs.write(tmp_path / "r.json", make, said.append) is None
+    assert len(said) == 3
+
+
+def test_results_lie_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert outputs.new_name("advise").parent == tmp_path

@@ -1,0 +1,104 @@
+"""docs/BENCHMARKS.md and its drawings come from the stored results, and the committed ones are up to date."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, Peer, Result, Sample
+from freestone_lab.core.result_file import load, save
+from freestone_lab.docs import benchmarks
+from freestone_lab.workloads import suites
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "docs/results").mkdir(parents=True)
+    save(
+        synthetic.suite(["glibc", "freestone", "mimalloc", "isoalloc", "tbbmalloc"], rounds=9),
+        folder / "docs/results/full.json.gz",
+    )
+    benchmarks.write(folder)
+    return folder
+
+
+def test_committed_documents_follow_from_the_stored_results() -> None:
+    if not any((ROOT / "docs/results").glob("*.json*")):
+        pytest.skip("docs/results holds no result file")
+    assert benchmarks.outdated(ROOT) == []
+
+
+def test_written_documents_are_up_to_date_and_an_edit_is_noticed(root: Path) -> None:
+    assert benchmarks.outdated(root) == []
+    page = root / benchmarks.DOCUMENT
+    before = page.read_text()
+    page.write_text(before.replace("0.", "9.", 1))
+    assert benchmarks.outdated(root) == ["docs/BENCHMARKS.md differs from what the stored results give"]
+    page.write_text(before)
+    plot = next((root / benchmarks.PLOTS).glob("*-pareto.svg"))
+    drawing = plot.read_text()
+    plot.unlink()
+    assert benchmarks.outdated(root) == [f"docs/plots/{plot.name} is missing"]
+    plot.write_text(re.sub(r"(?<=\d)\.\d", ".7", drawing))
+    assert benchmarks.outdated(root) == [], "where the library of drawings puts a letter is no difference"
+    plot.write_text(re.sub(r'(data-shown=")[0-9a-f]+', r"\g<1>0123", drawing))
+    assert benchmarks.outdated(root) == [f"docs/plots/{plot.name} differs from what the stored results give"]
+    plot.write_text(drawing)
+
+
+def test_document_names_command_failures_null_cost_and_every_experiment(root: Path) -> None:
+    text = (root / benchmarks.DOCUMENT).read_text()
+    assert "Reproduce: `freestone bench full`" in text
+    assert "| tbbmalloc | latency/threads=2,size=64 | was not loaded in" in text
+    assert "| null |" in text
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()]
+    stored = load(root / "docs/results/full.json.gz")
+    assert {experiment.id for experiment in stored.experiments} <= set(rows)
+    assert len(text.splitlines()) < 300
+
+
+def test_every_picture_exists_and_is_an_image_on_its_own(root: Path) -> None:
+    text = (root / benchmarks.DOCUMENT).read_text()
+    names = re.findall(r"!\[[^\]]+\]\((plots/[^)]+)\)", text)
+    assert len(names) >= 6
+    for name in names:
+        tree = ElementTree.parse(root / "docs" / name)
+        assert tree.getroot().tag.endswith("svg")
+        style = tree.getroot().find("{http://www.w3.org/2000/svg}style")
+        assert style is not None
+        assert "--ink" in (style.text or "")
+
+
+def test_drawings_nobody_calls_for_are_removed(root: Path) -> None:
+    stray = root / benchmarks.PLOTS / "old.svg"
+    stray.write_text("<svg/>")
+    benchmarks.write(root)
+    assert not stray.exists()
+
+
+def test_no_stored_result_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no result file"):
+        benchmarks.documents(tmp_path)
+
+
+def test_every_published_experiment_of_the_suite_is_named() -> None:
+    experiments = [
+        Experiment(run.id, run.workload, samples=[Sample("glibc", 1, "ok", figures={"wall": 1.0})])
+        for run in suites.PUBLISHED
+    ]
+    result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc")], experiments)
+    lines = benchmarks.published(result)
+    text = "\n".join(lines)
+    for run in suites.PUBLISHED:
+        assert f"`{run.id}`" in text, run.id
+    assert {line.split("|")[1].strip() for line in lines if line.startswith("| ")} >= {"0", "1", "2", "3", "4"}
+    assert benchmarks.published(dataclasses.replace(result, experiments=[])) == []

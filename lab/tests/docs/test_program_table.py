@@ -1,0 +1,44 @@
+"""The table of real programs: differences stand out, what was not judged is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.docs import program_table
+from freestone_lab.host import real_programs
+
+ROOT = Path(__file__).resolve().parents[3]
+FIGURES = {
+    "cpu_s": {"none": 2.0, "fast": 1.0, "hardened": 3.0},
+    "peak_kib": {"none": 2048, "fast": 2048, "hardened": 4096},
+}
+
+
+def row(name: str, verdict: str, detail: str = "") -> dict[str, object]:
+    return {"program": name, "package": name, "verdict": verdict, "detail": detail, **FIGURES}
+
+
+def test_every_program_is_in_the_table_or_named_below_it() -> None:
+    rows = [row("sort", "same"), row("php", "fails", "fast: crash"), row("go", "skipped", "not on this machine: gofmt")]
+    text = program_table.table({"machine": "here", "programs": rows})
+    assert text.startswith("1 of 2 programs")
+    assert "| sort | same | 2.00 | 0.50 | 1.50 | 2 | 1.00 | 2.00 |" in text
+    assert "| php | **fails** |" in text
+    assert "Not judged: go (not on this machine: gofmt)." in text
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    for text in ("nothing", json.dumps({"schema": "other"})):
+        (tmp_path / "programs.json").write_text(text)
+        with pytest.raises(UserError, match=r"programs\.json"):
+            real_programs.read(tmp_path / "programs.json")
+
+
+def test_the_committed_table_is_the_generated_one() -> None:
+    if not (ROOT / real_programs.RESULT).is_file():
+        pytest.skip("no stored result")
+    assert program_table.outdated(ROOT) == []

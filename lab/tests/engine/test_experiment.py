@@ -1,0 +1,328 @@
+"""The engine on real processes: order, proof, controls, stop rules, and every way in which an allocator can fail.
+
+Several tests stand for a fault found in published measurements; each names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.analysis import claims as compare
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, Peer, Sample
+from freestone_lab.engine import experiment as method
+from freestone_lab.engine import plan as plans
+from freestone_lab.engine.experiment import Engine
+from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.measure import process
+from freestone_lab.measure.process import Request, Run
+from freestone_lab.workloads import suites
+
+GLIBC = Peer("glibc", None, "libc")
+
+
+def plan(rounds: int, **more: object) -> Plan:
+    fixed = Plan(min_rounds=rounds, max_rounds=rounds, budget_s=None, precision=None, seed=1)
+    return dataclasses.replace(fixed, **more)  # type: ignore[arg-type]
+
+
+def task(work: Path, *arguments: str, **more: object) -> Task:
+    return Task("t", "work", (str(work), *(arguments or ("300", "64"))), cwd=work.parent, **more)  # type: ignore[arg-type]
+
+
+def measured(the_task: Task, peers: list[Peer], the_plan: Plan) -> Experiment:
+    return Engine(the_task, [GLIBC, *peers], "glibc", the_plan, lambda p: None).measure()
+
+
+def statuses(experiment: Experiment, peer: str) -> set[str]:
+    return {s.status for s in experiment.samples if s.peer == peer}
+
+
+def test_every_peer_runs_once_per_round_and_the_order_changes(work: Path, controls: dict[str, Peer]) -> None:
+    # Fault: one allocator always first, so that it alone pays for the cold cache.
+    found = measured(task(work), [controls["passthrough"], controls["null"]], plan(12))
+    orders = []
+    for round_ in range(1, 13):
+        names = [s.peer for s in found.samples if s.round == round_]
+        assert sorted(names) == ["glibc", "glibc again", "null", "passthrough"]
+        orders.append(tuple(names))
+    assert len(set(orders)) > 6
+    assert max(Counter(order[0] for order in orders).values()) < 12
+    assert not [s for s in found.samples if s.round == 0], "the warm-up round is discarded"
+
+
+def test_the_order_is_repeatable_from_its_seed(work: Path) -> None:
+    runs = [[(s.round, s.peer) for s in measured(task(work), [], plan(6)).samples] for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_all_peers_run_the_same_program_and_differ_only_in_their_environment(
+    work: Path, controls: dict[str, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Fault: one allocator called inline, the others through malloc.
+    seen: list[Request] = []
+    real = process.run
+
+    def spy(request: Request, stdout: Path, stderr: Path, *_: object) -> Run:
+        seen.append(request)
+        return real(request, stdout, stderr)
+
+    monkeypatch.setattr(process, "run", spy)
+    measured(task(work), [controls["passthrough"]], plan(4))
+    assert {tuple(r.argv) for r in seen} == {(str(work), "300", "64")}
+    own = ("LD_PRELOAD", "LD_DEBUG", "LD_DEBUG_OUTPUT", plans.PADDING)
+    rest = {tuple(sorted((k, v) for k, v in r.env.items() if k not in own)) for r in seen}
+    assert len(rest) == 1
+    timed = [r for r in seen if "LD_DEBUG" not in r.env]
+    assert len({len(r.env[plans.PADDING]) for r in timed}) > 4, "the environment's size must vary"
+    assert all(len(r.env[plans.PADDING]) < 4096 for r in timed)
+
+
+@pytest.mark.parametrize(
+    ("control", "status", "detail"),
+    [
+        ("crashing", "failed", "killed by SIGABRT"),
+        ("returning-null", "failed", "answered NULL"),
+        ("corrupting", "wrong_output", "stdout differs from glibc's"),
+        ("not-loading", "not_loaded", "malloc was bound to libc.so.6"),
+    ],
+)
+def test_a_bad_allocator_is_a_failure_and_never_a_figure(
+    work: Path, controls: dict[str, Peer], control: str, status: str, detail: str
+) -> None:
+    # Faults: crashes counted as fast runs; NULL answers skipped; libraries that were never loaded.
+    env = (("FREESTONE_CONTROL_AFTER", "50"), ("FREESTONE_CONTROL_EVERY", "20"))
+    peer = dataclasses.replace(controls[control], env=env)
+    found = measured(task(work, "3000", "64"), [peer], plan(3))
+    assert statuses(found, control) == {status}
+    assert not any(s.figures for s in found.samples if s.peer == control)
+    row = compare.analyse(found, "glibc").row(control)
+    assert row is not None and row.cells == {} and row.status == status
+    assert detail in row.detail
+    assert statuses(found, "glibc") == {"ok"}
+
+
+def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, work: Path) -> None:
+    library = built / "libhang.so"
+    source = built / "hang.c"
+    source.write_text("#include <unistd.h>\nvoid* malloc(unsigned long n) { (void)n; for (;;) pause(); }\n")
+    os.system(f"cc -shared -fPIC -fno-builtin {source} -o {library}")
+    found = measured(task(work, timeout_s=1), [Peer("hang", str(library))], plan(3))
+    failed = [s for s in found.samples if s.peer == "hang"]
+    assert [s.status for s in failed] == ["timeout"]
+
+
+@pytest.mark.timing
+def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -> None:
+    slow = dataclasses.replace(controls["slow"], env=(("FREESTONE_CONTROL_SLOW_NS", "400"),))
+    found = measured(task(work, "60000", "32"), [slow], plan(12))
+    row = compare.analyse(found, "glibc").row("slow")
+    assert row is not None
+    assert row.cells["cpu"].verdict == "worse"
+
+
+def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer]) -> None:
+    leaking = dataclasses.replace(controls["leaking"], env=(("FREESTONE_CONTROL_EVERY", "2"),))
+    found = measured(task(work, "5000", "4096"), [leaking], plan(8))
+    row = compare.analyse(found, "glibc").row("leaking")
+    assert row is not None and row.cells["rss"].verdict == "worse"
+
+
+def test_twenty_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_one(work: Path) -> None:
+    twin = Peer("twin", None, "libc")
+    claims = 0
+    for seed in range(20):
+        found = measured(task(work, "2000", "64"), [twin], plan(10, seed=seed))
+        row = compare.analyse(found, "glibc", seed).row("twin")
+        assert row is not None and row.status == "ok"
+        claims += row.cells["wall"].verdict in ("better", "worse")
+    # The order within a round is drawn, so that noise is in both alike however loaded the machine is.
+    assert claims <= 1
+
+
+def test_a_failing_command_is_an_error_not_a_table() -> None:
+    broken = Task("t", "false", ("/bin/false",), cwd=Path("/"))
+    with pytest.raises(UserError, match="'/bin/false' fails under glibc: exit status 1"):
+        measured(broken, [], plan(2))
+
+
+def test_the_expected_exit_status_is_the_users(controls: dict[str, Peer]) -> None:
+    found = measured(Task("t", "false", ("/bin/false",), cwd=Path("/"), expect_exit=1), [], plan(2))
+    assert statuses(found, "glibc") == {"ok"}
+
+
+def test_output_that_differs_from_run_to_run_is_not_compared_and_that_is_said() -> None:
+    dated = Task("t", "date", ("/bin/sh", "-c", "echo $$; date +%N"), cwd=Path("/"))
+    found = measured(dated, [], plan(2))
+    assert statuses(found, "glibc") == {"ok"}
+    assert any("differs between two runs" in text for text in found.caveats)
+
+
+def test_written_files_are_compared_too(tmp_path: Path, built: Path, controls: dict[str, Peer]) -> None:
+    command = 'if [ -n "$LD_PRELOAD" ]; then echo changed; else echo right; fi > result.txt'
+    writer = Task("t", "sh", ("/bin/sh", "-c", command), cwd=tmp_path, output_files=(Path("result.txt"),))
+    found = measured(writer, [controls["passthrough"]], plan(2))
+    assert statuses(found, "passthrough") == {"wrong_output"}
+    assert "result.txt differs" in next(s.detail for s in found.samples if s.peer == "passthrough")
+
+
+def test_a_file_that_an_earlier_run_left_does_not_stand_for_this_runs(
+    tmp_path: Path, controls: dict[str, Peer]
+) -> None:
+    command = '[ -n "$LD_PRELOAD" ] || echo right > result.txt'
+    lazy = Task("t", "sh", ("/bin/sh", "-c", command), cwd=tmp_path, output_files=(Path("result.txt"),))
+    found = measured(lazy, [controls["passthrough"]], plan(2))
+    assert statuses(found, "passthrough") == {"wrong_output"}
+
+
+def test_a_check_of_the_users_decides() -> None:
+    def check(stdout: Path, cwd: Path) -> str | None:
+        return None if stdout.read_text() == "right\n" else f"unexpected {stdout.read_text().strip()!r}"
+
+    good = Task("t", "echo", ("/bin/echo", "right"), cwd=Path("/"), check=check)
+    assert statuses(measured(good, [], plan(2)), "glibc") == {"ok"}
+    bad = dataclasses.replace(good, argv=("/bin/echo", "other"))
+    with pytest.raises(UserError, match="unexpected 'other'"):
+        measured(bad, [], plan(2))
+
+
+def _json_task(folder: Path, **fields: object) -> Task:
+    report = {
+        "schema": "freestone-workload/1",
+        "workload": "w",
+        "params": {},
+        "figures": {"malloc_p50": {"value": 20.5, "unit": "ns", "better": "lower", "samples": 1000000}},
+        "series": {"curve": [[1, 2], [2, 3]]},
+        "failures": 0,
+        "checksum": "aa",
+        "caveats": ["the clock's cost is removed"],
+        **fields,
+    }
+    path = folder / "report.json"
+    path.write_text("chatter\n" + json.dumps(report) + "\n")
+    return Task("t", "w", ("/bin/cat", str(path)), cwd=folder, read="workload")
+
+
+def test_workload_figures_carry_their_sample_counts(tmp_path: Path) -> None:
+    # Fault: percentiles of ten samples printed as P99.9.
+    found = measured(_json_task(tmp_path), [], plan(2))
+    sample = found.samples[0]
+    assert (sample.figures["malloc_p50"], sample.counts["malloc_p50"]) == (20.5, 1000000)
+    assert found.specs["malloc_p50"].unit == "ns"
+    assert sample.series["curve"] == [[1, 2], [2, 3]]
+    assert "the clock's cost is removed" in found.caveats
+
+
+def test_a_workload_that_counts_failures_has_no_figures(tmp_path: Path) -> None:
+    # Fault: allocations that answered NULL were skipped, which made the allocator look fast.
+    with pytest.raises(UserError, match="3 allocations failed"):
+        measured(_json_task(tmp_path, failures=3), [], plan(2))
+
+
+def test_a_workload_served_by_another_library_is_not_loaded(tmp_path: Path, controls: dict[str, Peer]) -> None:
+    found = measured(_json_task(tmp_path, malloc_owner="/lib/other.so"), [controls["passthrough"]], plan(2))
+    assert statuses(found, "passthrough") == {"not_loaded"}
+
+
+def test_a_workload_that_prints_no_json_is_a_failure(tmp_path: Path) -> None:
+    silent = Task("t", "w", ("/bin/echo", "hello"), cwd=tmp_path, read="workload")
+    with pytest.raises(UserError, match="its last line is not JSON"):
+        measured(silent, [], plan(2))
+
+
+def test_the_budget_ends_the_rounds(work: Path) -> None:
+    found = measured(task(work, "10", "10", "40"), [], plan(1000, budget_s=2.0, max_rounds=1000))
+    rounds = max(s.round for s in found.samples)
+    assert 3 <= rounds < 40
+
+
+def test_precision_ends_the_rounds_early(work: Path) -> None:
+    twin = Peer("twin", None, "libc")
+    loose = Plan(min_rounds=6, max_rounds=50, budget_s=60.0, precision=5.0, seed=1)
+    found = measured(task(work), [twin], loose)
+    assert max(s.round for s in found.samples) == 6
+
+
+def test_too_few_rounds_are_said(work: Path) -> None:
+    found = measured(task(work), [], plan(2))
+    assert any("too few for a verdict" in text for text in found.caveats)
+
+
+def test_interruption_keeps_the_rounds_that_were_measured(work: Path) -> None:
+    def stop(progress: plans.Progress) -> None:
+        if progress.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(method.Interrupted) as caught:
+        Engine(task(work), [GLIBC], "glibc", plan(9), stop).measure()
+    assert {s.round for s in caught.value.experiment.samples} == {1, 2, 3}
+
+
+def test_shown_controls_run_in_a_few_rounds_only(work: Path, controls: dict[str, Peer]) -> None:
+    null = dataclasses.replace(controls["null"], kind="control")
+    found = measured(task(work), [null], plan(6, control_rounds=2))
+    runs = Counter(s.peer for s in found.samples)
+    assert runs == {"glibc": 6, "glibc again": 6, "null": 2}
+
+
+def test_counts_come_from_passes_of_their_own(work: Path, controls: dict[str, Peer]) -> None:
+    found = measured(task(work, "2000", "64"), [controls["passthrough"]], plan(2, counts=True))
+    counted = {s.peer: s.figures for s in found.samples if s.round == -1}
+    assert counted.keys() == {"glibc", "passthrough"}
+    assert counted["passthrough"]["instructions"] > counted["glibc"]["instructions"] > 100_000
+    assert counted["glibc"]["syscalls"] > 10
+    row = compare.analyse(found, "glibc").row("passthrough")
+    assert row is not None and row.counts == counted["passthrough"] and row.runs == 2
+
+
+def test_a_missing_baseline_is_named(work: Path) -> None:
+    with pytest.raises(UserError, match="baseline 'x' is not among"):
+        Engine(task(work), [GLIBC], "x", plan(1), lambda p: None)
+
+
+def test_a_path_that_the_linker_would_split_is_refused(work: Path) -> None:
+    with pytest.raises(UserError, match="blanks or colons"):
+        measured(task(work), [Peer("bad", "/tmp/a b.so")], plan(1))
+
+
+def test_stolen_time_is_said() -> None:
+    engine = Engine(Task("t", "w", ("/bin/true",)), [GLIBC], "glibc", plan(1), lambda p: None)
+    engine.experiment.samples = [Sample("glibc", r, "ok", gauges={"steal": 0.2}) for r in range(1, 10)]
+    engine._closing_caveats()
+    assert engine.experiment.caveats == ["in 9 of 9 runs the host took more than 5% of the CPU time"]
+
+
+def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls: dict[str, Peer]) -> None:
+    program = str(suites.program())
+    tasks = [
+        Task(f"pair{n}", "pair", (program, "pair", "--size=64", f"--rounds={n}", "--idle-ms=0"), read="workload")
+        for n in (1000, 2000)
+    ]
+    seen: list[tuple[str, str, int]] = []
+    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    proven: set[tuple[str, str]] = set()
+    peers = [GLIBC, controls["passthrough"], controls["not-loading"]]
+    found = [
+        Engine(t, peers, "glibc", plan, lambda p: seen.append((p.task, p.peer, p.round)), proven).measure()
+        for t in tasks
+    ]
+    assert ("pair1000", "passthrough", 0) in seen and ("pair2000", "passthrough", 0) not in seen
+    assert ("pair2000", "glibc", 0) in seen, "the golden output is learnt for each experiment"
+    assert ("pair2000", "not-loading", 0) in seen, "who was refused is asked again"
+    for experiment in found:
+        assert {s.status for s in experiment.samples if s.peer == "not-loading"} == {"not_loaded"}
+        assert [s.status for s in experiment.samples if s.peer == "passthrough"] == ["ok"]
+
+
+def test_an_unfit_allocator_is_left_out_and_said(work: Path, controls: dict[str, Peer]) -> None:
+    task = Task("t", "w", (str(work), "5", "5", "5"), unfit={"null": "it never frees"})
+    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    found = Engine(task, [GLIBC, controls["null"]], "glibc", plan, lambda p: None).measure()
+    assert {s.peer for s in found.samples} == {"glibc", "glibc again"}
+    assert "null is left out: it never frees" in found.caveats

@@ -1,0 +1,441 @@
+"""Profiles are read as their makers meant them, addresses get the right names, and the page shows both in a browser."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import browser
+import pytest
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample
+from freestone_lab.flamegraph.readers import read_profile, unbiased
+from freestone_lab.flamegraph.view import payload, render_profiles
+from freestone_lab.heap import profiling, symbolize
+
+DATA = Path(__file__).parents[1] / "data"
+LIVE = [("inuse_space", "bytes")]
+
+PROGRAM = r"""
+#include <cstdio>
+#include <cstdint>
+#include <fstream>
+#include <string>
+namespace shop {
+struct Cart { __attribute__((noinline)) std::uintptr_t fill(int n); };
+static inline __attribute__((always_inline)) std::uintptr_t inner(int n) {
+  std::uintptr_t here = 0;
+  asm volatile("call 1f\n1: pop %0" : "=r"(here) : "r"(n));  // line INNER
+  return here;
+}
+std::uintptr_t Cart::fill(int n) {
+  return inner(n);  // line FILL
+}
+}
+int main() {
+  shop::Cart cart;
+  std::uintptr_t at = cart.fill(3);
+  std::printf("heap_v2/1\n  t*: 2: 4096 [5: 9000]\n@ 0x%lx\n  t*: 2: 4096 [5: 9000]\nMAPPED_LIBRARIES:\n", at);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) std::puts(line.c_str());
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def cart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A program with an inlined call, and the heap_v2 profile of its own that it prints."""
+    folder = tmp_path_factory.mktemp("cart")
+    (folder / "cart.cc").write_text(PROGRAM)
+    subprocess.run(
+        ["g++", "-g", "-O1", "-Wl,--build-id", "-o", str(folder / "cart"), str(folder / "cart.cc")], check=True
+    )
+    text = subprocess.run([str(folder / "cart")], capture_output=True, text=True, check=True).stdout
+    (folder / "cart.heap").write_text(text)
+    return folder / "cart", folder / "cart.heap"
+
+
+def test_profile_written_by_go_is_read_with_its_names_and_sums() -> None:
+    profile = read_profile(DATA / "go-heap.pb.gz")
+    assert [n for n, _ in profile.sample_types] == ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]
+    via = {"main.branchA": [0, 0], "main.branchB": [0, 0]}
+    for stack, values in profile.samples:
+        names = [frame.function for frame in stack]
+        for name in via:
+            size = {"main.branchA": 10240, "main.branchB": 40960}.get(name)  # Go's size classes for the requests
+            if name in names and names[-1] == "main.leaf" and values[1] == values[0] * (size or 0) > 0:
+                assert names[: names.index(name) + 2] == ["runtime.main", "main.main", name, "main.leaf"]
+                via[name][0] += values[0]
+                via[name][1] += values[1]
+    assert via["main.branchA"] == [100, 100 * 10240]
+    assert via["main.branchB"] == [50, 50 * 40960]
+    assert profile.time > 1e9
+    assert profile.mappings[0].build_id
+
+
+def test_inlined_calls_of_pprof_become_frames_outermost_first() -> None:
+    from freestone_lab.flamegraph import pprof
+
+    raw = pprof.message_class()()
+    raw.string_table.extend(["", "inuse_space", "bytes", "outer", "inner", "a.cc"])
+    raw.sample_type.add(type=1, unit=2)
+    raw.function.add(id=1, name=3, filename=5)
+    raw.function.add(id=2, name=4, filename=5)
+    location = raw.location.add(id=7, address=0x10)
+    location.line.add(function_id=2, line=20)  # the innermost stands first
+    location.line.add(function_id=1, line=10)
+    raw.sample.add(location_id=[7], value=[64])
+    stack = pprof.decode(raw.SerializeToString(), "x").samples[0][0]
+    assert [(f.function, f.line, f.inlined) for f in stack] == [("outer", 10, False), ("inner", 20, True)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"\x1f\x8b\x08rubbish", "gzip data is damaged"),
+        (b"\xff\xfe\x00\x01rubbish\xff", "not a pprof profile"),
+        (b"main;work\n", "line 1"),
+        (b"main;work twelve\n", "expected 'outer;inner VALUE'"),
+    ],
+)
+def test_damaged_profiles_get_one_clear_line(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.prof"
+    path.write_bytes(content)
+    with pytest.raises(ProfileError, match=said) as raised:
+        read_profile(path)
+    assert "broken.prof" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_profile_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"nothing\.pb: cannot be read"):
+        read_profile(tmp_path / "nothing.pb")
+
+
+def test_collapsed_stacks_with_types_mappings_and_addresses(tmp_path: Path) -> None:
+    path = tmp_path / "stacks.txt"
+    path.write_text(
+        "# type alloc_space bytes\n# mapping 0x1000-0x2000 0x0 abcd /lib/x.so\nmain;f (a b);0x1010 7\nmain 5\n"
+    )
+    profile = read_profile(path)
+    assert profile.sample_types == [("alloc_space", "bytes")]
+    assert profile.mappings == [Mapping(0x1000, 0x2000, 0, "/lib/x.so", "abcd")]
+    assert profile.samples[0] == ((Frame("main"), Frame("f (a b)"), Frame(module="/lib/x.so", address=0x1010)), (7,))
+    assert profile.total(0) == 12
+
+
+def test_heap_v2_estimates_follow_the_sampling_law(tmp_path: Path) -> None:
+    path = tmp_path / "heap"
+    path.write_text(
+        "heap_v2/524288\n  t*: 3: 300 [0: 0]\n@ 0x10 0x20\n  t*: 2: 200 [4: 4194304]\n  t0: 2: 200 [4: 4194304]\n"
+    )
+    profile = read_profile(path)
+    ((stack, values),) = profile.samples
+    assert [f.address for f in stack] == [0x1F, 0xF]  # return addresses, less one; the outermost first
+    assert values[2] == pytest.approx(2 / (1 - 2.718281828 ** (-100 / 524288)), rel=1e-3)
+    assert values[1] == round(4194304 / (1 - 2.718281828 ** (-2)))
+    assert unbiased(0, 0, 524288) == (0, 0)
+
+
+def test_gperftools_form_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "heap"
+    path.write_text(
+        "heap profile:  1:  64 [  2: 128] @ heap_v2/1\n  1:  64 [  2: 128] @ 0x10 0x20\n\nMAPPED_LIBRARIES:\n"
+    )
+    assert read_profile(path).samples[0][1] == (2, 128, 1, 64)
+
+
+def test_empty_profile_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "heap"
+    path.write_text("heap_v2/524288\n  t*: 0: 0 [0: 0]\n")
+    assert "less than the sampling rate" in read_profile(path).notes[-1]
+
+
+TOOLS = ["llvm-symbolizer", "addr2line"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_addresses_become_functions_files_lines_and_inlines(
+    tool: str, cart: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not installed")
+    if tool == "addr2line":
+        monkeypatch.setattr(symbolize, "SYMBOLIZERS", ())
+    profile = symbolize.symbolize(read_profile(cart[1]))
+    ((stack, values),) = profile.samples
+    lines = PROGRAM.splitlines()
+    found = [(re.sub(r"\(.*", "", f.function).removeprefix("shop::"), f.inlined) for f in stack]
+    if tool == "addr2line" and len(found) == 1:  # this version does not name the inlined call; then it is left out
+        assert found == [("Cart::fill", False)]
+        return
+    assert found == [("Cart::fill", False), ("inner", True)]
+    assert stack[0].line == next(i for i, t in enumerate(lines, 1) if "line FILL" in t)
+    assert stack[1].line == next(i for i, t in enumerate(lines, 1) if "line INNER" in t)
+    assert stack[0].file.endswith("cart.cc")
+    assert values[3] == 4096
+
+
+def test_symbol_table_is_enough_for_names(cart: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbolize, "SYMBOLIZERS", ())
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "addr2line" else f"/usr/bin/{name}")
+    ((stack, _),) = symbolize.symbolize(read_profile(cart[1])).samples
+    assert [f.function for f in stack] == ["shop::Cart::fill(int)"]
+
+
+def test_a_rebuilt_module_gives_no_wrong_names(cart: tuple[Path, Path]) -> None:
+    profile = read_profile(cart[1])
+    stale = replace(profile, mappings=[replace(m, build_id="00" * 20) for m in profile.mappings])
+    found = symbolize.symbolize(stale)
+    assert all(not frame.function for stack, _ in found.samples for frame in stack)
+    assert any("build-id" in note for note in found.notes)
+    fitting = [
+        replace(m, build_id=symbolize.build_id(m.path)) if m.path == str(cart[0]) else m for m in profile.mappings
+    ]
+    named = symbolize.symbolize(replace(profile, mappings=fitting))
+    assert all(frame.function for stack, _ in named.samples for frame in stack)
+
+
+def test_a_module_that_is_gone_is_named_in_a_note() -> None:
+    frame = Frame(module="/gone/lib.so", address=0x1010)
+    profile = Profile(LIVE, [((frame,), (5,))], mappings=[Mapping(0x1000, 0x2000, 0, "/gone/lib.so")])
+    found = symbolize.symbolize(profile)
+    assert found.samples == profile.samples
+    assert found.notes == ["/gone/lib.so: no such file here; its addresses are shown as they are"]
+
+
+def test_cpp_and_rust_names_are_readable() -> None:
+    mangled = [
+        "_ZN4shop4Cart4fillEi",
+        "_ZN4core3ptr13drop_in_place17h0123456789abcdefE",
+        "_RNvCs1234_7mycrate3foo",
+        "main",
+    ]
+    samples: list[Sample] = [(tuple(Frame(n) for n in mangled), (1,))]
+    names = [f.function for f in symbolize.demangled(samples)[0][0]]
+    assert names == ["shop::Cart::fill(int)", "core::ptr::drop_in_place", "mycrate::foo", "main"] or names[
+        2
+    ].startswith("mycrate")
+
+
+def tree(seed: int, scale: float) -> Profile:
+    """A plausible heap of a server, for pages."""
+    generator = random.Random(seed)
+    paths = [
+        [
+            "main",
+            "Server::run()",
+            "Connection::serve(Request const&)",
+            "Json::parse(std::string_view)",
+            "Json::Object::insert(std::string, Json)",
+        ],
+        [
+            "main",
+            "Server::run()",
+            "Connection::serve(Request const&)",
+            "Json::parse(std::string_view)",
+            "std::vector<Json>::reserve(unsigned long)",
+        ],
+        [
+            "main",
+            "Server::run()",
+            "Connection::serve(Request const&)",
+            "Cache::put(Key const&, Value)",
+            "Cache::Node::Node(Key const&, Value)",
+        ],
+        [
+            "main",
+            "Server::run()",
+            "Connection::serve(Request const&)",
+            "Cache::put(Key const&, Value)",
+            "Cache::rehash(unsigned long)",
+        ],
+        [
+            "main",
+            "Server::run()",
+            "ThreadPool::worker(int)",
+            "Log::format[abi:cxx11](char const*, ...)",
+            "std::string::append(char const*)",
+        ],
+        [
+            "main",
+            "Server::start(Config const&)",
+            "Config::load(std::filesystem::path const&)",
+            "Yaml::node(Yaml::Token)",
+        ],
+        ["main", "Server::start(Config const&)", "Tls::context(Certificate const&)", "OPENSSL_malloc"],
+    ]
+    samples: list[Sample] = []
+    for path in paths:
+        for inlined in range(3):
+            tail = (
+                Frame(
+                    f"operator new(unsigned long)#{inlined}",
+                    "new_op.cc",
+                    40 + inlined,
+                    inlined > 0,
+                    "/usr/lib/libstdc++.so.6",
+                ),
+            )
+            size = int(scale * generator.lognormvariate(13, 1.2) * (6 if "rehash" in path[-1] and scale > 1.4 else 1))
+            stack = tuple(Frame(n, "src/server.cc", 10 * i, False, "/srv/server") for i, n in enumerate(path, 1)) + tail
+            samples.append((stack, (size // 512 + 1, 3 * size, size // 1024 + 1, size)))
+    types = [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
+    return Profile(types, samples, 1.79e9 + 60 * seed, 60.0, f"dump {seed}")
+
+
+def test_tree_of_the_page_adds_up() -> None:
+    profiles = [tree(1, 1.0), tree(2, 1.5)]
+    data = json.loads(json.dumps(payload(profiles, False)))
+    for number, profile in enumerate(profiles):
+        for place in range(4):
+            assert sum(own[number][place] for own in data["own"]) == profile.total(place)
+    assert all(parent < place for place, parent in enumerate(data["parents"]))
+    assert data["types"][data["start"]] == ["inuse_space", "bytes"]
+    assert len(data["frames"]) == len({tuple(f[:3]) for f in data["frames"]})
+
+
+def test_profiles_without_a_common_type_are_refused() -> None:
+    with pytest.raises(ProfileError, match="share no sample type"):
+        render_profiles([Profile(LIVE, []), Profile([("cpu", "ns")], [])], "x")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("flame") / "heap.html"
+    profiles = [tree(n, 1 + 0.15 * n) for n in range(1, 7)]
+    path.write_text(render_profiles(profiles, "Heap of <server>"), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+def test_page_works_alone_without_errors_or_sideways_scrolling(page: Path, width: int) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"https?:|@import|<(?:script|img|link)[^>]+(?:src|href)=", text)
+    dom = browser.dump(page, width)
+    assert 'data-errors="[]"' in dom
+    assert 'data-ready="yes"' in dom
+    found = re.search(r'data-width="(\d+)"', dom)
+    assert found is not None
+    assert int(found[1]) <= width
+    assert dom.count('class="f') > 20
+    assert "Heap of &lt;server&gt;" in dom
+
+
+def top_rows(dom: str) -> list[tuple[str, list[str]]]:
+    body = re.search(r'<tbody id="top">(.*?)</tbody>', dom, re.S)
+    assert body is not None
+    rows = []
+    for row in re.findall(r"<tr>(.*?)</tr>", body[1], re.S):
+        name = re.search(r"<button[^>]*>(.*?)</button>", row, re.S)
+        assert name is not None
+        rows.append((name[1], re.findall(r"<td[^>]*>([^<]*)<", row)))
+    return rows
+
+
+def test_recursion_counts_a_stack_once(tmp_path: Path) -> None:
+    stack: tuple[Frame, ...] = (Frame("main"), Frame("walk"), Frame("walk"), Frame("walk"))
+    samples: list[Sample] = [(stack, (1024,)), (stack[:2], (512,))]
+    path = tmp_path / "r.html"
+    path.write_text(render_profiles([Profile(LIVE, samples)], "r"), encoding="utf-8")
+    rows = dict(top_rows(browser.dump(path)))
+    assert rows["walk"][-2:] == ["1.5 KiB", "1.5 KiB"]
+    assert rows["main"][-2:] == ["0 B", "1.5 KiB"]
+
+
+def test_table_shows_blocks_beside_bytes(tmp_path: Path) -> None:
+    samples: list[Sample] = [((Frame("main"), Frame("parse")), (3, 300)), ((Frame("main"),), (1, 50))]
+    path = tmp_path / "b.html"
+    types = [("inuse_objects", "count"), ("inuse_space", "bytes")]
+    path.write_text(render_profiles([Profile(types, samples)], "b"), encoding="utf-8")
+    dom = browser.dump(path)
+    assert re.search(
+        r"main</button></td><td>50 B<small>14.3 %</small><small>1 block</small></td><td>350 B.*?4 blocks", dom
+    )
+
+
+def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
+    samples: list[Sample] = [
+        ((Frame("main"), Frame("parse"), Frame("parse_more")), (300,)),
+        ((Frame("main"), Frame("other")), (100,)),
+    ]
+    path = tmp_path / "s.html"
+    path.write_text(render_profiles([Profile(LIVE, samples)], "s"), encoding="utf-8")
+    typed = "var s=document.getElementById('search');s.value='PARSE';s.dispatchEvent(new Event('input'))"
+    dom = browser.dump(path, 1280, typed)
+    assert "matched 300 B, 75.0 %" in dom
+    assert len(re.findall(r'class="f hit"', dom)) == 2
+    assert {name for name, _ in top_rows(dom)} == {"parse", "parse_more"}
+
+
+def test_zoom_fills_the_width_with_the_chosen_call(tmp_path: Path) -> None:
+    samples: list[Sample] = [((Frame("main"), Frame("small")), (1,)), ((Frame("main"), Frame("big")), (99,))]
+    path = tmp_path / "z.html"
+    path.write_text(render_profiles([Profile(LIVE, samples)], "z"), encoding="utf-8")
+    plain, zoomed = (
+        browser.dump(path),
+        browser.dump(
+            path, 1280, "Array.from(document.querySelectorAll('.f')).filter(f=>f.title.startsWith('small'))[0].click()"
+        ),
+    )
+
+    def width(dom: str) -> float:
+        found = re.search(r'title="small[^>]* width: ([\d.]+)px', dom)
+        assert found is not None
+        return float(found[1])
+
+    assert width(plain) < 20
+    assert width(zoomed) > 1000
+    assert 'title="big' not in zoomed
+
+
+def test_diff_shows_growth_red_and_shrinkage_blue_even_of_what_is_gone(tmp_path: Path) -> None:
+    before = Profile(LIVE, [((Frame("main"), Frame("leaky")), (1000,)), ((Frame("main"), Frame("gone")), (4000,))])
+    after = Profile(LIVE, [((Frame("main"), Frame("leaky")), (9000,))])
+    path = tmp_path / "d.html"
+    path.write_text(render_profiles([before, after], "d", compare=True), encoding="utf-8")
+    dom = browser.dump(path)
+    rows = dict(top_rows(dom))
+    assert rows["leaky"][-1] == "+7.8 KiB"
+    assert rows["gone"][-1] == "-3.9 KiB"
+    grew = re.search(r'title="leaky[^>]*background: rgba\(var\(--grow\)', dom)
+    shrank = re.search(r'title="gone[^>]*background: rgba\(var\(--shrink\)', dom)
+    assert grew is not None
+    assert shrank is not None
+
+
+def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> None:
+    dumps = [
+        Profile(LIVE, [((Frame("main"), Frame(name)), (size,))], label=name)
+        for name, size in (("first", 2048), ("second", 8192), ("third", 4096))
+    ]
+    path = tmp_path / "t.html"
+    path.write_text(render_profiles(dumps, "t"), encoding="utf-8")
+    dom = browser.dump(path)
+    bars = re.findall(r'<button (?:class="([^"]*)" )?type="button" title="([^"]*)"[^>]*style="height: ([\d.]+)%', dom)
+    assert bars == [("", "first: 2.0 KiB", "25"), ("", "second: 8.0 KiB", "100"), ("on", "third: 4.0 KiB", "50")]
+    assert "the highest 8.0 KiB" in dom
+    assert 'title="third' in dom
+    clicked = browser.dump(path, 1280, "document.querySelectorAll('#timeline button')[1].click()")
+    assert "8.0 KiB" in dict(top_rows(clicked))["second"]
+
+
+def test_empty_profile_page_explains_itself(tmp_path: Path) -> None:
+    path = tmp_path / "e.html"
+    path.write_text(render_profiles([Profile(LIVE, [])], "e"), encoding="utf-8")
+    dom = browser.dump(path)
+    assert re.search(r'<p id="empty">Nothing was sampled', dom)
+
+
+def test_configuration_keeps_the_users_settings_and_refuses_odd_folders(tmp_path: Path) -> None:
+    found = profiling.configuration("confirm:true", tmp_path, profiling.Form.pprof, 4096)
+    assert found == f"confirm:true,prof:true,prof_file:{tmp_path}/profile.%p,prof_sample_bytes:4096,prof_format:pprof"
+    with pytest.raises(UserError, match="cannot stand in FREESTONE_CONF"):
+        profiling.configuration("", Path("/tmp/a,b"), profiling.Form.pprof, 1)

@@ -1,0 +1,219 @@
+"""The agent: one scrape for a machine, by service, of processes that live; heap profiles pushed while servers serve."""
+
+from __future__ import annotations
+
+import email
+import gzip
+import http.server
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.flamegraph import pprof
+from freestone_lab.heap import machine_agent as agent
+from freestone_lab.heap import metrics, snapshot
+
+SERVER = r"""
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+static void* kept[1000];
+__attribute__((noinline)) void hold() {
+  for (void*& block : kept) memset(block = malloc(20000), 1, 20000);
+}
+int main() {
+  if (write(1, "up\n", 3) != 3) return 4;
+  for (;;) {
+    for (void* block : kept) free(block);
+    hold();
+    usleep(10000);
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("holding.cc", SERVER)
+
+
+def start(server: Path, conf: str = "live_page:true") -> subprocess.Popen[bytes]:
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so"), "FREESTONE_CONF": conf}
+    child = subprocess.Popen([server], env=env, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
+    return child
+
+
+@pytest.fixture
+def two(server: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    children = [start(server), start(server)]
+    yield children
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def until(met: Callable[[], bool]) -> None:
+    while not met():
+        time.sleep(0.05)
+
+
+def test_every_figure_of_the_library_has_its_type_and_help() -> None:
+    source = (paths.root() / "allocator/src/report/statistics_print.cc").read_text()
+    rows = re.findall(r'\{"(\w+)", &Statistics::\w+, k(Gauge|Counter), "([^"]+)"\}', source)
+    assert {name: (kind.lower(), text) for name, kind, text in rows} == metrics.FIGURES
+
+
+def test_processes_of_a_service_are_one_sample_and_the_dead_are_gone(two: list[subprocess.Popen[bytes]]) -> None:
+    def processes() -> int:
+        found = re.search(r'^freestone_processes\{[^}]*program="holding"\} (\d+)$', agent.scrape(), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    until(lambda: processes() == 2)
+    assert "pid=" not in agent.scrape()
+    two[0].kill()
+    two[0].wait()
+    until(lambda: processes() == 1)
+
+
+def test_promtool_accepts_the_metrics_without_a_word(two: list[subprocess.Popen[bytes]]) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool here: Debian's package prometheus")
+    until(lambda: "holding" in agent.scrape())
+    done = subprocess.run(["promtool", "check", "metrics"], input=agent.scrape(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "expected"),
+    [
+        ("0::/system.slice/redis-server.service\n", "redis-server"),
+        ("0::/system.slice/docker-" + "a1b2c3d4e5f6" * 5 + "abcd.scope\n", "a1b2c3d4e5f6"),
+        ("0::/kubepods/burstable/pod1/" + "0123456789ab" * 5 + "0123\n", "0123456789ab"),
+        ("12:memory:/system.slice/nginx.service\n0::/init.scope\n", "nginx"),
+        ("0::/user.slice/user-0.slice/session-3.scope\n", "app"),
+        ("0::/\n", "app"),
+    ],
+)
+def test_the_service_is_the_unit_or_the_container_else_the_program(cgroup: str, expected: str) -> None:
+    assert metrics.service_of(cgroup, "app") == expected
+
+
+def test_labels_are_escaped() -> None:
+    text = metrics.render([('a"b\\c', snapshot.Snapshot(1, "p", "", "", 0, {"live_bytes": 5.0}))])
+    assert 'service="a\\"b\\\\c"' in text
+
+
+def run_agent(*words: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "freestone_lab.cli", "agent", "--listen", "127.0.0.1:0", *words]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    address = child.stderr.readline().strip().removeprefix("freestone agent: ")
+    return child, address
+
+
+def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path) -> None:
+    silent = start(server, conf="")
+    serving, address = run_agent("--all", "--every", "50ms")
+    try:
+        until(lambda: b'program="holding"' in urllib.request.urlopen(address).read())
+        assert silent.poll() is None
+    finally:
+        serving.terminate()
+        assert serving.wait() == 0
+        silent.kill()
+        silent.wait()
+
+
+def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    prometheus = shutil.which("prometheus")
+    if prometheus is None:
+        pytest.skip("no prometheus here: Debian's package prometheus")
+    serving, address = run_agent()
+    target = address.removeprefix("http://").removesuffix("/metrics")
+    (tmp_path / "p.yml").write_text(
+        f"scrape_configs:\n- job_name: f\n  scrape_interval: 200ms\n  scrape_timeout: 200ms\n"
+        f"  static_configs: [{{targets: ['{target}']}}]\n"
+    )
+    port = free_port()
+    command = [prometheus, f"--config.file={tmp_path}/p.yml", f"--storage.tsdb.path={tmp_path}/db"]
+    store = subprocess.Popen(
+        [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    def has_sample() -> bool:
+        assert store.poll() is None
+        try:
+            url = f"http://127.0.0.1:{port}/api/v1/query?query=freestone_live_bytes"
+            answer = json.load(urllib.request.urlopen(url))
+        except OSError:
+            return False
+        return any(row["metric"]["program"] == "holding" for row in answer["data"]["result"])
+
+    try:
+        until(has_sample)
+    finally:
+        for child in (store, serving):
+            child.terminate()
+            child.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[bytes]]) -> None:
+    got: list[tuple[str, bytes]] = []
+
+    class Store(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+            parts = {
+                p.get_param("name", header="content-disposition"): p.get_payload(decode=True)
+                for p in email.message_from_bytes(head + body).get_payload()
+            }
+            got.append((self.path, parts["profile"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
+    threading.Thread(target=store.serve_forever, daemon=True).start()
+    pushing, _ = run_agent("--push", f"http://127.0.0.1:{store.server_address[1]}", "--every", "500ms")
+    try:
+        names: set[str] = set()
+        while "hold" not in names:
+            until(lambda: bool(got))
+            path, data = got.pop()
+            assert path.startswith("/ingest?name=") and "format=pprof" in path
+            assert gzip.decompress(data)
+            names = {f.function.split("(")[0] for stack, _ in pprof.decode(data, "pushed").samples for f in stack}
+        assert all(child.poll() is None for child in two)
+    finally:
+        pushing.terminate()
+        pushing.wait()
+        store.shutdown()
+
+
+def test_the_dashboard_asks_for_metrics_that_the_agent_serves() -> None:
+    board = json.loads((paths.root() / "packaging/grafana/freestone.json").read_text())
+    wanted = set(re.findall(r"freestone_\w+", json.dumps(board["panels"])))
+    text = metrics.render([("s", snapshot.Snapshot(1, "p", "", "", 0, {}, {"mmap": 1}))])
+    assert wanted - set(re.findall(r"^(freestone_\w+)\{", text, re.MULTILINE)) == set()

@@ -1,0 +1,245 @@
+"""A process that runs is looked at by its number, without having been prepared, and goes on as if nothing happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph.readers import read_profile
+from freestone_lab.heap import attach, watch
+from freestone_lab.heap.symbolize import symbolize
+
+# Three threads: one allocates, one computes with vector registers and compares, one sleeps in the kernel.
+SOURCE = r"""
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <unistd.h>
+static std::atomic<bool> stop;
+static void* kept[5000];
+__attribute__((noinline)) void* take(size_t bytes) {
+  void* block = malloc(bytes);
+  asm volatile("" : "+r"(block));
+  return block;
+}
+static void churn() {
+  for (unsigned seed = 1; !stop;) {
+    seed = seed * 1664525 + 1013904223;
+    void*& slot = kept[(seed >> 8) % 5000];
+    free(slot);
+    slot = take(16 + (seed >> 4) % 3000);
+  }
+}
+static double series() {
+  double sum = 0;
+  for (int i = 1; i < 200000; ++i) sum += std::sqrt(i * 0.5) / i;
+  return sum;
+}
+int main() {
+  std::thread allocating(churn);
+  std::thread computing([] {
+    const double first = series();
+    while (!stop)
+      if (series() != first) _exit(3);
+  });
+  char line[8];
+  if (write(2, "up\n", 3) != 3) return 4;
+  const long got = read(0, line, sizeof line);  // interrupted by every look: it must start again
+  if (got < 0) return 5;
+  stop = true;
+  allocating.join();
+  computing.join();
+  return 0;
+}
+"""
+LOOKS = 15
+
+
+@pytest.fixture(scope="module")
+def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("churning.cc", SOURCE)
+
+
+@pytest.fixture(params=["libfreestone.so", "libfreestone-hardened.so"])
+def running(program: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / request.param)}
+    child = subprocess.Popen([program], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None and child.stderr.readline() == b"up\n"
+    yield child
+    child.kill()
+    child.wait()
+
+
+def ended_well(child: subprocess.Popen[bytes]) -> bool:
+    assert child.stdin is not None
+    child.stdin.close()
+    return child.wait() == 0
+
+
+def test_many_looks_leave_registers_and_interrupted_calls_as_they_were(running: subprocess.Popen[bytes]) -> None:
+    process = attach.Process(running.pid)
+    for _ in range(LOOKS):
+        assert process.call_on_every_thread("freestone_prof_is_active") >= 1
+    assert ended_well(running)
+
+
+def test_a_profile_by_number_names_what_allocates(running: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    process = attach.Process(running.pid)
+    attach.set_option(process, "prof_sample_bytes", "4096")
+    process.call_on_every_thread("freestone_prof_start")
+    written = tmp_path / "heap.pb"
+    functions: set[str] = set()
+    while "take" not in functions:
+        time.sleep(0.05)
+        assert process.call("freestone_prof_dump", str(written)) == 0
+        profile = symbolize(read_profile(written))
+        functions = {frame.function.split("(")[0] for stack, _ in profile.samples for frame in stack}
+    process.call_on_every_thread("freestone_prof_stop")
+    assert process.call("freestone_prof_is_active") == 0
+    assert ended_well(running)
+
+
+def test_an_option_that_does_not_exist_is_refused_by_name(running: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(UserError, match="no_such_option:1"):
+        attach.set_option(attach.Process(running.pid), "no_such_option", "1")
+    assert ended_well(running)
+
+
+def test_a_process_without_libfreestone_is_refused_with_the_way_out() -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    try:
+        with pytest.raises(UserError, match="does not run under libfreestone; start it with"):
+            attach.Process(child.pid)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_number_that_is_no_process_is_refused() -> None:
+    with pytest.raises(UserError, match="no process has the number 4194304"):
+        attach.Process(4194304)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_last_look_before_the_program(number: signal.Signals, tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from freestone_lab.heap import watch\n"
+        "name = lambda pid: Path(f'/proc/{pid}/comm').read_text().strip()\n"
+        "look = lambda pids: Path(sys.argv[1]).write_text(' '.join(map(name, pids)))\n"
+        "sys.exit(-watch.run(['sh', '-c', 'echo up; exec sleep 1000'], Path('/bin/sh'), {}, look))"
+    )
+    seen = tmp_path / "seen"
+    child = subprocess.Popen([sys.executable, "-c", script, str(seen)], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
+    child.send_signal(number)
+    assert child.wait() == number
+    assert seen.read_text() in ("sleep", "sh")
+
+
+def test_the_program_keeps_its_exit_status() -> None:
+    assert watch.run(["sh", "-c", "exit 7"], Path("/bin/sh"), {}, lambda pids: None) == 7
+
+
+def freestone(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "freestone_lab.cli", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_profile_by_number_writes_the_page_and_the_process_goes_on(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    page = tmp_path / "heap.html"
+    looking = freestone("profile", "--pid", str(running.pid), "--for", "1s", "-o", str(page))
+    _, errors = looking.communicate()
+    assert (looking.returncode, running.poll()) == (0, None), errors
+    assert "churn" in page.read_text()
+    assert attach.Process(running.pid).call("freestone_prof_is_active") == 0
+    assert ended_well(running)
+
+
+def test_ctrl_c_ends_the_look_and_not_the_program(running: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    page = tmp_path / "heap.html"
+    looking = freestone("profile", "--pid", str(running.pid), "-o", str(page))
+    process = attach.Process(running.pid)
+    while process.call("freestone_prof_is_active") == 0:
+        time.sleep(0.05)
+    looking.send_signal(signal.SIGINT)
+    assert looking.wait() == 0
+    assert page.exists()
+    assert ended_well(running)
+
+
+def test_two_searches_for_leaks_by_number_find_no_block_that_is_held(running: subprocess.Popen[bytes]) -> None:
+    for _ in range(2):
+        looking = freestone("leaks", "--pid", str(running.pid), "--for", "1s")
+        _, errors = looking.communicate()
+        assert looking.returncode == 0, errors
+        assert "nothing lost" in errors
+    assert ended_well(running)
+
+
+SERVER = r"""
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+static void* kept;
+__attribute__((noinline)) void lose(size_t bytes) { memset(kept = malloc(bytes), 1, bytes); kept = nullptr; }
+int main() {
+  for (int i = 0; i < 1000; ++i) lose(5000);
+  if (write(1, "up\n", 3) != 3) return 4;
+  for (;;) pause();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("losing.cc", SERVER)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_ctrl_c_ends_has_its_profile_written(
+    number: signal.Signals, server: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "heap.html"
+    watched = freestone("profile", "-o", str(page), "--sample-bytes", "1", "--", str(server))
+    assert watched.stdout is not None and watched.stdout.readline() == "up\n"
+    watched.send_signal(number)
+    assert watched.wait() == 128 + number
+    assert "lose" in page.read_text()
+
+
+def test_a_server_that_ctrl_c_ends_has_its_leaks_reported(server: Path) -> None:
+    watched = freestone("leaks", "--", str(server))
+    assert watched.stdout is not None and watched.stdout.readline() == "up\n"
+    watched.send_signal(signal.SIGINT)
+    _, errors = watched.communicate()
+    assert watched.returncode == 23
+    assert "lose" in errors and "blocks lost" in errors
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "file").write_text("")
+    refused = freestone("profile", "-o", str(tmp_path / "file" / "heap.html"), "--", "touch", str(ran))
+    _, errors = refused.communicate()
+    assert refused.returncode == 2 and not ran.exists()
+    assert "--output" in errors and "cannot be written" in errors and "Traceback" not in errors
+
+
+def test_processes_that_allocate_nothing_take_no_line(server: Path) -> None:
+    shells = "sh -c 'sh -c true'; sh -c true; sh -c true"
+    watched = freestone("leaks", "--", "sh", "-c", shells)
+    _, errors = watched.communicate()
+    assert len(errors.splitlines()) <= 3, errors

@@ -1,0 +1,284 @@
+"""`freestone stats` and `freestone top` on a real process, on real files, and on what is no such thing."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from freestone_lab import cli
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.heap import snapshot as stats
+from freestone_lab.heap import top
+
+SOURCE = """
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  static void* blocks[5000];
+  for (int round = 0; round < atoi(argv[1]); ++round) {
+    for (int i = 0; i < 5000; ++i) {
+      free(blocks[i]);
+      blocks[i] = malloc(1000 + i % 7 * 1000);
+      memset(blocks[i], 1, 100);
+    }
+    if (round == 0) { puts("ready"); fflush(stdout); }
+    usleep(20000);
+  }
+  return argc == 9;
+}
+"""
+
+
+def library() -> Path:
+    named = os.environ.get("FREESTONE_LIBRARY")
+    path = Path(named) if named else paths.build_dir() / "libfreestone.so"
+    if not path.exists():
+        pytest.skip("libfreestone is not built")
+    return path
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stats")
+    (folder / "churn.c").write_text(SOURCE)
+    command = ["cc", "-O1", "-fno-builtin", str(folder / "churn.c"), "-o", str(folder / "churn")]
+    subprocess.run(command, check=True)
+    return folder / "churn"
+
+
+def environment(conf: str) -> dict[str, str]:
+    return {**os.environ, "LD_PRELOAD": str(library()), "FREESTONE_CONF": conf}
+
+
+@pytest.fixture
+def running(program: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process with a live page that works for some seconds."""
+    process = subprocess.Popen(
+        [str(program), "500"], env=environment("live_page:true"), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    while not stats.page_path(process.pid).exists():
+        assert process.poll() is None, "it ended without showing itself"
+        time.sleep(0.01)
+    yield process
+    process.kill()
+    process.communicate()
+    stats.page_path(process.pid).unlink(missing_ok=True)
+
+
+def screen(out: io.StringIO, width: int = 120, height: int = 40, terminal: bool = False) -> top.Screen:
+    return top.Screen(out, width, height, terminal, colour=False)
+
+
+def run_to_file(program: Path, path: Path) -> stats.Snapshot:
+    subprocess.run([str(program), "3"], env=environment(f"stats_file:{path}"), check=True, capture_output=True)
+    return stats.find(str(path))
+
+
+def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[str]) -> None:
+    snapshot = stats.find(str(running.pid))
+    assert (snapshot.pid, snapshot.program) == (running.pid, "churn")
+    assert sum(size for _, size in snapshot.parts()) == snapshot.figure("charged_bytes")
+    live = sum(c.bytes * c.live for c in snapshot.classes)
+    assert live + snapshot.figure("large_bytes") + snapshot.figure("mapped_bytes") == snapshot.figure("live_bytes")
+    assert snapshot.threads[0].id == running.pid
+    assert 0 <= stats.age_seconds(snapshot) < 30
+
+
+def test_the_running_processes_are_listed_and_dead_pages_removed(running: subprocess.Popen[str]) -> None:
+    assert running.pid in [s.pid for s in stats.running()]
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert stats.page_path(running.pid).exists(), "a killed process cannot remove its page"
+    assert running.pid not in [s.pid for s in stats.running()]
+    assert not stats.page_path(running.pid).exists()
+
+
+def test_both_kinds_of_file_say_the_same(program: Path, tmp_path: Path) -> None:
+    in_json = run_to_file(program, tmp_path / "s.json")
+    in_metrics = run_to_file(program, tmp_path / "s.om")
+    names = in_json.figures.keys() - {"fragmentation"}
+    assert names == in_metrics.figures.keys() - {"fragmentation_ratio"}
+    for name in ("live_bytes", "live_blocks", "threads"):
+        assert in_json.figure(name) == in_metrics.figure(name)
+    assert [(c.bytes, c.live) for c in in_json.classes] == [(c.bytes, c.live) for c in in_metrics.classes]
+    assert in_json.system_calls.keys() == in_metrics.system_calls.keys()
+
+
+def test_prometheus_own_parser_reads_the_file(program: Path, tmp_path: Path) -> None:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="prometheus_client is not installed")
+    snapshot = run_to_file(program, tmp_path / "s.om")
+    families = {f.name: f for f in parser.text_string_to_metric_families((tmp_path / "s.om").read_text())}
+    assert families["freestone_live_bytes"].type == "gauge"
+    assert families["freestone_live_bytes"].unit == "bytes"
+    assert families["freestone_live_bytes"].samples[0].value == snapshot.figure("live_bytes")
+    assert families["freestone_purge_calls"].type == "counter"
+    assert families["freestone_live_bytes"].samples[0].labels["program"] == "churn"
+
+
+def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[str]) -> None:
+    out = io.StringIO()
+    top.watch(screen(out), running.pid, 0.6, 2)
+    text = out.getvalue()
+    assert text.count(f"process {running.pid}") == 2
+    for word in ("thread caches", "slabs, free", "peak of charged", "live blocks", "slow paths"):
+        assert word in text
+    asked = []
+
+    def end_it(_seconds: float) -> None:
+        asked.append(1)
+        running.kill()
+        running.wait()
+        stats.page_path(running.pid).unlink(missing_ok=True)
+
+    last = io.StringIO()
+    top.watch(screen(last), running.pid, 0.1, None, sleep=end_it)
+    assert asked == [1], "a process that ended ends the view"
+    assert last.getvalue().endswith(f"process {running.pid} has ended\n")
+
+
+def test_a_page_that_a_killed_process_left_is_not_shown(running: subprocess.Popen[str]) -> None:
+    running.kill()
+    running.wait()
+    assert stats.page_path(running.pid).exists()
+    for command in ("top", "stats"):
+        with pytest.raises(UserError, match=f"process {running.pid}") as caught:
+            if command == "stats":
+                stats.from_process(running.pid)
+            else:
+                top.watch(screen(io.StringIO()), running.pid, 0.1, 1)
+        assert "ended" in str(caught.value)
+    assert not stats.page_path(running.pid).exists()
+
+
+def test_rates_and_curve_come_from_the_snapshots() -> None:
+    def at(ms: int, size: float) -> stats.Snapshot:
+        return stats.Snapshot(1, "p", "", "", ms, {"charged_bytes": size})
+
+    history = top.History()
+    history.add(at(1000, 100))
+    assert history.rate("charged_bytes") is None
+    history.add(at(1500, 200))
+    history.add(at(1500, 200))
+    assert len(history.snapshots) == 2
+    assert history.rate("charged_bytes") == 200
+    assert history.curve("charged_bytes") == "▄█"
+
+
+def test_the_bar_is_as_wide_as_it_is_told() -> None:
+    figures = {"live_bytes": 98.0, "dirty_bytes": 1.0, "metadata_bytes": 1.0, "charged_bytes": 100.0}
+    snapshot = stats.Snapshot(1, "p", "", "", 0, figures)
+    assert 38 <= top.width_of(top.bar(snapshot, 40)) <= 40
+    assert top.bar(stats.Snapshot(1, "p", "", "", 0, {}), 40) == ""
+
+
+def large_snapshot() -> stats.Snapshot:
+    figures = dict.fromkeys(stats.PARTS.values(), 123.4 * 2**20) | {
+        "charged_bytes": 740.4 * 2**20,
+        "live_blocks": 1234567.0,
+    }
+    figures |= {"limit_soft_bytes": 512.0 * 2**20, "limit_hard_bytes": 1023.9 * 2**20, "peak_bytes": 1023.9 * 2**20}
+    sizes = tuple(stats.SizeClass(bytes=262144 - k, live=1234567, cached=1000) for k in range(20))
+    threads = tuple(stats.Thread(4194304 - k, 123456, 262144, 12345678) for k in range(20))
+    return stats.Snapshot(4194304, "server", "0.1.0", "hardened", 1, figures, {"mmap": 123456}, sizes, threads)
+
+
+@pytest.mark.parametrize(("width", "height"), [(50, 60), (60, 60), (80, 24), (120, 40)])
+def test_no_value_is_broken_or_cut_off_on_a_terminal(width: int, height: int) -> None:
+    snapshot = large_snapshot()
+    history = top.History([snapshot, dataclasses.replace(snapshot, updated_ms=2)])
+    out = io.StringIO()
+    shown = screen(out, width, height, terminal=True)
+    shown.show(top.picture(snapshot, shown, history))
+    lines = out.getvalue().splitlines()
+    assert "…" not in out.getvalue()
+    assert max(map(len, lines)) <= width
+    assert len(lines) < height
+    for whole in (
+        "■ thread caches  123.4 MiB   16.7%",
+        "hard limit          1023.9 MiB",
+        "262,144  1,234,567  301.4 GiB   1,000",
+        "4194304  120.6 KiB  256.0 KiB  12,345,678",
+    ):
+        assert any(whole in line for line in lines), whole
+    assert lines[-1].endswith("0 to 740.4 MiB")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [("{}", "expected statistics"), ("nothing", "has no live_bytes"), ('{"figures": 3}', "expected statistics")],
+)
+def test_a_file_of_something_else_is_one_line(tmp_path: Path, content: str, expected: str) -> None:
+    path = tmp_path / "other"
+    path.write_text(content)
+    with pytest.raises(UserError, match=expected) as caught:
+        stats.find(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_wrong_targets_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        stats.find(str(tmp_path / "missing"))
+    with pytest.raises(UserError, match="there is none"):
+        stats.find("999999999")
+    with pytest.raises(UserError, match=r"does not run on libfreestone|shows nothing"):
+        stats.find(str(os.getpid()))
+
+
+def test_a_page_that_is_being_written_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(stats, "PAGES", tmp_path)
+    monkeypatch.setattr(stats, "ATTEMPTS", 3)
+    body = json.dumps({"freestone": "0"}).encode()
+    page = tmp_path / "freestone-7"
+    page.write_bytes(stats.HEADER.pack(stats.MAGIC, 3, len(body), 0).ljust(64, b"\0") + body)
+    with pytest.raises(UserError, match="never stood still"):
+        stats.from_process(7)
+    page.write_bytes(b"something else" * 10)
+    with pytest.raises(UserError, match="expected a live page"):
+        stats.from_process(7)
+
+
+def test_top_gives_the_terminal_back_as_it_was(running: subprocess.Popen[str]) -> None:
+    out = io.StringIO()
+
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        top.watch(screen(out, terminal=True), running.pid, 0.1, None, sleep=interrupted)
+    assert out.getvalue().startswith("\x1b[?1049h\x1b[?25l")
+    assert out.getvalue().endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_the_commands_as_typed(
+    running: subprocess.Popen[str], program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_to_file(program, tmp_path / "s.json")
+    for arguments in (["stats", str(running.pid)], ["stats", str(tmp_path / "s.json")], ["stats"]):
+        assert cli.run(arguments) == 0
+        assert "churn" in capsys.readouterr().out
+    assert cli.run(["top", str(running.pid), "--count", "1"]) == 0
+    assert "thread caches" in capsys.readouterr().out
+
+
+def test_bytes_are_written_for_people() -> None:
+    assert [stats.bytes_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.0 TiB",
+    ]

@@ -1,0 +1,137 @@
+"""The counting of tests: a failure, a build that breaks, and a suite that runs nothing are never a pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths, units
+from freestone_lab.core.errors import UserError
+from freestone_lab.host import own_tests
+from freestone_lab.host.own_tests import Form, Tally
+from freestone_lab.peers import packages
+
+JUNIT = """<testsuite><testcase name="a"/><testcase name="b"><failure message="x"/></testcase>
+<testcase name="c"><skipped/></testcase><testcase name="d" status="fail"/><testcase name="e" status="notrun"/>
+<testcase name="f" status="run"/></testsuite>"""
+
+
+def test_junit_cases_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "tests.xml"
+    path.write_text(JUNIT)
+    tally = own_tests.read_junit(path, "release")
+    assert (tally.passed, tally.failed, tally.skipped) == (2, 2, 2)
+    assert tally.problems == ["release: b", "release: d"]
+
+
+@pytest.mark.parametrize("text", [None, "not xml", "<testsuite/>"])
+def test_no_report_or_no_test_is_a_failure(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "tests.xml"
+    if text is not None:
+        path.write_text(text)
+    assert own_tests.read_junit(path, "dev").failed == 1
+
+
+def test_the_closing_line() -> None:
+    assert Tally(3, 0).line() == "3 passed, 0 failed"
+    assert Tally(3, 1, 2).line() == "3 passed, 1 failed, 2 skipped"
+    assert not Tally(0, 0).good and not Tally(5, 1).good and Tally(1, 0, 4).good
+
+
+def test_a_build_that_fails_is_a_failed_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_tests, "_run", lambda command, cwd: 1)
+    monkeypatch.setattr(own_tests, "PARTS", (own_tests.Part("nosuch", 1),))
+    tally = own_tests.run_all(["nosuch"], Form.USUAL, lambda line: None)
+    assert tally.failed == 1 and "cmake --preset nosuch" in tally.problems[0]
+
+
+@pytest.mark.parametrize("names", [[], ["one", "lab"], ["lab"], ["two"]])
+def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
+    monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    order: list[str] = []
+
+    def step(kind: str) -> Callable[..., Tally]:
+        def run(part: own_tests.Part, *_: object) -> Tally:
+            order.append(f"{kind} {part.preset}")
+            return Tally(passed=1 if kind == "test" else 0)
+
+        return run
+
+    def lab(form: Form) -> Tally:
+        assert form is Form.USUAL
+        order.append("lab")
+        return Tally(passed=10)
+
+    monkeypatch.setattr(own_tests, "PARTS", (own_tests.Part("one", 1), own_tests.Part("two", 1)))
+    monkeypatch.setattr(own_tests, "build_part", step("build"))
+    monkeypatch.setattr(own_tests, "test_part", step("test"))
+    monkeypatch.setattr(own_tests, "run_lab", lab)
+    tally = own_tests.run_all(names, Form.USUAL, lambda line: None)
+    wanted = names or ["one", "two", "lab"]
+    parts = [name for name in wanted if name != "lab"]
+    of_parts = [step for step in order if step != "lab"]
+    assert of_parts == [f"{kind} {p}" for p in parts for kind in ("build", "test")]
+    assert order.count("lab") == ("lab" in wanted)
+    if "lab" in wanted and parts:
+        assert order.index("lab") > order.index(f"build {parts[0]}")
+    assert tally.passed == len(parts) + 10 * ("lab" in wanted)
+
+
+def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paths, "cache_dir", lambda: tmp_path)
+
+    def ran(command: list[str], cwd: Path, log: Path) -> int:
+        (tmp_path / "pytest.xml").write_text('<testsuite><testcase name="a"/></testsuite>')
+        log.write_text("what it said")
+        return 3
+
+    monkeypatch.setattr(own_tests, "_run", ran)
+    tally = own_tests.run_lab(Form.USUAL)
+    assert (tally.passed, tally.failed) == (1, 1)
+    assert "what it said" in capsys.readouterr().err
+
+
+def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[tuple[object, ...]] = []
+
+    def noted(*arguments: object) -> Tally:
+        order.append(arguments)
+        return Tally(passed=1)
+
+    monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
+    monkeypatch.setattr(own_tests, "test_part", lambda part, form, jobs: noted(part.preset, form))
+    monkeypatch.setattr(own_tests, "run_lab", lambda form: noted("lab", form))
+    assert own_tests.run_all([], Form.TIMING, lambda line: None).passed == 2
+    assert order == [("release", Form.TIMING), ("lab", Form.TIMING)]
+    for form in (Form.USUAL, Form.LONG):
+        assert "timing" in " ".join(own_tests.LABELS[form]) and own_tests.LABELS[form][0] == "-LE"
+        assert "not timing" in own_tests.MARKS[form]
+
+
+def test_every_part_is_a_preset_to_configure_build_and_test() -> None:
+    presets = json.loads((paths.root() / "CMakePresets.json").read_text())
+    for kind in ("configurePresets", "buildPresets", "testPresets"):
+        assert {part.preset for part in own_tests.PARTS} <= {preset["name"] for preset in presets[kind]}
+
+
+def test_only_absent_programs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "PROGRAMS", {"sh": "dash", "freestone-no-such-program": "its-package"})
+    monkeypatch.setattr(packages, "FILES", {"/etc/passwd": "present", "/nowhere/header.h": "its-headers"})
+    assert packages.missing_programs(["sh", "freestone-no-such-program"]) == ["its-package", "its-headers"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("60s", 60), ("5m", 300), ("90", 90), ("1.5min", 90), ("250ms", 0.25)])
+def test_durations(text: str, expected: float) -> None:
+    assert units.seconds(text, "--budget") == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "-3s", "0", "3 days"])
+def test_wrong_durations_are_named(text: str) -> None:
+    with pytest.raises(UserError, match=f"--budget '{text}'"):
+        units.seconds(text, "--budget")

@@ -1,0 +1,121 @@
+"""One measured process: the figures are the program's, not the watcher's, the wrapper's or a dead run's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from freestone_lab.measure import process
+from freestone_lab.measure.process import Placement, Request, Run
+
+PYTHON = os.path.realpath(sys.executable)
+
+
+def run(folder: Path, argv: Sequence[str], **more: object) -> Run:
+    request = Request(argv=argv, env={"PATH": os.environ["PATH"]}, cwd=folder, **more)  # type: ignore[arg-type]
+    return process.run(request, folder / "stdout", folder / "stderr")
+
+
+def test_exit_status_output_and_time(tmp_path: Path) -> None:
+    found = run(tmp_path, ["/bin/sh", "-c", "echo said; echo wrong >&2; sleep 0.2; exit 7"])
+    assert (found.exit_status, found.signal, found.failure) == (7, 0, None)
+    assert (tmp_path / "stdout").read_text() == "said\n"
+    assert process.tail(tmp_path / "stderr") == "wrong"
+    assert found.wall_s >= 0.2
+
+
+def test_cpu_time_is_split_from_waiting(tmp_path: Path) -> None:
+    busy = run(tmp_path, [PYTHON, "-S", "-c", "import time\nwhile time.process_time() < 0.3: pass"])
+    idle = run(tmp_path, ["/bin/sleep", "0.3"])
+    assert busy.user_s + busy.sys_s >= 0.29
+    assert idle.user_s + idle.sys_s < 0.1
+
+
+def test_peak_memory_is_not_the_callers(tmp_path: Path) -> None:
+    ballast = bytearray(150 << 20)  # this process is large; exec would hand its peak on
+    assert psutil.Process().memory_info().rss > 150 << 20
+    found = run(tmp_path, ["/bin/true"])
+    assert found.rss_kib < 8 << 10
+    del ballast
+
+
+def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
+    # Each waits until the other has its memory too, however late that is, and stays for a look.
+    code = (
+        "import pathlib, sys, time; x = bytearray(100 << 20); pathlib.Path(sys.argv[1]).touch()\n"
+        "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(.01)\n"
+        "time.sleep(.3)"
+    )
+    hogs = [shlex.join([PYTHON, "-S", "-c", code, str(tmp_path / a), str(tmp_path / b)]) for a, b in ("xy", "yx")]
+    found = run(tmp_path, ["/bin/sh", "-c", f"{hogs[0]} & {hogs[1]} & wait"])
+    assert found.rss_kib > 200 << 10
+    assert found.processes >= 3
+    assert found.pss_kib is not None and 180 << 10 < found.pss_kib <= found.rss_kib
+
+
+def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_path: Path, work: Path) -> None:
+    found = run(tmp_path, [str(work), "1000", "200000"])
+    assert found.rss_kib > 64 * 200000 // 1024 * 0.9
+
+
+def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
+    code = "import time; time.sleep(.1); x = bytearray(80 << 20); time.sleep(.3); del x; time.sleep(.3)"
+    found = run(tmp_path, [PYTHON, "-S", "-c", code])
+    values = [kib for _, kib in found.rss_series]
+    assert max(values) > 80 << 10
+    assert values[-1] < 60 << 10
+    assert all(a[0] <= b[0] for a, b in zip(found.rss_series, found.rss_series[1:], strict=False))
+
+
+def test_page_faults_are_counted(tmp_path: Path) -> None:
+    few = run(tmp_path, ["/bin/true"])
+    many = run(tmp_path, [PYTHON, "-S", "-c", "x = bytearray(64 << 20)"])
+    assert many.minor_faults > few.minor_faults + 10_000
+
+
+def test_a_run_that_does_not_end_is_stopped_with_everything_it_started(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    found = run(tmp_path, ["/bin/sh", "-c", "sleep 987 & setsid sleep 987 & wait"], timeout_s=1)
+    assert found.timed_out and found.failure is not None and found.failure.startswith("stopped after")
+    assert time.monotonic() - begun < 900, "it ended because its child did"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
+
+
+def test_daemons_left_behind_are_killed(tmp_path: Path) -> None:
+    found = run(tmp_path, ["/bin/sh", "-c", "setsid sleep 986 >/dev/null 2>&1 & exit 0"])
+    assert found.exit_status == 0
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "986"]]
+
+
+def test_death_by_signal_and_missing_program_are_told_apart(tmp_path: Path) -> None:
+    killed = run(tmp_path, ["/bin/sh", "-c", "kill -SEGV $$"])
+    assert killed.failure == "killed by SIGSEGV"
+    absent = run(tmp_path, ["/nowhere/program"])
+    assert absent.failure == "does not start: No such file or directory"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_the_program_is_pinned_and_the_watcher_is_not_beside_it(tmp_path: Path) -> None:
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    run(tmp_path, [PYTHON, "-S", "-c", code], placement=Placement((second,), (first,)))
+    assert (tmp_path / "stdout").read_text() == f"[{second}]\n"
+
+
+def test_address_space_limit_reaches_the_program(tmp_path: Path, work: Path) -> None:
+    found = run(tmp_path, [str(work), "1000", "9000000"], address_space_kib=100_000)
+    assert found.exit_status == 1
+    assert "answered NULL" in process.tail(tmp_path / "stderr")
+
+
+def test_gauges_are_there(tmp_path: Path) -> None:
+    found = run(tmp_path, ["/bin/sleep", "0.05"])
+    assert {"steal", "iowait", "cpu_pressure", "load", "involuntary_switches"} <= found.gauges.keys()
+    assert 0 <= found.gauges["steal"] <= 1

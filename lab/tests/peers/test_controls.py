@@ -1,0 +1,162 @@
+"""Each control allocator does what its name says, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import subprocess
+from pathlib import Path
+
+import peers_tools
+import pytest
+
+from freestone_lab.analysis import claims
+from freestone_lab.core.result import Peer
+from freestone_lab.engine.experiment import Engine
+from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.peers import abi_probe, controls, discover
+
+GLIBC = "glibc"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return peers_tools.build_controls(tmp_path_factory.mktemp("controls"))
+
+
+@pytest.fixture(autouse=True)
+def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(built))
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return peers_tools.build_subject(tmp_path_factory.mktemp("subject"))
+
+
+def said(name: str, *command: str | Path, **env: str) -> str:
+    done = peers_tools.run_under(discover.find(name), *command, **env)
+    assert done.returncode == 0, (name, done.returncode, done.stderr)
+    return done.stdout.strip()
+
+
+def test_every_control_is_found_and_is_a_control(built: Path) -> None:
+    found = {peer.name: peer for peer in discover.discover() if peer.kind == "control"}
+    assert set(found) == {control.name for control in discover.CONTROLS}
+    assert all(Path(str(peer.path)).parent == built for peer in found.values())
+
+
+@pytest.mark.parametrize("name", ["passthrough", "slow", "leaking", "returning-null", "corrupting", "null"])
+def test_a_loading_control_serves_every_name_that_it_exports(name: str) -> None:
+    quiet = {"FREESTONE_CONTROL_AFTER": "1000000", "FREESTONE_CONTROL_EVERY": "0"}
+    peer = discover.find(name)
+    assert abi_probe.not_served(dataclasses.replace(peer, env=tuple(quiet.items()))) == []
+
+
+def test_passthrough_is_glibc_in_every_answer() -> None:
+    # Only who serves the operators' malloc differs, and that is not a question of the matrix.
+    plain, through = (
+        abi_probe.matrix(abi_probe.ask(discover.find(name), abi_probe.RULES)) for name in (GLIBC, "passthrough")
+    )
+    rules = [column.heading for column in abi_probe.RULES_TABLE]
+    assert {heading: through[heading] for heading in rules} == {heading: plain[heading] for heading in rules}
+
+
+def test_null_never_reuses_memory(subject: Path) -> None:
+    assert int(said("null", subject, "growth", "20000")) >= 20000 * 1000 // 1024
+    assert int(said(GLIBC, subject, "growth", "20000")) < 1000
+
+
+def test_null_keeps_content_alignment_and_limits() -> None:
+    found = abi_probe.ask(discover.find("null"), (*abi_probe.RULES, *abi_probe.REFUSALS))
+    assert found.failures == {}
+    assert found.answers["content"] == {"realloc_keeps_content": True, "calloc_zero": True}
+    assert found.answers["alignment"]["posix_memalign_up_to"] == 1 << 20
+    assert abi_probe.refusals_broken(found) == {}
+    assert found.answers["usable"]["exactly_request"] is True
+
+
+@pytest.mark.timing
+def test_slow_takes_the_delay_that_it_is_given(subject: Path) -> None:
+    def seconds(delay: str) -> float:
+        run = (discover.find("slow"), subject, "pairs", "200000")
+        return min(peers_tools.cpu_seconds(*run, FREESTONE_CONTROL_SLOW_NS=delay) for _ in range(3))
+
+    none, some, twice = seconds("0"), seconds("400"), seconds("800")
+    added = some - none  # 200,000 pairs of two calls at 400 ns: 0.16 s of one CPU
+    assert 0.5 * 0.16 <= added <= 3 * 0.16
+    assert 1.4 <= (twice - none) / added <= 2.6
+
+
+@pytest.mark.timing
+def test_slow_can_be_set_to_a_share_of_a_programs_time(subject: Path) -> None:
+    def seconds(peer: Peer) -> float:
+        return peers_tools.cpu_seconds(peer, subject, "pairs", "1500000")
+
+    plain, slow = controls.calibrated(0.5, seconds, rounds=4)
+    rounds = [(seconds(slow), seconds(plain)) for _ in range(7)]
+    ratio = min(slow for slow, _ in rounds) / min(plain for _, plain in rounds)
+    assert 1.25 <= ratio <= 1.9
+
+
+@pytest.mark.timing
+def test_the_control_that_is_five_per_cent_slower_is_found_slower(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    source = Path(__file__).parents[1] / "programs" / "work.c"
+    subprocess.run(["cc", "-O1", "-fno-builtin", source, "-o", work], check=True)
+    command = (work, "300000", "256")  # between its calls it works a while, so that 5 % are some nanoseconds at each
+    try:
+        plain, slow = controls.calibrated(0.05, lambda peer: peers_tools.cpu_seconds(peer, *command))
+    except discover.PeerError as error:
+        pytest.skip(f"too noisy to set a delay of 5 %: {error}")
+    plain, slow = dataclasses.replace(plain, name="plain"), dataclasses.replace(slow, name="slower")
+    task = Task("work", "work", tuple(map(str, command)), cwd=Path("/"))
+    exactly = Plan(min_rounds=25, max_rounds=25, budget_s=None, precision=None, seed=1)
+    table = claims.analyse(Engine(task, [plain, slow], "plain", exactly, lambda p: None).measure(), "plain")
+    row = table.row("slower")
+    assert row is not None
+    cell = row.cells["cpu"]
+    assert cell.verdict in ("worse", "inconclusive", "same") and cell.estimate is not None
+    if table.floors["cpu"] > 0.03:
+        pytest.skip(f"the same control twice differs by {table.floors['cpu']:.1%} now: too noisy to find 5 %")
+    assert cell.verdict == "worse", cell
+
+
+def test_slow_refuses_a_delay_beyond_its_range() -> None:
+    with pytest.raises(discover.PeerError, match="expected 0 to 1000000"):
+        controls.slow_peer(-1)
+
+
+def test_leaking_forgets_every_nth_free(subject: Path) -> None:
+    every_other = int(said("leaking", subject, "in-use", "2000"))
+    every_fourth = int(said("leaking", subject, "in-use", "2000", FREESTONE_CONTROL_EVERY="4"))
+    assert 1000 * 1000 <= every_other <= 1000 * 1100
+    assert 500 * 1000 <= every_fourth <= 500 * 1100
+    assert int(said(GLIBC, subject, "in-use", "2000")) < 2000
+
+
+def test_crashing_dies_before_the_program_says_anything(subject: Path) -> None:
+    done = peers_tools.run_under(discover.find("crashing"), subject, "pairs")
+    assert done.returncode == -signal.SIGABRT
+    assert done.stdout == ""
+
+
+def test_returning_null_refuses_after_the_given_number(subject: Path) -> None:
+    granted, error = said("returning-null", subject, "granted", "3000", FREESTONE_CONTROL_AFTER="1500").split()
+    assert int(granted) == 1500
+    assert int(error) == 12  # ENOMEM
+    assert said(GLIBC, subject, "granted", "3000") == "3000 0"
+
+
+def test_corrupting_damages_one_byte_per_turn(subject: Path) -> None:
+    # 1001 allocations with a turn at every 100th: ten bytes, each in a block that is still live.
+    assert int(said("corrupting", subject, "damage", "1000", FREESTONE_CONTROL_EVERY="100")) == 10
+    assert said("corrupting", subject, "damage", "1000", FREESTONE_CONTROL_EVERY="0") == "0"
+    assert said(GLIBC, subject, "damage", "1000") == "0"
+
+
+def test_not_loading_leaves_the_program_on_glibc(subject: Path) -> None:
+    peer = discover.find("not-loading")
+    assert peer.exports == ()
+    assert said("not-loading", subject, "pairs") == "done"
+    assert abi_probe.not_served(peer) == list(discover.CORE_NAMES)

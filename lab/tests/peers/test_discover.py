@@ -1,0 +1,222 @@
+"""Finding allocators: what is listed is what is there, and what cannot be used is refused in one clear line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.peers import abi_probe, discover, install
+
+
+def _built(tmp_path: Path, name: str, source: str) -> Path:
+    code = tmp_path / f"{name}.c"
+    code.write_text(source)
+    library = tmp_path / f"lib{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wl,--build-id", str(code), "-o", str(library)], check=True)
+    return library
+
+
+FORWARDING = """
+#include <stddef.h>
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+void *malloc(size_t n) { return __libc_malloc(n); }
+void *calloc(size_t a, size_t b) { return __libc_calloc(a, b); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+void free(void *p) { __libc_free(p); }
+__attribute__((visibility("hidden"))) void *memalign(size_t a, size_t b) { return 0; }
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    return _built(tmp_path, "mine", FORWARDING)
+
+
+def test_glibc_comes_first_and_is_not_preloaded() -> None:
+    first = discover.discover()[0]
+    assert (first.name, first.path, first.kind) == ("glibc", None, "libc")
+    assert first.version.startswith("2.")
+    assert {"malloc", "free", "malloc_info", "mallinfo2"} <= set(first.exports)
+    assert "LD_PRELOAD" not in discover.preload_environment(first)
+
+
+def test_names_are_unique() -> None:
+    names = [peer.name for peer in discover.discover()]
+    assert len(names) == len(set(names))
+
+
+def test_a_library_is_described_as_the_linker_sees_it(library: Path) -> None:
+    peer = discover.find(f"mine={library}")
+    assert peer.exports == ("calloc", "free", "malloc", "realloc")  # and not the hidden memalign
+    assert discover.preload_environment(peer) == {"LD_PRELOAD": str(library)}
+    shown = subprocess.run(["readelf", "-n", str(library)], capture_output=True, text=True, check=True).stdout
+    assert f"Build ID: {peer.build_id}" in shown
+    assert len(peer.build_id) == 40
+
+
+def test_a_debian_peer_carries_its_package_and_version() -> None:
+    packaged = {entry.name: entry.package for entry in discover.PACKAGED}
+    found = [peer for peer in discover.discover() if peer.name in packaged]
+    if not found:
+        pytest.skip("no allocator of the distribution is installed")
+    for peer in found:
+        package = packaged[peer.name]
+        version = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True, check=True
+        ).stdout
+        assert peer.origin == f"{package} {version}"
+        assert peer.version and version.partition(":")[2 if ":" in version else 0].startswith(peer.version)
+
+
+def test_every_peer_serves_what_it_exports() -> None:
+    for peer in discover.discover():
+        if peer.kind == "preload":
+            assert abi_probe.not_served(peer) == [], peer.name
+
+
+def test_a_given_library_takes_the_place_of_an_equal_name(library: Path) -> None:
+    found = {peer.name: peer for peer in discover.discover([f"jemalloc={library}"])}
+    assert found["jemalloc"].path == str(library)
+
+
+def test_only_keeps_the_given_order_and_knows_families(library: Path) -> None:
+    chosen = discover.discover(only=[f"mine={library}", "system", "glibc"])
+    assert [peer.name for peer in chosen] == ["mine", "glibc"]
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(discover.PeerError, match=r"'nonesuch'; expected NAME=path.so or one of glibc"):
+        discover.find("nonesuch")
+
+
+def _with_machine(library: Path, offset: int, value: int, size: str) -> None:
+    data = bytearray(library.read_bytes())
+    struct.pack_into(size, data, offset, value)
+    library.write_bytes(data)
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "absent": (lambda path: path.unlink(), "cannot be read: No such file"),
+    "text": (lambda path: path.write_text("not a library"), "is not an ELF file"),
+    "empty": (lambda path: path.write_bytes(b""), "is not an ELF file"),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is not|is an ELF file"),
+    "foreign": (lambda path: _with_machine(path, 18, 183, "<H"), "is built for AARCH64, 64 bit; expected"),
+    "executable": (
+        lambda path: shutil.copy("/usr/bin/python3", path),
+        "exports no malloc|expected a shared library",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_library_that_cannot_be_used_is_refused_in_one_line(kind: str, library: Path) -> None:
+    spoil, expected = BAD_FILES[kind]
+    spoil(library)
+    with pytest.raises(discover.PeerError, match=expected) as raised:
+        discover.find(f"mine={library}")
+    assert str(library) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:
+    other = _built(tmp_path, "other", "int answer(void) { return 42; }")
+    with pytest.raises(discover.PeerError, match="exports no malloc"):
+        discover.find(f"other={other}")
+
+
+def test_a_library_that_exports_only_malloc_is_noted(tmp_path: Path) -> None:
+    half = _built(tmp_path, "half", "void *malloc(unsigned long n) { (void)n; return 0; }")
+    assert "exports no free, calloc, realloc" in discover.find(f"half={half}").note
+
+
+@pytest.mark.parametrize("spec", ["=x.so", "two words=x.so", "name="])
+def test_a_malformed_spec_is_refused(spec: str) -> None:
+    with pytest.raises(discover.PeerError, match=r"expected NAME=path\.so"):
+        discover.find(spec)
+
+
+def test_installed_peers_are_found_and_broken_ones_are_not(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
+    good, broken = tmp_path / "cache" / "good", tmp_path / "cache" / "broken"
+    for folder in (good, broken):
+        folder.mkdir(parents=True)
+    shutil.copy(library, good / "libgood.so")
+    facts = {"name": "good", "library": "libgood.so", "version": "7.1", "origin": "crate good 7", "env": {"A": "b"}}
+    (good / "peer.json").write_text(json.dumps(facts))
+    (broken / "peer.json").write_text(json.dumps({**facts, "name": "broken"}))
+    found = {peer.name: peer for peer in discover.discover()}
+    assert (found["good"].version, found["good"].origin) == ("7.1", "crate good 7")
+    assert discover.preload_environment(found["good"])["A"] == "b"
+    assert "broken" not in found
+
+
+def test_dry_run_names_everything_and_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(tmp_path / "no-build"))
+    outcomes = install.install(dry_run=True)
+    assert [outcome.name for outcome in outcomes if outcome.status == "would install"]
+    assert {outcome.name for outcome in outcomes} == set(install.installable())
+    assert all(outcome.status in ("present", "would install") for outcome in outcomes)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_unknown_name_cannot_be_installed() -> None:
+    with pytest.raises(discover.PeerError, match="'nonesuch' cannot be installed; expected one of"):
+        install.install(["nonesuch"])
+
+
+def test_one_failing_build_is_reported_and_the_others_go_on(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
+    text = _built(tmp_path, "text", "int answer(void) { return 42; }")
+
+    def failing(source: install.Source, work: Path) -> Path:
+        install._run(["sh", "-c", "echo 'fatal error: no such thing'; exit 3"], work, work / "build.log")
+        raise AssertionError("unreachable")
+
+    recipes = (
+        install.Recipe("bad", "crate", failing),
+        install.Recipe("empty", "crate", lambda source, work: text),
+        install.Recipe("missing", "other-crate", lambda source, work: library),
+        install.Recipe("fine", "crate", lambda source, work: library),
+    )
+    monkeypatch.setattr(install, "RECIPES", recipes)
+    monkeypatch.setattr(install, "download", lambda: {"crate": install.Source(tmp_path, "4.5.6+x")})
+    outcomes = {outcome.name: outcome for outcome in install.install([recipe.name for recipe in recipes])}
+    assert {name: outcome.status for name, outcome in outcomes.items()} == {
+        "bad": "failed", "empty": "failed", "missing": "failed", "fine": "installed",
+    }  # fmt: skip
+    assert "exit code 3: fatal error: no such thing" in outcomes["bad"].detail
+    assert "exports no malloc" in outcomes["empty"].detail
+    fine = discover.find("fine")
+    assert (fine.version, fine.origin) == ("4.5.6", "crate crate 4.5.6")
+    assert install.install(["fine"])[0].status == "present"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.004, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_half_written_library_costs_its_own_row_only(
+    library: Path, tmp_path: Path, share: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = library.read_bytes()
+    folder = tmp_path / "build"
+    folder.mkdir()
+    (folder / "libfreestone.so").write_bytes(whole[: int(len(whole) * share)])
+    (folder / "libfreestone-hardened.so").write_bytes(whole)
+    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(folder))
+    names = [peer.name for peer in discover.discover()]
+    assert names[:2] == ["glibc", "freestone-hardened"]
+    said = capsys.readouterr().err
+    assert said.startswith("freestone: left out: ") and said.count("\n") == 1
+    assert str(folder / "libfreestone.so") in said
+    with pytest.raises(discover.PeerError, match=r"libfreestone\.so: is"):
+        discover.find(f"mine={folder / 'libfreestone.so'}")

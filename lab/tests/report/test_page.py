@@ -1,0 +1,480 @@
+"""The report page: what it says must follow from the results, and it must work in a browser, alone and on a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import browser
+import pytest
+import synthetic
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
+from freestone_lab.report import charts, plots, quantity, render_report, svg
+from freestone_lab.report import page as render
+from freestone_lab.report.composite import composite_table
+from freestone_lab.report.overview import analyse, least_pairs
+from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
+from freestone_lab.report.verdict import conclude
+from freestone_lab.workloads.suites import WEIGHTS
+
+TIME = FigureSpec("s", "lower", "time")
+NAMES = ["glibc", "freestone", "mimalloc", "jemalloc", "gperftools"]
+
+
+@pytest.fixture(scope="module")
+def program_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "program.html"
+    path.write_text(render_report([synthetic.program()]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def suite_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "suite.html"
+    path.write_text(render_report([synthetic.suite([*NAMES, "isoalloc", "tbbmalloc"])]), encoding="utf-8")
+    return path
+
+
+def test_known_curves_get_their_own_drawings(suite_page: Path) -> None:
+    text = suite_page.read_text(encoding="utf-8")
+    for title in ("How long a malloc takes at worst", "Overhead per size, by usable size", "Resident memory over time"):
+        assert f"<figcaption>{title}<" in text
+    assert "seconds</text>" in text
+
+
+def test_page_loads_nothing_from_outside(suite_page: Path) -> None:
+    text = suite_page.read_text(encoding="utf-8")
+    without_namespaces = re.sub(r'xmlns(:xlink)?="[^"]*"', "", text)
+    assert not re.findall(r"https?:|//[a-z]+\.[a-z]|@import|url\((?!#)", without_namespaces)
+    assert not re.findall(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="(?!#)', without_namespaces)
+
+
+def test_same_results_give_the_same_bytes(program_page: Path) -> None:
+    assert render_report([synthetic.program()]) == program_page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [1280, 375, 320])
+@pytest.mark.parametrize("kind", ["program", "suite"])
+def test_browser_shows_the_page_without_errors_or_sideways_scrolling(
+    kind: str, width: int, program_page: Path, suite_page: Path
+) -> None:
+    page = program_page if kind == "program" else suite_page
+    opened = "document.querySelectorAll('details').forEach(function(d){d.open=true});"
+    dom = browser.dump(page, width, opened)
+    assert 'data-errors="[]"' in dom
+    found = re.search(r'data-width="(\d+)"', dom)
+    assert found is not None
+    assert int(found[1]) <= width
+    assert 'data-ready="yes"' in dom
+    for section in ("verdict", "overview", "pareto", "forest", "scorecard", "peers", "fingerprint", "experiments"):
+        assert f'class="card {section}' in dom or f'class="{section}' in dom, section
+
+
+def test_sliders_and_static_scorecard_agree(suite_page: Path) -> None:
+    """The page's script and scorecard.py compute the same totals and flips from the same weights."""
+    result = synthetic.suite([*NAMES, "isoalloc", "tbbmalloc"])
+    moved = "var i=document.querySelector('input[name=memory]');i.value='2.5';i.dispatchEvent(new Event('input'));"
+    dom = browser.dump(suite_page, 1280, moved)
+    card = scorecard(analyse(result), {**dict.fromkeys(CRITERIA, 1.0), "memory": 2.5})
+    shown = dict(re.findall(r'<tr data-peer="([^"]+)".*?class="total num">([\d.]+)<', dom, re.S))
+    assert list(shown) == list(card.totals)
+    assert {name: f"{value:.2f}" for name, value in card.totals.items()} == shown
+    listed = re.search(r'<ul class="flips small">(.*?)</ul>', dom, re.S)
+    assert listed is not None
+    assert len(re.findall("<li>", listed[1])) == max(1, len(card.flips))
+    for flip in card.flips:
+        assert f"{'above' if flip.upwards else 'below'} {flip.weight:.2f}: {flip.winner}" in listed[1]
+
+
+def test_legend_keeps_one_allocator_in_view(suite_page: Path) -> None:
+    dom = browser.dump(suite_page, 1280, "document.querySelector('.chip[data-slot=\"1\"]').click();")
+    figure = re.search(r'<figure class="card dim">.*?</figure>', dom, re.S)
+    assert figure is not None
+    assert 'class="p p1 on"' in figure[0]
+    assert 'class="p p2 on"' not in figure[0]
+
+
+def test_verdict_names_the_winner_of_both() -> None:
+    found = conclude(analyse(synthetic.program()))
+    assert found.sentence.startswith("freestone is both fastest and smallest: 29 % less time")
+    assert any("12 pairs of runs" in detail for detail in found.details)
+
+
+def test_verdict_without_a_control_claims_nothing() -> None:
+    found = conclude(analyse(synthetic.program(controls=False)))
+    assert found.sentence == "No difference in time and memory could be shown."
+    assert any("no difference is claimed" in detail for detail in found.details)
+
+
+def test_verdict_of_one_round_is_none() -> None:
+    assert conclude(analyse(synthetic.program(rounds=1))).sentence.startswith("No verdict: one round")
+
+
+def test_verdict_of_too_few_rounds_says_how_many_it_takes() -> None:
+    sentence = conclude(analyse(synthetic.program(rounds=2))).sentence
+    assert sentence == "No verdict: 2 rounds cannot tell 5 allocators apart; it takes 3."
+    assert least_pairs(4) == 3
+
+
+def test_verdict_of_equal_allocators_is_no_difference() -> None:
+    result = synthetic.program()
+    for sample in result.experiments[0].samples:
+        base = next(s for s in result.experiments[0].samples if s.peer == "glibc" and s.round == sample.round)
+        sample.figures = {k: v * (1 + 0.0001 * len(sample.peer)) for k, v in base.figures.items()}
+    assert conclude(analyse(result)).sentence == "No difference in time and memory could be shown."
+
+
+@pytest.mark.parametrize(
+    ("close", "sentence"),
+    [
+        (["a"], "best leads in time, with a not told apart from it; glibc is smallest in memory."),
+        (
+            ["a", "b", "c", "d"],
+            "best leads in time, with 4 others not told apart from it; glibc is smallest in memory.",
+        ),
+    ],
+)
+def test_a_shared_lead_names_who_is_not_told_apart_from_the_first(close: list[str], sentence: str) -> None:
+    names = ["glibc", "glibc again", "best", *close, "slow"]
+    samples = []
+    for round_ in range(1, 13):
+        for place, name in enumerate(names):
+            time = {"glibc": 1.0, "glibc again": 1.0, "best": 0.8, "slow": 0.9}.get(name, 0.8 + place / 10000)
+            figures = {"wall": time * (1 + round_ % 3 / 1000), "rss": 1.0 if name.startswith("glibc") else 2.0 + place}
+            samples.append(Sample(name, round_, "ok", figures=figures))
+    specs = {"wall": TIME, "rss": FigureSpec("KiB", "lower", "peak memory")}
+    everyone = synthetic.peers([n for n in names if n != "glibc again"])
+    result = Result(
+        "2026-11-20T12:00:00Z", ["x"], 1, {}, everyone, [Experiment("e", "w", specs=specs, samples=samples)]
+    )
+    found = conclude(analyse(result))
+    assert found.sentence == sentence
+    named = "Not told apart from best in time: a, b, c and d." in found.details
+    assert named == (len(close) > 3)
+
+
+def test_failed_allocator_is_shown_with_its_reason_and_never_ranked() -> None:
+    result = synthetic.program()
+    for sample in result.experiments[0].samples:
+        if sample.peer == "freestone" and sample.round == 3:
+            sample.status, sample.detail = "failed", "killed by signal 11 <Segmentation fault>"
+    analysis = analyse(result)
+    assert "freestone" not in analysis.ranked["speed"]
+    found = conclude(analysis)
+    assert not found.sentence.startswith("freestone")
+    assert any("a run failed: freestone" in detail for detail in found.details)
+    page = render_report([result])
+    assert "failed in 1 of 13 runs: killed by signal 11 &lt;Segmentation fault&gt;" in page
+    assert scorecard(analysis).unranked["freestone"] == "a run failed"
+
+
+def test_library_that_was_not_loaded_is_not_called_proven() -> None:
+    page = render_report([synthetic.suite(["glibc", "freestone", "tbbmalloc"], rounds=3)])
+    summaries = dict(
+        re.findall(r"<summary>([\w-]+) <span class=\"small\">1.2.3</span>.*?<span class=\"tag \w+\">([\w ]+)<", page)
+    )
+    assert summaries == {"glibc": "proven", "freestone": "proven", "tbbmalloc": "not proven"}
+
+
+def test_caveats_and_null_cost_stand_beside_their_figures(program_page: Path) -> None:
+    text = program_page.read_text(encoding="utf-8")
+    assert text.count("Two CPUs are shared with the launcher.") >= 2  # overview, figures
+    assert "the workload itself is 30 % of glibc&#39;s cost" in text
+
+
+def null_notes(
+    identity: str, *, with_null: bool = True, seconds: float | None = None, failed: bool = False
+) -> set[str]:
+    """What the page and the document say of the null allocator beside the figures of one experiment."""
+    names = ["glibc", "glibc again", "other"]
+    samples = synthetic.samples(names, 8, {"wall": (1.0, TIME)}, 1)
+    if seconds is not None:
+        samples.append(Sample("null", 1, "ok", figures={"wall": seconds}))
+    if failed:
+        samples.append(Sample("null", 1, "failed", "answered NULL"))
+    everyone = [p for p in synthetic.peers(["glibc", "other"]) if with_null or p.name != "null"]
+    experiment = Experiment(identity, "w", specs={"wall": TIME}, samples=samples)
+    view = analyse(Result("2026-11-20T12:00:00Z", ["x"], 1, {}, everyone, [experiment])).experiments[0]
+    (figure,) = [f for f in view.figures if f.name == "wall"]
+    return {render.null_note(figure, "glibc"), render.null_cell(figure)}
+
+
+def test_why_the_null_allocator_has_no_figure_stands_in_its_place() -> None:
+    assert null_notes("micro/published") == {"null allocator: none (would need 158 GiB)", "- (would need 158 GiB)"}
+    assert null_notes("other", failed=True) == {"null allocator: none (failed)", "- (failed)"}
+    assert null_notes("other") == {"null allocator: none (not run)", "- (not run)"}
+    assert null_notes("micro/published", with_null=False) == {"", "-"}
+
+
+def test_a_null_allocator_that_costs_more_than_the_baseline_is_not_called_a_share_of_it() -> None:
+    assert "null allocator: 4.00 s; no less than glibc, for all its memory is fresh from the kernel" in null_notes(
+        "other", seconds=4.0
+    )
+    (share,) = (note for note in null_notes("other", seconds=0.25) if "%" in note)
+    assert share.startswith("null allocator: 250 ms; the workload itself is 25 % of glibc's cost")
+
+
+def test_unknown_workload_with_odd_figures_still_renders() -> None:
+    specs = {"wobble": FigureSpec("furlongs"), "zero": FigureSpec("s"), "rate": FigureSpec("1e6/s", "higher")}
+    names = ["glibc", "glibc again", "other"]
+    samples = [
+        Sample(n, r, "ok", figures={"wobble": 3.0 + r, "zero": 0.0, "rate": 5.0}, series={"odd": [[0, 1], [1, 0]]})
+        for r in range(4)
+        for n in names
+    ]
+    experiment = Experiment("strange", "strange", {}, specs, [], samples)
+    result = Result("yesterday", ["x"], 1, {}, synthetic.peers(["glibc", "other"]), [experiment])
+    page = render_report([result])
+    assert "5.00 M/s" in page
+    assert "furlongs" in page
+
+
+def test_result_without_experiments_says_so() -> None:
+    page = render_report([Result("now", ["x"], 1, {}, synthetic.peers(["glibc"]), [])])
+    assert "nothing to compare" in page
+
+
+def test_several_results_stand_one_after_another() -> None:
+    page = render_report([synthetic.program(), synthetic.program(["glibc", "jemalloc"])])
+    assert page.count('class="verdict"') == 2
+
+
+def test_overall_counts_every_workload_once() -> None:
+    """Ten experiments of one workload weigh as much as one of another."""
+    names = ["glibc", "glibc again", "other"]
+
+    def one(workload: str, number: int, factor: float) -> Experiment:
+        samples = [
+            Sample(n, r, "ok", figures={"wall": (factor if n == "other" else 1.0) * (1 + 0.001 * r), "rss": 1.0})
+            for r in range(9)
+            for n in names
+        ]
+        specs = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB")}
+        return Experiment(f"{workload}/{number}", workload, {}, specs, [], samples)
+
+    listed = synthetic.peers(["glibc", "other"])
+    result = Result("", [], 1, {}, listed, [*(one("a", i, 4.0) for i in range(10)), one("b", 0, 1.0)])
+    assert analyse(result).overall["speed"]["other"].ratio == pytest.approx(2.0)
+
+
+def test_rates_count_as_costs_in_the_overall_ratio() -> None:
+    result = synthetic.suite(["glibc", "freestone"], rounds=7)
+    only = [e for e in result.experiments if e.workload == "throughput"]
+    result.experiments[:] = only
+    ratio = analyse(result).overall["speed"]["freestone"].ratio
+    assert 0.6 < ratio < 0.85  # more operations per second: less cost
+
+
+def test_process_time_of_a_workload_is_not_its_figure() -> None:
+    specs = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB"), "pair_ns": FigureSpec("ns"), "time": FigureSpec("s")}
+    samples = [
+        Sample("glibc", r, "ok", figures={"wall": 9.0, "rss": 5.0, "pair_ns": 2.0, "time": 1.0}) for r in range(3)
+    ]
+    experiment = Experiment("w", "w", {}, specs, [], samples)
+    view = analyse(Result("", [], 1, {}, synthetic.peers(["glibc"]), [experiment])).experiments[0]
+    assert {f.name for f in view.figures if f.headline} == {"pair_ns", "rss"}
+
+
+def test_points_of_a_sweep_are_drawn_and_do_not_count_twice() -> None:
+    sizes = (16, 64, 256)
+    specs = {f"pair_ns_size_{n}": FigureSpec("ns") for n in sizes}
+    specs |= {"pair_ns": FigureSpec("ns"), "malloc_p99": FigureSpec("ns"), "malloc_p99_9": FigureSpec("ns")}
+    samples = [
+        Sample(p, r, "ok", figures=dict.fromkeys(specs, 2.0), series={"pair_ns": [[n, 2.0] for n in sizes]})
+        for r in range(3)
+        for p in ("glibc", "other")
+    ]
+    experiment = Experiment("pair/a", "pair", {"threads": 2}, specs, [], samples)
+    result = Result("", [], 1, {}, synthetic.peers(["glibc", "other"]), [experiment])
+    view = analyse(result).experiments[0]
+    assert {f.name for f in view.figures if f.headline} == {"pair_ns", "malloc_p99", "malloc_p99_9"}
+    page = render_report([result])
+    assert page.count("Pair ns, 2 threads<") == 1
+
+
+def test_counts_of_separate_runs_are_shown_and_not_compared() -> None:
+    result = synthetic.program()
+    result.experiments[0].specs["instructions"] = FigureSpec("count", "lower")
+    result.experiments[0].samples.append(Sample("freestone", -1, "ok", figures={"instructions": 123456789.0}))
+    assert "123,456,789" in render_report([result])
+
+
+def test_composite_is_the_weighted_mean_of_ratios() -> None:
+    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
+    view = next(
+        v
+        for v in analyse(synthetic.suite(["glibc", "freestone"], rounds=3)).experiments
+        if v.experiment.workload == "micro"
+    )
+    table = composite_table(view, "glibc")
+    assert table is not None
+    rows = {name: (overhead, ratios) for name, overhead, ratios in table.rows}
+    overhead, ratios = rows["freestone"]
+    assert overhead == pytest.approx((sum(w * r for w, r in zip(WEIGHTS.values(), ratios, strict=True)) - 1) * 100)
+    assert rows["glibc"][0] == pytest.approx(0.0)
+
+
+ROWS = {
+    "a": {"throughput": Score(5.0), "memory": Score(1.0)},
+    "b": {"throughput": Score(3.0), "memory": Score(4.0)},
+    "c": {"throughput": Score(1.0), "memory": Score(5.0)},
+}
+
+
+def test_flips_are_where_the_winner_changes() -> None:
+    weights = {"throughput": 1.0, "memory": 1.0}
+    criteria = ["throughput", "memory"]
+    found = flips(ROWS, weights, criteria, "b")
+    assert {(f.criterion, round(f.weight, 3), f.winner, f.upwards) for f in found} == {
+        ("throughput", 0.5, "c", False),
+        ("throughput", 1.5, "a", True),
+        ("memory", 0.667, "a", False),
+        ("memory", 2.0, "c", True),
+    }
+    for flip in found:  # just beyond the weight the named allocator really leads
+        beyond = {**weights, flip.criterion: flip.weight + (0.01 if flip.upwards else -0.01)}
+        leader = max(ROWS, key=lambda n: total(ROWS[n], beyond, criteria))
+        assert leader == flip.winner
+
+
+def test_unknown_allocator_has_no_invented_tooling() -> None:
+    card = scorecard(analyse(synthetic.program(["glibc", "homegrown", "jemalloc"])))
+    assert "homegrown" not in card.totals
+    assert "tooling" in card.unranked["homegrown"]
+
+
+def test_symbols_that_are_not_exported_lower_the_tooling_score() -> None:
+    result = synthetic.program(["glibc", "jemalloc"])
+    whole = scorecard(analyse(result)).rows["jemalloc"]["tooling"].points
+    bare = [p if p.name != "jemalloc" else type(p)(p.name, p.path, exports=("malloc", "free")) for p in result.peers]
+    result.peers[:] = bare
+    assert scorecard(analyse(result)).rows["jemalloc"]["tooling"].points < whole
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("speed=1", "speed"),
+        ("memory=-1", "memory"),
+        ("memory", "memory"),
+        ("memory=0", "every weight is 0"),
+        ("memory=x", "memory=x"),
+    ],
+)
+def test_senseless_weights_get_one_clear_line(text: str, named: str) -> None:
+    with pytest.raises(UserError, match=re.escape(named)) as raised:
+        parse_weights(text)
+    assert "\n" not in str(raised.value)
+
+
+def test_weights_decide_the_winner() -> None:
+    analysis = analyse(synthetic.program())
+    tooling = {n: row["tooling"].points for n, row in scorecard(analysis).rows.items()}
+    winner = scorecard(analysis, parse_weights("tooling=1")).winner
+    assert winner is not None
+    assert tooling[winner] == max(tooling.values()) > tooling["freestone"]
+    assert scorecard(analysis, parse_weights("throughput=1")).winner == "freestone"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.00123, "s", "1.23 ms"), (20480, "KiB", "20.0 MiB"), (1_234_567, "count", "1,234,567"),
+        (4.2e7, "1/s", "42.0 M/s"), (3.5, "1e6/s", "3.50 M/s"), (3.5e6, "ops/s", "3.50 Mops/s"), (12.34, "%", "12.3 %"),
+        (0.0, "ns", "0 ns"),
+    ],
+)  # fmt: skip
+def test_figures_get_the_unit_a_person_would_choose(value: float, unit: str, shown: str) -> None:
+    assert quantity.show(value, unit) == shown
+
+
+def test_frontier_holds_exactly_the_unbeaten() -> None:
+    look = plots.Look(1)
+    points = [plots.Point(n, look, x, y) for n, x, y in (("a", 1, 3), ("b", 2, 2), ("c", 2.5, 2.5), ("d", 3, 1))]
+    assert [p.name for p in plots.frontier(points)] == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.97, 1.03), (0.7, 1.1), (0.5, 2.2), (0.9, 40), (0.99, 1.005), (0.02, 1.5)])
+def test_ratio_axis_has_readable_ticks(low: float, high: float) -> None:
+    ticks = plots.ratio_ticks(low, high)
+    assert 1.0 in ticks
+    assert 2 <= len(ticks) <= 6
+
+
+def test_labels_of_crowded_points_do_not_overlap() -> None:
+    look = plots.Look(1)
+    points = [plots.Point(f"allocator{i}", look, 0.9 + 0.01 * (i % 4), 1.0 + 0.02 * (i // 4)) for i in range(12)]
+    drawing = plots.pareto(points, "x", "y", "t")
+    found = re.findall(r'<text style="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>(allocator\d+)<', drawing)
+    boxes = [(float(x), float(y)) for x, y, _ in found]
+    assert len(boxes) == 12
+    assert all(abs(a[0] - b[0]) > 49 or abs(a[1] - b[1]) > 9 for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_drawings_carry_no_fixed_colour_and_follow_the_theme() -> None:
+    drawing = plots.forest([plots.Span("a", plots.Look(2), 0.9, (0.8, 0.95))], "x", "t")
+    assert not re.findall(r"#[0-9a-f]{6}", re.sub(r'(href|url\()="?#\w+', "", drawing))
+    assert "var(--s2)" in drawing
+    alone = svg.standalone(drawing)
+    assert "prefers-color-scheme:dark" in alone
+    assert "--s2:" in alone
+
+
+def test_scorecard_data_cannot_end_the_script() -> None:
+    result = synthetic.program(["glibc", "jemalloc</script><b>"])
+    page = render_report([result])
+    assert "</script><b>" not in page
+    block = re.search(r'<script type="application/json">(.*?)</script>', page, re.S)
+    assert block is not None
+    assert "jemalloc</script><b>" in json.loads(block[1])["rows"]
+
+
+def test_worst_overheads_survive_into_the_drawing() -> None:
+    """A saw of many points is shown by its teeth, not by every n-th point."""
+    saw = [[float(n), 100.0 * (n % 16 == 1)] for n in range(8, 4000)]
+    samples = [Sample("glibc", r, "ok", series={"usable_overhead_percent": saw}) for r in (1, 2)]
+    points = charts.typical(samples, "usable_overhead_percent")
+    curve = charts.overhead(plots.Curve("glibc", plots.Look(0), [x for x, _ in points], [y for _, y in points]))
+    assert min(y for x, y in zip(curve.x, curve.y, strict=True) if x > 128) == 100.0
+
+
+def many_workloads(factor: float, count: int) -> Result:
+    """Two rounds of `count` workloads; `fast` takes `factor` of the baseline's time in each, give or take a little."""
+    names = ["glibc", "glibc again", "fast", "even"]
+    experiments = []
+    for number in range(count):
+        samples = []
+        for round_ in (1, 2):
+            for place, name in enumerate(names):
+                wobble = 1 + 0.004 * ((number * 7 + round_ * 3 + place * 5) % 9 - 4)
+                scale = factor if name == "fast" else 1.0
+                samples.append(Sample(name, round_, "ok", figures={"wall": scale * wobble, "rss": 1000.0 * wobble}))
+        specs = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB")}
+        experiments.append(Experiment(f"w{number}/x", f"w{number}", specs=specs, samples=samples))
+    listed = [Peer("glibc", None, "libc"), Peer("fast", "/fast.so"), Peer("even", "/even.so")]
+    return Result("2026-11-20T12:00:00Z", ["freestone", "bench", "full"], 1, {}, listed, experiments)
+
+
+def test_few_rounds_of_many_workloads_allow_a_claim_about_the_middle_workload() -> None:
+    analysis = analyse(many_workloads(0.8, 20))
+    assert (analysis.unit, analysis.fewest_rounds) == ("workloads", 2)
+    assert analysis.overall["speed"]["fast"].verdict == "better"
+    assert analysis.overall["speed"]["even"].verdict in ("same", "inconclusive")
+    found = analysis.overall["speed"]["fast"].estimate
+    assert found is not None and found.pairs == 20
+    said = conclude(analysis)
+    assert said.sentence.startswith("fast is fastest, ") and "No verdict" not in said.sentence
+    assert any("each pair is a workload" in detail for detail in said.details)
+
+
+def test_few_rounds_of_few_workloads_allow_none() -> None:
+    analysis = analyse(many_workloads(0.5, 5))
+    assert analysis.unit == "rounds"
+    assert conclude(analysis).sentence.startswith("No verdict: ")
+
+
+def test_enough_rounds_are_paired_by_rounds_however_many_the_workloads() -> None:
+    assert analyse(synthetic.suite(rounds=12)).unit == "rounds"

@@ -1,0 +1,96 @@
+"""Replays on a local Dask cluster of two workers: the same counts as here, also when one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Result
+from freestone_lab.core.result_file import load
+from freestone_lab.trace import cluster, recording
+
+distributed = pytest.importorskip("distributed")
+BUILD = paths.build_dir()
+PROGRAM = BUILD / "trace_program"
+pytestmark = pytest.mark.skipif(
+    not (PROGRAM.exists() and (BUILD / recording.REPLAYER).exists()), reason="the recorder is not built"
+)
+ARGUMENTS = ("--rounds", "2", "--seed", "7", "--only", "freestone")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> list[cluster.Work]:
+    found = []
+    for count in (2000, 3000, 4000, 5000):
+        path = tmp_path_factory.mktemp("traces") / f"churn-{count}.fst"
+        line, env = recording.command_line(recording.Request(path, (str(PROGRAM), "churn", str(count))))
+        subprocess.run(line, env=env, check=True, capture_output=True)
+        found.append(cluster.Work(path.stem, path.read_bytes(), ARGUMENTS))
+    return found
+
+
+@pytest.fixture
+def local() -> Iterator[Any]:
+    os.environ["PYTHONPATH"] = str(paths.root() / "lab")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as made:
+        yield made
+
+
+def counts(result: Result) -> dict[str, tuple[object, dict[str, int]]]:
+    """Per experiment: its calls, and how many good samples each allocator has."""
+    found = {}
+    for experiment in result.experiments:
+        good: dict[str, int] = {}
+        for sample in experiment.samples:
+            good[sample.peer] = good.get(sample.peer, 0) + (sample.status == "ok")
+        found[experiment.id] = (experiment.params["calls"], good)
+    return found
+
+
+def here(work: list[cluster.Work], tmp_path: Path) -> dict[str, tuple[object, dict[str, int]]]:
+    found = {}
+    for one in work:
+        path = tmp_path / "here.json.gz"
+        path.write_bytes(cluster.measure(one.name, one.data, one.arguments)[2])
+        found.update(counts(load(path)))
+    return found
+
+
+def test_two_workers_count_what_one_process_counts_and_go_on_when_one_is_killed(
+    work: list[cluster.Work], local: Any, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    def kill_one() -> None:
+        while not said:
+            time.sleep(0.05)
+        os.kill(next(iter(local.workers.values())).pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    results = cluster.run(local.scheduler_address, work, tmp_path / "store", said.append)
+    killer.join()
+    together: dict[str, tuple[object, dict[str, int]]] = {}
+    for result in results.values():
+        together.update(counts(result))
+    assert together == here(work, tmp_path)
+    again = cluster.run("tcp://127.0.0.1:1", work, tmp_path / "store", said.append)  # nothing is left to do
+    assert "4 experiments are in" in said[-1] and list(again) == list(results)
+
+
+def test_an_address_without_a_scheduler_is_named(
+    work: list[cluster.Work], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE_S", 1)
+    with pytest.raises(UserError, match="no scheduler answers"):
+        cluster.run("tcp://127.0.0.1:1", work, tmp_path / "store", print)

@@ -1,0 +1,42 @@
+"""The corpus: at least twenty real programs, small, whole, and replayed to the last call by every allocator here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import corpus, reader, recording, replaying
+
+BUILD = paths.build_dir()
+TRACES = sorted(corpus.folder().glob("*.fst"))
+ALLOCATORS = [None, *(str(p) for p in (BUILD / "libfreestone.so", BUILD / "libfreestone-hardened.so") if p.exists())]
+
+
+def test_there_are_twenty_programs_in_forty_mebibytes() -> None:
+    sizes = [path.stat().st_size for path in TRACES]
+    assert len(sizes) >= 20 and max(sizes) <= 2 << 20 and sum(sizes) <= 40 << 20
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_trace_is_whole_and_has_at_most_four_bytes_an_event(path: Path) -> None:
+    trace = reader.read(path)
+    assert trace.events >= corpus.LEAST_EVENTS and path.stat().st_size <= 4 * trace.events
+    assert trace.meta["program"] == path.stem and not trace.stacks
+
+
+@pytest.mark.skipif(not (BUILD / recording.REPLAYER).exists(), reason="the replayer is not built")
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_every_allocator_makes_the_same_calls(path: Path) -> None:
+    way = replaying.Way(idle_ms=0)
+    words = replaying.command(replaying.make_plan(path, way), way)
+    found = [replaying.replay(words, preload) for preload in ALLOCATORS]
+    assert len({(run["calls"], run["checksum"]) for run in found}) == 1
+    assert all(run["failures"] == 0 and run["dropped"] == 0 for run in found)
+
+
+def test_an_unknown_trace_is_named() -> None:
+    with pytest.raises(UserError, match="the corpus has no trace 'nosuch'"):
+        corpus.traces(["nosuch"])

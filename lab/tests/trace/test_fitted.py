@@ -1,0 +1,49 @@
+"""Models of traces, and the page about one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import behaviour, corpus, figures, fitted, reader, recording, replaying, writer
+
+BUILD = paths.build_dir()
+
+
+@pytest.mark.parametrize("name", ["lua", "jq", "redis", "perl"])
+def test_a_model_holds_as_much_live_memory_as_its_trace(name: str, tmp_path: Path) -> None:
+    trace = reader.read(corpus.traces([name])[0])
+    path = tmp_path / "m.model"
+    assert fitted.save(fitted.fit(trace), path) < 100_000
+    made = fitted.generate(fitted.load(path))
+    writer.write(made, tmp_path / "m.fst")
+    again = reader.read(tmp_path / "m.fst")  # it passes every check
+    peak, wanted = (int(figures.changes(t, 0).live_bytes.max()) for t in (again, trace))
+    assert abs(peak / wanted - 1) < 0.1
+    births = [sum(int((e.births >= 0).sum()) for e in t.threads.values()) for t in (again, trace)]
+    assert births[0] == births[1]
+    if (BUILD / recording.REPLAYER).exists():
+        way = replaying.Way(idle_ms=0)
+        found = replaying.replay(replaying.command(replaying.make_plan(path, way), way))
+        assert found["failures"] == 0 and found["dropped"] == 0
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    wrong = tmp_path / "x.model"
+    wrong.write_bytes(b"\x1f\x8bnothing")
+    with pytest.raises(UserError, match="cannot be read as a model"):
+        fitted.load(wrong)
+    with pytest.raises(UserError, match="makes no sense"):
+        fitted.generate({"phases": [{"births": 1, "end": 1, "cells": [[1]]}], "large": []})
+
+
+def test_the_page_knows_sizes_lifetimes_and_the_bound() -> None:
+    trace = reader.read(corpus.traces(["lua"])[0])
+    found = behaviour.describe(trace)
+    for bars in found.bars:
+        assert not bars.shares or abs(sum(bars.shares) - 1) < 1e-6
+    assert found.least_pages_kib >= found.peak_live_kib and len(found.live) > 100
+    assert abs(sum(map(sum, found.grids[1].shares)) - 1) < 1e-6

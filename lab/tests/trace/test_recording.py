@@ -1,0 +1,257 @@
+"""The recorder: what it writes of programs whose calls are known, and what the program notices of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import figures, layout, reader, recording
+from freestone_lab.trace.layout import Kind
+
+BUILD = paths.build_dir()
+PROGRAM = BUILD / "trace_program"
+pytestmark = pytest.mark.skipif(
+    not (PROGRAM.exists() and (BUILD / recording.WRITER).exists()), reason="the recorder is not built"
+)
+Record = Callable[..., reader.Trace]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    def recorded(
+        *words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object
+    ) -> reader.Trace:
+        output = tmp_path / "t.fst"
+        command = (str(PROGRAM), *words)
+        request = recording.Request(output, command, **options)  # type: ignore[arg-type]
+        line, env = recording.command_line(request)
+        done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, preexec_fn=preexec)
+        assert done.returncode == status, done.stderr
+        return reader.read(output)
+
+    return recorded
+
+
+def of_kind(trace: reader.Trace, kind: Kind, size: int | None = None) -> int:
+    found = 0
+    for events in trace.threads.values():
+        chosen = (events.kinds == kind) & ~events.failed
+        found += int((chosen & (events.sizes == size)).sum() if size is not None else chosen.sum())
+    return found
+
+
+def test_every_kind_of_call_is_recorded_with_its_size(record: Record) -> None:
+    trace = record("every-kind")
+    births = {
+        Kind.MALLOC: (1001, 1), Kind.CALLOC: (1002, 2), Kind.ALIGNED_ALLOC: (1024, 3), Kind.POSIX_MEMALIGN: (1004, 4),
+        Kind.MEMALIGN: (1005, 5), Kind.VALLOC: (1006, 6), Kind.PVALLOC: (1007, 7), Kind.NEW: (1008, 8 + 19 + 1),
+        Kind.NEW_ARRAY: (1009, 9 + 20), Kind.NEW_ALIGNED: (1010, 10), Kind.NEW_ARRAY_ALIGNED: (1011, 11),
+        Kind.REALLOC_NULL: (1012, 12), Kind.REALLOC: (1013, 13),
+    }  # fmt: skip
+    assert {k: of_kind(trace, k, size) for k, (size, _) in births.items()} == {k: n for k, (_, n) in births.items()}
+    deaths = {
+        Kind.DELETE: 9, Kind.DELETE_ARRAY: 9, Kind.DELETE_SIZED: 19, Kind.DELETE_ARRAY_SIZED: 20,
+        Kind.DELETE_ALIGNED: 10, Kind.DELETE_ARRAY_ALIGNED: 11,
+    }  # fmt: skip
+    assert {k: of_kind(trace, k) for k in deaths} == deaths
+    assert of_kind(trace, Kind.REALLOC_NULL, 3000) == 3  # reallocarray
+    assert of_kind(trace, Kind.MALLOC, 5 << 30) == 1
+    events = trace.threads[0]
+    assert int((events.failed & (events.sizes == 1 << 46)).sum()) == 2
+    aligned = events.aligns[events.kinds == Kind.MEMALIGN]
+    assert aligned.tolist() == [8] * 5
+    assert trace.summary["unknown_frees"] <= 1 and trace.summary["lost_frees"] == 0
+
+
+def test_a_block_freed_by_another_thread_names_its_maker(record: Record) -> None:
+    trace = record("hand-over", "100000")
+    maker, taker = trace.threads[0], trace.threads[1]
+    ends = (taker.kinds == Kind.FREE) & (taker.ref_threads == 0)
+    assert int(ends.sum()) == 100000
+    handed = taker.ref_births[ends]
+    assert len(set(handed.tolist())) == 100000 and bool((np.diff(handed) > 0).all())
+    assert maker.sizes[maker.births == handed[7]].tolist() == [24 + 7]
+    assert trace.summary["lost_frees"] == 0
+
+
+def test_every_thread_has_a_start_and_an_end(record: Record) -> None:
+    trace = record("threads", "300")
+    workers = [events for number, events in trace.threads.items() if number]
+    assert len(workers) == 300
+    for events in workers:
+        assert events.kinds[0] == Kind.THREAD_START and events.kinds[-1] == Kind.THREAD_END
+        assert int(((events.kinds == Kind.MALLOC) & (events.sizes == 77)).sum()) == 100
+
+
+def test_a_child_frees_what_its_parent_made(record: Record) -> None:
+    trace = record("fork", "50")
+    parent = trace.threads[0]
+    assert parent.extras[parent.kinds == Kind.FORK].tolist() == [1]
+    child = next(events for events in trace.threads.values() if events.process == 1)
+    inherited = child.ref_births[(child.kinds == Kind.FREE) & (child.ref_threads == 0)]
+    assert inherited.size == 50
+    assert set(parent.sizes[np.isin(parent.births, inherited)].tolist()) == {333}
+    assert int(((child.kinds == Kind.MALLOC) & (child.sizes == 444)).sum()) == 10
+
+
+@pytest.mark.parametrize(("mode", "status"), [("killed", 137), ("crash", 134), ("quick-exit", 7)])
+def test_a_program_that_dies_leaves_all_its_calls(record: Record, mode: str, status: int) -> None:
+    trace = record(mode, "50000", status=status)
+    assert of_kind(trace, Kind.MALLOC, 55) == 50000
+
+
+def test_a_signal_handler_between_two_instructions_loses_nothing(record: Record) -> None:
+    trace = record("signals", "300000")
+    assert of_kind(trace, Kind.MALLOC, 55) == 300000 and trace.summary["lost_frees"] == 0
+
+
+def test_pages_of_a_large_block_that_are_not_used_are_not_counted(record: Record) -> None:
+    trace = record("partly-used")
+    events = trace.threads[0]
+    block = int(events.births[events.sizes == 16 << 20][0])
+    touched = events.extras[(events.kinds == Kind.TOUCH) & (events.ref_births == block)]
+    assert 1024 <= int(touched[-1]) <= 1026
+
+
+def test_the_resident_curve_shows_what_the_program_used(record: Record) -> None:
+    curve = record("partly-used").curves[0]
+    assert 4096 < int(curve.anonymous.max()) < 16384 and bool((np.diff(curve.times) > 0).all())
+
+
+def test_a_full_disk_ends_neither_the_program_nor_the_trace(tmp_path: Path) -> None:
+    """A limit on the size of the writer's files stands for the disk: what was written before stays readable."""
+    output = tmp_path / "t.fst"
+    request = recording.Request(output, (str(PROGRAM), "until-told", "2000"), buffer_bytes=1 << 21)
+    line, env = recording.command_line(request)
+    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr and process.stdout.readline() == "ready\n"
+        while output.stat().st_size < 500:
+            time.sleep(0.05)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (output.stat().st_size + 300,) * 2)
+        time.sleep(1)
+        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        os.kill(child, signal.SIGUSR1)
+        said = process.stderr.read()
+        assert process.wait() == 0 and "File too large" in said
+    with pytest.raises(reader.TraceError, match="cut short"):
+        reader.read(output)
+    assert "cut short" in reader.read(output, partial=True).cut
+
+
+def test_a_slow_disk_drops_whole_seconds_and_says_so(tmp_path: Path) -> None:
+    """A pipe that nobody reads for a while stands for the disk."""
+    pipe, output = tmp_path / "pipe", tmp_path / "t.fst"
+    os.mkfifo(pipe)
+    request = recording.Request(pipe, (str(PROGRAM), "hand-over", "3000000"), buffer_bytes=1 << 21)
+    line, env = recording.command_line(request)
+    with subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True) as process, pipe.open("rb") as read:
+        held = read.read(1)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text().split():
+            time.sleep(0.01)
+        while children.read_text().split():
+            time.sleep(0.05)
+        output.write_bytes(held + read.read())
+        assert process.wait() == 0
+    trace = reader.read(output)
+    assert trace.summary["gap_seconds"] >= 1
+    everybody = [gap for gap in trace.gaps if gap.thread is None]
+    assert everybody and trace.events < 6000000
+    for events in trace.threads.values():
+        for gap in everybody:
+            born = (events.births >= 0) & (events.times > gap.first_time) & (events.times < gap.last_time)
+            assert not bool(born.any())
+
+
+def test_the_largest_size_of_a_trace_is_kept(record: Record) -> None:
+    trace = record("hand-over", "1000000", max_bytes=150_000)
+    assert trace.summary["end"] == "max-bytes" and Path(trace.path).stat().st_size <= 150_000
+
+
+def test_a_small_buffer_drops_whole_seconds_and_the_program_goes_on(record: Record) -> None:
+    trace = record("churn", "2000000", buffer_bytes=1)  # 16 blocks: the least
+    assert trace.events > 0
+    if trace.summary["gap_seconds"]:
+        assert trace.gaps and all(g.last_time > g.first_time for g in trace.gaps)
+
+
+def test_one_thread_in_so_many(record: Record) -> None:
+    trace = record("threads", "60", sample_threads=4)
+    with_births = [n for n, e in trace.threads.items() if bool((e.births >= 0).any())]
+    assert with_births and all(n % 4 == 0 for n in with_births)
+    assert sum(int((e.sizes == 77).sum()) for e in trace.threads.values()) == 100 * (60 // 4)
+
+
+def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
+    env = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
+    with subprocess.Popen([PROGRAM, "until-told", "1000"], env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        for attempt in ("a", "b"):
+            output = tmp_path / f"{attempt}.fst"
+            assert recording.record(recording.Request(output, pid=process.pid, seconds=0.5)) == 0
+            trace = reader.read(output)
+            assert of_kind(trace, Kind.MALLOC, 55) >= 1000 and trace.meta["attached"] is True
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait() == 0
+    assert not Path(f"/dev/shm/freestone-record.{process.pid}").exists()
+
+
+def test_the_recording_ends_and_the_program_goes_on(tmp_path: Path) -> None:
+    output = tmp_path / "t.fst"
+    line, env = recording.command_line(recording.Request(output, (str(PROGRAM), "until-told", "100"), seconds=0.3))
+    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        while not output.exists() or "there is no end mark" in str(_problem(output)):
+            time.sleep(0.05)
+        assert process.poll() is None
+        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        os.kill(child, signal.SIGUSR1)
+        assert process.wait() == 0
+    assert reader.read(output).summary["end"] == "time"
+
+
+def _problem(path: Path) -> str | None:
+    try:
+        reader.read(path)
+    except reader.TraceError as error:
+        return str(error)
+    return None
+
+
+def test_no_address_and_no_argument_enters_a_trace(record: Record) -> None:
+    trace = record("churn", "424242")
+    data = Path(trace.path).read_bytes()
+    assert b"424242" not in data and trace.meta["program"] == "trace_program" and not trace.stacks
+
+
+def test_stacks_are_sampled_when_asked_for(record: Record) -> None:
+    trace = record("churn", "20000", stacks=True)
+    found = trace.stacks[0]
+    assert 10 <= len(found) <= 25 and all(frames for _, _, frames in found)
+
+
+def test_live_memory_is_what_the_program_holds(record: Record) -> None:
+    trace = record("hand-over", "20000")
+    changed = figures.changes(trace, 0)
+    assert int(changed.live_objects[-1]) <= 5 and int(changed.live_objects.max()) <= 64 + 10
+    assert figures.crossing(trace) == 20001 and layout.IS_DEATH[Kind.FREE]
+
+
+def test_wrong_requests_are_refused(tmp_path: Path) -> None:
+    for request, message in (
+        (recording.Request(tmp_path / "t.fst"), "expected either a command"),
+        (recording.Request(tmp_path / "no" / "t.fst", ("true",)), "its folder does not exist"),
+        (recording.Request(tmp_path / "t.fst", ("/no/such",)), "does not exist"),
+    ):
+        with pytest.raises(UserError, match=message):
+            recording.command_line(request)

@@ -1,0 +1,166 @@
+"""The replayer: the same calls under any allocator, in the recorded order, and one clear error for a damaged trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_tools import with_right_checksums
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import layout, reader, recording, replaying
+
+BUILD = paths.build_dir()
+PROGRAM = BUILD / "trace_program"
+REPLAYER = BUILD / recording.REPLAYER
+pytestmark = pytest.mark.skipif(
+    not (PROGRAM.exists() and REPLAYER.exists()), reason="the recorder and the replayer are not built"
+)
+Recorded = Callable[..., Path]
+OTHERS = [str(path) for path in (BUILD / "libfreestone.so", BUILD / "libfreestone-hardened.so") if path.exists()]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    known: dict[tuple[str, ...], Path] = {}
+
+    def make(*words: str) -> Path:
+        if words not in known:
+            known[words] = tmp_path_factory.mktemp("traces") / "t.fst"
+            line, env = recording.command_line(recording.Request(known[words], (str(PROGRAM), *words)))
+            subprocess.run(line, env=env, check=True, capture_output=True)
+        return known[words]
+
+    return make
+
+
+def plan(trace: Path, *options: str) -> Path:
+    made = trace.with_suffix(".plan")
+    subprocess.run([REPLAYER, "plan", *options, trace, made], check=True)
+    return made
+
+
+def run(made: Path, *options: str, preload: str | None = None) -> dict[str, Any]:
+    words = [str(REPLAYER), "run", "--idle-ms", "0", *options, str(made)]
+    return replaying.replay(words, preload)
+
+
+def calls_of(trace: Path) -> int:
+    found = 0
+    for events in reader.read(trace).threads.values():
+        found += int((layout.IS_BIRTH[events.kinds] | layout.IS_DEATH[events.kinds]).sum())
+    return found
+
+
+@pytest.mark.parametrize(
+    "words", [("every-kind",), ("hand-over", "30000"), ("threads", "40"), ("churn", "3000"), ("signals", "20000")]
+)
+def test_two_replays_make_the_recorded_calls_under_every_allocator(recorded: Recorded, words: tuple[str, ...]) -> None:
+    trace = recorded(*words)
+    made = plan(trace)
+    first = run(made)
+    assert first["calls"] == calls_of(trace) and first["failures"] == 0 and first["dropped"] == 0
+    for preload in (None, *OTHERS):
+        again = run(made, preload=preload)
+        assert (again["calls"], again["checksum"], again["failures"]) == (first["calls"], first["checksum"], 0)
+        if preload:
+            assert Path(again["malloc_owner"]).samefile(preload)
+
+
+def test_another_trace_has_another_checksum(recorded: Recorded) -> None:
+    assert run(plan(recorded("churn", "3000")))["checksum"] != run(plan(recorded("churn", "3001")))["checksum"]
+
+
+def test_pages_that_the_program_did_not_use_are_not_touched(recorded: Recorded) -> None:
+    figures = run(plan(recorded("partly-used")))["figures"]
+    assert 3500 < figures["rss"]["value"] < 5500
+
+
+def test_a_child_is_replayed_with_what_its_parent_made(recorded: Recorded) -> None:
+    trace = recorded("fork", "50")
+    child = run(plan(trace, "--process", "1"))
+    assert child["dropped"] == 0 and child["failures"] == 0
+    parent = reader.read(trace).threads[0]
+    fork = int((parent.kinds == layout.Kind.FORK).nonzero()[0][0])
+    before = parent.part(slice(0, fork))
+    made_before = int((layout.IS_BIRTH[before.kinds] | layout.IS_DEATH[before.kinds]).sum())
+    assert child["calls"] == made_before + 50 + 10
+
+
+def test_threads_become_fewer_or_copies(recorded: Recorded) -> None:
+    trace = recorded("hand-over", "30000")
+    one = run(plan(trace, "--threads", "1"))
+    assert one["params"]["threads"] == 1 and one["dropped"] == 0 and one["calls"] == calls_of(trace)
+    many = run(plan(trace), "--copies", "3")
+    assert many["calls"] == 3 * calls_of(trace) and many["failures"] == 0
+
+
+def test_the_recorded_pace_is_kept(recorded: Recorded) -> None:
+    trace = recorded("partly-used")
+    made = plan(trace)
+    assert run(made, "--pace", "1.0")["figures"]["replay"]["value"] >= 0.35
+    assert run(made)["figures"]["replay"]["value"] < 0.35
+
+
+def test_without_an_allocator_the_calls_are_the_same(recorded: Recorded) -> None:
+    made = plan(recorded("hand-over", "30000"))
+    assert run(made, "--null")["checksum"] == run(made)["checksum"]
+
+
+def refused(path: Path) -> str:
+    done = subprocess.run(
+        [REPLAYER, "plan", path, path.with_suffix(".plan")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, f"status {done.returncode}: {done.stderr}"
+    return done.stderr
+
+
+def test_every_flipped_byte_and_every_cut_is_refused(recorded: Recorded, tmp_path: Path) -> None:
+    data = recorded("every-kind").read_bytes()
+    damaged = tmp_path / "damaged.fst"
+    for place in range(len(data)):
+        damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
+        assert "damaged.fst: at byte " in refused(damaged)
+        damaged.write_bytes(data[:place])
+        assert "damaged.fst: at byte " in refused(damaged)
+
+
+def test_damage_under_right_checksums_never_crashes_the_replayer(recorded: Recorded, tmp_path: Path) -> None:
+    data = recorded("every-kind").read_bytes()
+    damaged = tmp_path / "damaged.fst"
+    for place in range(layout.HEADER.size, len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 0x15
+        damaged.write_bytes(with_right_checksums(changed))
+        words = [str(REPLAYER), "plan", str(damaged), str(damaged.with_suffix(".plan"))]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 2), f"byte {place}: status {done.returncode}"
+
+
+def test_a_damaged_plan_is_refused(recorded: Recorded, tmp_path: Path) -> None:
+    data = plan(recorded("churn", "3000")).read_bytes()
+    damaged = tmp_path / "damaged.plan"
+    for place in (0, 8, 20, 130, len(data) // 2, len(data) - 1):
+        damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
+        done = subprocess.run([REPLAYER, "run", damaged], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "no plan of this replayer" in done.stderr
+
+
+def test_a_trace_becomes_an_experiment(recorded: Recorded) -> None:
+    task = replaying.task(recorded("hand-over", "30000"), replaying.Way(threads=5))
+    assert task.params["threads"] == 6 and "--copies" in task.argv  # three copies of two threads
+    assert "the replay alone" in task.caveats[0]
+    printed = json.loads(subprocess.run(task.argv, capture_output=True, text=True, check=True).stdout)
+    assert printed["schema"] == "freestone-workload/1" and printed["calls"] == task.params["calls"]
+
+
+def test_what_is_no_trace_is_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.fst"
+    wrong.write_text("hello")
+    with pytest.raises(UserError, match=r"wrong\.fst: at byte 0"):
+        replaying.task(wrong, replaying.Way())

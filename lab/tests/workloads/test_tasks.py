@@ -1,0 +1,131 @@
+"""Suites, workloads, applications and the default programs as tasks of the engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer
+from freestone_lab.engine import session
+from freestone_lab.engine.experiment import Engine
+from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.workloads import apps, defaults, suites
+from freestone_lab.workloads import tasks as bench
+
+GLIBC = Peer("glibc", None, "libc")
+ONCE = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    path = paths.build_dir() / suites.PROGRAM
+    if not path.exists():
+        pytest.skip("the workload program is not built")
+    return path
+
+
+def silent(text: str) -> None:
+    raise AssertionError(f"nothing was to be said: {text}")
+
+
+@pytest.mark.parametrize("name", [name for name in suites.SUITES if name not in suites.WITH_APPS])
+def test_a_suite_becomes_one_task_per_row(program: Path, name: str) -> None:
+    tasks = bench.select([name], program, silent)
+    assert [t.id for t in tasks] == [row.id for row in suites.SUITES[name]]
+    assert all(t.read == "workload" and t.argv[0] == str(program) for t in tasks)
+    assert all(t.timeout_s is not None and t.timeout_s >= bench.LEAST_TIMEOUT_S for t in tasks)
+
+
+def test_names_may_overlap_without_repeating_an_experiment(program: Path) -> None:
+    row = suites.SUITES["quick"][0]
+    tasks = bench.select(["quick", row.workload, row.id], program, silent)
+    assert len({t.id for t in tasks}) == len(tasks)
+
+
+def test_a_workload_with_parameters(program: Path) -> None:
+    (task,) = bench.select(["pair:size=64,rounds=20000"], program, silent)
+    assert task.argv == (str(program), "pair", "--size=64", "--rounds=20000")
+    assert task.id == "pair:size=64,rounds=20000"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nosuch", "no suite, workload or application is named 'nosuch'; there are: quick"),
+        ("pair:foo=1", "pair has no parameter 'foo'; it has size"),
+        ("pair:size", "expected pair:PARAMETER=VALUE,..., found 'size'"),
+    ],
+)
+def test_wrong_names_are_named(program: Path, name: str, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        bench.select([name], program, silent)
+    assert expected in str(caught.value)
+
+
+def test_allocators_may_stand_in_one_word(controls: dict[str, Peer]) -> None:
+    spec = f"mine={controls['passthrough'].path}"
+    alone = session.choose_peers([], ["passthrough", "null", spec])
+    assert [p.name for p in alone] == ["glibc", "passthrough", "null", "mine"]
+    assert session.choose_peers([], ["passthrough,null", spec]) == alone
+    with pytest.raises(UserError, match=r"/nowhere/a,b\.so"):
+        session.choose_peers(["x=/nowhere/a,b.so"], [])
+
+
+def test_absent_applications_are_skipped_and_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = dataclasses.replace(apps.APPS[0], program="freestone-no-such-program")
+    monkeypatch.setattr(apps, "available", lambda names: ([], [absent]))
+    said: list[str] = []
+    assert bench.select(["apps"], program, said.append) == []
+    assert len(said) == 1 and absent.name in said[0] and "skipped" in said[0]
+
+
+def test_an_application_keeps_its_checks(tmp_path: Path) -> None:
+    command = apps.Command("x", "an x", ("/bin/echo", "wrong"), tmp_path, expects=("right",), caveats=("a caveat",))
+    task = bench.app_task(command)
+    assert (task.id, task.workload, task.caveats) == ("app/x", "an x", ("a caveat",))
+    with pytest.raises(UserError, match="the output lacks 'right'"):
+        Engine(task, [GLIBC], "glibc", ONCE, lambda p: None).measure()
+
+
+def test_the_null_allocators_cost_stands_beside_a_workload(program: Path, controls: dict[str, Peer]) -> None:
+    (task,) = bench.select(["pair:size=64,rounds=20000,idle-ms=0"], program, silent)
+    null = dataclasses.replace(controls["null"], kind="control")
+    found = Engine(task, [GLIBC, null], "glibc", dataclasses.replace(ONCE, max_rounds=2), lambda p: None).measure()
+    assert {s.status for s in found.samples} == {"ok"}
+    values = {s.peer: s.figures["pair_ns"] for s in found.samples}
+    assert values.keys() == {"glibc", "glibc again", "null"}
+    assert all(v > 0 for v in values.values())
+    assert all(s.counts["pair_ns"] > 0 for s in found.samples)
+
+
+def test_the_default_programs_run_and_print_the_same_twice(tmp_path: Path) -> None:
+    tasks = defaults.tasks(tmp_path)
+    assert any(t.id == "python" for t in tasks)
+    for task in tasks:
+        found = Engine(task, [GLIBC], "glibc", ONCE, lambda p: None).measure()
+        assert {s.status for s in found.samples} == {"ok"}, task.id
+        assert not [text for text in found.caveats if "differs between two runs" in text], task.id
+        wall = found.samples[0].figures["wall"]
+        assert 0.03 < wall < 20, f"{task.id}: {wall} s"
+
+
+def test_a_shared_budget_is_divided_among_the_experiments_to_come(work: Path) -> None:
+    tasks = [Task(f"t{i}", "w", (str(work), "10", "10", "30"), cwd=Path("/")) for i in range(3)]
+    shared = Plan(budget_s=4.5, precision=None, max_rounds=1000, budget_share=3)
+    begun = time.monotonic()
+    outcome = session.run([(t, shared) for t in tasks], [GLIBC], ["x"], lambda p: None)
+    assert time.monotonic() - begun < 12
+    assert [e.id for e in outcome.result.experiments] == ["t0", "t1", "t2"]
+
+
+def test_an_experiment_that_fails_under_the_baseline_is_left_out_and_said(work: Path) -> None:
+    tasks = [Task("bad", "w", ("/bin/false",), cwd=Path("/")), Task("good", "w", (str(work),), cwd=Path("/"))]
+    said: list[str] = []
+    outcome = session.run([(t, ONCE) for t in tasks], [GLIBC], ["x"], lambda p: None, say=said.append)
+    assert [e.id for e in outcome.result.experiments] == ["good"]
+    assert said == ["'/bin/false' fails under glibc: exit status 1"]

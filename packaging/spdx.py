@@ -1,0 +1,67 @@
+"""spdx.py VERSION FILE...: what a release consists of, as SPDX 2.3 in JSON on standard output.
+
+The libraries hold no code but this repository's and need the C library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
+    listed = [
+        {
+            "SPDXID": f"SPDXRef-File-{number}",
+            "fileName": f"./{file.name}",
+            "checksums": [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(file.read_bytes()).hexdigest()}],
+            "licenseConcluded": "MIT",
+            "copyrightText": "NOASSERTION",
+        }
+        for number, file in enumerate(files)
+    ]
+    digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+    def package(name: str, version: str, licence: str) -> dict[str, object]:
+        return {
+            "SPDXID": f"SPDXRef-Package-{name}",
+            "name": name,
+            "versionInfo": version,
+            "downloadLocation": "NOASSERTION",
+            "filesAnalyzed": False,
+            "licenseConcluded": licence,
+            "licenseDeclared": licence,
+            "copyrightText": "NOASSERTION",
+        }
+
+    related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package-freestone")]
+    related += [("SPDXRef-Package-freestone", "DEPENDS_ON", "SPDXRef-Package-libc6")]
+    related += [("SPDXRef-Package-freestone", "CONTAINS", str(file["SPDXID"])) for file in listed]
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"freestone-{version}",
+        "documentNamespace": f"urn:sha256:{digest}",
+        "creationInfo": {
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made)),
+            "creators": ["Tool: freestone-spdx.py"],
+        },
+        "packages": [package("freestone", version, "MIT"), package("libc6", "NOASSERTION", "LGPL-2.1-or-later")],
+        "files": listed,
+        "relationships": [
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other} for one, kind, other in related
+        ],
+    }
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("usage: spdx.py VERSION FILE...")
+    made = float(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+    json.dump(spdx(sys.argv[1], [Path(name) for name in sys.argv[2:]], made), sys.stdout, indent=1)
+    print()

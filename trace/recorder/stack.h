@@ -1,0 +1,13 @@
+/* recorder/stack.h: sampled call stacks, with --stacks only. */
+#ifndef FREESTONE_RECORDER_STACK_H
+#define FREESTONE_RECORDER_STACK_H
+
+#include "recorder/thread.h"
+
+/* Loads what unwinding needs, so that later calls load nothing. */
+FSR_LOCAL void fsr_stack_prepare(void);
+
+/* Stores the caller's stack behind the event that was stored last. */
+FSR_LOCAL void fsr_stack_record(struct fsr_thread* self);
+
+#endif
