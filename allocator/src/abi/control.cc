@@ -46,12 +46,12 @@ struct mallinfo2 heap_info() {
 
 extern "C" {
 
-FREESTONE_EXPORT int ABI(malloc_trim)(size_t keep_bytes) { return trim(keep_bytes) ? 1 : 0; }
+FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim(keep_bytes) ? 1 : 0; }
 
-FREESTONE_EXPORT struct mallinfo2 ABI(mallinfo2)() { return heap_info(); }
+FREESTONE_EXPORT ABI(struct mallinfo2, mallinfo2()) { return heap_info(); }
 
 // The members are ints: what does not fit is shown as INT_MAX rather than wrapped.
-FREESTONE_EXPORT struct mallinfo ABI(mallinfo)() {
+FREESTONE_EXPORT ABI(struct mallinfo, mallinfo()) {
   const struct mallinfo2 wide = heap_info();
   const auto narrow = [](usize value) { return static_cast<int>(min_of<usize>(value, INT_MAX)); };
   struct mallinfo info = {};
@@ -66,7 +66,7 @@ FREESTONE_EXPORT struct mallinfo ABI(mallinfo)() {
   return info;
 }
 
-FREESTONE_EXPORT int ABI(malloc_info)(int flags, FILE* file) {
+FREESTONE_EXPORT ABI(int, malloc_info(int flags, FILE* file)) {
   if (flags != 0 || file == nullptr) {
     errno = EINVAL;
     return -1;
@@ -75,7 +75,7 @@ FREESTONE_EXPORT int ABI(malloc_info)(int flags, FILE* file) {
   return 0;
 }
 
-FREESTONE_EXPORT void ABI(malloc_stats)() { print_statistics(Format::text, write_to_stderr, nullptr); }
+FREESTONE_EXPORT ABI(void, malloc_stats()) { print_statistics(Format::text, write_to_stderr, nullptr); }
 
 FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format format) {
   switch (format) {
@@ -90,7 +90,7 @@ FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format forma
 FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }
 
 // 1 when the wish is carried out, 0 when it has no counterpart here.
-FREESTONE_EXPORT int ABI(mallopt)(int parameter, int value) {
+FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
   if (ensure_started() != Mode::active || value < 0) return 0;
   switch (parameter) {
     case M_TRIM_THRESHOLD: options.dirty_bytes = static_cast<usize>(value); return 1;

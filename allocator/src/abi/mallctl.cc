@@ -402,7 +402,7 @@ void write_to_stderr(void*, const char* text) { os::write_stderr(text, std::strl
 
 extern "C" {
 
-FREESTONE_EXPORT int ABI(mallctl)(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes) {
+FREESTONE_EXPORT ABI(int, mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes)) {
   if (ensure_started() != Mode::active) return EAGAIN;
   usize numbers[kComponents] = {};
   const Node* node = find_node(name, numbers);
@@ -410,7 +410,7 @@ FREESTONE_EXPORT int ABI(mallctl)(const char* name, void* old, size_t* old_bytes
 }
 
 // The position in the table, and the numbers in the places that they have in the name: a caller may exchange them.
-FREESTONE_EXPORT int ABI(mallctlnametomib)(const char* name, size_t* mib, size_t* length) {
+FREESTONE_EXPORT ABI(int, mallctlnametomib(const char* name, size_t* mib, size_t* length)) {
   usize numbers[kComponents] = {};
   const Node* node = find_node(name, numbers);
   if (node == nullptr) return ENOENT;
@@ -422,7 +422,7 @@ FREESTONE_EXPORT int ABI(mallctlnametomib)(const char* name, size_t* mib, size_t
   return 0;
 }
 
-FREESTONE_EXPORT int ABI(mallctlbymib)(const size_t* mib, size_t length, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes) {
+FREESTONE_EXPORT ABI(int, mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes)) {
   if (ensure_started() != Mode::active) return EAGAIN;
   if (length == 0 || mib[0] >= kNodeCount) return ENOENT;
   const Node& node = kNodes[mib[0]];
@@ -432,7 +432,7 @@ FREESTONE_EXPORT int ABI(mallctlbymib)(const size_t* mib, size_t length, void* o
 }
 
 // "J" among the options asks for JSON: jemalloc's six totals under its own names, and ours in full.
-FREESTONE_EXPORT void ABI(malloc_stats_print)(void (*write)(void*, const char*), void* context, const char* wishes) {
+FREESTONE_EXPORT ABI(void, malloc_stats_print(void (*write)(void*, const char*), void* context, const char* wishes)) {
   Writer writer{write != nullptr ? write : write_to_stderr, context};
   if (wishes == nullptr || std::strchr(wishes, 'J') == nullptr) return print_statistics(Format::text, Writer::put, &writer);
   Statistics s;

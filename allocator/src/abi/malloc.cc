@@ -59,26 +59,26 @@ __attribute__((noinline)) void* memalign_slow(usize bytes, usize alignment) {
 
 extern "C" {
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(malloc)(size_t bytes) { return entry::allocate(bytes); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free)(void* block) { entry::deallocate(block); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, malloc(size_t bytes)) { return entry::allocate(bytes); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free(void* block)) { entry::deallocate(block); }
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(calloc)(size_t count, size_t each) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, calloc(size_t count, size_t each)) {
   usize bytes;
   if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
   return entry::allocate_zeroed(bytes);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(realloc)(void* block, size_t bytes) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, realloc(void* block, size_t bytes)) {
   return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(reallocarray)(void* block, size_t count, size_t each) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, reallocarray(void* block, size_t count, size_t each)) {
   usize bytes;
   if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
   return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT int ABI(posix_memalign)(void** result, size_t alignment, size_t bytes) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t alignment, size_t bytes)) {
   const usize below = (alignment - 1) | (sizeof(void*) - 1);
   const auto slow = [=] { return posix_memalign_slow(result, alignment, bytes); };
   if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & below) != 0)) return slow();
@@ -91,29 +91,29 @@ FREESTONE_EXPORT FREESTONE_HOT int ABI(posix_memalign)(void** result, size_t ali
       slow);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(aligned_alloc)(size_t alignment, size_t bytes) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, aligned_alloc(size_t alignment, size_t bytes)) {
   if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return aligned_alloc_slow(bytes, alignment);
   return allocate_aligned<aligned_alloc_slow>(bytes, alignment);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT void* ABI(memalign)(size_t alignment, size_t bytes) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, memalign(size_t alignment, size_t bytes)) {
   if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return memalign_slow(bytes, alignment);
   return allocate_aligned<memalign_slow>(bytes, alignment);
 }
 
-FREESTONE_EXPORT void* ABI(valloc)(size_t bytes) { return entry::allocate_aligned(bytes, os::page_bytes()); }
+FREESTONE_EXPORT ABI(void*, valloc(size_t bytes)) { return entry::allocate_aligned(bytes, os::page_bytes()); }
 
-FREESTONE_EXPORT void* ABI(pvalloc)(size_t bytes) {
+FREESTONE_EXPORT ABI(void*, pvalloc(size_t bytes)) {
   const usize page = os::page_bytes();
   const usize rounded = round_up(bytes, page);
   if (rounded < bytes) return out_of_memory();
   return entry::allocate_aligned(max_of(rounded, page), page);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT size_t ABI(malloc_usable_size)(void* block) { return entry::usable_bytes(block); }
-FREESTONE_EXPORT void ABI(cfree)(void* block) { entry::deallocate(block); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free_sized)(void* block, size_t bytes) { entry::deallocate(block, Origin::c_call, bytes); }
-FREESTONE_EXPORT FREESTONE_HOT void ABI(free_aligned_sized)(void* block, size_t alignment, size_t bytes) {
+FREESTONE_EXPORT FREESTONE_HOT ABI(size_t, malloc_usable_size(void* block)) { return entry::usable_bytes(block); }
+FREESTONE_EXPORT ABI(void, cfree(void* block)) { entry::deallocate(block); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) { entry::deallocate(block, Origin::c_call, bytes); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_aligned_sized(void* block, size_t alignment, size_t bytes)) {
   entry::deallocate(block, with_alignment(Origin::c_call, alignment), bytes);
 }
 

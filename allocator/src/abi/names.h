@@ -3,9 +3,10 @@
 
 #include "base/compiler.h"
 
-// Sanitizer builds keep the sanitizer's malloc: there the functions carry a prefix and tests call them by it.
+// ABI(void*, malloc(size_t bytes)) is `void* malloc(size_t bytes)`. A sanitizer keeps its own malloc: there the name gets a prefix, and tests
+// call it by that.
 #if FREESTONE_PREFIXED
-#define ABI(name) freestone_##name
+#define ABI(result, signature) result freestone_##signature
 #else
-#define ABI(name) name
+#define ABI(result, signature) result signature
 #endif
