@@ -20,16 +20,16 @@ FREESTONE_SLOW void* out_of_memory() {
 // The rules of the C library for what the hit paths turn away.
 
 __attribute__((noinline)) void* realloc_slow(void* block, usize bytes) {
-  if (block == nullptr) return entry::allocate(bytes);
-  if (bytes != 0) return entry::reallocate(block, bytes);
-  entry::deallocate(block);  // as glibc: the block is gone and there is no new one
+  if (block == nullptr) return serve_malloc(bytes);
+  if (bytes != 0) return serve_realloc(block, bytes);
+  serve_free(block);  // as glibc: the block is gone and there is no new one
   return nullptr;
 }
 
 __attribute__((noinline)) int posix_memalign_slow(void** result, usize alignment, usize bytes) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
-  void* block = entry::allocate_aligned(bytes, alignment);
+  void* block = serve_aligned(bytes, alignment);
   errno = saved;
   if (block == nullptr) return ENOMEM;
   *result = block;
@@ -41,7 +41,7 @@ __attribute__((noinline)) void* aligned_alloc_slow(usize bytes, usize alignment)
     errno = EINVAL;
     return nullptr;
   }
-  return entry::allocate_aligned(bytes, alignment);
+  return serve_aligned(bytes, alignment);
 }
 
 // As glibc: an alignment that is no power of two is raised to the next one.
@@ -52,30 +52,30 @@ __attribute__((noinline)) void* memalign_slow(usize bytes, usize alignment) {
   }
   usize power = kGranule;
   while (power < alignment) power <<= 1;
-  return entry::allocate_aligned(bytes, power);
+  return serve_aligned(bytes, power);
 }
 
 }  // namespace
 
 extern "C" {
 
-FREESTONE_EXPORT FREESTONE_HOT ABI(void*, malloc(size_t bytes)) { return entry::allocate(bytes); }
-FREESTONE_EXPORT FREESTONE_HOT ABI(void, free(void* block)) { entry::deallocate(block); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, malloc(size_t bytes)) { return serve_malloc(bytes); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free(void* block)) { serve_free(block); }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, calloc(size_t count, size_t each)) {
   usize bytes;
   if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
-  return entry::allocate_zeroed(bytes);
+  return serve_calloc(bytes);
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, realloc(void* block, size_t bytes)) {
-  return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
+  return FREESTONE_LIKELY(keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, reallocarray(void* block, size_t count, size_t each)) {
   usize bytes;
   if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
-  return FREESTONE_LIKELY(entry::keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
+  return FREESTONE_LIKELY(keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t alignment, size_t bytes)) {
@@ -101,20 +101,20 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(void*, memalign(size_t alignment, size_t byte
   return allocate_aligned<memalign_slow>(bytes, alignment);
 }
 
-FREESTONE_EXPORT ABI(void*, valloc(size_t bytes)) { return entry::allocate_aligned(bytes, os::page_bytes()); }
+FREESTONE_EXPORT ABI(void*, valloc(size_t bytes)) { return serve_aligned(bytes, os::page_bytes()); }
 
 FREESTONE_EXPORT ABI(void*, pvalloc(size_t bytes)) {
   const usize page = os::page_bytes();
   const usize rounded = round_up(bytes, page);
   if (rounded < bytes) return out_of_memory();
-  return entry::allocate_aligned(max_of(rounded, page), page);
+  return serve_aligned(max_of(rounded, page), page);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT ABI(size_t, malloc_usable_size(void* block)) { return entry::usable_bytes(block); }
-FREESTONE_EXPORT ABI(void, cfree(void* block)) { entry::deallocate(block); }
-FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) { entry::deallocate(block, Origin::c_call, bytes); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(size_t, malloc_usable_size(void* block)) { return serve_usable_size(block); }
+FREESTONE_EXPORT ABI(void, cfree(void* block)) { serve_free(block); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) { serve_free(block, Origin::c_call, bytes); }
 FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_aligned_sized(void* block, size_t alignment, size_t bytes)) {
-  entry::deallocate(block, with_alignment(Origin::c_call, alignment), bytes);
+  serve_free(block, with_alignment(Origin::c_call, alignment), bytes);
 }
 
 }  // extern "C"

@@ -35,7 +35,7 @@ namespace {
 }
 
 void* allocate_for_new(usize bytes, usize alignment, Origin origin) {
-  return alignment <= kGranule ? entry::allocate(bytes, origin) : entry::allocate_aligned(bytes, alignment, origin);
+  return alignment <= kGranule ? serve_malloc(bytes, origin) : serve_aligned(bytes, alignment, origin);
 }
 
 // Asks the new-handler for memory until there is some or no handler. Null when there is no handler.
@@ -75,7 +75,7 @@ FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
 
 FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
   if constexpr (kMitigations.any()) {
-    void* block = entry::allocate(bytes, origin);
+    void* block = serve_malloc(bytes, origin);
     return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, origin);
   } else {
     return allocate<new_miss>(bytes);
@@ -84,7 +84,7 @@ FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
 
 FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
   if constexpr (kMitigations.any()) {
-    void* block = entry::allocate(bytes, origin);
+    void* block = serve_malloc(bytes, origin);
     return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, origin);
   } else {
     return allocate<new_miss_nothrow>(bytes);
@@ -140,23 +140,23 @@ EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const
   return new_aligned_nothrow(bytes, alignment, kArray);
 }
 
-EXPORT void operator delete(void* block) noexcept { entry::deallocate(block, kObject); }
-EXPORT void operator delete[](void* block) noexcept { entry::deallocate(block, kArray); }
-EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { entry::deallocate(block, kObject); }
-EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { entry::deallocate(block, kArray); }
-EXPORT void operator delete(void* block, std::size_t bytes) noexcept { entry::deallocate(block, kObject, bytes); }
-EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { entry::deallocate(block, kArray, bytes); }
-EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept { entry::deallocate(block, aligned(kObject, alignment)); }
-EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept { entry::deallocate(block, aligned(kArray, alignment)); }
+EXPORT void operator delete(void* block) noexcept { serve_free(block, kObject); }
+EXPORT void operator delete[](void* block) noexcept { serve_free(block, kArray); }
+EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { serve_free(block, kObject); }
+EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { serve_free(block, kArray); }
+EXPORT void operator delete(void* block, std::size_t bytes) noexcept { serve_free(block, kObject, bytes); }
+EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { serve_free(block, kArray, bytes); }
+EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept { serve_free(block, aligned(kObject, alignment)); }
+EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept { serve_free(block, aligned(kArray, alignment)); }
 EXPORT void operator delete(void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  entry::deallocate(block, aligned(kObject, alignment));
+  serve_free(block, aligned(kObject, alignment));
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  entry::deallocate(block, aligned(kArray, alignment));
+  serve_free(block, aligned(kArray, alignment));
 }
 EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  entry::deallocate(block, aligned(kObject, alignment), bytes);
+  serve_free(block, aligned(kObject, alignment), bytes);
 }
 EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  entry::deallocate(block, aligned(kArray, alignment), bytes);
+  serve_free(block, aligned(kArray, alignment), bytes);
 }

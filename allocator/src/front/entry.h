@@ -1,33 +1,39 @@
-// Room 9, front: what the exported functions call: the heap's own functions in the fast build, the checked ones in the hardened build.
+// Room 9, front: how the exported functions are served: by the heap in the fast build, by the checks around it in the hardened one.
 #pragma once
 
 #include "front/hardened_paths.h"
 
-namespace freestone::entry {
+namespace freestone {
 
 template <void* (*Slow)(usize) = allocate_slow>
-FREESTONE_INLINE void* allocate(usize bytes, Origin origin = Origin::c_call) {
+FREESTONE_INLINE void* serve_malloc(usize bytes, Origin origin = Origin::c_call) {
   if constexpr (kMitigations.any()) {
-    return hardened::allocate(bytes, origin);
+    return hardened::allocate_checked(bytes, origin);
   } else {
-    return freestone::allocate<Slow>(bytes);
+    return allocate<Slow>(bytes);
   }
 }
 
-FREESTONE_INLINE void deallocate(void* block, Origin origin = Origin::c_call, usize bytes = kUnknownBytes) {
+FREESTONE_INLINE void serve_free(void* block, Origin origin = Origin::c_call, usize bytes = kUnknownBytes) {
   if constexpr (kMitigations.any()) {
-    hardened::deallocate(block, bytes, origin);
+    hardened::deallocate_checked(block, bytes, origin);
   } else {
-    freestone::deallocate(block);
+    deallocate(block);
   }
 }
 
-FREESTONE_INLINE void* allocate_zeroed(usize bytes) { return kMitigations.any() ? hardened::allocate_zeroed(bytes) : freestone::allocate_zeroed(bytes); }
-inline void* allocate_aligned(usize bytes, usize alignment, Origin origin = Origin::c_call) {
-  return kMitigations.any() ? hardened::allocate_aligned(bytes, alignment, origin) : freestone::allocate_aligned(bytes, alignment);
+FREESTONE_INLINE void* serve_calloc(usize bytes) {
+  return kMitigations.any() ? hardened::allocate_zeroed_checked(bytes) : allocate_zeroed(bytes);
 }
-FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) { return !kMitigations.any() && freestone::keeps_place(block, bytes); }
-inline void* reallocate(void* block, usize bytes) { return kMitigations.any() ? hardened::reallocate(block, bytes) : freestone::reallocate(block, bytes); }
-FREESTONE_INLINE usize usable_bytes(const void* block) { return kMitigations.any() ? hardened::usable_bytes(block) : freestone::usable_bytes(block); }
+inline void* serve_aligned(usize bytes, usize alignment, Origin origin = Origin::c_call) {
+  return kMitigations.any() ? hardened::allocate_aligned_checked(bytes, alignment, origin)
+                            : allocate_aligned(bytes, alignment);
+}
+inline void* serve_realloc(void* block, usize bytes) {
+  return kMitigations.any() ? hardened::reallocate_checked(block, bytes) : reallocate(block, bytes);
+}
+FREESTONE_INLINE usize serve_usable_size(const void* block) {
+  return kMitigations.any() ? hardened::usable_bytes_checked(block) : usable_bytes(block);
+}
 
-}  // namespace freestone::entry
+}  // namespace freestone

@@ -73,83 +73,83 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   return true;
 }
 
-void* arm_any(void* memory, usize bytes, Origin origin) {
+void* hand_out_any(void* memory, usize bytes, Origin origin) {
   if (!in_window(memory)) return memory;  // null, a mapping, or glibc's: there is no window while the allocator is switched off
   const u8 tag = tag_of(unit_of(memory));
-  if (is_slab_tag(tag)) return arm(memory, class_info(tag).bytes, bytes, origin);
-  return has_record(memory, tag) ? arm_large(memory, bytes, origin) : memory;  // a sampled block ends where a guard begins
+  if (is_slab_tag(tag)) return hand_out(memory, class_info(tag).bytes, bytes, origin);
+  return has_record(memory, tag) ? hand_out_large(memory, bytes, origin) : memory;  // a sampled block ends where a guard begins
 }
 
 }  // namespace
 
-FREESTONE_SLOW void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin) {
+FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin) {
   misuse("write after free", block, block_bytes);
   std::memset(block, 0, block_bytes);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
-__attribute__((noinline)) void retire_larger(void* block, usize block_bytes) {
+__attribute__((noinline)) void clear_and_quarantine_larger(void* block, usize block_bytes) {
   if constexpr (kMitigations.zero_on_free) {
     clear_block(static_cast<char*>(block), block_bytes);
   } else {
     store_trailer(trailer_of(block, block_bytes), 0);
   }
-  wait(block, block_bytes, false);
+  put_in_quarantine(block, block_bytes, false);
 }
 
-FREESTONE_SLOW void leave_apart(void* block, usize block_bytes) {
+FREESTONE_SLOW void put_in_quarantine_slow(void* block, usize block_bytes) {
   if (sampling.load_relaxed() == Sampling::every_block) sample_freed(block);
   if (this_thread.cache_offset != 0) block = thread_cache().quarantine.exchange(block, block_bytes > kQuarantineSmallMax);
-  if (block != nullptr) freestone::deallocate(block);
+  if (block != nullptr) deallocate(block);
 }
 
-__attribute__((noinline)) void deallocate_with_care(void* block, usize bytes, Origin origin) {
+__attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes, Origin origin) {
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
-  if (!is_slab_tag(tag)) return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_other(block);
+  if (!is_slab_tag(tag)) return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_unrecorded(block);
   const usize block_bytes = kShapes.of[tag].bytes;
   Claim claim;
   if (!examine(block, tag, "invalid free", claim)) return;
   if (!expect_match(block, block_bytes, claim, bytes, origin)) return;
-  retire(block, block_bytes);
+  clear_and_quarantine(block, block_bytes);
 }
 
-FREESTONE_SLOW void* allocate_first(usize bytes, Origin origin) { return arm_any(allocate_slow(bytes + kTrailerBytes), bytes, origin); }
+FREESTONE_SLOW void* allocate_checked_slow(usize bytes, Origin origin) { return hand_out_any(allocate_slow(bytes + kTrailerBytes), bytes, origin); }
 
-__attribute__((noinline)) void* allocate_larger(usize bytes, Origin origin) {
+__attribute__((noinline)) void* allocate_above_table(usize bytes, Origin origin) {
   const SizeClass c = class_above_fine(bytes + kTrailerBytes);
   Cache& cache = thread_cache();
   void** top = cache.top[c];
-  if (FREESTONE_UNLIKELY(top == cache.low[c])) return allocate_first(bytes, origin);
+  if (FREESTONE_UNLIKELY(top == cache.low[c])) return allocate_checked_slow(bytes, origin);
   cache.top[c] = top - 1;
-  return is_slab_class(c) ? arm(top[-1], class_info(c).bytes, bytes, origin) : arm_large(top[-1], bytes, origin);
+  return is_slab_class(c) ? hand_out(top[-1], class_info(c).bytes, bytes, origin) : hand_out_large(top[-1], bytes, origin);
 }
 
-__attribute__((noinline)) void* allocate_other(usize bytes, usize alignment, Origin origin) {
+__attribute__((noinline)) void* allocate_through_heap(usize bytes, usize alignment, Origin origin) {
   if (bytes > ~usize{0} - kTrailerBytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  return arm_any(alignment <= kGranule ? freestone::allocate(bytes + kTrailerBytes) : freestone::allocate_aligned(bytes + kTrailerBytes, alignment), bytes, origin);
+  return hand_out_any(alignment <= kGranule ? allocate(bytes + kTrailerBytes) : allocate_aligned(bytes + kTrailerBytes, alignment), bytes, origin);
 }
 
-FREESTONE_SLOW void* allocate_nothing(Origin origin) {
+FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
   if constexpr (kMitigations.zero_size) {
     if (ensure_started() == Mode::active) {
       if (void* block = take_zero_size(); block != nullptr) return block;
     }
   }
-  return allocate_other(0, 1, origin);
+  return allocate_through_heap(0, 1, origin);
 }
 
-void* allocate_zeroed(usize bytes) {
-  if constexpr (!kMitigations.trailer) return freestone::allocate_zeroed(bytes);
+void* allocate_zeroed_checked(usize bytes) {
+  if constexpr (!kMitigations.trailer) return allocate_zeroed(bytes);
   if (bytes > kSlabRequestMax) {
     // Large memory is often known to be zero: the heap clears what is not, and the mark goes behind it.
-    void* block = bytes <= ~usize{0} - kTrailerBytes ? freestone::allocate_zeroed(bytes + kTrailerBytes) : nullptr;
+    void* block = bytes <= ~usize{0} - kTrailerBytes ? allocate_zeroed(bytes + kTrailerBytes) : nullptr;
     if (block == nullptr) errno = ENOMEM;
-    return arm_any(block, bytes, Origin::c_call);
+    return hand_out_any(block, bytes, Origin::c_call);
   }
-  void* block = allocate(bytes, Origin::c_call);
+  void* block = allocate_checked(bytes, Origin::c_call);
   if (block == nullptr || bytes == 0) return block;
   // HARD-2; what an observer serves apart, and glibc, know nothing of it.
   const bool is_known_clear = kMitigations.zero_on_free && in_window(block) && is_slab_tag(tag_of(unit_of(block)));
@@ -157,9 +157,9 @@ void* allocate_zeroed(usize bytes) {
   return block;
 }
 
-void* allocate_aligned(usize bytes, usize alignment, Origin origin) {
-  if constexpr (!kMitigations.trailer) return freestone::allocate_aligned(bytes, alignment);
-  return allocate_other(bytes, alignment, with_alignment(origin, alignment));
+void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
+  if constexpr (!kMitigations.trailer) return allocate_aligned(bytes, alignment);
+  return allocate_through_heap(bytes, alignment, with_alignment(origin, alignment));
 }
 
 // Neither what a shrink gives up nor the old canary is left where a later growth would show it.
@@ -172,8 +172,8 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
   store_trailer(trailer, trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
 }
 
-void* reallocate(void* block, usize bytes) {
-  if (mode() == Mode::disabled || !kMitigations.trailer) return freestone::reallocate(block, bytes);
+void* reallocate_checked(void* block, usize bytes) {
+  if (mode() == Mode::disabled || !kMitigations.trailer) return reallocate(block, bytes);
   if (bytes > PTRDIFF_MAX - kTrailerBytes) {
     errno = ENOMEM;
     return nullptr;
@@ -207,24 +207,24 @@ void* reallocate(void* block, usize bytes) {
   } else if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) {
     old_bytes = sampled_bytes(sampled_first_unit(block));
   } else {
-    return freestone::reallocate(block, bytes);  // no block at all
+    return reallocate(block, bytes);  // no block at all
   }
-  void* moved = allocate(bytes, Origin::c_call);
+  void* moved = allocate_checked(bytes, Origin::c_call);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, min_of(old_bytes, bytes));
-  deallocate(block, kUnknownBytes, Origin::c_call);
+  deallocate_checked(block, kUnknownBytes, Origin::c_call);
   return moved;
 }
 
-usize usable_bytes(const void* block) {
+usize usable_bytes_checked(const void* block) {
   if (block == nullptr) return 0;
-  if (mode() != Mode::active || !kMitigations.trailer) return freestone::usable_bytes(block);
+  if (mode() != Mode::active || !kMitigations.trailer) return usable_bytes(block);
   if (kMitigations.zero_size && is_zero_size(block)) return 0;
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   Claim claim{};
   if (is_slab_tag(tag)) return examine(block, tag, "invalid malloc_usable_size", claim) ? claim.bytes : 0;
   if (has_record(block, tag)) return examine_large(block, claim) ? claim.bytes : 0;
-  const usize bytes = freestone::usable_bytes(block);
+  const usize bytes = usable_bytes(block);
   return in_window(block) ? bytes : bytes - kHeldBackBytes;  // a mapping has no check word, but counts as if: good_size is the same everywhere
 }
 

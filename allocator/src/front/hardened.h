@@ -50,10 +50,10 @@ namespace hardened {
 void draw_secrets();
 
 // malloc, free and what stands for them: hardened_paths.h.
-void* allocate_zeroed(usize bytes);
-void* allocate_aligned(usize bytes, usize alignment, Origin origin);
-void* reallocate(void* block, usize bytes);
-usize usable_bytes(const void* block);
+void* allocate_zeroed_checked(usize bytes);
+void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
+void* reallocate_checked(void* block, usize bytes);
+usize usable_bytes_checked(const void* block);
 
 // Large blocks that wait sealed: free, but not yet the heap's.
 struct SealedCounts {

@@ -26,7 +26,7 @@ Atomic<u64> sealed_random;
 
 usize span_bytes(const void* block) {
   const u8 tag = tag_of(unit_of(block));
-  return tag == kTagRun ? freestone::usable_bytes(block) : units_to_bytes(class_info(tag).units);
+  return tag == kTagRun ? usable_bytes(block) : units_to_bytes(class_info(tag).units);
 }
 
 // Behind a block's bytes: a keyed word and canaries, to the end of a page.
@@ -57,7 +57,7 @@ void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
 void release_sealed(usize address) {
   if (address == 0) return;
   void* block = reinterpret_cast<void*>(address);
-  if (!guards_spans()) return freestone::deallocate(block);
+  if (!guards_spans()) return deallocate(block);
   const UnitIndex first = unit_of(block);
   const u8 tag = tag_of(first);
   if (tag == kTagRun) {
@@ -70,11 +70,11 @@ void release_sealed(usize address) {
 u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
 
 void seal(void* block, usize bytes) {
-  if (bytes > kSealedBytesMax) return freestone::deallocate(block);  // it loses its memory there
+  if (bytes > kSealedBytesMax) return deallocate(block);  // it loses its memory there
   if (!guards_spans() || os::guard_install(block, bytes)) {
     // The memory goes, the addresses stay open.
     if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
-    if (guards_spans()) return freestone::deallocate(block);
+    if (guards_spans()) return deallocate(block);
   }
   const u64 random = next_random();
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
@@ -141,7 +141,7 @@ struct Residence {
 
 }  // namespace
 
-void* arm_large(void* block, usize bytes, Origin origin) {
+void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {
     if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(static_cast<char*>(block), record);
@@ -159,7 +159,7 @@ usize large_live_bytes(const void* block) {
 bool examine_large(const void* block, Claim& claim) {
   const u64 request = large_request(block);
   if (FREESTONE_UNLIKELY(request == 0)) {
-    misuse("double free", block, freestone::usable_bytes(block));
+    misuse("double free", block, usable_bytes(block));
     return false;
   }
   claim = claim_of_large(request);
@@ -169,7 +169,7 @@ bool examine_large(const void* block, Claim& claim) {
 
 bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   if constexpr (!kMitigations.guards) return false;
-  const usize usable = freestone::usable_bytes(block) - kTrailerBytes;
+  const usize usable = usable_bytes(block) - kTrailerBytes;
   if (bytes > usable || bytes < usable / 4 || sampling.load_relaxed() != Sampling::off) return false;
   const u64 was_shrunk = large_request(block) & kShrunk;
   if (was_shrunk != 0 && !open_tail(block, claim.bytes)) return false;
@@ -235,7 +235,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   cache.push(tag, top, block);
 }
 
-void deallocate_other(void* block) {
+void deallocate_unrecorded(void* block) {
   if (block == nullptr) return;
   if constexpr (kMitigations.zero_size) {
     if (is_zero_size(block)) {
@@ -248,7 +248,7 @@ void deallocate_other(void* block) {
     const u8 tag = tag_of(unit_of(block));
     if (tag <= kLastClass || tag == kTagGuard) return misuse("invalid free", block, 0);
   }
-  freestone::deallocate(block);
+  deallocate(block);
 }
 
 void release_all_sealed() {

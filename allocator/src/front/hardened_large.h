@@ -29,8 +29,8 @@ inline u64& large_request(const void* block) { return record_of(unit_of(block)).
 FREESTONE_INLINE bool has_record(const void* block, u8 tag) {
   return ((tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun) && address_of(block) % kUnitBytes == 0;
 }
-// Makes a block with a record that the heap gave out live.
-void* arm_large(void* block, usize bytes, Origin origin);
+// Hands out a block with a record that the heap gave: makes it live.
+void* hand_out_large(void* block, usize bytes, Origin origin);
 // What was asked for of the block with a record that starts there; kFreedBytes when it is not live.
 inline constexpr usize kFreedBytes = kUnknownBytes - 1;
 usize large_live_bytes(const void* block);
@@ -41,7 +41,7 @@ bool examine_large(const void* block, Claim& claim);
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
 // Frees what has a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);
-// Frees whatever has none and is no block of a slab.
-void deallocate_other(void* block);
+// Frees a block that has no record and is not in a slab.
+void deallocate_unrecorded(void* block);
 
 }  // namespace freestone::hardened

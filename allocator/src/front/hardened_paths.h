@@ -49,7 +49,7 @@ FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
 FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
 
 // Out of line: the block was written to after its free, or its gap is long.
-void* arm_written(char* block, usize block_bytes, usize bytes, Origin origin);
+void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin);
 void store_far_gap(char* from, char* end);
 bool far_gap_is_whole(const char* from, const char* end);
 bool is_clear_block(const char* block, usize bytes);
@@ -67,8 +67,8 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
   return block;
 }
 
-// Makes a block that the heap gave out live, if it is as it was left.
-FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin origin) {
+// Hands out a block that the heap gave: makes it live, after a look whether it is still as its free left it.
+FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
   bool untouched;
   if constexpr (kMitigations.zero_on_free) {
@@ -76,7 +76,7 @@ FREESTONE_INLINE void* arm(void* memory, usize block_bytes, usize bytes, Origin 
   } else {
     untouched = load_word(trailer_of(block, block_bytes)) == 0;
   }
-  if (FREESTONE_UNLIKELY(!untouched)) return arm_written(block, block_bytes, bytes, origin);
+  if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
@@ -98,12 +98,12 @@ FREESTONE_INLINE u64 damage_before(const void* block, const SlabBlock& found) {
 }
 
 // Out of line: a block of a thread that has no cache, or whose every free is observed.
-void leave_apart(void* block, usize block_bytes);
+void put_in_quarantine_slow(void* block, usize block_bytes);
 
-// Into the quarantine; the block that leaves its place goes to the cache.
-FREESTONE_INLINE void wait(void* block, usize block_bytes, bool small) {
+// Puts a block into the quarantine; the block whose place it takes goes to the cache.
+FREESTONE_INLINE void put_in_quarantine(void* block, usize block_bytes, bool small) {
   Cache& cache = thread_cache();
-  if (FREESTONE_UNLIKELY(!cache.is_plain)) return leave_apart(block, block_bytes);
+  if (FREESTONE_UNLIKELY(!cache.is_plain)) return put_in_quarantine_slow(block, block_bytes);
   void* leaving = cache.quarantine.exchange(block, !small);
   if (leaving == nullptr) return;
   const unsigned tag = tag_table()[(address_of(leaving) - region.base) >> kUnitShift];
@@ -113,49 +113,50 @@ FREESTONE_INLINE void wait(void* block, usize block_bytes, bool small) {
 }
 
 // Out of line: a block above kInlineBytes.
-void retire_larger(void* block, usize block_bytes);
+void clear_and_quarantine_larger(void* block, usize block_bytes);
 
-FREESTONE_INLINE void retire(void* block, usize block_bytes) {
+FREESTONE_INLINE void clear_and_quarantine(void* block, usize block_bytes) {
   static_assert(kInlineBytes == kQuarantineSmallMax);
-  if (block_bytes > kInlineBytes) return retire_larger(block, block_bytes);
+  if (block_bytes > kInlineBytes) return clear_and_quarantine_larger(block, block_bytes);
   if constexpr (kMitigations.zero_on_free) {
     clear_inline(static_cast<char*>(block), block_bytes);
   } else {
     store_trailer(trailer_of(block, block_bytes), 0);
   }
-  wait(block, block_bytes, true);
+  put_in_quarantine(block, block_bytes, true);
 }
 
-// Out of line: a class that has none, a size that the table of classes does not have, nothing at all.
-void* allocate_first(usize bytes, Origin origin);
-void* allocate_larger(usize bytes, Origin origin);
-void* allocate_other(usize bytes, usize alignment, Origin origin);
-void* allocate_nothing(Origin origin);
+// Out of line, in this order: the cache has no block of the class; the request is above the cache's table of classes; it is above the
+// cache or aligned, so the heap serves it with the trailer added; it is for 0 bytes.
+void* allocate_checked_slow(usize bytes, Origin origin);
+void* allocate_above_table(usize bytes, Origin origin);
+void* allocate_through_heap(usize bytes, usize alignment, Origin origin);
+void* allocate_zero_size(Origin origin);
 
-FREESTONE_INLINE void* allocate(usize bytes, Origin origin) {
-  if constexpr (!kMitigations.trailer) return freestone::allocate(bytes);
+FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
+  if constexpr (!kMitigations.trailer) return allocate(bytes);
   if (FREESTONE_UNLIKELY(bytes - 1 >= kTableRequestMax)) {
-    if (bytes == 0) return allocate_nothing(origin);
-    return bytes <= kCachedRequestMax ? allocate_larger(bytes, origin) : allocate_other(bytes, 1, origin);
+    if (bytes == 0) return allocate_zero_size(origin);
+    return bytes <= kCachedRequestMax ? allocate_above_table(bytes, origin) : allocate_through_heap(bytes, 1, origin);
   }
   Cache& cache = thread_cache();
   const usize granules = (bytes + kTrailerBytes + kGranule - 1) / kGranule;
   const SizeClass entry = cache.class_of_granules[granules];
   void** top = cache.top[entry];
-  if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_first(bytes, origin);
+  if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_checked_slow(bytes, origin);
   cache.top[entry] = top - 1;
-  return arm(top[-1], kShapes.of_granules[granules], bytes, origin);
+  return hand_out(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
 
 // Out of line: something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
-void deallocate_with_care(void* block, usize bytes, Origin origin);
+void deallocate_checked_slow(void* block, usize bytes, Origin origin);
 
-FREESTONE_INLINE void deallocate(void* block, usize bytes, Origin origin) {
-  if constexpr (!kMitigations.trailer) return freestone::deallocate(block);
+FREESTONE_INLINE void deallocate_checked(void* block, usize bytes, Origin origin) {
+  if constexpr (!kMitigations.trailer) return deallocate(block);
   const usize from_base = address_of(block) - region.base;
-  if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return deallocate_with_care(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return deallocate_checked_slow(block, bytes, origin);
   SlabBlock found;
-  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_with_care(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_checked_slow(block, bytes, origin);
   const char* const end = static_cast<const char*>(block) + found.bytes;
   const u64 word = load_trailer(end - kTrailerBytes);
   const Claim claim = claim_of(word);
@@ -165,11 +166,11 @@ FREESTONE_INLINE void deallocate(void* block, usize bytes, Origin origin) {
   if (origin == Origin::c_call && bytes == kUnknownBytes) plain |= word & kAlignmentMask;  // free() takes any alignment
   u64 damage = word ^ trailer_word(block, plain);
   damage |= near_damage(end, row, row) | damage_before(block, found);
-  if (FREESTONE_UNLIKELY(damage != 0 || (bytes != kUnknownBytes && bytes != claim.bytes))) return deallocate_with_care(block, bytes, origin);
+  if (FREESTONE_UNLIKELY(damage != 0 || (bytes != kUnknownBytes && bytes != claim.bytes))) return deallocate_checked_slow(block, bytes, origin);
   if (FREESTONE_UNLIKELY(gap > kNearGap) && !far_gap_is_whole(static_cast<char*>(block) + claim.bytes, end - kNearBytes)) {
-    return deallocate_with_care(block, bytes, origin);
+    return deallocate_checked_slow(block, bytes, origin);
   }
-  retire(block, found.bytes);
+  clear_and_quarantine(block, found.bytes);
 }
 
 }  // namespace freestone::hardened

@@ -125,9 +125,10 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   cache.top[size_class] = top - 1;
   return std::memset(top[-1], 0, bytes);
 }
-// Whether a realloc leaves the block where it is: at least half of it stays in use. May say no; never of 0 bytes, of null, or of what
-// lies on top of the array.
+// Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives. Never true for
+// 0 bytes, for null, for the block on top of the array, or in the hardened build.
 FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
+  if constexpr (kMitigations.any()) return false;
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
   const unsigned tag = tag_table()[offset >> kUnitShift];
@@ -138,7 +139,7 @@ FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
 }
 // Changes the size of a block; moves it when it must. Null leaves it as it was.
 void* reallocate(void* block, usize bytes);
-// The least size of at least `bytes` at which all of a block is asked for: it costs what `bytes` costs, and is what it makes usable.
+// The largest request served by the same block as `bytes`.
 usize good_size(usize bytes);
 // Gives back what is free: the calling thread's cache, dirty spans beyond `keep_bytes`, whole free pages in slabs.
 // Returns whether anything was given.
