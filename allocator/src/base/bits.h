@@ -14,8 +14,8 @@ constexpr u64 bit(unsigned position) { return u64{1} << position; }
 // The lowest `count` bits set; `count` may be 64.
 constexpr u64 low_mask(unsigned count) { return count >= 64 ? ~u64{0} : bit(count) - 1; }
 
-// The positions at which a run of `length` set bits starts (1 <= length <= 64).
-constexpr u64 run_starts(u64 word, unsigned length) {
+// The positions at which a stretch of `length` set bits starts (1 <= length <= 64).
+constexpr u64 stretch_starts(u64 word, unsigned length) {
   unsigned have = 1;
   while (have < length) {
     const unsigned step = min_of(have, length - have);
@@ -25,20 +25,20 @@ constexpr u64 run_starts(u64 word, unsigned length) {
   return word;
 }
 
-// The length of the longest run of set bits: doubling finds the highest power of two that fits, halving refines it.
-constexpr unsigned longest_run(u64 word) {
+// The length of the longest stretch of set bits: doubling finds the highest power of two that fits, halving refines it.
+constexpr unsigned longest_stretch(u64 word) {
   if (word == 0) return 0;
-  u64 runs[7] = {word};  // runs[k]: where runs of at least 2^k bits start
+  u64 stretches[7] = {word};  // stretches[k]: where stretches of at least 2^k bits start
   unsigned k = 0;
   while (k < 6) {
-    const u64 next = runs[k] & (runs[k] >> (1U << k));
+    const u64 next = stretches[k] & (stretches[k] >> (1U << k));
     if (next == 0) break;
-    runs[++k] = next;
+    stretches[++k] = next;
   }
-  u64 starts = runs[k];
+  u64 starts = stretches[k];
   unsigned length = 1U << k;
   while (k-- > 0 && length < 64) {
-    if (const u64 longer = starts & (runs[k] >> length); longer != 0) {
+    if (const u64 longer = starts & (stretches[k] >> length); longer != 0) {
       starts = longer;
       length += 1U << k;
     }
@@ -46,9 +46,9 @@ constexpr unsigned longest_run(u64 word) {
   return length;
 }
 
-static_assert(run_starts(0b0111'0110, 3) == 0b0001'0000);
-static_assert(run_starts(~u64{0}, 64) == 1);
-static_assert(longest_run(0b0111'0110) == 3 && longest_run(0) == 0 && longest_run(~u64{0}) == 64 && longest_run(~u64{1}) == 63);
+static_assert(stretch_starts(0b0111'0110, 3) == 0b0001'0000);
+static_assert(stretch_starts(~u64{0}, 64) == 1);
+static_assert(longest_stretch(0b0111'0110) == 3 && longest_stretch(0) == 0 && longest_stretch(~u64{0}) == 64 && longest_stretch(~u64{1}) == 63);
 
 // A 64-bit mixing step (Steele et al., SplitMix): a bijection in which every input bit reaches every output bit.
 constexpr u64 mix_bits(u64 value) {

@@ -27,7 +27,7 @@ Cache* first_cache = nullptr;  // guarded by cache_registry_lock. FORK-3: the ch
 alignas(64) Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
-alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; runs of a class that are live or cached
+alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; class runs that are live or cached
 
 // In the child of a fork: registered caches of threads that began before it are nobody's, but for the survivor's.
 Atomic<u8> has_orphans;

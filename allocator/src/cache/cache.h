@@ -163,10 +163,10 @@ void flush_all(Cache& cache);
 // A block without a cache, for threads that are ending and for when no cache can be had.
 void* take_one(SizeClass size_class, SlabUser& user);
 void return_one(SizeClass size_class, SlabUser& user, void* block);
-// A run of a class above the slabs; `zeroed` says whether its memory is zero.
+// A class run; `zeroed` says whether its memory is zero.
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
 
-// Takes back a run of a class of which every unit faults; it goes on faulting until it is taken again.
+// Takes back a class run of which every unit faults; it goes on faulting until it is taken again.
 void return_sealed_class_run(SizeClass size_class, UnitIndex first);
 
 // A live run changed its class in place.

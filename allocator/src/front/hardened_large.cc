@@ -103,7 +103,7 @@ bool may_seal(usize bytes) {
   return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
 }
 
-// The pages of a run of a class, as the kernel has them.
+// The pages of a class run, as the kernel has them.
 constexpr usize kRunPagesMax = 64;
 static_assert(kCachedBytesMax / (4 * kKiB) <= kRunPagesMax);
 struct Residence {
@@ -114,7 +114,7 @@ struct Residence {
   bool has(usize offset) const { return !is_known || (present[offset / page] & 1) != 0; }
 };
 
-// HARD-2: a freed run of a class waits zero. One of which the program touched all is cleared; any other loses its memory, which costs less
+// HARD-2: a freed class run waits zero. One of which the program touched all is cleared; any other loses its memory, which costs less
 // than touching the rest.
 [[maybe_unused]] void empty_run(void* block, usize used) {
   Record& record = record_of(unit_of(block));

@@ -2,7 +2,7 @@
 //
 // Such a block keeps what was asked for in its record. Right behind its bytes stand a keyed word, of which the first byte is zero, and canary
 // bytes to the end of the page, 64 at least. When freed it is sealed: it loses its memory and faults on every access until others have taken
-// its place, as long as the thread's allowance lasts. Beyond it a run of a class is cleared, and looked at whole when it is handed out
+// its place, as long as the thread's allowance lasts. Beyond it a class run is cleared, and looked at whole when it is handed out
 // again; of the larger ones every eighth is sealed all the same.
 #pragma once
 

@@ -77,7 +77,7 @@ void check_live_runs() {
   }
 }
 
-// Runs of a class in this thread's cache wait cleared.
+// Class runs in this thread's cache wait cleared.
 void check_cached_runs(const Cache& cache) {
   if constexpr (!kMitigations.zero_on_free) return;
   if (cache.counting != nullptr) return;

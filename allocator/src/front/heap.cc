@@ -122,7 +122,7 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   cache->push(size_class, top, block);
 }
 
-// Runs of a class have no bitmap that would show a second free: each free looks at the thread's cached ones.
+// Class runs have no bitmap that would show a second free: each free looks at the thread's cached ones.
 FREESTONE_INLINE void deallocate_class_run(void* block) {
   const SizeClass size_class = record_of(unit_of(block)).size_class;
   Cache& cache = thread_cache();

@@ -200,7 +200,7 @@ LiveSample* ProfileStore::untrack_locked(const void* block) {
   while (tracked_[hole] != nullptr && tracked_[hole]->block != address_of(block)) hole = (hole + 1) & (tracked_slots_ - 1);
   LiveSample* found = tracked_[hole];
   if (found == nullptr) return nullptr;
-  // Later entries of the run move up into the hole unless they would then lie before their own place.
+  // Later entries of the cluster move up into the hole unless they would then lie before their own place.
   for (usize i = hole;;) {
     i = (i + 1) & (tracked_slots_ - 1);
     if (tracked_[i] == nullptr) break;

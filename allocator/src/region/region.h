@@ -36,7 +36,7 @@ inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBy
 inline constexpr u8 kTagInside = 90;  // a later unit of a run
 inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
-inline constexpr u8 kTagClassRun = 93;  // the first unit of a run of a class, in the fast build: no entry of a cache, so that each free is checked
+inline constexpr u8 kTagClassRun = 93;  // the first unit of a class run, in the fast build: no entry of a cache, so that each free is checked
 inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
 inline constexpr u8 kTagForeign = 95;  // skipped: somebody else may have mapped something there
 inline constexpr unsigned kTagCount = 96;
@@ -55,8 +55,8 @@ inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
-  u8 size_class;           // slab, run of a class: fixed while it exists
-  u8 is_fresh;             // run of a class, hardened: kUsedRun, kFreshRun or kEmptiedRun
+  u8 size_class;           // slab, class run: fixed while it exists
+  u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun
   u8 reserved;
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
@@ -80,7 +80,7 @@ struct alignas(4096) Octet {
 // What is free in a piece of the heap, in units (span/free_tree.h).
 struct FreeSummary {
   u32 first = 0;    // at its start
-  u32 longest = 0;  // in its longest run
+  u32 longest = 0;  // in its longest stretch
   u32 last = 0;     // at its end
   u32 order = 0;    // 1 + the binary logarithm of the largest free power of two, up to a group, that lies at a multiple of itself; 0: none
 

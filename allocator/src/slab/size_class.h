@@ -1,7 +1,7 @@
 // Room 7, slab: the size classes.
 //
 // 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs; above, up
-// to kCachedBytesMax, each block is a run of units of its own that the thread cache keeps by the same rules. Every size is
+// to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the same rules. Every size is
 // a multiple of 16 and every class of at least 4 KiB that a page-aligned request can ask for is a multiple of 4 KiB
 // up to 32 KiB, so page-aligned blocks cost no more than their size.
 //

@@ -398,17 +398,17 @@ usize purge_slabs(SlabUser& user, WentBack why) {
     expect_blocks_clear(unit, info, free_blocks);
     const auto block_is_free = [&](usize number) { return number >= info.blocks || (free_blocks[number / 64] & bit(number % 64)) != 0; };
     const usize slab_bytes = units_to_bytes(info.units);
-    usize run = 0;  // bytes of whole free pages that end at `offset`
+    usize stretch = 0;  // bytes of whole free pages that end at `offset`
     for (usize offset = 0; offset <= slab_bytes; offset += page) {
       bool page_is_free = offset < slab_bytes;
       for (usize number = block_number(info, offset); page_is_free && number * info.bytes < offset + page && number < info.blocks; ++number) {
         page_is_free = block_is_free(number);
       }
       if (page_is_free) {
-        run += page;
-      } else if (run > 0) {
-        if (purge_range(unit_address(unit) + offset - run, run, why)) purged += run;
-        run = 0;
+        stretch += page;
+      } else if (stretch > 0) {
+        if (purge_range(unit_address(unit) + offset - stretch, stretch, why)) purged += stretch;
+        stretch = 0;
       }
     }
     u64 words = 0;

@@ -1,14 +1,14 @@
-// Room 6, span: which units are free, and where the lowest run of a length lies.
+// Room 6, span: which units are free, and where the lowest stretch of a length lies.
 //
 // A bit per unit, 64 to a word. Above the words stands a tree of eight children a node; each node says how many units are free at its
-// start, in its longest run and at its end, so a run that crosses from child to child is seen where the children meet. A search walks one
+// start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen where the children meet. A search walks one
 // path down and an update one path up: both cost the tree's height, which grows by one while the heap grows eightfold.
 //
 // TREE-2  A node is `joined` of its children, at rest.
 // TREE-3  All units at and above `end` are not free.
 //
-// The idea of free-run summaries by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
-// fits (`order`), because slabs lie at multiples of their length: a run that is long enough and wrongly placed is not looked at.
+// The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
+// fits (`order`), because slabs lie at multiples of their length: a stretch that is long enough and wrongly placed is not looked at.
 //
 // `Storage` says where words and nodes lie: with the heap's records, or in a test's arrays. No locks here.
 #pragma once
@@ -38,7 +38,7 @@ constexpr u64 aligned_starts(u64 word, unsigned log2) {
 constexpr FreeSummary summary_of(u64 word) {
   if (word == 0) return {};
   if (word == ~u64{0}) return {kWordUnits, kWordUnits, kWordUnits, kWordShift + 1};
-  FreeSummary s{lowest_bit(~word), longest_run(word), kWordUnits - 1 - highest_bit(~word), 0};
+  FreeSummary s{lowest_bit(~word), longest_stretch(word), kWordUnits - 1 - highest_bit(~word), 0};
   for (u64 starts = word; starts != 0; ++s.order) starts &= (starts >> (1U << s.order)) & kMultiplesOf[s.order + 1];
   return s;
 }
@@ -47,16 +47,16 @@ static_assert(summary_of(0b0111'0110) == FreeSummary{0, 3, 0, 2} && summary_of(~
 // The summary of eight neighbours of `child_units` units each.
 constexpr FreeSummary joined(const FreeSummary (&children)[kFan], u32 child_units) {
   FreeSummary s;
-  u32 run = 0;  // that reaches the border to the next child
+  u32 stretch = 0;  // that reaches the border to the next child
   bool from_start = true;
   for (const FreeSummary& child : children) {
-    s.longest = max_of(s.longest, max_of(child.longest, run + child.first));
+    s.longest = max_of(s.longest, max_of(child.longest, stretch + child.first));
     s.order = max_of(s.order, child.order);
     if (from_start) s.first += child.first;
     from_start = from_start && child.first == child_units;
-    run = child.last == child_units ? run + child_units : child.last;
+    stretch = child.last == child_units ? stretch + child_units : child.last;
   }
-  s.last = run;
+  s.last = stretch;
   return s;
 }
 
@@ -101,23 +101,23 @@ class FreeTree {
     cover(start_, end_);
   }
 
-  // The lowest `units` free units; kNone when no run is long enough.
+  // The lowest `units` free units; kNone when no stretch is long enough.
   usize find(usize units) const {
     if (root_ == 0 || units > root().longest) return kNone;
     usize index = root_index();
     for (unsigned level = root_; level > 0; --level) {
       const u32 child_units = 1U << shift_of(level - 1);
-      usize run = 0;
+      usize stretch = 0;
       usize child = first_child(level, index);
       for (;; ++child) {
         const FreeSummary& s = storage_.node(level - 1, child);
-        if (run + s.first >= units) return (child << shift_of(level - 1)) - run;
+        if (stretch + s.first >= units) return (child << shift_of(level - 1)) - stretch;
         if (s.longest >= units) break;
-        run = s.last == child_units ? run + child_units : s.last;
+        stretch = s.last == child_units ? stretch + child_units : s.last;
       }
       index = child;
     }
-    return (index << kWordShift) + lowest_bit(run_starts(storage_.free_word(index), static_cast<unsigned>(units)));
+    return (index << kWordShift) + lowest_bit(stretch_starts(storage_.free_word(index), static_cast<unsigned>(units)));
   }
 
   // The lowest 2^log2 free units at a multiple of 2^log2, at most a word; kNone when there are none.

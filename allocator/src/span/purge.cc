@@ -81,7 +81,7 @@ bool empty_memory(UnitIndex first, usize units, usize from, usize to, WentBack w
   return true;
 }
 
-// Purges one run. Returns how many units went back; 0 when nothing is left or the kernel keeps them.
+// Purges one stretch of dirty units. Returns how many units went back; 0 when nothing is left or the kernel keeps them.
 usize purge_oldest(usize units, WentBack why) {
   units = min_of(units, bytes_to_units(kPurgeBytesPerCall));
   UnitIndex first;
@@ -91,7 +91,7 @@ usize purge_oldest(usize units, WentBack why) {
     if (first == kNoUnit) return 0;
     state.low_water = min_of(state.low_water, span_map.dirty_units());
   }
-  // With pages larger than a unit, only whole pages inside the run can be given back; a smaller run stays dirty.
+  // With pages larger than a unit, only whole pages inside the stretch can be given back; a smaller one stays dirty.
   const usize page = os::page_bytes();
   const usize start = address_of(unit_address(first));
   const usize from = round_up(start, page);

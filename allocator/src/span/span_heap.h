@@ -1,4 +1,4 @@
-// Room 6, span: runs of units, taken and returned.
+// Room 6, span: spans, taken and returned.
 //
 // A span is given the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need no merging: they
 // are adjacent bits (span_map.h). What is free and dirty goes back to the kernel by the rules of purge.h.

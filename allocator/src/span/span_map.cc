@@ -82,7 +82,7 @@ UnitIndex SpanMap::find(usize units, usize alignment) const {
   const auto aligned = [&] { return tree_.find_aligned(highest_bit(alignment)); };
   if (alignment == 1) return found(tree_.find(units));
   if (units == alignment && units <= kWordUnits) return found(aligned());
-  // Neither is frequent. The lowest run of the length may lie well by chance; a longer one always does.
+  // Neither is frequent. The lowest stretch of the length may lie well by chance; a longer one always does.
   usize unit = tree_.find(units);
   if (unit == kNone || unit % alignment == 0) return found(unit);
   unit = units < alignment && alignment <= kWordUnits ? aligned() : tree_.find(units + alignment - 1);
@@ -143,7 +143,7 @@ UnitIndex SpanMap::take_oldest_dirty(usize& units) {
   const usize word = super * kSuperGroups + highest_bit(super_at(super).dirty_groups[age]);
   const u64 dirty = dirty_of_age(age, word);
   const unsigned top = highest_bit(dirty);
-  const u64 below = ~dirty & low_mask(top);  // the highest unit under the run that is not dirty
+  const u64 below = ~dirty & low_mask(top);  // the highest unit under the stretch that is not dirty
   const unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
   units = min_of<usize>(units, top + 1 - bottom);
   const auto first = static_cast<UnitIndex>(word * kWordUnits + top + 1 - units);

@@ -43,7 +43,7 @@ class SpanMap {
   void mark_free(UnitIndex first, usize units, bool dirty);
   // Takes units that are free. Returns how many of them were dirty.
   usize mark_taken(UnitIndex first, usize units);
-  // Takes the highest run of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
+  // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
   UnitIndex take_oldest_dirty(usize& units);
 
   usize free_units() const { return free_count_; }

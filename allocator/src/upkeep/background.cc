@@ -19,7 +19,7 @@ namespace {
 constexpr u64 kLookMinMs = 20;
 constexpr u64 kLookMaxMs = 1000;
 
-// The number of the run that is wanted, odd; even: none. The thread ends when the word is no longer its own.
+// The number of the thread that is wanted, odd; even: none. The thread ends when the word is no longer its own.
 Atomic<u32> wanted;
 
 u64 pause_ms() {
@@ -28,7 +28,7 @@ u64 pause_ms() {
   return min_of(pause, kLookMaxMs);
 }
 
-void* run(void* argument) {
+void* purge_until_unwanted(void* argument) {
   const auto own = static_cast<u32>(reinterpret_cast<usize>(argument));
   this_thread.ended = true;  // never takes a cache
   pthread_setname_np(pthread_self(), "freestone");
@@ -55,7 +55,7 @@ bool start_background() {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, 128 * kKiB);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread, &attributes, run, reinterpret_cast<void*>(usize{now + 1}));
+  const int error = pthread_create(&thread, &attributes, purge_until_unwanted, reinterpret_cast<void*>(usize{now + 1}));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) wanted.store_release(now + 2);

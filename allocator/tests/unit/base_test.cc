@@ -26,8 +26,8 @@ TEST(base, RunsOfBitsAreThoseThatACountFinds) {
       if (run_at(word, start, length)) starts |= bit(start);
       while (run_at(word, start, longest + 1)) ++longest;
     }
-    ASSERT_EQ(run_starts(word, length), starts) << std::hex << word << " length " << length;
-    ASSERT_EQ(longest_run(word), longest) << std::hex << word;
+    ASSERT_EQ(stretch_starts(word, length), starts) << std::hex << word << " length " << length;
+    ASSERT_EQ(longest_stretch(word), longest) << std::hex << word;
   }
 }
 
