@@ -140,7 +140,7 @@ usize in_transfer(SizeClass c) {
 }
 
 // What one thread frees another allocates again without a look at the slabs, and what nobody wants goes back to them.
-TEST(transfer, HandsBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
+TEST(cache, TheBinsHandBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
   if (kMitigations.any()) GTEST_SKIP() << "the hardened build has no transfer bins";
   constexpr usize kBytes = 3000;
   constexpr usize kBlocks = 100;

@@ -85,7 +85,7 @@ class Player {
   Block blocks_[kBlocks];
 };
 
-TEST(heap, KeepsEveryByteThroughRandomOperations) {
+TEST(front, KeepsEveryByteThroughRandomOperations) {
   ensure_started();
   auto player = std::make_unique<Player>(test_seed("heap"), 0);
   for (u64 step = 0; step < scaled(80'000); ++step) {
@@ -98,7 +98,7 @@ TEST(heap, KeepsEveryByteThroughRandomOperations) {
   expect_valid_heap();
 }
 
-TEST(heap, KeepsEveryByteInFourThreads) {
+TEST(front, KeepsEveryByteInFourThreads) {
   ensure_started();
   const u64 seed = test_seed("heap threads");
   run_threads(4, [&](unsigned thread) {
@@ -110,7 +110,7 @@ TEST(heap, KeepsEveryByteInFourThreads) {
 }
 
 // A block that changes hands is ordered by the hand-over alone: a data race inside the allocator shows under the thread sanitizer.
-TEST(heap, BlocksFreedByOtherThreadsComeBackWhole) {
+TEST(front, BlocksFreedByOtherThreadsComeBackWhole) {
   ensure_started();
   static std::atomic<u64*> mailboxes[128];
   const u64 seed = test_seed("heap hand-over");
@@ -132,7 +132,7 @@ TEST(heap, BlocksFreedByOtherThreadsComeBackWhole) {
   expect_valid_heap();
 }
 
-TEST(heap, GoodSizeIsWhatABlockOffers) {
+TEST(front, GoodSizeIsWhatABlockOffers) {
   ensure_started();
   for (usize bytes = 0; bytes < 3 * kMiB; bytes += 1 + bytes / 7) {
     void* block = allocate(bytes);
@@ -142,7 +142,7 @@ TEST(heap, GoodSizeIsWhatABlockOffers) {
 }
 
 // What others mapped where the window grows around it is theirs: a free there is told like any foreign one.
-TEST(heap, NothingInASkippedPieceIsTakenForABlock) {
+TEST(front, NothingInASkippedPieceIsTakenForABlock) {
   ensure_started();
   const Span span = take_span(1, 1);
   ASSERT_NE(span.first, kNoUnit);

@@ -3,7 +3,7 @@
 // FREESTONE_TEST_SCALE multiplies the number of workloads: 40 gives 10,000. Each prints its seed when it fails.
 #include <thread>
 
-#include "control/support.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {

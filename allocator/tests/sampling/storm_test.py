@@ -11,7 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from insight import profiles
+from sampling import profiles
 from support import harness
 
 SECONDS = int(os.environ.get("FREESTONE_STORM_SECONDS", "1"))

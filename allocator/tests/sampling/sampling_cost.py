@@ -1,6 +1,6 @@
 """What sampling at the default mean costs: time of alternated runs, and instructions counted by callgrind.
 
-    python3 allocator/tests/insight/sampling_cost.py build/release [ROUNDS [PROGRAM]]
+    python3 allocator/tests/sampling/sampling_cost.py build/release [ROUNDS [PROGRAM]]
 
 Prints one line per program; the figures of docs/OBSERVABILITY.md come from here. sampling_cost_test.py holds the instructions.
 """

@@ -61,14 +61,14 @@ int use_everything() {
 
 void nothing() {}
 
-TEST(fork, WhileAnotherThreadHoldsALockGivesAChildAWholeHeap) {
+TEST(front_fork, WhileAnotherThreadHoldsALockGivesAChildAWholeHeap) {
   for (Mutex* lock : {&cache_registry_lock, &mapping_lock, &growth_lock, &span_lock}) {
     EXPECT_EQ(fork_while_held(*lock, nothing, nothing, use_everything), 0);
   }
 }
 
 // Units that were taken from the words and not yet from what follows from them.
-TEST(fork, AChangeOfTheBitmapsCutShortIsCountedAnew) {
+TEST(front_fork, AChangeOfTheBitmapsCutShortIsCountedAnew) {
   static UnitIndex first;
   static u64 word;
   Span span = take_span(64, 64);
@@ -85,7 +85,7 @@ TEST(fork, AChangeOfTheBitmapsCutShortIsCountedAnew) {
 }
 
 // A lock of the interrupted code stays held in the child, and goes on being passed by nobody else.
-TEST(fork, OwnLocksStayHeldInTheChild) {
+TEST(front_fork, OwnLocksStayHeldInTheChild) {
   span_lock.lock();
   EXPECT_EQ(in_child([] {
     if (!span_lock.is_mine()) return 1;
@@ -95,7 +95,7 @@ TEST(fork, OwnLocksStayHeldInTheChild) {
   span_lock.unlock();
 }
 
-TEST(fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
+TEST(front_fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
   Mutex lock;
   lock.hold_for_fork();
   lock.lock();
@@ -114,7 +114,7 @@ TEST(fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
   EXPECT_TRUE(taken);
 }
 
-TEST(fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
+TEST(front_fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
   Mutex lock;
   lock.lock();
   lock.hold_for_fork();

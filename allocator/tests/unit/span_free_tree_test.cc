@@ -66,7 +66,7 @@ struct Subject {
   usize start;
 };
 
-TEST(free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
+TEST(span_free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
   Random random(test_seed("free_tree"));
   for (u64 round = 0; round < scaled(40); ++round) {
     const usize words = random.between(1, 200);
@@ -90,7 +90,7 @@ TEST(free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
   }
 }
 
-TEST(free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
+TEST(span_free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
   Subject subject(8 * kWordUnits);
   EXPECT_EQ(subject.tree.find(1), FreeTree<Storage>::kNone);
   EXPECT_EQ(subject.tree.find_aligned(0), FreeTree<Storage>::kNone);
@@ -100,7 +100,7 @@ TEST(free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
 }
 
 // The heap is full of holes that are too short or lie wrongly; the one that fits is at its end, across a border of the largest nodes.
-TEST(free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
+TEST(span_free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
   for (usize bytes = 64 * kMiB; bytes <= 64 * kGiB; bytes *= 4) {
     const usize units = bytes >> kUnitShift;
     Subject subject(units);

@@ -1,7 +1,5 @@
-// Validation finds each kind of damage. The records are changed from inside, so the allocator's sources are part of this program.
+// Room 17: validation finds each kind of damage.
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 #include "freestone/freestone.h"
 #include "front/heap.h"
@@ -18,28 +16,28 @@ std::string damage() {
   return found != nullptr ? found : "";
 }
 
-TEST(Damage, IsNotSeenInAHeapInOrder) { EXPECT_EQ(damage(), ""); }
+TEST(report, DamageIsNotSeenInAHeapInOrder) { EXPECT_EQ(damage(), ""); }
 
-TEST(Damage, InTheAccountIsFound) {
+TEST(report, DamageInTheAccountIsFound) {
   account.charged.add_relaxed(1);
   EXPECT_NE(damage().find("account"), std::string::npos);
   uncharge(1);
   EXPECT_EQ(damage(), "");
 }
 
-TEST(Damage, InASlabsSummaryIsFound) {
-  void* block = std::malloc(3000);
+TEST(report, DamageInASlabsSummaryIsFound) {
+  void* block = allocate(3000);
   Record& record = record_of(slab_start(class_info(class_of(3000)), unit_of(block)));
   const u64 summary = record.summary.load_relaxed();
   record.summary.or_seq(bit(16));  // busy, though nobody holds the slab
   EXPECT_NE(damage().find("slab"), std::string::npos);
   record.summary.store_seq(summary);
   EXPECT_EQ(damage(), "");
-  std::free(block);
+  deallocate(block);
 }
 
-TEST(Damage, InTheSpansBitmapsIsFound) {
-  std::free(std::malloc(300000));
+TEST(report, DamageInTheSpansBitmapsIsFound) {
+  deallocate(allocate(300000));
   Super& super = super_at(region.heap_start / kGroupUnits / kSuperGroups);
   u32& longest = super.free_in_group[region.heap_start / kGroupUnits % kSuperGroups].longest;
   longest ^= 1;
@@ -48,7 +46,7 @@ TEST(Damage, InTheSpansBitmapsIsFound) {
   EXPECT_EQ(damage(), "");
 }
 
-TEST(Damage, InAThreadCacheIsFound) {
+TEST(report, DamageInAThreadCacheIsFound) {
   Cache& cache = *ensure_cache();
   cache.capacity_bytes += 16;
   EXPECT_NE(damage().find("cache"), std::string::npos);
@@ -56,7 +54,7 @@ TEST(Damage, InAThreadCacheIsFound) {
   EXPECT_EQ(damage(), "");
 }
 
-TEST(Damage, InAHeapObjectIsFound) {
+TEST(report, DamageInAHeapObjectIsFound) {
   freestone_heap* heap = freestone_heap_create(0);
   void* block = freestone_heap_allocate(heap, 100);
   Record& record = record_of(unit_of(block));

@@ -1,4 +1,4 @@
-// What the control tests share.
+// What these tests share.
 #pragma once
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ class NoLimitsLeft : public testing::Test {
 };
 
 // The hardened build keeps some bytes of a block and holds freed ones back for a while.
-inline bool is_hardened() { return CONTROL_HARDENED != 0; }
+inline bool is_hardened() { return API_HARDENED != 0; }
 
 inline constexpr size_t kKiB = 1024;
 inline constexpr size_t kMiB = 1024 * kKiB;

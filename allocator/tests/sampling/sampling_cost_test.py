@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import unittest
 
-from insight import sampling_cost
+from sampling import sampling_cost
 from support import harness
 
 MOST = 1.017  # the promise is 2 % of time, which lies half a percent above that of instructions

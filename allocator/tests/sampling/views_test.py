@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from insight import profiles
+from sampling import profiles
 from support import harness
 
 EVERY = "prof:true,prof_sample_bytes:1"

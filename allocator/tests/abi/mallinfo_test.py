@@ -26,7 +26,7 @@ class Statistics(unittest.TestCase):
             raise unittest.SkipTest("other allocators let glibc answer for an empty heap")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "info.xml"
-            done = harness.run([harness.PROBES / "statistics_probe", path])
+            done = harness.run([harness.PROBES / "mallinfo_probe", path])
             assert done.status == 0, done
             cls.figures = json.loads(done.out)
             cls.text = done.err

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from support import harness
 
-PROBE = harness.PROBES / "control_probe"
+PROBE = harness.PROBES / "api_probe"
 HEADER = struct.Struct("<8sIIQ")
 SAMPLE = re.compile(r'^freestone_(\w+)\{pid="(\d+)",program="([^"]*)"(?:,(\w+)="([^"]*)")?\} (\d+(?:\.\d+)?)$')
 

@@ -14,7 +14,7 @@ import unittest
 from collections import defaultdict
 from pathlib import Path
 
-from insight import profiles
+from sampling import profiles
 from support import harness
 
 WORKLOADS = int(os.environ.get("FREESTONE_ESTIMATE_WORKLOADS", "200"))

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "control/support.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {

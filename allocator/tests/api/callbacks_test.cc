@@ -1,7 +1,7 @@
 // The program is asked before an allocation fails and told when the heap was misused.
 #include <unistd.h>
 
-#include "control/support.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {

@@ -1,7 +1,7 @@
 // The jemalloc names that Redis and jemalloc-ctl use, with jemalloc's types and errors.
 #include <string>
 
-#include "control/support.h"
+#include "api/support.h"
 
 extern "C" {
 int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support import harness
 
-PROBE = harness.PROBES / "control_probe"
+PROBE = harness.PROBES / "api_probe"
 MIB = 1 << 20
 
 

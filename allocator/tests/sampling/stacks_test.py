@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from insight import profiles
+from sampling import profiles
 from support import harness
 
 CHAIN = tuple(f"depth_{i}" for i in range(9, -1, -1))

@@ -2,7 +2,7 @@
 #include <map>
 #include <thread>
 
-#include "control/support.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {

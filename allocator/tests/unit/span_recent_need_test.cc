@@ -32,14 +32,14 @@ struct Program {
   usize kept() const { return need.kept(use); }
 };
 
-TEST(recent_need, TheFirstShrinkIsSurplus) {
+TEST(span_recent_need, TheFirstShrinkIsSurplus) {
   Program program;
   program.go_to(1000, 50);
   program.go_to(100, 50);
   EXPECT_EQ(program.kept(), 0u);
 }
 
-TEST(recent_need, WhatCameBackSoonIsKeptTheNextTime) {
+TEST(span_recent_need, WhatCameBackSoonIsKeptTheNextTime) {
   for (const u64 cycle_ms : {0, 10, 100, 500}) {
     Program program;
     program.go_to(1000, cycle_ms);
@@ -50,7 +50,7 @@ TEST(recent_need, WhatCameBackSoonIsKeptTheNextTime) {
   }
 }
 
-TEST(recent_need, OnlyTheSwingIsKeptOfALargerUse) {
+TEST(span_recent_need, OnlyTheSwingIsKeptOfALargerUse) {
   Program program;
   program.go_to(1000, 20);
   for (int k = 0; k < 5; ++k) {
@@ -61,7 +61,7 @@ TEST(recent_need, OnlyTheSwingIsKeptOfALargerUse) {
   EXPECT_EQ(program.kept(), 200u);
 }
 
-TEST(recent_need, ASwingThatGoesOnStaysKept) {
+TEST(span_recent_need, ASwingThatGoesOnStaysKept) {
   Program program;
   for (int k = 0; k < 500; ++k) {
     program.go_to(1000, 40);
@@ -72,7 +72,7 @@ TEST(recent_need, ASwingThatGoesOnStaysKept) {
   }
 }
 
-TEST(recent_need, AProgramThatIdlesBetweenFallAndRiseDoesNotSwing) {
+TEST(span_recent_need, AProgramThatIdlesBetweenFallAndRiseDoesNotSwing) {
   Program program;
   for (int k = 0; k < 4; ++k) {
     program.go_to(1000, 20);
@@ -82,7 +82,7 @@ TEST(recent_need, AProgramThatIdlesBetweenFallAndRiseDoesNotSwing) {
   }
 }
 
-TEST(recent_need, AFallFurtherThanTheSwingsIsAnEnd) {
+TEST(span_recent_need, AFallFurtherThanTheSwingsIsAnEnd) {
   Program program;
   program.go_to(1000, 20);
   for (int k = 0; k < 5; ++k) {
@@ -95,7 +95,7 @@ TEST(recent_need, AFallFurtherThanTheSwingsIsAnEnd) {
   EXPECT_EQ(program.kept(), 0u);
 }
 
-TEST(recent_need, WhatIsNotSeenAgainFades) {
+TEST(span_recent_need, WhatIsNotSeenAgainFades) {
   Program program;
   for (int k = 0; k < 3; ++k) {
     program.go_to(1000, 20);
@@ -112,7 +112,7 @@ TEST(recent_need, WhatIsNotSeenAgainFades) {
   EXPECT_EQ(last, 0u);
 }
 
-TEST(recent_need, APauseFadesAsMuchAsGoingOn) {
+TEST(span_recent_need, APauseFadesAsMuchAsGoingOn) {
   Program program;
   for (int k = 0; k < 3; ++k) {
     program.go_to(1000, 20);
@@ -124,7 +124,7 @@ TEST(recent_need, APauseFadesAsMuchAsGoingOn) {
 }
 
 // NEED-1, with all times and uses at random.
-TEST(recent_need, UseAndWhatIsKeptNeverExceedThePeak) {
+TEST(span_recent_need, UseAndWhatIsKeptNeverExceedThePeak) {
   Random random(test_seed("recent_need"));
   Program program;
   usize peak = 0;

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "control/support.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {

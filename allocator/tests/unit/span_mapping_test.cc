@@ -41,7 +41,7 @@ void step(Held& held, Random& random) {
 }
 
 // What the table holds is what is held, and an address that is not in it is not found in bounded time.
-TEST(mapping, IsFoundThroughMovesOfManyThreads) {
+TEST(span_mapping, IsFoundThroughMovesOfManyThreads) {
   const usize before = mapping_counts().blocks;
   run_threads(4, [](unsigned t) {
     Random random(test_seed("mapping") + t);
@@ -60,7 +60,7 @@ TEST(mapping, IsFoundThroughMovesOfManyThreads) {
   EXPECT_EQ(mapping_counts().blocks, before);
 }
 
-TEST(mapping, OneBlockThatMovesForeverLeavesTheTableAsItWas) {
+TEST(span_mapping, OneBlockThatMovesForeverLeavesTheTableAsItWas) {
   char* block = static_cast<char*>(map_block(kPage, 1));
   ASSERT_NE(block, nullptr);
   const usize table = mapping_counts().table_bytes;
