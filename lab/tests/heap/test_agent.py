@@ -183,11 +183,11 @@ def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
-            parts = {
-                p.get_param("name", header="content-disposition"): p.get_payload(decode=True)
-                for p in email.message_from_bytes(head + body).get_payload()
-            }
-            got.append((self.path, parts["profile"]))
+            parts = [p for p in email.message_from_bytes(head + body).walk() if not p.is_multipart()]
+            named = {p.get_param("name", header="content-disposition"): p.get_payload(decode=True) for p in parts}
+            profile = named["profile"]
+            assert isinstance(profile, bytes)
+            got.append((self.path, profile))
             self.send_response(200)
             self.end_headers()
 
