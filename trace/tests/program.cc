@@ -74,6 +74,17 @@ void handing_over(long count) {
     consumer.join();
 }
 
+// The same in turns: N blocks are made, and only when all are there another thread frees them; ten times.
+void in_turns(long count) {
+    std::vector<void*> blocks(static_cast<size_t>(count));
+    for (int turn = 0; turn < 10; turn++) {
+        for (void*& block : blocks) block = malloc(333);
+        std::thread([&] {
+            for (void* block : blocks) free(block);
+        }).join();
+    }
+}
+
 void many_threads(long count) {
     for (long i = 0; i < count; i++) {
         std::thread([] {
@@ -137,6 +148,7 @@ int main(int count, char** words) {
     const long number = count > 2 ? atol(words[2]) : 1000;
     if (!strcmp(mode, "every-kind")) every_kind();
     else if (!strcmp(mode, "hand-over")) handing_over(number);
+    else if (!strcmp(mode, "in-turns")) in_turns(number);
     else if (!strcmp(mode, "threads")) many_threads(number);
     else if (!strcmp(mode, "fork")) forking(number);
     else if (!strcmp(mode, "churn")) churn(number);

@@ -20,6 +20,9 @@ constexpr uint64_t kOldSteps = 2000000;  // a block is sent after two seconds, f
 constexpr uint64_t kLargeBytes = 64 << 10;
 constexpr uint64_t kStepNs = 1000;
 
+constexpr unsigned kReadings = 16;
+constexpr uint64_t kCloseNs = 2000;  // a reading of the two clocks that took so long is as good as any
+
 uint64_t load_acquire(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 uint32_t load_acquire(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
@@ -44,15 +47,27 @@ uint64_t monotonic_ns() {
     return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-Merge::Merge(fsr_header* shared, Output& output)
-    : shared_(shared), output_(output), processes_(kMostProcesses), known_(shared->blocks), start_tick_(fsr_ticks()), start_ns_(monotonic_ns()) {}
-
-uint64_t Merge::time_of(uint64_t tick) const {
-    if (tick <= start_tick_) return 0;
-    return static_cast<uint64_t>(static_cast<double>(tick - start_tick_) * ns_per_tick_) / kStepNs;
+Instant read_instant() {
+    Instant best;
+    uint64_t least = ~uint64_t{0};
+    for (unsigned i = 0; i < kReadings && least > kCloseNs; i++) {
+        const uint64_t before = monotonic_ns();
+        const uint64_t tick = fsr_ticks();
+        const uint64_t took = monotonic_ns() - before;
+        if (took < least) best = {tick, before + took / 2}, least = took;
+    }
+    return best;
 }
 
-uint64_t Merge::now() const { return (monotonic_ns() - start_ns_) / kStepNs; }
+Merge::Merge(fsr_header* shared, Output& output)
+    : shared_(shared), output_(output), processes_(kMostProcesses), known_(shared->blocks), start_(read_instant()) {}
+
+uint64_t Merge::time_of(uint64_t tick) const {
+    if (tick <= start_.tick) return earliest_;
+    return std::max(earliest_, static_cast<uint64_t>(static_cast<double>(tick - start_.tick) * ns_per_tick_) / kStepNs);
+}
+
+uint64_t Merge::now() const { return (monotonic_ns() - start_.ns) / kStepNs; }
 
 fsr_block* Merge::block(uint32_t number) const {
     return reinterpret_cast<fsr_block*>(reinterpret_cast<char*>(shared_) + shared_->blocks_offset + static_cast<uint64_t>(number) * kBlockBytes);
@@ -128,10 +143,10 @@ bool Merge::head(Stream& stream, Event& event) {
 }
 
 size_t Merge::poll() {
-    horizon_ = fsr_ticks();
-    const uint64_t elapsed_ns = monotonic_ns() - start_ns_;
-    ns_per_tick_ = static_cast<double>(elapsed_ns) / static_cast<double>(std::max<uint64_t>(1, horizon_ - start_tick_));
     watch_output();
+    const Instant instant = read_instant();
+    horizon_ = instant.tick;
+    ns_per_tick_ = static_cast<double>(instant.ns - start_.ns) / static_cast<double>(std::max<uint64_t>(1, horizon_ - start_.tick));
     find_blocks();
     struct Head {
         uint64_t tick;
@@ -365,7 +380,7 @@ void Merge::fork(Stream& stream, uint32_t child, uint64_t time) {
 void Merge::touched(ObjectName object, uint64_t pages) {
     const auto found = streams_.find(object.thread);
     if (found == streams_.end() || found->second->ended || gap_until_s_) return;
-    found->second->encoder.touch(object, pages, now());
+    found->second->encoder.touch(object, pages, time_of(horizon_));  // not now: earlier calls are still to come
 }
 
 void Merge::send(Stream& stream) {
@@ -393,7 +408,7 @@ void Merge::watch_output() {
         }
         end_gap();
     } else if (output_.is_full()) {
-        gap_from_ = now();
+        gap_from_ = time_of(horizon_);
         gap_until_s_ = second + 1;
     }
 }
@@ -403,7 +418,7 @@ void Merge::end_gap() {
     gap.type = FST_BLOCK_GAP;
     gap.process = gap.thread = FST_ALL;
     gap.first_time = gap_from_;
-    gap.last_time = now();
+    gap.last_time = earliest_ = time_of(horizon_);
     counts_.gap_seconds += (gap.last_time - gap.first_time) / (1000000000 / kStepNs) + 1;
     gap_until_s_ = 0;
     output_.put(std::move(gap));
@@ -418,7 +433,7 @@ void Merge::look_after() {
         for (const uint32_t number : gone) streams_[number]->ended = true;
         poll();
     }
-    const uint64_t time = now();
+    const uint64_t time = time_of(horizon_);
     for (auto at = streams_.begin(); at != streams_.end();) {
         Stream& stream = *at->second;
         const bool finished = stream.ended && stream.blocks.empty();
@@ -439,7 +454,7 @@ void Merge::look_after() {
 void Merge::flush_all() {
     if (gap_until_s_) end_gap();
     for (auto& [number, stream] : streams_) {
-        abandon_realloc(*stream, now());
+        abandon_realloc(*stream, time_of(horizon_));
         send(*stream);
     }
 }

@@ -49,6 +49,15 @@ struct Process {
     std::map<uint64_t, Large> large;  // by address
 };
 
+// Where the counter stood at a time of the clock. The two cannot be read at once: of several readings the quickest is kept,
+// for a writer that lost its processor between them would date calls wrongly.
+struct Instant {
+    uint64_t tick = 0;
+    uint64_t ns = 0;
+};
+
+Instant read_instant();
+
 class Merge {
 public:
     Merge(fsr_header* shared, Output& output);
@@ -132,10 +141,10 @@ private:
     std::vector<Process> processes_;
     std::unordered_map<uint32_t, std::unique_ptr<Stream>> streams_;
     std::vector<bool> known_;  // blocks that belong to a stream
-    uint64_t start_tick_;
-    uint64_t start_ns_;
+    Instant start_;
     double ns_per_tick_ = 0;
-    uint64_t horizon_ = 0;
+    uint64_t horizon_ = 0;   // all calls up to this tick were taken
+    uint64_t earliest_ = 0;  // the end of the last gap: no call is dated into it
     uint64_t gap_until_s_ = 0;  // the file takes no births until this second; 0: it takes them
     uint64_t gap_from_ = 0;
     Counts counts_;

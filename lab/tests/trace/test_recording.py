@@ -74,12 +74,12 @@ def test_every_kind_of_call_is_recorded_with_its_size(record: Record) -> None:
 
 
 def test_a_block_freed_by_another_thread_names_its_maker(record: Record) -> None:
-    trace = record("hand-over", "100000")
+    trace = record("hand-over", "20000")
     maker, taker = trace.threads[0], trace.threads[1]
     ends = (taker.kinds == Kind.FREE) & (taker.ref_threads == 0)
-    assert int(ends.sum()) == 100000
+    assert int(ends.sum()) == 20000
     handed = taker.ref_births[ends]
-    assert len(set(handed.tolist())) == 100000 and bool((np.diff(handed) > 0).all())
+    assert len(set(handed.tolist())) == 20000 and bool((np.diff(handed) > 0).all())
     assert maker.sizes[maker.births == handed[7]].tolist() == [24 + 7]
     assert trace.summary["lost_frees"] == 0
 
@@ -106,13 +106,13 @@ def test_a_child_frees_what_its_parent_made(record: Record) -> None:
 
 @pytest.mark.parametrize(("mode", "status"), [("killed", 137), ("crash", 134), ("quick-exit", 7)])
 def test_a_program_that_dies_leaves_all_its_calls(record: Record, mode: str, status: int) -> None:
-    trace = record(mode, "50000", status=status)
-    assert of_kind(trace, Kind.MALLOC, 55) == 50000
+    trace = record(mode, "20000", status=status)
+    assert of_kind(trace, Kind.MALLOC, 55) == 20000
 
 
 def test_a_signal_handler_between_two_instructions_loses_nothing(record: Record) -> None:
-    trace = record("signals", "300000")
-    assert of_kind(trace, Kind.MALLOC, 55) == 300000 and trace.summary["lost_frees"] == 0
+    trace = record("signals", "100000")
+    assert of_kind(trace, Kind.MALLOC, 55) == 100000 and trace.summary["lost_frees"] == 0
 
 
 def test_pages_of_a_large_block_that_are_not_used_are_not_counted(record: Record) -> None:
@@ -174,12 +174,12 @@ def test_a_slow_disk_drops_whole_seconds_and_says_so(tmp_path: Path) -> None:
 
 
 def test_the_largest_size_of_a_trace_is_kept(record: Record) -> None:
-    trace = record("hand-over", "1000000", max_bytes=150_000)
-    assert trace.summary["end"] == "max-bytes" and Path(trace.path).stat().st_size <= 150_000
+    trace = record("hand-over", "300000", max_bytes=50_000)
+    assert trace.summary["end"] == "max-bytes" and Path(trace.path).stat().st_size <= 50_000
 
 
 def test_a_small_buffer_drops_whole_seconds_and_the_program_goes_on(record: Record) -> None:
-    trace = record("churn", "2000000", buffer_bytes=1)  # 16 blocks: the least
+    trace = record("churn", "500000", buffer_bytes=1)  # 16 blocks: the least
     assert trace.events > 0
     if trace.summary["gap_seconds"]:
         assert trace.gaps and all(g.last_time > g.first_time for g in trace.gaps)
@@ -229,9 +229,9 @@ def _problem(path: Path) -> str | None:
 
 
 def test_no_address_and_no_argument_enters_a_trace(record: Record) -> None:
-    trace = record("churn", "424242")
+    trace = record("churn", "31415")
     data = Path(trace.path).read_bytes()
-    assert b"424242" not in data and trace.meta["program"] == "trace_program" and not trace.stacks
+    assert b"31415" not in data and trace.meta["program"] == "trace_program" and not trace.stacks
 
 
 def test_stacks_are_sampled_when_asked_for(record: Record) -> None:
@@ -241,10 +241,41 @@ def test_stacks_are_sampled_when_asked_for(record: Record) -> None:
 
 
 def test_live_memory_is_what_the_program_holds(record: Record) -> None:
-    trace = record("hand-over", "20000")
-    changed = figures.changes(trace, 0)
-    assert int(changed.live_objects[-1]) <= 5 and int(changed.live_objects.max()) <= 64 + 10
-    assert figures.crossing(trace) == 20001 and layout.IS_DEATH[Kind.FREE]
+    """Ten times 3000 blocks are made and then freed by another thread; the program and libstdc++ hold a few more."""
+    trace = record("in-turns", "3000")
+    live = figures.changes(trace, 0).live_objects
+    assert 3000 <= int(live.max()) <= 3000 + 6 and int(live.min()) >= 0 and int(live[-1]) <= 6
+    assert 30000 <= figures.crossing(trace) <= 30000 + 10  # each thread also frees what started it
+    assert layout.IS_DEATH[Kind.FREE]
+
+
+LATE_CLOCK = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *out) {
+  static unsigned calls;
+  if (!strcmp(program_invocation_short_name, "freestone-record") && ++calls % 4 == 0) usleep(8000);
+  return (int)syscall(SYS_clock_gettime, id, out);
+}
+"""
+
+
+def test_a_writer_that_loses_its_processor_dates_no_call_wrongly(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = tmp_path / "late.so"
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(late)]
+    subprocess.run(command, input=LATE_CLOCK, text=True, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(late))
+    trace = record("in-turns", "20000")
+    born = trace.threads[0].times[trace.threads[0].births >= 0]
+    for events in trace.threads.values():
+        ended = (events.kinds == Kind.FREE) & (events.ref_threads == 0)
+        assert bool((born[events.ref_births[ended]] <= events.times[ended] + 2).all())
 
 
 def test_wrong_requests_are_refused(tmp_path: Path) -> None:
