@@ -36,6 +36,11 @@ SMALL: dict[str, list[str]] = {
     "startup": ["--runs=3"],
     "fragmentation": ["--live-mib=1", "--phases=4"],
     "false-sharing": ["--rounds=200", "--writes=100"],
+    "calls": ["--rounds=2"],
+    "grow-shrink": ["--mib=1", "--cycles=3", "--threads=2"],
+    "drift": ["--live-mib=1", "--phases=2"],
+    "idle-threads": ["--threads=5", "--kib=64", "--idle=1"],
+    "server": ["--requests=2000", "--threads=3", "--entries=50"],
 }
 
 # glibc's own functions behind ours, with one fault chosen when it is compiled.

@@ -203,7 +203,7 @@ def published(result: Result) -> list[str]:
     """Which experiments of a result repeat which published one; nothing when there are none."""
     present = {e.id for e in result.experiments}
     rows: dict[str, list[str]] = {}
-    for run in suites.PUBLISHED:
+    for run in suites.suite("published"):
         article, _, what = run.shows.partition(": ")
         if run.id in present and article.startswith("article "):
             rows.setdefault(article.removeprefix("article "), []).append(f"`{run.id}` {what}")

@@ -24,7 +24,7 @@ from freestone_lab.core.result import Result
 from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
 from freestone_lab.report.export import noise, quantity
-from freestone_lab.workloads.suites import WorkloadRun
+from freestone_lab.workloads.rows import WorkloadRun
 
 PLAIN_WIDTH = 160
 WIDE = 132

@@ -20,7 +20,7 @@ from freestone_lab.core.result import Peer
 from freestone_lab.engine import schedule
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.peers import discover
-from freestone_lab.workloads import apps, suites
+from freestone_lab.workloads import apps, rows, suites
 
 NULL_PEER = "null"
 DEFAULT_SUITE = "quick"
@@ -69,7 +69,7 @@ def _workload_task(
     )
 
 
-def row_task(program: Path, row: suites.WorkloadRun) -> Task:
+def row_task(program: Path, row: rows.WorkloadRun) -> Task:
     """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
     limit = LEAST_TIMEOUT_S + 20 * row.seconds
     unfit = {} if row.null_fits else {NULL_PEER: f"it never frees and would need {row.null_gib:g} GiB"}

@@ -93,12 +93,12 @@ def test_no_stored_result_is_one_clear_line(tmp_path: Path) -> None:
 def test_every_published_experiment_of_the_suite_is_named() -> None:
     experiments = [
         Experiment(run.id, run.workload, samples=[Sample("glibc", 1, "ok", figures={"wall": 1.0})])
-        for run in suites.PUBLISHED
+        for run in suites.suite("published")
     ]
     result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc")], experiments)
     lines = benchmarks.published(result)
     text = "\n".join(lines)
-    for run in suites.PUBLISHED:
+    for run in suites.suite("published"):
         assert f"`{run.id}`" in text, run.id
     assert {line.split("|")[1].strip() for line in lines if line.startswith("| ")} >= {"0", "1", "2", "3", "4"}
     assert benchmarks.published(dataclasses.replace(result, experiments=[])) == []

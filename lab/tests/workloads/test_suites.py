@@ -11,7 +11,7 @@ import workload_tools as tools
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.workloads import suites
+from freestone_lab.workloads import rows, suites
 
 EVERY = suites.suite("full") + suites.QUICK
 
@@ -75,7 +75,7 @@ def test_a_run_of_a_suite_works() -> None:
 
 @pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
 def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
-    run: suites.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
+    run: rows.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     null = tmp_path_factory.getbasetemp() / "null.so"
     if not null.exists():
@@ -102,12 +102,12 @@ def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
     done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)
     asked = [int(n) for n in re.findall(r"^requests: (\d+)$", done.stderr, re.MULTILINE)]
     assert max(asked) / 2**30 == pytest.approx(run.null_gib, rel=0.05)
-    assert run.null_fits == (run.null_gib <= suites.MOST_NULL_GIB)
+    assert run.null_fits == (run.null_gib <= rows.MOST_NULL_GIB)
 
 
 def test_only_experiments_of_a_suite_are_said_to_hold_much() -> None:
     known = {run.id for run in EVERY}
-    assert set(suites._NULL_GIB) <= known
+    assert set(rows.NULL_GIB) <= known
 
 
 def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:

@@ -127,7 +127,7 @@ def test_the_calls_reported_as_timed_are_timed(workload: str, libraries: Path) -
 
 
 WHOLE = ["throughput", "burst", "pair", "latency", "batch", "larson", "cfrac-like", "cross", "churn", "realloc"]
-WHOLE += ["aligned", "large", "phases", "false-sharing", "rss"]
+WHOLE += ["aligned", "large", "phases", "false-sharing", "rss", "calls", "idle-threads"]
 
 
 @pytest.mark.parametrize("workload", WHOLE)

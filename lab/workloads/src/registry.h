@@ -6,11 +6,12 @@
 namespace workload {
 
 extern const Workload kThroughput, kBurst, kPair, kLatency, kOverhead, kOverheadPoint, kRss, kLifetimes, kRing, kBatch, kMicro,
-    kLarson, kCfracLike, kCross, kChurn, kRealloc, kAligned, kLarge, kPhases, kStartup, kNothing, kFragmentation, kFalseSharing;
+    kLarson, kCfracLike, kCross, kChurn, kRealloc, kAligned, kLarge, kPhases, kStartup, kNothing, kFragmentation, kFalseSharing,
+    kCalls, kGrowShrink, kDrift, kIdleThreads, kServer;
 
 inline const Workload* const kWorkloads[] = {
     &kThroughput, &kBurst,  &kPair,    &kLatency, &kOverhead, &kOverheadPoint, &kRss,    &kLifetimes, &kRing,          &kBatch,
     &kMicro,      &kLarson, &kCfracLike, &kCross, &kChurn,    &kRealloc,       &kAligned, &kLarge,    &kPhases,        &kStartup,
-    &kNothing,    &kFragmentation, &kFalseSharing};
+    &kNothing,    &kFragmentation, &kFalseSharing, &kCalls,   &kGrowShrink, &kDrift,        &kIdleThreads,   &kServer};
 
 }  // namespace workload
