@@ -33,10 +33,18 @@ class Part:
 
     preset: str
     length: float
+    form: Form = Form.USUAL
 
 
 # A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
-PARTS = (Part("release", 0.25), Part("release-clang", 1), Part("dev", 0.5), Part("asan", 0.05), Part("tsan", 0.05))
+# What `dev` checks, `asan` checks, too: it is the same build with an instrument more.
+PARTS = (
+    Part("release", 0.25),
+    Part("release-clang", 1),
+    Part("dev", 0.5, Form.LONG),
+    Part("asan", 0.05),
+    Part("tsan", 0.05),
+)
 LAB = "lab"
 LONGER = 40.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
@@ -152,7 +160,7 @@ def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tal
     The lab's tests use what the first part builds, and one processor: they run beside the rest unless they judge times.
     """
     parts = PARTS[:1] if form is Form.TIMING else PARTS
-    wanted = set(names) or {*(part.preset for part in parts), LAB}
+    wanted = set(names) or {*(part.preset for part in parts if part.form in (Form.USUAL, form)), LAB}
     jobs = os.cpu_count() or 1
     total = Tally()
     with ThreadPoolExecutor(max_workers=1) as beside:

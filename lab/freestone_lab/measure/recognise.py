@@ -25,6 +25,7 @@ QUIET_S = 1.5  # a server that listens and does nothing for so long waits for cl
 IDLE_S = 20.0
 LISTENS_FOR_S = 30.0  # and one that is busy but serves for so long will not end either
 LEAST_CPU_S = 0.05
+LINGERING = "lingering"  # the launcher's name once the program itself has ended and something that it started has not
 FAMILIES = ("jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "snmalloc", "hoard", "scudo", "freestone")
 # What loads a well-known server: the words after --load, with the port in place of {port}.
 LOADS = {
@@ -100,12 +101,10 @@ class Watcher:
         self.listens_since: float | None = None
         self.cpu: dict[int, tuple[str, float]] = {}
         self.total = 0.0
-        self.main: int | None = None
 
     def __call__(self, launcher: int) -> None:
         now = time.monotonic()
         pids = [p for p in tree.descendants(launcher) if tree.alive(p)]
-        self.main = self.main or next(iter(pids), None)
         for pid in pids:
             self.cpu[pid] = (tree.executable(pid) or self.cpu.get(pid, ("",))[0], tree.cpu_seconds([pid]))
         self.look.processes = max(self.look.processes, len(pids))
@@ -116,7 +115,7 @@ class Watcher:
         if found:
             self.look.listening = found
             self.listens_since = self.listens_since or now
-            self._judge_server(pids, now)
+            self._judge_server(tree.name(launcher) == LINGERING, now)
         elif now - self.worked > IDLE_S:
             self.look.kind = "idle"
             raise NotBatch(
@@ -125,8 +124,7 @@ class Watcher:
                 "listens nowhere; give it something to do, or a way to end",
             )
 
-    def _judge_server(self, pids: Sequence[int], now: float) -> None:
-        forked = self.main is not None and not tree.alive(self.main)
+    def _judge_server(self, forked: bool, now: float) -> None:
         quiet = now - self.worked > QUIET_S
         if not forked and not quiet and now - (self.listens_since or now) < LISTENS_FOR_S:
             return

@@ -64,6 +64,14 @@ def executable(pid: int) -> str | None:
         return None
 
 
+def name(pid: int) -> str | None:
+    """What the process calls itself, at most 15 characters."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return None
+
+
 def maps_file(pid: int, path: str) -> bool:
     try:
         return any(line.rstrip("\n").endswith(path) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())

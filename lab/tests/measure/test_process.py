@@ -14,6 +14,7 @@ import pytest
 
 from freestone_lab.measure import process
 from freestone_lab.measure.process import Placement, Request, Run
+from freestone_lab.measure.recognise import NotBatch, Watcher
 
 PYTHON = os.path.realpath(sys.executable)
 
@@ -119,3 +120,21 @@ def test_gauges_are_there(tmp_path: Path) -> None:
     found = run(tmp_path, ["/bin/sleep", "0.05"])
     assert {"steal", "iowait", "cpu_pressure", "load", "involuntary_switches"} <= found.gauges.keys()
     assert 0 <= found.gauges["steal"] <= 1
+
+
+SERVES_FROM_A_CHILD = """import os, socket, time
+if os.fork() == 0:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    time.sleep(60)
+"""
+
+
+def test_who_looks_late_still_sees_that_the_program_forked_away(tmp_path: Path) -> None:
+    argv = [PYTHON, "-S", "-c", SERVES_FROM_A_CHILD]
+    request = Request(argv=argv, env={"PATH": os.environ["PATH"]}, cwd=tmp_path, linger_ms=60_000)
+    watcher = Watcher(argv, PYTHON)
+    with pytest.raises(NotBatch, match="forks away"):
+        process.run(request, tmp_path / "stdout", tmp_path / "stderr", watcher, every_s=1.0)
+    assert watcher.look.kind == "daemon"
