@@ -219,6 +219,12 @@ bool rename_file(const char* from, const char* to) {
   return invoke(SYS_renameat2, here, address_of(from), here, address_of(to), 0) == 0;
 }
 
+bool is_device(const char* path) {
+  struct stat status = {};
+  const auto here = static_cast<usize>(AT_FDCWD);
+  return !is_error(invoke(SYS_newfstatat, here, address_of(path), address_of(&status), AT_SYMLINK_NOFOLLOW)) && S_ISCHR(status.st_mode);
+}
+
 void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_FDCWD), address_of(path), 0); }
 
 void* map_shared_file(const char* path, usize bytes) {

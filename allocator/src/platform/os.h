@@ -76,6 +76,8 @@ int create_file(const char* path);
 bool write_all(int file, const char* text, usize length);
 void close_file(int file);
 bool rename_file(const char* from, const char* to);
+// A device such as /dev/null: a report is written into it, never put in its place.
+bool is_device(const char* path);
 void remove_file(const char* path);
 // A file of `bytes` zero bytes that readers on this machine share, readable by its owner alone. Null on refusal.
 void* map_shared_file(const char* path, usize bytes);

@@ -25,7 +25,8 @@ int dump_locked(const char* given) {
   char temporary[sizeof path + 4];
   expand_path(given != nullptr ? given : options.prof_file, path, sizeof path);
   expand_path(path, temporary, sizeof path);
-  std::strcat(temporary, ".tmp");
+  const bool in_place = os::is_device(path);
+  if (!in_place) std::strcat(temporary, ".tmp");
   dumps.add_relaxed(1);
   ProfileStore& store = profile_store;
   const usize mark = store.mark_locked();
@@ -48,8 +49,8 @@ int dump_locked(const char* given) {
       } else {
         write_pprof(report, view, out);
       }
-      if (!out.flush() || !os::rename_file(temporary, path)) error = EIO;
-      if (error != 0) os::remove_file(temporary);
+      if (!out.flush() || (!in_place && !os::rename_file(temporary, path))) error = EIO;
+      if (error != 0 && !in_place) os::remove_file(temporary);
     }
   }
   store.release_scratch_locked(mark);

@@ -111,13 +111,14 @@ bool write_report_locked() {
   }
   char draft[sizeof path + 8];
   std::memcpy(draft, path, length);
-  std::memcpy(draft + length, ".new", 5);
+  const bool in_place = os::is_device(path);
+  std::memcpy(draft + length, in_place ? "" : ".new", in_place ? 1 : 5);
   sink.open(os::create_file(draft));
   if (sink.file < 0) return false;
   print(scratch.statistics, format_of(path, length), FileSink::put, &sink);
   sink.flush();
   os::close_file(sink.file);
-  if (sink.good && os::rename_file(draft, path)) return true;
+  if (in_place || (sink.good && os::rename_file(draft, path))) return sink.good;
   os::remove_file(draft);
   return false;
 }

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import tempfile
@@ -105,6 +106,19 @@ class Reports(unittest.TestCase):
         self.assertEqual([sign for sign, _ in rows], [" ", "+", "+", "+", "+", "+", "=", "+", "="])
         self.assertEqual(sum(parts), charged)
         self.assertEqual(charged + clean, accessible)
+
+    def test_a_device_is_written_into_and_stays_a_device(self) -> None:
+        null = self.folder / "null"
+        try:
+            os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+            null.write_text("x")
+        except OSError:
+            self.skipTest("devices cannot be made here")
+        for conf in ("stats_file:{}", "prof:true,prof_file:{}"):
+            done = self.run_probe(conf.format(null), "churn", "50")
+            self.assertEqual((done.status, done.err), (0, ""))
+            self.assertEqual([p.name for p in self.folder.iterdir()], ["null"])
+            self.assertTrue(stat.S_ISCHR(null.stat().st_mode), conf)
 
     def test_the_file_is_written_at_exit_in_the_format_of_its_ending(self) -> None:
         for ending, check in (
