@@ -17,6 +17,7 @@
 #include "report/statistics.h"
 #include "report/statistics_report.h"
 #include "upkeep/upkeep.h"
+#include "platform/file.h"
 #include "platform/os.h"
 
 using namespace freestone;

@@ -16,6 +16,7 @@
 #include "report/statistics.h"
 #include "report/statistics_report.h"
 #include "upkeep/upkeep.h"
+#include "platform/file.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "span/purge.h"

@@ -111,7 +111,7 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
 void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 32];
-  expand_path(options.leak_file, path, sizeof path);
+  expand_profile_path(options.leak_file, path, sizeof path);
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   const os::File file = os::File::create(path);

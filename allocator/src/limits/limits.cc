@@ -7,6 +7,7 @@
 
 #include "config/options.h"
 #include "front/reclaim.h"
+#include "platform/file.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/region.h"

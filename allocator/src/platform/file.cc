@@ -3,38 +3,44 @@
 #include "platform/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "platform/message.h"
 #include "platform/os.h"
+#include "platform/system_call.h"
 
 namespace freestone::os {
 namespace {
 
-// errno belongs to the program.
-template <typename... Arguments>
-long invoke(long number, Arguments... arguments) {
-  const int saved = errno;
-  const long result = ::syscall(number, arguments...);
-  const int error = errno;
-  errno = saved;
-  return result == -1 ? -error : result;
+struct FileIdentity {
+  u64 device = 0;
+  u64 inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+int kept_stderr = -1;
+FileIdentity kept_identity;
+
+bool identify(int file, FileIdentity& identity) {
+  struct stat status = {};  // written by the kernel: sanitizers and some compilers do not see that
+  const usize at = static_cast<usize>(file);
+  if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
+  identity = {status.st_dev, status.st_ino};
+  return true;
 }
 
-struct DirectoryEntry {  // of getdents64
-  u64 inode;
-  i64 offset;
-  u16 length;
-  u8 type;
-  char name[1];
-};
+int open_to_read_only(const char* path) {
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDONLY | O_CLOEXEC);
+  return is_error(file) ? -1 : static_cast<int>(file);
+}
 
 }  // namespace
 
-File File::open_to_read(const char* path) { return File(static_cast<int>(invoke(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0))); }
+File File::open_to_read(const char* path) { return File(open_to_read_only(path)); }
 File File::create(const char* path) { return File(create_file(path)); }
 
 File::~File() {
@@ -44,52 +50,109 @@ File::~File() {
 usize File::read(void* buffer, usize capacity) const {
   long got;
   do {
-    got = invoke(SYS_read, descriptor_, buffer, capacity);
+    got = invoke(SYS_read, static_cast<usize>(descriptor_), address_of(buffer), capacity);
   } while (got == -EINTR);
   return got > 0 ? static_cast<usize>(got) : 0;
 }
 
 usize File::read_at(void* buffer, usize bytes, usize offset) const {
-  const long got = invoke(SYS_pread64, descriptor_, buffer, bytes, offset);
+  const long got = invoke(SYS_pread64, static_cast<usize>(descriptor_), address_of(buffer), bytes, offset);
   return got > 0 ? static_cast<usize>(got) : 0;
 }
 
 bool File::write(const void* data, usize bytes) const { return write_all(descriptor_, static_cast<const char*>(data), bytes); }
 
-void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
-  const long folder = invoke(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (folder < 0) return;
-  alignas(8) char buffer[4096];
-  for (long got; (got = invoke(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;) {
-    for (long at = 0; at < got;) {
-      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
-      unsigned tid = 0;
-      for (const char* digit = entry->name; *digit >= '0' && *digit <= '9'; ++digit) tid = tid * 10 + static_cast<unsigned>(*digit - '0');
-      if (tid != 0) visit(context, tid);
-      at += entry->length;
+usize read_file(const char* path, char* buffer, usize capacity) {
+  const File file = File::open_to_read(path);
+  usize length = 0;
+  while (file.is_open() && length < capacity) {
+    const usize got = file.read(buffer + length, capacity - length);
+    if (got == 0) break;
+    length += got;
+  }
+  return length;
+}
+
+usize expand_path(const char* pattern, char* path, usize capacity, const u32* number) {
+  usize length = 0;
+  const auto put = [&](const char* text, usize bytes) {
+    for (usize i = 0; i < bytes && length + 1 < capacity; ++i) path[length++] = text[i];
+  };
+  for (; *pattern != '\0'; ++pattern) {
+    const bool is_process = pattern[0] == '%' && pattern[1] == 'p';
+    if (is_process || (number != nullptr && pattern[0] == '%' && pattern[1] == 'n')) {
+      const Message digits = Message("") << (is_process ? process_id() : *number);
+      put(digits.data(), digits.length());
+      ++pattern;
+    } else {
+      put(pattern, 1);
     }
   }
-  invoke(SYS_close, folder);
+  path[length] = '\0';
+  return length;
 }
 
-bool signal_thread(unsigned tid, int signal) { return invoke(SYS_tgkill, process_id(), tid, signal) == 0; }
-
-void sleep_microseconds(unsigned microseconds) {
-  const timespec time{microseconds / 1'000'000, static_cast<long>(microseconds % 1'000'000) * 1000};
-  invoke(SYS_nanosleep, &time, nullptr);
+int create_file(const char* path) {
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  return is_error(file) ? -1 : static_cast<int>(file);
 }
 
-void exit_now(int status) {
-  for (;;) invoke(SYS_exit_group, status);
+bool write_all(int file, const char* text, usize length) {
+  while (length > 0) {
+    const long done = invoke(SYS_write, static_cast<usize>(file), address_of(text), length);
+    if (done == -EINTR) continue;
+    if (done <= 0) return false;
+    text += done;
+    length -= static_cast<usize>(done);
+  }
+  return true;
 }
 
-static u64 read_clock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+void close_file(int file) { invoke(SYS_close, static_cast<usize>(file)); }
+
+bool rename_file(const char* from, const char* to) {
+  const auto here = static_cast<usize>(AT_FDCWD);
+  return invoke(SYS_renameat2, here, address_of(from), here, address_of(to), 0) == 0;
 }
 
-u64 nanoseconds() { return read_clock(CLOCK_MONOTONIC); }
-u64 wall_nanoseconds() { return read_clock(CLOCK_REALTIME); }
+bool is_device(const char* path) {
+  struct stat status = {};
+  const auto here = static_cast<usize>(AT_FDCWD);
+  const long error = invoke(SYS_newfstatat, here, address_of(path), address_of(&status), AT_SYMLINK_NOFOLLOW);
+  return !is_error(error) && S_ISCHR(status.st_mode);
+}
+
+void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_FDCWD), address_of(path), 0); }
+
+void* map_shared_file(const char* path, usize bytes) {
+  remove_file(path);  // of an ended process that had our number
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (is_error(file)) return nullptr;
+  long result = invoke(SYS_ftruncate, static_cast<usize>(file), bytes);
+  if (!is_error(result)) result = invoke(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0);
+  close_file(static_cast<int>(file));
+  if (!is_error(result)) return reinterpret_cast<void*>(result);
+  remove_file(path);
+  return nullptr;
+}
+
+void keep_stderr() {
+  constexpr usize kLowest[] = {1000, 200, 10};  // what the limit of open files allows
+  if (kept_stderr >= 0 || !identify(STDERR_FILENO, kept_identity)) return;
+  for (const usize lowest : kLowest) {
+    const long file = invoke(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);
+    if (is_error(file)) continue;
+    kept_stderr = static_cast<int>(file);
+    return;
+  }
+}
+
+int stderr_file() {
+  FileIdentity now;
+  const bool usable = kept_stderr >= 0 && !identify(STDERR_FILENO, now) && identify(kept_stderr, now) && now == kept_identity;
+  return usable ? kept_stderr : STDERR_FILENO;
+}
+
+void write_stderr(const char* text, usize length) { write_all(stderr_file(), text, length); }
 
 }  // namespace freestone::os

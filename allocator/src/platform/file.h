@@ -9,7 +9,7 @@ namespace freestone::os {
 class File {
  public:
   static File open_to_read(const char* path);
-  // Created or emptied; see create_file in os.h.
+  // Created or emptied; see create_file.
   static File create(const char* path);
   ~File();
   File(const File&) = delete;
@@ -27,17 +27,30 @@ class File {
   int descriptor_;
 };
 
-// The threads of this process: calls visit(context, tid) for each.
-void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
-// False when the thread is gone.
-bool signal_thread(unsigned tid, int signal);
-void sleep_microseconds(unsigned microseconds);
-// Ends the process at once, without any handler.
-[[noreturn]] void exit_now(int status);
+// `pattern` with %p replaced by the number of the process and, if `number` is given, %n by that. What does not fit is cut off. Returns the
+// length.
+usize expand_path(const char* pattern, char* path, usize capacity, const u32* number);
 
-// A monotonic clock; no system call where the kernel maps its clock.
-u64 nanoseconds();
-// Since 1970.
-u64 wall_nanoseconds();
+// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs close theirs in
+// an exit handler, which runs before a library's. Called when a report is wanted, before there are threads.
+void keep_stderr();
+// Where such a report goes: standard error if it is open, else the copy if nobody put another file in its place.
+int stderr_file();
+// Writes all of `text` there; gives up on an error other than EINTR.
+void write_stderr(const char* text, usize length);
+// The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
+usize read_file(const char* path, char* buffer, usize capacity);
+
+// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link included); descriptors are
+// not inherited by exec.
+int create_file(const char* path);
+bool write_all(int file, const char* text, usize length);
+void close_file(int file);
+bool rename_file(const char* from, const char* to);
+// A device such as /dev/null: a report is written into it, never put in its place.
+bool is_device(const char* path);
+void remove_file(const char* path);
+// A file of `bytes` zero bytes that readers on this machine share, readable by its owner alone. Null on refusal.
+void* map_shared_file(const char* path, usize bytes);
 
 }  // namespace freestone::os

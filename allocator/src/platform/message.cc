@@ -7,6 +7,7 @@
 
 #include "base/digits.h"
 #include "config/options.h"
+#include "platform/file.h"
 #include "platform/os.h"
 
 namespace freestone {

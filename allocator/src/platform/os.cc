@@ -8,7 +8,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -20,6 +19,8 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/compiler.h"
+#include "platform/file.h"
+#include "platform/system_call.h"
 
 extern char** environ;
 extern "C" __attribute__((weak)) void* __libc_stack_end;
@@ -48,31 +49,6 @@ CallKind kind_of(long number) {
   }
 }
 
-long invoke(long number, usize a = 0, usize b = 0, usize c = 0, usize d = 0, usize e = 0, usize f = 0) {
-  calls_made[static_cast<unsigned>(kind_of(number))].add_relaxed(1);
-#if defined(__x86_64__)
-  long result;
-  register usize r10 asm("r10") = d;
-  register usize r8 asm("r8") = e;
-  register usize r9 asm("r9") = f;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 asm("x8") = number;
-  register usize x0 asm("x0") = a;
-  register usize x1 asm("x1") = b;
-  register usize x2 asm("x2") = c;
-  register usize x3 asm("x3") = d;
-  register usize x4 asm("x4") = e;
-  register usize x5 asm("x5") = f;
-  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-  return static_cast<long>(x0);
-#else
-#error "Freestone runs on Linux x86-64 and aarch64"
-#endif
-}
-
-bool is_error(long result) { return result < 0 && result > -4096; }
 Failure failure_of(long result) { return Failure{is_error(result) ? static_cast<int>(-result) : 0}; }
 
 long map_call(usize bytes, usize hint, int protection, int extra_flags) {
@@ -94,6 +70,7 @@ Failure protect(void* address, usize bytes, int protection) {
 
 }  // namespace
 
+void count_call(long number) { calls_made[static_cast<unsigned>(kind_of(number))].add_relaxed(1); }
 u64 calls(CallKind kind) { return calls_made[static_cast<unsigned>(kind)].load_relaxed(); }
 
 usize page_bytes() {
@@ -141,20 +118,6 @@ void advise_huge_pages(void* address, usize bytes, HugePages wish) {
   advise(address, bytes, wish == HugePages::request ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-usize read_file(const char* path, char* buffer, usize capacity) {
-  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDONLY | O_CLOEXEC);
-  if (is_error(file)) return 0;
-  usize length = 0;
-  while (length < capacity) {
-    const long got = invoke(SYS_read, static_cast<usize>(file), address_of(buffer) + length, capacity - length);
-    if (got == -EINTR) continue;
-    if (got <= 0) break;
-    length += static_cast<usize>(got);
-  }
-  invoke(SYS_close, static_cast<usize>(file));
-  return length;
-}
-
 usize resident_bytes() {
   char text[128];
   const usize length = read_file("/proc/self/statm", text, sizeof text);
@@ -195,88 +158,6 @@ usize program_name(char* buffer, usize capacity) {
   while (length > 0 && buffer[length - 1] == '\n') --length;
   return length;
 }
-
-int create_file(const char* path) {
-  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  return is_error(file) ? -1 : static_cast<int>(file);
-}
-
-bool write_all(int file, const char* text, usize length) {
-  while (length > 0) {
-    const long done = invoke(SYS_write, static_cast<usize>(file), address_of(text), length);
-    if (done == -EINTR) continue;
-    if (done <= 0) return false;
-    text += done;
-    length -= static_cast<usize>(done);
-  }
-  return true;
-}
-
-void close_file(int file) { invoke(SYS_close, static_cast<usize>(file)); }
-
-bool rename_file(const char* from, const char* to) {
-  const auto here = static_cast<usize>(AT_FDCWD);
-  return invoke(SYS_renameat2, here, address_of(from), here, address_of(to), 0) == 0;
-}
-
-bool is_device(const char* path) {
-  struct stat status = {};
-  const auto here = static_cast<usize>(AT_FDCWD);
-  return !is_error(invoke(SYS_newfstatat, here, address_of(path), address_of(&status), AT_SYMLINK_NOFOLLOW)) && S_ISCHR(status.st_mode);
-}
-
-void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_FDCWD), address_of(path), 0); }
-
-void* map_shared_file(const char* path, usize bytes) {
-  remove_file(path);  // of an ended process that had our number
-  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (is_error(file)) return nullptr;
-  long result = invoke(SYS_ftruncate, static_cast<usize>(file), bytes);
-  if (!is_error(result)) result = invoke(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0);
-  close_file(static_cast<int>(file));
-  if (!is_error(result)) return reinterpret_cast<void*>(result);
-  remove_file(path);
-  return nullptr;
-}
-
-namespace {
-
-struct FileIdentity {
-  u64 device = 0;
-  u64 inode = 0;
-  bool operator==(const FileIdentity&) const = default;
-};
-int kept_stderr = -1;
-FileIdentity kept_identity;
-
-bool identify(int file, FileIdentity& identity) {
-  struct stat status = {};  // written by the kernel: sanitizers and some compilers do not see that
-  const usize at = static_cast<usize>(file);
-  if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
-  identity = {status.st_dev, status.st_ino};
-  return true;
-}
-
-}  // namespace
-
-void keep_stderr() {
-  constexpr usize kLowest[] = {1000, 200, 10};  // what the limit of open files allows
-  if (kept_stderr >= 0 || !identify(STDERR_FILENO, kept_identity)) return;
-  for (const usize lowest : kLowest) {
-    const long file = invoke(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);
-    if (is_error(file)) continue;
-    kept_stderr = static_cast<int>(file);
-    return;
-  }
-}
-
-int stderr_file() {
-  FileIdentity now;
-  const bool usable = kept_stderr >= 0 && !identify(STDERR_FILENO, now) && identify(kept_stderr, now) && now == kept_identity;
-  return usable ? kept_stderr : STDERR_FILENO;
-}
-
-void write_stderr(const char* text, usize length) { write_all(stderr_file(), text, length); }
 
 u64 entropy() {
   u64 value = 0;
@@ -330,6 +211,54 @@ const char* environment_value(const char* name) {
   }
   return nullptr;
 }
+
+namespace {
+
+struct DirectoryEntry {  // of getdents64
+  u64 inode;
+  i64 offset;
+  u16 length;
+  u8 type;
+  char name[1];
+};
+
+}  // namespace
+
+void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
+  const long folder = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of("/proc/self/task"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (is_error(folder)) return;
+  alignas(8) char buffer[4096];
+  for (long got; (got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0;) {
+    for (long at = 0; at < got;) {
+      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
+      unsigned tid = 0;
+      for (const char* digit = entry->name; *digit >= '0' && *digit <= '9'; ++digit) tid = tid * 10 + static_cast<unsigned>(*digit - '0');
+      if (tid != 0) visit(context, tid);
+      at += entry->length;
+    }
+  }
+  invoke(SYS_close, static_cast<usize>(folder));
+}
+
+bool signal_thread(unsigned tid, int signal) { return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0; }
+
+void sleep_microseconds(unsigned microseconds) {
+  const timespec time{microseconds / 1'000'000, static_cast<long>(microseconds % 1'000'000) * 1000};
+  invoke(SYS_nanosleep, address_of(&time));
+}
+
+void exit_now(int status) {
+  for (;;) invoke(SYS_exit_group, static_cast<usize>(status));
+}
+
+static u64 read_clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
+
+u64 nanoseconds() { return read_clock(CLOCK_MONOTONIC); }
+u64 wall_nanoseconds() { return read_clock(CLOCK_REALTIME); }
 
 void futex_wait(void* word, u32 expected) { invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, 0); }
 void futex_wait_for(void* word, u32 expected, u64 milliseconds) {

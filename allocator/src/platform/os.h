@@ -60,28 +60,6 @@ usize physical_bytes();
 // The program's name as the kernel has it, at most 15 characters; returns its length.
 usize program_name(char* buffer, usize capacity);
 
-// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs close theirs in
-// an exit handler, which runs before a library's. Called when a report is wanted, before there are threads.
-void keep_stderr();
-// Where such a report goes: standard error if it is open, else the copy if nobody put another file in its place.
-int stderr_file();
-// Writes all of `text` there; gives up on an error other than EINTR.
-void write_stderr(const char* text, usize length);
-// The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
-usize read_file(const char* path, char* buffer, usize capacity);
-
-// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link included); descriptors are
-// not inherited by exec.
-int create_file(const char* path);
-bool write_all(int file, const char* text, usize length);
-void close_file(int file);
-bool rename_file(const char* from, const char* to);
-// A device such as /dev/null: a report is written into it, never put in its place.
-bool is_device(const char* path);
-void remove_file(const char* path);
-// A file of `bytes` zero bytes that readers on this machine share, readable by its owner alone. Null on refusal.
-void* map_shared_file(const char* path, usize bytes);
-
 // 64 bits nobody can guess: getrandom, else the kernel's start-up bytes mixed with the clock.
 u64 entropy();
 // A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions, no system call.
@@ -96,6 +74,19 @@ unsigned process_id();
 bool is_privileged();
 // The environment block as the program was started with; works before libc is initialised. Null if unknown.
 const char* environment_value(const char* name);
+
+// The threads of this process: calls visit(context, tid) for each.
+void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
+// False when the thread is gone.
+bool signal_thread(unsigned tid, int signal);
+void sleep_microseconds(unsigned microseconds);
+// Ends the process at once, without any handler.
+[[noreturn]] void exit_now(int status);
+
+// A monotonic clock; no system call where the kernel maps its clock.
+u64 nanoseconds();
+// Since 1970.
+u64 wall_nanoseconds();
 
 void futex_wait(void* word, u32 expected);
 // The same, at most so long.

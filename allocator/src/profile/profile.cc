@@ -23,10 +23,10 @@ int dump_locked(const char* given) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 64];
   char temporary[sizeof path + 4];
-  expand_path(given != nullptr ? given : options.prof_file, path, sizeof path);
-  expand_path(path, temporary, sizeof path);
+  const usize length = expand_profile_path(given != nullptr ? given : options.prof_file, path, sizeof path);
+  std::memcpy(temporary, path, length);
   const bool in_place = os::is_device(path);
-  if (!in_place) std::strcat(temporary, ".tmp");
+  std::memcpy(temporary + length, in_place ? "" : ".tmp", in_place ? 1 : 5);
   dumps.add_relaxed(1);
   ProfileStore& store = profile_store;
   const usize mark = store.mark_locked();
@@ -112,21 +112,9 @@ void remove_tracked_sample(void* block) {
   if (LiveSample* sample = profile_store.untrack_locked(block); sample != nullptr) remove_locked(*sample, now);
 }
 
-void expand_path(const char* pattern, char* path, usize capacity) {
-  usize length = 0;
-  const auto put = [&](const char* text, usize bytes) {
-    for (usize i = 0; i < bytes && length + 1 < capacity; ++i) path[length++] = text[i];
-  };
-  for (; *pattern != '\0'; ++pattern) {
-    if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'n')) {
-      const Message number = Message("") << (pattern[1] == 'p' ? os::process_id() : dumps.load_relaxed());
-      put(number.data(), number.length());
-      ++pattern;
-    } else {
-      put(pattern, 1);
-    }
-  }
-  path[length] = '\0';
+usize expand_profile_path(const char* pattern, char* path, usize capacity) {
+  const u32 number = dumps.load_relaxed();
+  return os::expand_path(pattern, path, capacity, &number);
 }
 
 void restart_profile() {

@@ -37,8 +37,8 @@ void profile_after_fork_in_child();
 // The stack of the caller of malloc by the option prof_unwind. Returns its depth.
 unsigned capture_profile_stack(usize* frames);
 
-// Copies a path, replacing %p by the process and %n by the number of the dump.
-void expand_path(const char* pattern, char* path, usize capacity);
+// os::expand_path with the number of the dump for %n.
+usize expand_profile_path(const char* pattern, char* path, usize capacity);
 
 // Holds the store's lock. When a signal asked for a dump meanwhile, its destructor writes it.
 class ProfileLock {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/atomic.h"
+#include "platform/file.h"
 #include "platform/message.h"
 
 namespace freestone {

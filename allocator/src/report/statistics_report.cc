@@ -8,6 +8,7 @@
 #include "config/options.h"
 #include "report/live_page.h"
 #include "platform/child.h"
+#include "platform/file.h"
 #include "platform/message.h"
 #include "platform/mutex.h"
 
@@ -77,30 +78,23 @@ const char* place_of_child(const char* pattern) {
   return ending != nullptr ? ending : pattern + std::strlen(pattern);
 }
 
-// The option's path with %p replaced. Returns its length, 0 when it is empty.
-usize expand_path(const char* pattern, char* out, usize capacity) {
-  Message path("");
-  const char* const child = place_of_child(pattern);
-  for (;; ++pattern) {
-    if (pattern == child) path << '-' << os::process_id();
-    if (*pattern == '\0') break;
-    if (pattern[0] == '%' && pattern[1] == 'p') {
-      path << os::process_id();
-      ++pattern;
-    } else {
-      path << *pattern;
-    }
-  }
-  const usize length = min_of(path.length(), capacity - 1);
-  std::memcpy(out, path.data(), length);
-  out[length] = '\0';
-  return length;
+// The path that stats_file names. Returns its length, 0 when the option is empty.
+usize report_path(char* out, usize capacity) {
+  constexpr char kInsertion[] = "-%p";
+  const char* const child = place_of_child(options.stats_file);
+  if (child == nullptr) return os::expand_path(options.stats_file, out, capacity, nullptr);
+  char pattern[kOptionTextBytes + sizeof kInsertion];
+  const auto before = static_cast<usize>(child - options.stats_file);
+  std::memcpy(pattern, options.stats_file, before);
+  std::memcpy(pattern + before, kInsertion, sizeof kInsertion);
+  std::strcat(pattern, child);
+  return os::expand_path(pattern, out, capacity, nullptr);
 }
 
 // The file is written beside its place and then moved there: a reader sees the old one or the new one.
 bool write_report_locked() {
   char path[kOptionTextBytes + 32];
-  const usize length = expand_path(options.stats_file, path, sizeof path);
+  const usize length = report_path(path, sizeof path);
   collect_statistics(scratch.statistics);
   FileSink& sink = scratch.sink;
   if (length == 0) {

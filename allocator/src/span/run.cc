@@ -3,7 +3,6 @@
 #include "span/run.h"
 
 #include "base/bits.h"
-#include "platform/os.h"
 #include "policy/policy.h"
 #include "span/span_heap.h"
 

@@ -10,6 +10,7 @@
 #include "front/fork.h"
 #include "front/heap.h"
 #include "limits/limits.h"
+#include "platform/file.h"
 #include "platform/message.h"
 #include "platform/mutex.h"
 #include "platform/os.h"
