@@ -60,7 +60,9 @@ usize File::read_at(void* buffer, usize bytes, usize offset) const {
   return got > 0 ? static_cast<usize>(got) : 0;
 }
 
-bool File::write(const void* data, usize bytes) const { return write_all(descriptor_, static_cast<const char*>(data), bytes); }
+bool File::write(const void* data, usize bytes) const {
+  return write_all(descriptor_, static_cast<const char*>(data), bytes);
+}
 
 usize read_file(const char* path, char* buffer, usize capacity) {
   const File file = File::open_to_read(path);
@@ -93,7 +95,8 @@ usize expand_path(const char* pattern, char* path, usize capacity, const u32* nu
 }
 
 int create_file(const char* path) {
-  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path),
+                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   return is_error(file) ? -1 : static_cast<int>(file);
 }
 
@@ -126,10 +129,12 @@ void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_
 
 void* map_shared_file(const char* path, usize bytes) {
   remove_file(path);  // of an ended process that had our number
-  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path),
+                           O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (is_error(file)) return nullptr;
   long result = invoke(SYS_ftruncate, static_cast<usize>(file), bytes);
-  if (!is_error(result)) result = invoke(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0);
+  if (!is_error(result))
+    result = invoke(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0);
   close_file(static_cast<int>(file));
   if (!is_error(result)) return reinterpret_cast<void*>(result);
   remove_file(path);
@@ -149,7 +154,8 @@ void keep_stderr() {
 
 int stderr_file() {
   FileIdentity now;
-  const bool usable = kept_stderr >= 0 && !identify(STDERR_FILENO, now) && identify(kept_stderr, now) && now == kept_identity;
+  const bool usable =
+      kept_stderr >= 0 && !identify(STDERR_FILENO, now) && identify(kept_stderr, now) && now == kept_identity;
   return usable ? kept_stderr : STDERR_FILENO;
 }
 

@@ -27,12 +27,13 @@ class File {
   int descriptor_;
 };
 
-// `pattern` with %p replaced by the number of the process and, if `number` is given, %n by that. What does not fit is cut off. Returns the
-// length.
+// `pattern` with %p replaced by the number of the process and, if `number` is given, %n by that. What does not fit is
+// cut off. Returns the length.
 usize expand_path(const char* pattern, char* path, usize capacity, const u32* number);
 
-// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs close theirs in
-// an exit handler, which runs before a library's. Called when a report is wanted, before there are threads.
+// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs
+// close theirs in an exit handler, which runs before a library's. Called when a report is wanted, before there are
+// threads.
 void keep_stderr();
 // Where such a report goes: standard error if it is open, else the copy if nobody put another file in its place.
 int stderr_file();
@@ -41,8 +42,8 @@ void write_stderr(const char* text, usize length);
 // The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);
 
-// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link included); descriptors are
-// not inherited by exec.
+// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link
+// included); descriptors are not inherited by exec.
 int create_file(const char* path);
 bool write_all(int file, const char* text, usize length);
 void close_file(int file);

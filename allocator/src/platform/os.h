@@ -42,7 +42,8 @@ Failure purge(void* address, usize bytes);
 Failure wipe_on_fork(void* address, usize bytes);
 // Makes the memory exist at once, as touching every page would. Nothing is lost on failure.
 Failure populate(void* address, usize bytes);
-// Whether each page of a range is in memory, one byte per page. A page that is not may still have contents, swapped out.
+// Whether each page of a range is in memory, one byte per page. A page that is not may still have contents, swapped
+// out.
 Failure resident_pages(void* address, usize bytes, u8* present);
 // Moves a mapping, letting the kernel choose the place. Null on refusal, the old mapping is then untouched.
 void* remap(void* address, usize old_bytes, usize new_bytes);

@@ -3,6 +3,7 @@
 // All four views are in one file: allocated, in use, at the peak, and freed with the lifetime as a label. Values are estimates of the
 // truth, each sample already weighted. Functions are left to the reader, who finds them by the mappings and their build ids.
 
+#include "platform/os.h"
 #include "profile/profile_report.h"
 
 namespace freestone {
