@@ -49,22 +49,24 @@ void sample_resized(void* block, usize bytes) {
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset) {
   const Span span = take_span(units, alignment_units);
   if (span.first == kNoUnit) return kNoUnit;
-  Record& record = record_of(span.first);
-  record.run_units = static_cast<u32>(units);
-  record.request_bytes = bytes;
-  record.words[0].store_relaxed(address_of(unit_address(span.first)) + offset);
-  record.words[2].store_relaxed(0);
-  record.words[3].store_relaxed(0);
+  const SampledRecord record(span.first);
+  record.units() = static_cast<u32>(units);
+  record.bytes() = bytes;
+  record.block().store_relaxed(address_of(unit_address(span.first)) + offset);
+  record.sample().store_relaxed(0);
+  record.guard().store_relaxed(0);
   set_tags(span.first, units, kTagSampled);
   live_blocks.add_relaxed(1);
   live_bytes.add_relaxed(bytes);
   // Every unit finds the first: a guarded block may start in a later one.
-  for (usize k = 0; k < units; ++k) record_of(span.first + static_cast<UnitIndex>(k)).words[1].store_relaxed(span.first);
+  for (usize k = 0; k < units; ++k) {
+    SampledRecord(span.first + static_cast<UnitIndex>(k)).first_unit().store_relaxed(span.first);
+  }
   return span.first;
 }
 
 void return_sampled_units(UnitIndex first) {
-  const usize units = record_of(first).run_units;
+  const usize units = SampledRecord(first).units();
   set_tags(first, units, kTagNone);
   return_used_span(first, units, 0);
 }
@@ -72,7 +74,8 @@ void return_sampled_units(UnitIndex first) {
 UnitIndex sampled_first_unit(const void* pointer) {
   if (!in_window(pointer)) return kNoUnit;
   const UnitIndex unit = unit_of(pointer);
-  return tag_of(unit) == kTagSampled ? static_cast<UnitIndex>(record_of(unit).words[1].load_relaxed()) : kNoUnit;
+  if (tag_of(unit) != kTagSampled) return kNoUnit;
+  return static_cast<UnitIndex>(SampledRecord(unit).first_unit().load_relaxed());
 }
 
 }  // namespace freestone

@@ -74,8 +74,23 @@ FREESTONE_INLINE void sample_freed(void* block) {
 using StartObservers = void (*)();
 extern FREESTONE_HIDDEN const StartObservers start_observers;
 
-// Units for a sampled block, tagged; record_of(first).request_bytes is `bytes`, words[0] holds the block's address (0: freed, the units
-// are kept), words[2] and words[3] are zero and the observer's. The block starts `offset` bytes into them. kNoUnit when memory is out.
+// What the record of a sampled block's unit says. All but first_unit stands in the first unit only.
+class SampledRecord {
+ public:
+  explicit SampledRecord(UnitIndex unit) : record_(record_of(unit)) {}
+  Atomic<u64>& first_unit() const { return record_.words[1]; }
+  Atomic<u64>& block() const { return record_.words[0]; }   // its address; 0: freed, and its units are kept
+  Atomic<u64>& sample() const { return record_.words[2]; }  // the profiler's, by address; 0: none
+  Atomic<u64>& guard() const { return record_.words[3]; }   // the number of its slot, from 1; 0: it has no guards
+  u64& bytes() const { return record_.request_bytes; }      // as asked for
+  u32& units() const { return record_.run_units; }
+
+ private:
+  Record& record_;
+};
+
+// Units for a sampled block, tagged and described, without sample and guards. The block starts `offset` bytes into them. kNoUnit when
+// memory is out.
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset);
 void return_sampled_units(UnitIndex first);
 // The program gave the block back, though its units may be kept a while.
@@ -86,8 +101,8 @@ struct SampledCounts {
 };
 SampledCounts sampled_counts();
 
-inline void* sampled_block(UnitIndex first) { return reinterpret_cast<void*>(record_of(first).words[0].load_relaxed()); }
-inline usize sampled_bytes(UnitIndex first) { return record_of(first).request_bytes; }
+inline void* sampled_block(UnitIndex first) { return reinterpret_cast<void*>(SampledRecord(first).block().load_relaxed()); }
+inline usize sampled_bytes(UnitIndex first) { return SampledRecord(first).bytes(); }
 // The first unit of the sampled block that `pointer` points into; kNoUnit when it is not inside one.
 UnitIndex sampled_first_unit(const void* pointer);
 

@@ -75,12 +75,12 @@ void allow(usize start, usize end) {
 }
 
 Slot* slot_of(UnitIndex first) {
-  const u64 number = record_of(first).words[3].load_relaxed();
+  const u64 number = SampledRecord(first).guard().load_relaxed();
   return number == 0 || slots == nullptr ? nullptr : &slots[number - 1];
 }
 
 usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
-usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(record_of(slot.first).run_units); }
+usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(SampledRecord(slot.first).units()); }
 
 // The block that has been free for longest is no longer recognised; its units are to be given back.
 UnitIndex forget_oldest_locked() {
@@ -89,7 +89,7 @@ UnitIndex forget_oldest_locked() {
   if (oldest_freed == kNone) newest_freed = kNone;
   slot.state = State::empty;
   allow(span_start(slot), span_end(slot));
-  record_of(slot.first).words[3].store_relaxed(0);
+  SampledRecord(slot.first).guard().store_relaxed(0);
   return slot.first;
 }
 
@@ -242,11 +242,11 @@ void* guard_allocate(usize bytes, usize alignment) {
   if constexpr (kMitigations.zero_on_free) std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
   forbid(span_start(slot), slot.pages_start);
   forbid(slot.pages_end, span_end(slot));
-  record_of(first).words[3].store_relaxed(u64{index} + 1);
+  SampledRecord(first).guard().store_relaxed(u64{index} + 1);
   return reinterpret_cast<void*>(slot.block);
 }
 
-bool is_guarded(UnitIndex first) { return record_of(first).words[3].load_relaxed() != 0; }
+bool is_guarded(UnitIndex first) { return SampledRecord(first).guard().load_relaxed() != 0; }
 
 void guard_check_free(void* block, UnitIndex first) {
   (void)block;
@@ -267,7 +267,7 @@ void guard_check_free(void* block, UnitIndex first) {
 
 void guard_deallocate(UnitIndex first) {
   Slot& slot = *slot_of(first);
-  record_of(first).words[0].store_relaxed(0);
+  SampledRecord(first).block().store_relaxed(0);
   LockGuard guard(guard_lock);
   forbid(slot.pages_start, slot.pages_end);
   --live_slots;

@@ -42,7 +42,7 @@ u32 slab_blocks_of(SizeClass c) { return kShapes.blocks[c]; }
 unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
 u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
 
-bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap_live == slab_blocks_of(c); }
+bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap.live == slab_blocks_of(c); }
 
 }  // namespace
 
@@ -130,19 +130,19 @@ bool HeapObject::take_bytes(usize bytes) {
 
 void HeapObject::push(UnitIndex& list, UnitIndex first) {
   Record& record = record_of(first);
-  record.heap_next = list;
-  record.heap_previous = kNoUnit;
-  if (list != kNoUnit) record_of(list).heap_previous = first;
+  record.heap.next = list;
+  record.heap.previous = kNoUnit;
+  if (list != kNoUnit) record_of(list).heap.previous = first;
   list = first;
 }
 
 void HeapObject::remove(UnitIndex& list, UnitIndex first) {
   const Record& record = record_of(first);
-  if (record.heap_next != kNoUnit) record_of(record.heap_next).heap_previous = record.heap_previous;
-  if (record.heap_previous != kNoUnit) {
-    record_of(record.heap_previous).heap_next = record.heap_next;
+  if (record.heap.next != kNoUnit) record_of(record.heap.next).heap.previous = record.heap.previous;
+  if (record.heap.previous != kNoUnit) {
+    record_of(record.heap.previous).heap.next = record.heap.next;
   } else {
-    list = record.heap_next;
+    list = record.heap.next;
   }
 }
 
@@ -158,8 +158,8 @@ usize HeapObject::release_empty_slabs() {
   usize released = 0;
   for (UnitIndex& list : partial_) {
     for (UnitIndex first = list; first != kNoUnit;) {
-      const UnitIndex next = record_of(first).heap_next;
-      if (record_of(first).heap_live == 0) {
+      const UnitIndex next = record_of(first).heap.next;
+      if (record_of(first).heap.live == 0) {
         remove(list, first);
         release(first);
         ++released;
@@ -181,14 +181,14 @@ UnitIndex HeapObject::new_span(usize units, usize alignment_units, SizeClass siz
   }
   for (usize k = 0; k < units; ++k) {
     const UnitIndex unit = span.first + static_cast<UnitIndex>(k);
-    record_of(unit).heap_object = address_of(this);
-    record_of(unit).heap_first = span.first;
+    record_of(unit).heap.object = address_of(this);
+    record_of(unit).heap.first = span.first;
     set_tag(unit, kTagHeapObject);
   }
   Record& record = record_of(span.first);
   record.run_units = static_cast<u32>(units);
   record.size_class = static_cast<u8>(size_class);
-  record.heap_live = size_class == 0 ? 1 : 0;
+  record.heap.live = size_class == 0 ? 1 : 0;
   return span.first;
 }
 
@@ -220,7 +220,7 @@ void* HeapObject::allocate_small(SizeClass c) {
   while (record.words[w].load_relaxed() == 0) ++w;  // OBJECT-1: there is one
   const u64 word = record.words[w].load_relaxed();
   record.words[w].store_relaxed(word & (word - 1));
-  if (++record.heap_live == slab_blocks_of(c)) {
+  if (++record.heap.live == slab_blocks_of(c)) {
     remove(partial_[c], first);
     push(full_, first);
   }
@@ -252,9 +252,9 @@ void* HeapObject::allocate(usize bytes, usize alignment) {
 
 HeapObject::Place HeapObject::place_of(const char* call, const void* block) {
   if (!in_window(block) || tag_of(unit_of(block)) != kTagHeapObject) fail(call, block, "the address is not from a heap object");
-  const UnitIndex first = record_of(unit_of(block)).heap_first;
+  const UnitIndex first = record_of(unit_of(block)).heap.first;
   const Record& record = record_of(first);
-  if (record.heap_object != address_of(this)) fail(call, block, "the block belongs to another heap object");
+  if (record.heap.object != address_of(this)) fail(call, block, "the block belongs to another heap object");
   const usize offset = address_of(block) - address_of(unit_address(first));
   const SizeClass c = record.size_class;
   if (c == 0) {
@@ -281,12 +281,12 @@ void HeapObject::deallocate_at(const Place& place) {
   Record& record = record_of(place.first);
   Atomic<u64>& word = record.words[place.number / 64];
   word.store_relaxed(word.load_relaxed() | bit(place.number % 64));
-  if (record.heap_live-- == slab_blocks_of(c)) {
+  if (record.heap.live-- == slab_blocks_of(c)) {
     remove(full_, place.first);
     push(partial_[c], place.first);
   }
   // One empty slab of a class stays, for the program that frees and allocates in turns.
-  if (record.heap_live == 0 && (partial_[c] != place.first || record.heap_next != kNoUnit)) {
+  if (record.heap.live == 0 && (partial_[c] != place.first || record.heap.next != kNoUnit)) {
     remove(partial_[c], place.first);
     release(place.first);
   }
@@ -327,11 +327,11 @@ HeapObject::Counts HeapObject::counts() {
 
 template <typename Function>
 void HeapObject::for_each_span(Function function) {
-  for (UnitIndex first = full_; first != kNoUnit; first = record_of(first).heap_next) {
+  for (UnitIndex first = full_; first != kNoUnit; first = record_of(first).heap.next) {
     if (!function(first, SizeClass{record_of(first).size_class}, true)) return;
   }
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    for (UnitIndex first = partial_[c]; first != kNoUnit; first = record_of(first).heap_next) {
+    for (UnitIndex first = partial_[c]; first != kNoUnit; first = record_of(first).heap.next) {
       if (!function(first, c, false)) return;
     }
   }
@@ -345,7 +345,7 @@ bool HeapObject::is_valid() {
   usize bytes = 0;
   for_each_span([&](UnitIndex first, SizeClass c, bool listed_full) {
     const Record& record = record_of(first);
-    valid = valid && record.heap_object == address_of(this) && record.heap_first == first && record.size_class == c &&
+    valid = valid && record.heap.object == address_of(this) && record.heap.first == first && record.size_class == c &&
             tag_of(first) == kTagHeapObject && listed_full == is_listed_full(c, record);
     usize used = 1;
     if (c != 0) {
@@ -356,7 +356,7 @@ bool HeapObject::is_valid() {
         used -= count_bits(word);
       }
     }
-    valid = valid && used == record.heap_live;
+    valid = valid && used == record.heap.live;
     spans += units_to_bytes(record.run_units);
     blocks += used;
     bytes += used * (c != 0 ? bytes_of(c) : units_to_bytes(record.run_units));

@@ -5,7 +5,7 @@
 // kTagHeapObject and the heap's address, so a block that is given to the wrong heap, or to free(), is refused.
 //
 // OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also holds large spans.
-// OBJECT-2  heap_live of a slab is the number of clear bits among its blocks; 1 for a large span.
+// OBJECT-2  heap.live of a slab is the number of clear bits among its blocks; 1 for a large span.
 // OBJECT-3  span_bytes, the object's own record included, never exceeds limit_bytes.
 //
 // Any thread. Lock order: the heap's lock before the span lock; heap_object_lock before the heaps' locks.

@@ -52,6 +52,15 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 inline constexpr u8 kUsedRun = 0;
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
 inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
+// Of a span that a heap object holds.
+struct HeapObjectSpan {
+  u64 object;          // its address, in every unit
+  UnitIndex first;     // the span's first unit, in every unit
+  UnitIndex next;      // first unit: the list that the span is in
+  UnitIndex previous;
+  u32 live;            // first unit: blocks in use
+};
+// The fields of a sampled block have their names in front/sampled.h.
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
@@ -61,12 +70,8 @@ struct alignas(64) Record {
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
-  Atomic<u64> words[16];   // slab: a set bit is a free block
-  u64 heap_object;         // heap object: its address, in every unit that it holds
-  UnitIndex heap_first;    // heap object: the first unit of the span, in every unit
-  UnitIndex heap_next;     // heap object, first unit: the list that the span is in
-  UnitIndex heap_previous;
-  u32 heap_live;           // heap object, first unit: blocks in use
+  Atomic<u64> words[16];   // slab, also a heap object's: a set bit is a free block
+  HeapObjectSpan heap;
   u64 padding[1];
 };
 static_assert(sizeof(Record) == 192);

@@ -81,7 +81,9 @@ class Walker {
       const usize units = run_units(unit);  // 0: in the run cache
       return units == 0 || see(unit_address(unit), units_to_bytes(units)) ? max_of<usize>(units, 1) : 0;
     }
-    if (tag == kTagSampled && sampled_first_unit(unit_address(unit)) == unit && sampled_block(unit) != nullptr) return see(sampled_block(unit), sampled_bytes(unit)) ? record_of(unit).run_units : 0;
+    if (tag == kTagSampled && sampled_first_unit(unit_address(unit)) == unit && sampled_block(unit) != nullptr) {
+      return see(sampled_block(unit), sampled_bytes(unit)) ? SampledRecord(unit).units() : 0;
+    }
     return 1;
   }
 

@@ -58,6 +58,10 @@ double chance_for(usize bytes, double rate) { return chance_of_event(static_cast
 // The samples that stand for one allocation of `bytes`.
 double weight_of(usize bytes) { return (wanted.load_relaxed() & kExact) != 0 ? 1 : 1 / chance_for(bytes, profile_rate.load_relaxed()); }
 
+void attach_sample(UnitIndex first, void* block, usize bytes) {
+  SampledRecord(first).sample().store_relaxed(address_of(add_sample(block, bytes, weight_of(bytes), false)));
+}
+
 // A block in units of its own, at an offset that differs so that sampled blocks do not compete for the same cache sets.
 void* allocate_apart(usize bytes, usize alignment) {
   const usize units = bytes_to_units(max_of<usize>(bytes, 1));
@@ -68,7 +72,7 @@ void* allocate_apart(usize bytes, usize alignment) {
   if (first == kNoUnit) return nullptr;
   void* block = sampled_block(first);
   if constexpr (kMitigations.zero_on_free) std::memset(block, 0, bytes);  // what is handed out is clear there
-  record_of(first).words[2].store_relaxed(address_of(add_sample(block, bytes, weight_of(bytes), false)));
+  attach_sample(first, block, bytes);
   return block;
 }
 
@@ -88,7 +92,7 @@ void* on_allocate(usize bytes, usize alignment, usize counted_bytes, bool* track
   void* block = nullptr;
   if (guarded) {
     block = guard_allocate(bytes, alignment);
-    if (block != nullptr && profiled) record_of(sampled_first_unit(block)).words[2].store_relaxed(address_of(add_sample(block, bytes, weight_of(bytes), false)));
+    if (block != nullptr && profiled) attach_sample(sampled_first_unit(block), block, bytes);
   }
   if (block == nullptr && profiled) {
     if (bytes > kCachedBytesMax || sampling.load_relaxed() == Sampling::every_block) {
@@ -116,8 +120,9 @@ void on_resized(void* block, usize bytes) {
 
 void on_deallocate(void* block, UnitIndex first) {
   if (is_guarded(first)) guard_check_free(block, first);
-  remove_sample(reinterpret_cast<LiveSample*>(record_of(first).words[2].load_relaxed()));
-  record_of(first).words[2].store_relaxed(0);
+  Atomic<u64>& sample = SampledRecord(first).sample();
+  remove_sample(reinterpret_cast<LiveSample*>(sample.load_relaxed()));
+  sample.store_relaxed(0);
   if (is_guarded(first)) return guard_deallocate(first);
   return_sampled_units(first);
 }

@@ -58,10 +58,10 @@ TEST(report, DamageInAHeapObjectIsFound) {
   freestone_heap* heap = freestone_heap_create(0);
   void* block = freestone_heap_allocate(heap, 100);
   Record& record = record_of(unit_of(block));
-  ++record.heap_live;
+  ++record.heap.live;
   EXPECT_NE(damage().find("heap object"), std::string::npos);
   EXPECT_EQ(freestone_heap_validate(heap), EFAULT);
-  --record.heap_live;
+  --record.heap.live;
   EXPECT_EQ(freestone_heap_validate(heap), 0);
   freestone_heap_destroy(heap);
 }
