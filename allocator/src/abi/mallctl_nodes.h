@@ -1,0 +1,61 @@
+// Room 19, abi: the names that mallctl answers to, and what answers for each.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include "report/statistics.h"
+
+namespace freestone {
+
+// One call: where the old value goes and where the new one comes from; `number` is what stood for "#".
+struct MallctlRequest {
+  usize number = 0;
+  void* old = nullptr;
+  size_t* old_bytes = nullptr;
+  const void* fresh = nullptr;
+  size_t fresh_bytes = 0;
+
+  // As in jemalloc a wrong length copies what fits and is an error.
+  template <typename T>
+  int give(T value) const {
+    if (old == nullptr || old_bytes == nullptr) return 0;
+    const usize copied = min_of(*old_bytes, sizeof value);
+    const bool right = *old_bytes == sizeof value;
+    std::memcpy(old, &value, copied);
+    *old_bytes = copied;
+    return right ? 0 : EINVAL;
+  }
+  template <typename T>
+  int read_only(T value) const {
+    return fresh != nullptr ? EPERM : give(value);
+  }
+  template <typename T>
+  bool take(T& value) const {
+    if (fresh_bytes != sizeof value) return false;
+    std::memcpy(&value, fresh, sizeof value);
+    return true;
+  }
+};
+
+// In a name "#" stands for a number.
+struct MallctlNode {
+  const char* name;
+  int (*answer)(const MallctlRequest& request);
+};
+
+// The whole table.
+struct MallctlNodes {
+  const MallctlNode* first;
+  usize count;
+};
+MallctlNodes mallctl_nodes();
+
+// A text must be an object with an address to be a template argument.
+inline constexpr char kMallctlVersion[] = "freestone " FREESTONE_VERSION;
+// jemalloc's active: pages in use by live and cached blocks.
+inline usize active_bytes(const Statistics& s) {
+  return s.committed_bytes + s.mapped_bytes - s.dirty_bytes - s.clean_bytes;
+}
+
+}  // namespace freestone
