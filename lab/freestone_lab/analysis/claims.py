@@ -87,7 +87,7 @@ def _row(experiment: Experiment, peer: str) -> Row:
     return Row(peer, status, detail, runs, len(bad))
 
 
-def analyse(
+def table_of(
     experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = (), controls: Collection[str] = ()
 ) -> Table:
     """Every peer's figures against the baseline. A peer with any failed run keeps its row and has no figures.
@@ -133,7 +133,7 @@ def tables(result: Result) -> list[Table]:
     """Every experiment of a result, analysed with the result's own baseline and seed."""
     order = [p.name for p in result.peers]
     controls = [p.name for p in result.peers if p.kind == "control"]
-    return [analyse(e, result.baseline, result.seed, order, controls) for e in result.experiments]
+    return [table_of(e, result.baseline, result.seed, order, controls) for e in result.experiments]
 
 
 def headline(experiment: Experiment) -> list[str]:

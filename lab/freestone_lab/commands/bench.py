@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from freestone_lab.analysis.claims import tables
 from freestone_lab.commands import sitting
 from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
@@ -46,9 +47,10 @@ def _on_cluster(options: Namespace, wanted: list[str]) -> int:
     store = options.resume or outputs.new_name("cluster", "")
     results = cluster.run(options.cluster, work, store, session.to_stderr)
     page = options.report or store / "report.html"
-    write_report(list(results.values()), page)
-    for result in results.values():
-        sitting.show(result)
+    analysed = [tables(result) for result in results.values()]
+    write_report(list(results.values()), page, tables=analysed)
+    for result, found in zip(results.values(), analysed, strict=True):
+        sitting.show(result, found)
     terminal.show_written(terminal.console(), [*sorted(store.glob("*.json.gz")), page])
     return 0
 

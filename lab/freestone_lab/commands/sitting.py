@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from freestone_lab.analysis.claims import Table, tables
@@ -16,6 +17,8 @@ from freestone_lab.engine.session import Outcome
 from freestone_lab.report import export, terminal, write_report
 
 NOTHING_COMPARED = 1
+
+Write = Callable[[Result, list[Table], Path], None]
 
 
 def measuring_s(budget_s: float) -> float:
@@ -29,7 +32,7 @@ class Places:
 
     result: Path
     page: Path
-    others: dict[Path, Callable[[Result, Path], None]] = field(default_factory=dict)
+    others: Mapping[Path, Write] = field(default_factory=dict)
 
     def keep(self, result: Result) -> None:
         """Stores the result so far, somewhere else when its place fails."""
@@ -41,14 +44,23 @@ class Places:
         self.keep(result)
         made: list[Path | None] = [self.result]
         for path, make in self.others.items():
-            made.append(outputs.write(path, lambda place, make=make: make(result, place), session.to_stderr))  # type: ignore[misc]
-        made.append(outputs.write(self.page, lambda place: write_report([result], place), session.to_stderr))
+            made.append(outputs.write(path, partial(make, result, analysed), session.to_stderr))
+        page = partial(write_report, [result], tables=[analysed])
+        made.append(outputs.write(self.page, page, session.to_stderr))
         return [path for path in made if path is not None]
 
 
-def _csv(result: Result, path: Path) -> None:
+def _csv(result: Result, analysed: list[Table], path: Path) -> None:
     with path.open("w", newline="") as file:
         export.write_csv(result, file)
+
+
+def _markdown(result: Result, analysed: list[Table], path: Path) -> None:
+    path.write_text(export.markdown(analysed))
+
+
+def _google_benchmark(result: Result, analysed: list[Table], path: Path) -> None:
+    export.write_google_benchmark(result, path)
 
 
 def places(kind: str, options: Namespace) -> Places:
@@ -56,29 +68,20 @@ def places(kind: str, options: Namespace) -> Places:
     say = session.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
     page = options.report or result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
-    asked: list[tuple[Path | None, Callable[[Result, Path], None]]] = [
-        (options.csv, _csv),
-        (options.markdown, lambda found, path: _text(path, export.markdown(found))),
-        (options.gbench, export.write_google_benchmark),
-    ]
-    others = {outputs.usable(path, say): make for path, make in asked if path is not None}
+    asked = [(options.csv, _csv), (options.markdown, _markdown), (options.gbench, _google_benchmark)]
+    others = {outputs.usable(path, say): write for path, write in asked if path is not None}
     return Places(result, outputs.usable(page, say), others)
 
 
-def _text(path: Path, text: str) -> None:
-    path.write_text(text)
-
-
-def show(result: Result, analysed: list[Table] | None = None) -> None:
+def show(result: Result, analysed: list[Table]) -> None:
     """Tables, proof and verdicts on stdout."""
-    found = tables(result) if analysed is None else analysed
     out = terminal.console()
-    for table in found:
+    for table in analysed:
         terminal.show_table(out, table)
         out.print()
-    if found:
+    if analysed:
         terminal.show_served(out, result)
-    for table in found:
+    for table in analysed:
         terminal.show_verdict(out, table)
 
 

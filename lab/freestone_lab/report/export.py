@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from freestone_lab.analysis.claims import Table, headline, sentence, tables, verdict_word
+from freestone_lab.analysis.claims import Table, headline, sentence, verdict_word
 from freestone_lab.core.result import FigureSpec, Result
 
 _NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -78,10 +78,10 @@ def noise(table: Table, figures: Sequence[str]) -> str:
     return f"noise floor (the baseline against itself): {', '.join(shown)}" if shown else ""
 
 
-def markdown(result: Result, figures: list[str] | None = None) -> str:
+def markdown(tables: Sequence[Table], figures: list[str] | None = None) -> str:
     """The tables of a result; `figures` defaults to each experiment's headline."""
     lines: list[str] = []
-    for table in tables(result):
+    for table in tables:
         chosen = [f for f in (figures or headline(table.experiment)) if f in table.experiment.specs]
         lines += [*_markdown_table(table, chosen), ""]
     return "\n".join(lines)

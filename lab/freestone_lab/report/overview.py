@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -280,9 +280,10 @@ def overall_scores(
     return scores, floor
 
 
-def analyse(result: Result) -> Analysis:
-    """Everything that the report says about one result file."""
-    views = [experiment_view(t.experiment, t, result.peers) for t in claims.tables(result)]
+def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:
+    """Everything that the report says about one result file; `tables` are its own, where the caller has them."""
+    found = claims.tables(result) if tables is None else tables
+    views = [experiment_view(t.experiment, t, result.peers) for t in found]
     again = control_name(result.baseline)
     controls = [p for p in result.peers if p.name != result.baseline and (p.kind == "control" or p.name == again)]
     candidates = sorted((p for p in result.peers if p not in controls), key=lambda p: p.name != result.baseline)

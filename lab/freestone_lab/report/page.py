@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from freestone_lab.analysis import claims
-from freestone_lab.analysis.claims import Cell
+from freestone_lab.analysis.claims import Cell, Table
 from freestone_lab.core.result import FigureSpec, Peer, Result
 from freestone_lab.report import charts, plots, quantity, svg
 from freestone_lab.report.card import Card
@@ -153,8 +153,13 @@ def single_ratios(analysis: Analysis, role: Role, peer: str) -> list[float]:
     return found
 
 
-def part_of(result: Result, weights: dict[str, float] | None, card: Card | None = None) -> Part:
-    analysis = analyse(result)
+def part_of(
+    result: Result,
+    weights: dict[str, float] | None,
+    card: Card | None = None,
+    tables: Sequence[Table] | None = None,
+) -> Part:
+    analysis = analyse(result, tables)
     looks = looks_of(analysis.candidates, result.baseline)
     pareto, outside, forests = drawings(analysis, looks)
     over_parameters = charts.sweeps(analysis, looks)
@@ -426,10 +431,19 @@ def environment() -> jinja2.Environment:
     return env
 
 
-def render_report(results: list[Result], weights: dict[str, float] | None = None, card: Card | None = None) -> str:
-    """The page as text; it opens with `card` when there is one. Raises UserError for weights that make no sense."""
+def render_report(
+    results: list[Result],
+    weights: dict[str, float] | None = None,
+    card: Card | None = None,
+    tables: Sequence[Sequence[Table]] | None = None,
+) -> str:
+    """The page as text; it opens with `card` when there is one. Raises UserError for weights that make no sense.
+
+    `tables` are those of each result, where the caller has them.
+    """
     check_weights(weights)
-    parts = [part_of(result, weights, card) for result in results]
+    known: Sequence[Sequence[Table] | None] = tables or [None] * len(results)
+    parts = [part_of(result, weights, card, found) for result, found in zip(results, known, strict=True)]
     return (
         environment()
         .get_template("report.html.j2")
@@ -445,9 +459,13 @@ def render_report(results: list[Result], weights: dict[str, float] | None = None
 
 
 def write_report(
-    results: list[Result], path: Path, weights: dict[str, float] | None = None, card: Card | None = None
+    results: list[Result],
+    path: Path,
+    weights: dict[str, float] | None = None,
+    card: Card | None = None,
+    tables: Sequence[Sequence[Table]] | None = None,
 ) -> None:
     """Writes one self-contained HTML file for `results` to `path`."""
-    text = render_report(results, weights, card)
+    text = render_report(results, weights, card, tables)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -31,7 +31,7 @@ def fail(e: Experiment, peer: str, status: Status, detail: str, round_: int = 4)
 
 
 def test_verdicts_of_a_clear_case() -> None:
-    table = claims.analyse(experiment({**EQUAL, "fast": 0.8, "slow": 1.2, "even": 1.0}), "glibc")
+    table = claims.table_of(experiment({**EQUAL, "fast": 0.8, "slow": 1.2, "even": 1.0}), "glibc")
     found = {row.peer: row.cells["wall"].verdict for row in table.rows if row.peer not in EQUAL}
     assert found == {"fast": "better", "slow": "worse", "even": "same"}
 
@@ -39,7 +39,7 @@ def test_verdicts_of_a_clear_case() -> None:
 def test_one_failed_run_takes_every_figure_of_that_peer() -> None:
     e = experiment({**EQUAL, "crasher": 0.5})
     fail(e, "crasher", "failed", "killed by SIGSEGV")
-    row = claims.analyse(e, "glibc").row("crasher")
+    row = claims.table_of(e, "glibc").row("crasher")
     assert row is not None
     assert (row.status, row.detail, row.cells, row.failed) == ("failed", "killed by SIGSEGV", {}, 1)
 
@@ -48,7 +48,7 @@ def test_a_peer_that_fails_fast_is_never_called_fast() -> None:
     e = experiment({**EQUAL, "crasher": 0.01, "steady": 0.9})
     for round_ in range(1, 13):
         fail(e, "crasher", "failed", "killed by SIGABRT", round_)
-    text = claims.sentence(claims.analyse(e, "glibc"))
+    text = claims.sentence(claims.table_of(e, "glibc"))
     assert text.startswith("steady is the fastest")
     assert "failed, with no figures: crasher" in text
 
@@ -56,12 +56,12 @@ def test_a_peer_that_fails_fast_is_never_called_fast() -> None:
 def test_a_warm_up_failure_keeps_the_row() -> None:
     e = experiment(EQUAL)
     e.samples.append(Sample("absent", 0, "not_loaded", "malloc was bound to libc.so.6"))
-    row = claims.analyse(e, "glibc").row("absent")
+    row = claims.table_of(e, "glibc").row("absent")
     assert row is not None and (row.status, row.cells) == ("not_loaded", {})
 
 
 def test_each_peers_median_is_of_its_own_samples() -> None:
-    table = claims.analyse(experiment({**EQUAL, "a": 2.0, "b": 4.0}), "glibc")
+    table = claims.table_of(experiment({**EQUAL, "a": 2.0, "b": 4.0}), "glibc")
     medians = {row.peer: round(row.cells["rss"].summary.median) for row in table.rows}
     assert medians == {"glibc": 1000, "glibc again": 1000, "a": 2000, "b": 4000}
 
@@ -79,7 +79,7 @@ def test_a_difference_below_the_noise_floor_is_not_claimed() -> None:
     for s in e.samples:
         if s.peer == "glibc again":
             s.figures["wall"] *= 1 + 0.1 * float(random.random())
-    table = claims.analyse(e, "glibc")
+    table = claims.table_of(e, "glibc")
     row = table.row("slightly")
     assert table.floors["wall"] > 0.03
     assert row is not None and row.cells["wall"].verdict == "inconclusive"
@@ -92,7 +92,7 @@ def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() 
     names = ("glibc", "glibc again", "twin")
     drawn = {name: random.lognormal(0, 0.02, 10) for name in names}
     samples = [Sample(n, r + 1, "ok", figures={"wall": float(drawn[n][r])}) for r in range(10) for n in names]
-    found = claims.analyse(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "glibc").row("twin")
+    found = claims.table_of(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "glibc").row("twin")
     assert found is not None
     cell = found.cells["wall"]
     assert cell.corrected_p < 0.05 and cell.estimate is not None and cell.estimate.low > 1
@@ -100,14 +100,14 @@ def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() 
 
 
 def test_without_a_control_nothing_is_claimed() -> None:
-    table = claims.analyse(experiment({"glibc": 1.0, "fast": 0.5}), "glibc")
+    table = claims.table_of(experiment({"glibc": 1.0, "fast": 0.5}), "glibc")
     row = table.row("fast")
     assert row is not None and row.cells["wall"].verdict == "inconclusive"
 
 
 def test_many_rivals_raise_the_bar() -> None:
-    few = claims.analyse(experiment({**EQUAL, "r0": 0.9}, rounds=6), "glibc").row("r0")
-    many = claims.analyse(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "glibc").row("r0")
+    few = claims.table_of(experiment({**EQUAL, "r0": 0.9}, rounds=6), "glibc").row("r0")
+    many = claims.table_of(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "glibc").row("r0")
     assert few is not None and few.cells["wall"].verdict == "better"
     assert many is not None
     assert many.cells["wall"].corrected_p > few.cells["wall"].corrected_p
@@ -115,7 +115,7 @@ def test_many_rivals_raise_the_bar() -> None:
 
 def test_controls_have_ratios_and_no_verdict_and_never_win() -> None:
     e = experiment({**EQUAL, "null": 0.1, "a": 0.9})
-    table = claims.analyse(e, "glibc", controls=["null"])
+    table = claims.table_of(e, "glibc", controls=["null"])
     row = table.row("null")
     assert row is not None and row.cells["wall"].estimate is not None
     assert row.cells["wall"].verdict == "inconclusive"
@@ -123,9 +123,9 @@ def test_controls_have_ratios_and_no_verdict_and_never_win() -> None:
 
 
 def test_sentence_names_what_cannot_be_told_apart() -> None:
-    text = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 0.80, "b": 0.801}), "glibc"))
+    text = claims.sentence(claims.table_of(experiment({**EQUAL, "a": 0.80, "b": 0.801}), "glibc"))
     assert "not told apart from it" in text
-    other = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 0.80, "b": 0.9}), "glibc"))
+    other = claims.sentence(claims.table_of(experiment({**EQUAL, "a": 0.80, "b": 0.9}), "glibc"))
     assert "not told apart" not in other
     assert "% less time (95 % interval" in other
 
@@ -135,7 +135,7 @@ def test_a_noisy_first_does_not_hide_who_is_shown_to_be_faster() -> None:
     for s in e.samples:
         if s.peer == "wild" and s.round % 3 == 0:
             s.figures["wall"] = 2.0
-    text = claims.sentence(claims.analyse(e, "glibc"))
+    text = claims.sentence(claims.table_of(e, "glibc"))
     assert text.startswith("steady is the fastest") and "not told apart from it: wild" in text
 
 
@@ -146,12 +146,12 @@ def test_a_lead_within_the_margin_is_not_called_one() -> None:
             s.figures["wall"] = 1.004 * next(
                 t.figures["wall"] for t in e.samples if t.peer == "a" and t.round == s.round
             )
-    text = claims.sentence(claims.analyse(e, "glibc"))
+    text = claims.sentence(claims.table_of(e, "glibc"))
     assert text.startswith("a is the fastest") and "not told apart from it: b" in text
 
 
 def test_sentence_when_nobody_is_faster() -> None:
-    text = claims.sentence(claims.analyse(experiment({**EQUAL, "a": 1.2, "b": 1.0}), "glibc"))
+    text = claims.sentence(claims.table_of(experiment({**EQUAL, "a": 1.2, "b": 1.0}), "glibc"))
     assert text == "no allocator is shown to be faster than glibc; same: b; slower: a"
 
 

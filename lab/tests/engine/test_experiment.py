@@ -102,7 +102,7 @@ def test_a_bad_allocator_is_a_failure_and_never_a_figure(
     found = measured(task(work, "3000", "64"), [peer], plan(3))
     assert statuses(found, control) == {status}
     assert not any(s.figures for s in found.samples if s.peer == control)
-    row = compare.analyse(found, "glibc").row(control)
+    row = compare.table_of(found, "glibc").row(control)
     assert row is not None and row.cells == {} and row.status == status
     assert detail in row.detail
     assert statuses(found, "glibc") == {"ok"}
@@ -122,7 +122,7 @@ def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, wor
 def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -> None:
     slow = dataclasses.replace(controls["slow"], env=(("FREESTONE_CONTROL_SLOW_NS", "400"),))
     found = measured(task(work, "60000", "32"), [slow], plan(12))
-    row = compare.analyse(found, "glibc").row("slow")
+    row = compare.table_of(found, "glibc").row("slow")
     assert row is not None
     assert row.cells["cpu"].verdict == "worse"
 
@@ -130,7 +130,7 @@ def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -
 def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer]) -> None:
     leaking = dataclasses.replace(controls["leaking"], env=(("FREESTONE_CONTROL_EVERY", "2"),))
     found = measured(task(work, "5000", "4096"), [leaking], plan(8))
-    row = compare.analyse(found, "glibc").row("leaking")
+    row = compare.table_of(found, "glibc").row("leaking")
     assert row is not None and row.cells["rss"].verdict == "worse"
 
 
@@ -139,7 +139,7 @@ def test_twenty_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_o
     claims = 0
     for seed in range(20):
         found = measured(task(work, "2000", "64"), [twin], plan(10, seed=seed))
-        row = compare.analyse(found, "glibc", seed).row("twin")
+        row = compare.table_of(found, "glibc", seed).row("twin")
         assert row is not None and row.status == "ok"
         claims += row.cells["wall"].verdict in ("better", "worse")
     # The order within a round is drawn, so that noise is in both alike however loaded the machine is.
@@ -277,7 +277,7 @@ def test_counts_come_from_passes_of_their_own(work: Path, controls: dict[str, Pe
     assert counted.keys() == {"glibc", "passthrough"}
     assert counted["passthrough"]["instructions"] > counted["glibc"]["instructions"] > 100_000
     assert counted["glibc"]["syscalls"] > 10
-    row = compare.analyse(found, "glibc").row("passthrough")
+    row = compare.table_of(found, "glibc").row("passthrough")
     assert row is not None and row.counts == counted["passthrough"] and row.runs == 2
 
 
