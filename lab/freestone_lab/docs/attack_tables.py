@@ -18,7 +18,7 @@ from freestone_lab.attacks.judgement import DEFENDED, VERDICTS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.benchmarks import differences, with_section, write_all
+from freestone_lab.docs.pages import differences, with_section, write_all
 
 DOCUMENT = Path("docs/ATTACKS.md")
 ALL = Path("docs/results/attacks/all.json.gz")
@@ -137,7 +137,7 @@ def reason_of(pair: str) -> str:
     for pattern, reason in REASONS:
         if fnmatch.fnmatchcase(pair, pattern):
             return reason
-    raise UserError(f"{pair}: got through the hardened build; expected its reason in documents_attacks.REASONS")
+    raise UserError(f"{pair}: got through the hardened build; expected its reason in attack_tables.REASONS")
 
 
 def misses(result: Result) -> str:

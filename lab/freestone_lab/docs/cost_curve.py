@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.benchmarks import differences, with_section, write_all
+from freestone_lab.docs.pages import differences, grid, render, with_section, write_all
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs
 
@@ -39,18 +38,15 @@ def outdated(root: Path) -> list[str]:
 
 def table(result: Result, wanted: list[mitigation_costs.Variant]) -> str:
     costs = mitigation_costs.costs(result)
-    lines = [
-        f"Time relative to the fast build, `{shlex.join(result.command)}` (`{RESULT}`, medians of paired rounds).",
-        "What needs the trailer is built with it; in brackets stands what the mitigation itself adds to it.",
-        "",
-        "| mitigation | " + " | ".join(c.title for c in costs) + " |",
-        "|---" + "|---:" * len(costs) + "|",
-    ]
-    for variant in wanted:
-        cells = [_cell(c.ratios, variant) for c in costs]
-        lines.append(f"| `{variant.name}` | " + " | ".join(cells) + " |")
-    lines.append("| glibc | " + " | ".join(_ratio(c.ratios.get("glibc")) for c in costs) + " |")
-    return "\n".join([*lines, "", f"![What each mitigation costs](plots/{PLOT.name})"])
+    rows = [[f"`{variant.name}`", *(_cell(c.ratios, variant) for c in costs)] for variant in wanted]
+    rows.append(["glibc", *(_ratio(c.ratios.get("glibc")) for c in costs)])
+    return render(
+        "mitigations.md.j2",
+        command=result.command,
+        file=RESULT,
+        grid=grid(["mitigation", *(c.title for c in costs)], rows, "---:"),
+        plot=PLOT.name,
+    ).rstrip("\n")
 
 
 def _ratio(value: float | None) -> str:

@@ -1,0 +1,73 @@
+"""How a generated document comes about: templates, sections between marked lines, and what the repository lacks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.report.svg import DATA
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of docs/templates/`template` with these values."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown, from our own results
+    )
+    environment.filters["join_command"] = shlex.join
+    return environment.get_template(template).render(**values)
+
+
+def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
+    """A table of Markdown; `rule` stands below every heading but the first."""
+    head = [f"| {' | '.join(headings)} |", "|---" + f"|{rule}" * (len(headings) - 1) + "|"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def cell_text(text: str) -> str:
+    """Text that cannot break a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def with_section(page: str, document: Path, name: str, text: str) -> str:
+    """The page with `text` between its two marked lines of that name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, found, rest = page.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise UserError(f"{document}: expected the lines {begin!r} and {end!r}, between which the table goes")
+    return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
+def write_all(root: Path, made: dict[Path, str]) -> list[Path]:
+    for path, text in made.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return sorted(made)
+
+
+def differences(root: Path, made: dict[Path, str]) -> list[str]:
+    """One line for each file of the repository that is not as it was made from the stored results.
+
+    Of a drawing the data behind it are compared: another version of matplotlib may place a label elsewhere.
+    """
+    lines = []
+    for path, text in made.items():
+        try:
+            present = (root / path).read_text(encoding="utf-8")
+        except OSError:
+            lines.append(f"{path} is missing")
+            continue
+        drawn = path.suffix == ".svg"
+        if present != text and not (drawn and DATA.findall(present) == DATA.findall(text)):
+            lines.append(f"{path} differs from what the stored results give")
+    return lines
