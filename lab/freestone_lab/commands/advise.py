@@ -15,7 +15,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import save
 from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation
 from freestone_lab.engine.advice import Advice, Adviser
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.host import target
@@ -138,7 +138,7 @@ def _plan(options: Namespace, task: Task) -> Plan:
     limit = units.seconds(options.time_limit, "--time-limit") if options.time_limit else default
     return Plan(
         min_rounds=1, max_rounds=options.runs or MOST_ROUNDS, budget_s=None, precision=None,
-        seed=session.fresh_seed() if options.seed is None else options.seed, warmup=options.warmup,
+        seed=preparation.fresh_seed() if options.seed is None else options.seed, warmup=options.warmup,
         limit_s=None if options.runs and not options.time_limit else limit, name_own=True,
     )  # fmt: skip
 
@@ -150,15 +150,15 @@ def _forecast(look: Look, spent_s: float, peers: int, plan: Plan) -> str:
 
 
 def run(options: Namespace) -> int:
-    say = session.to_stderr
+    say = preparation.to_stderr
     task = task_of(options)
     found = target.resolve(task.argv, task.env or None)
     plan = _plan(options, task)
     path = outputs.usable(options.json or outputs.new_name("advise"), say)
     page = outputs.usable(options.report or path.with_name(path.name.removesuffix(".gz")).with_suffix(".html"), say)
-    session.ensure_packages(packages.missing_peers(), say)
-    session.ensure_library(say)
-    chosen = variants.with_options(session.choose_peers(options.with_, options.only), options.option)
+    preparation.ensure_packages(packages.missing_peers(), say)
+    preparation.ensure_library(say)
+    chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
     out = terminal.console(stderr=True)
     with ends_are_kept() as ended, board(out) as (show, tell):
 
@@ -198,7 +198,7 @@ def _finish(advice: Advice, task: Task, path: Path, page: Path, options: Namespa
         def make(place: Path) -> None:
             write_report([advice.result], place, card=draw(None))
 
-        at = outputs.write(page, make, session.to_stderr)
+        at = outputs.write(page, make, preparation.to_stderr)
         written += [at] if at else []
     print(draw(written[0] if written else None).text())
     print(f"figures   {path.name if path.parent == Path.cwd() else path}", file=sys.stderr)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from freestone_lab.analysis.claims import tables
-from freestone_lab.commands import sitting
+from freestone_lab.commands import places, sitting
 from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import session
-from freestone_lab.engine.plan import Task
+from freestone_lab.engine import preparation, session
+from freestone_lab.engine.plan import Task, measuring_s
 from freestone_lab.report import terminal, write_report
 from freestone_lab.trace import cluster, corpus
 from freestone_lab.workloads import apps
@@ -40,12 +40,12 @@ def _on_cluster(options: Namespace, wanted: list[str]) -> int:
         raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`")
     names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]
     arguments = ["--rounds", str(options.rounds or bencher.ROUNDS)]
-    arguments += ["--seed", str(session.fresh_seed() if options.seed is None else options.seed)]
+    arguments += ["--seed", str(preparation.fresh_seed() if options.seed is None else options.seed)]
     for option, values in (("--with", options.with_), ("--only", options.only)):
         arguments += [word for value in values for word in (option, value)]
     work = [cluster.Work(path.stem, path.read_bytes(), tuple(arguments)) for path in corpus.traces(names)]
     store = options.resume or outputs.new_name("cluster", "")
-    results = cluster.run(options.cluster, work, store, session.to_stderr)
+    results = cluster.run(options.cluster, work, store, preparation.to_stderr)
     page = options.report or store / "report.html"
     analysed = [tables(result) for result in results.values()]
     write_report(list(results.values()), page, tables=analysed)
@@ -65,18 +65,18 @@ def run(options: Namespace) -> int:
         terminal.show_suites(terminal.console(), SUITES, bencher.workloads(program), installed)
         return 0
     wanted = options.names or [bencher.DEFAULT_SUITE]
-    say = session.to_stderr
+    say = preparation.to_stderr
     if options.rounds and options.budget:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
-    sitting_s = sitting.measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
-    plan = bencher.plan(options.rounds, session.fresh_seed() if options.seed is None else options.seed)
+    sitting_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
+    plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
     plans = [(task, plan) for task in _tasks(wanted, program, say)]
-    session.ensure_library(say)
+    preparation.ensure_library(say)
     everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
-    chosen = session.choose_peers(["all"] if everyone else options.with_, options.only)
+    chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only)
     if not options.no_null:
         chosen = bencher.with_null(chosen)
-    to = sitting.places("bench", options)
+    to = places.places("bench", options)
     say(bencher.forecast([task for task, _ in plans], chosen, plan, sitting_s))
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
         outcome = session.run(

@@ -9,12 +9,12 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.commands import sitting
+from freestone_lab.commands import places, sitting
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import session
-from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.engine import preparation, session
+from freestone_lab.engine.plan import Plan, Task, measuring_s
 from freestone_lab.host import target
 from freestone_lab.peers import packages, variants
 from freestone_lab.report import terminal
@@ -37,9 +37,7 @@ def plan_from(
     """The stop rule that the options describe; UserError names an option that makes no sense."""
     if rounds is not None and rounds < 1:
         raise UserError(f"--rounds {rounds}: expected at least 1")
-    budget_s = sitting.measuring_s(
-        units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s
-    )
+    budget_s = measuring_s(units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s)
     wanted = units.fraction(precision, "--precision") if precision else 0.01
     if precision and not budget:
         budget_s = 600.0
@@ -48,7 +46,7 @@ def plan_from(
         max_rounds=rounds or 100,
         budget_s=None if rounds and not budget else budget_s,
         precision=None if rounds else wanted,
-        seed=session.fresh_seed() if seed is None else seed,
+        seed=preparation.fresh_seed() if seed is None else seed,
         counts=counts,
     )
 
@@ -84,19 +82,19 @@ def run(options: Namespace) -> int:
         options.budget, options.precision, options.rounds, options.quick, options.counts, options.seed,
         BUDGET_S if options.command else JOBS_BUDGET_S,
     )  # fmt: skip
-    say = session.to_stderr
-    to = sitting.places("compare", options)
+    say = preparation.to_stderr
+    to = places.places("compare", options)
     with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch, ends_are_kept() as ended:
         if options.command:
             task, programs = user_task(options)
             tasks = [task]
         else:
-            session.ensure_packages(packages.missing_programs(defaults.PROGRAMS), say)
+            preparation.ensure_packages(packages.missing_programs(defaults.PROGRAMS), say)
             tasks = defaults.tasks(Path(scratch), options.quick, say)
             programs = [target.resolve(t.argv).image for t in tasks]
-        session.ensure_packages(packages.missing_peers(), say)
-        session.ensure_library(say)
-        chosen = variants.with_options(session.choose_peers(options.with_, options.only), options.option)
+        preparation.ensure_packages(packages.missing_peers(), say)
+        preparation.ensure_library(say)
+        chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
         with terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
             each = replace(plan, budget_share=len(tasks), warmup=options.warmup)
             outcome = session.run(

@@ -9,16 +9,16 @@ from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result_file import save
 from freestone_lab.docs import cost_curve
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation, session
 from freestone_lab.report import terminal
 from freestone_lab.workloads import mitigation_costs, tasks
 
 
 def run(options: Namespace) -> int:
-    say = session.to_stderr
+    say = preparation.to_stderr
     wanted = mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))
     chosen = mitigation_costs.build(wanted, say)
-    plan = tasks.plan(options.rounds, session.fresh_seed() if options.seed is None else options.seed)
+    plan = tasks.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
     plans = [(task, plan) for task in mitigation_costs.tasks(say)]
     path = outputs.usable(options.output or outputs.new_name("mitigations", ".json.gz"), say)
     with terminal.progress(terminal.console(stderr=True), len(plans)) as tell:

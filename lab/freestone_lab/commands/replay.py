@@ -6,10 +6,10 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 
-from freestone_lab.commands import compare, sitting
+from freestone_lab.commands import compare, places, sitting
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation, session
 from freestone_lab.peers import packages
 from freestone_lab.report import terminal
 from freestone_lab.trace import recording, replaying
@@ -23,11 +23,11 @@ def run(options: Namespace) -> int:
         raise UserError(f"--pace {options.pace}: expected 0, as fast as possible, to 1000 times as recorded")
     way = replaying.Way(options.pace, options.threads, options.process)
     tasks = [replaying.task(path, way) for path in options.traces]
-    say = session.to_stderr
-    to = sitting.places("replay", options)
-    session.ensure_packages(packages.missing_peers(), say)
-    session.ensure_library(say)
-    chosen = session.choose_peers(options.with_, options.only)
+    say = preparation.to_stderr
+    to = places.places("replay", options)
+    preparation.ensure_packages(packages.missing_peers(), say)
+    preparation.ensure_library(say)
+    chosen = preparation.choose_peers(options.with_, options.only)
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
         each = replace(plan, budget_share=len(tasks))
         outcome = session.run(

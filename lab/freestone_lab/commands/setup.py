@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation
 from freestone_lab.peers import packages
 from freestone_lab.workloads import apps
 
@@ -16,7 +16,7 @@ def run(options: Namespace) -> int:
     if options.apps:
         refused += apps.install()
     for line in refused:
-        session.to_stderr(f"not installed: {line}")
+        preparation.to_stderr(f"not installed: {line}")
     if refused:
         return 1
     print(f"installed: {' '.join(wanted)}" if wanted else "nothing was missing")

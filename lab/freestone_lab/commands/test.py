@@ -5,23 +5,23 @@ from __future__ import annotations
 from argparse import Namespace
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation
 from freestone_lab.host import own_tests, real_programs
 from freestone_lab.peers import packages
 
 
 def run(options: Namespace) -> int:
     if options.form == "programs":
-        session.ensure_packages(packages.missing_programs(), session.to_stderr)
-        session.ensure_packages(real_programs.absent(real_programs.packages()), session.to_stderr)
-        return real_programs.survey(options.parts, session.to_stderr)
+        preparation.ensure_packages(packages.missing_programs(), preparation.to_stderr)
+        preparation.ensure_packages(real_programs.absent(real_programs.packages()), preparation.to_stderr)
+        return real_programs.survey(options.parts, preparation.to_stderr)
     known = [*(p.preset for p in own_tests.PARTS), own_tests.LAB]
     for name in options.parts:
         if name not in known:
             raise UserError(f"test: unknown part '{name}'; expected one of {', '.join(known)}")
-    session.ensure_packages([*packages.missing_programs(), *packages.missing_peers()], session.to_stderr)
+    preparation.ensure_packages([*packages.missing_programs(), *packages.missing_peers()], preparation.to_stderr)
     form = own_tests.Form(options.form)
-    tally = own_tests.run_all(options.parts, form, session.to_stderr)
+    tally = own_tests.run_all(options.parts, form, preparation.to_stderr)
     for line in tally.problems:
         print(f"failed: {line}")
     print(tally.line())

@@ -88,6 +88,11 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+def measuring_s(budget_s: float) -> float:
+    """What of a budget is for measuring; the rest draws the page."""
+    return max(budget_s * 0.6, budget_s - max(4.0, budget_s * 0.05))
+
+
 def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without what would change the allocator under test, plus `extra`."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("LD_") and k not in ("FREESTONE_ROOT", PADDING)}

@@ -2,88 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
-from freestone_lab.core import paths, units
+from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result, control_name
 from freestone_lab.engine import schedule
 from freestone_lab.engine.experiment import Engine, Interrupted
 from freestone_lab.engine.plan import Plan, Report, Task
+from freestone_lab.engine.preparation import BASELINE, Say
 from freestone_lab.measure import fingerprint
 from freestone_lab.measure.recognise import Look
-from freestone_lab.peers import discover, packages
-
-# The rivals of a plain `compare`: one of each family, the newest that is present.
-FAMILIES = ("freestone", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc")
-BASELINE = discover.LIBC_PEER
-Say = Callable[[str], None]
-
-
-def ensure_library(say: Say) -> None:
-    """Builds libfreestone when this repository has none yet; says so when that fails, and goes on without it."""
-    try:
-        root = paths.root()
-    except UserError:
-        return
-    if (paths.build_dir() / "libfreestone.so").exists():
-        return
-    say("building libfreestone (once)")
-    done = subprocess.run(
-        [str(root / "freestone"), "lib"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
-    )
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        say(f"libfreestone could not be built and is left out: {lines[-1] if lines else 'no message'}")
-
-
-def ensure_packages(wanted: Sequence[str], say: Say) -> None:
-    """Installs packages where that is allowed; otherwise names the line to type."""
-    if not wanted:
-        return
-    say(f"installing {' '.join(wanted)}" if packages.privilege() is not None else f"missing: {' '.join(wanted)}")
-    left = packages.install(list(wanted))
-    if left:
-        say(f"not installed; type: {packages.command_line(left)}")
-
-
-def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
-    """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer.
-
-    Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is.
-    """
-    with_names, only = _split(with_names), _split(only)
-    found = discover.discover()
-    if "all" in with_names or "all" in only:
-        everyone = [p for p in found if p.kind != "control"]
-        extra = [n for n in (*with_names, *only) if n != "all"]
-        return _unique([*everyone, *discover.discover(only=extra)] if extra else everyone)
-    baseline = discover.find(BASELINE)
-    if only:
-        return _unique([baseline, *discover.discover(only=[*only, *with_names])])
-    defaults: list[Peer] = []
-    for family in FAMILIES:
-        with contextlib.suppress(discover.PeerError):
-            defaults.append(discover.discover(only=[family])[0])
-    extra_peers = discover.discover(only=list(with_names)) if with_names else []
-    return _unique([baseline, *defaults, *extra_peers])
-
-
-def _split(names: Sequence[str]) -> list[str]:
-    return [part for name in names for part in ([name] if "=" in name else name.split(",")) if part]
-
-
-def _unique(found: Sequence[Peer]) -> list[Peer]:
-    return list({p.name: p for p in found}.values())
 
 
 @dataclass(frozen=True)
@@ -204,12 +138,3 @@ def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
     part = left[0].seconds / sum(task.seconds for task in left)
     mine = max(1.0, (plan.budget_s - (time.monotonic() - begun)) * part)
     return replace(plan, budget_s=mine, limit_s=mine)
-
-
-def fresh_seed() -> int:
-    return secrets.randbelow(1 << 31)
-
-
-def to_stderr(text: str) -> None:
-    """The usual `say`: one line to the user, beside the data on stdout."""
-    print(f"freestone: {text}", file=sys.stderr)

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from freestone_lab.analysis import claims
-from freestone_lab.commands import sitting
+from freestone_lab.commands import places, sitting
 from freestone_lab.core.result import Experiment
 from freestone_lab.engine.session import Outcome
 
@@ -27,7 +27,7 @@ def test_every_experiment_is_analysed_once(
     monkeypatch.setattr(claims, "table_of", counted)
     monkeypatch.chdir(tmp_path)
     files = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "markdown", "gbench")}
-    to = sitting.places("compare", Namespace(report=tmp_path / "out.html", **files))
+    to = places.places("compare", Namespace(report=tmp_path / "out.html", **files))
     assert sitting.finish(Outcome(result, interrupted=False), to, []) == os.EX_OK
     assert seen == [e.id for e in result.experiments]
     shown = capsys.readouterr().out

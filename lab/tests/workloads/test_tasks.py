@@ -11,7 +11,7 @@ import pytest
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.engine import session
+from freestone_lab.engine import preparation, session
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.workloads import apps, defaults, suites
@@ -69,11 +69,11 @@ def test_wrong_names_are_named(program: Path, name: str, expected: str) -> None:
 
 def test_allocators_may_stand_in_one_word(controls: dict[str, Peer]) -> None:
     spec = f"mine={controls['passthrough'].path}"
-    alone = session.choose_peers([], ["passthrough", "null", spec])
+    alone = preparation.choose_peers([], ["passthrough", "null", spec])
     assert [p.name for p in alone] == ["glibc", "passthrough", "null", "mine"]
-    assert session.choose_peers([], ["passthrough,null", spec]) == alone
+    assert preparation.choose_peers([], ["passthrough,null", spec]) == alone
     with pytest.raises(UserError, match=r"/nowhere/a,b\.so"):
-        session.choose_peers(["x=/nowhere/a,b.so"], [])
+        preparation.choose_peers(["x=/nowhere/a,b.so"], [])
 
 
 def test_absent_applications_are_skipped_and_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
