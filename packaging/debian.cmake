@@ -54,6 +54,8 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   install(CODE "execute_process(COMMAND \"${GZIP}\" -9nc \"${CMAKE_CURRENT_SOURCE_DIR}/debian/changelog\"
     OUTPUT_FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${doc}/changelog.Debian.gz\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component})
 endforeach()
-install(CODE "execute_process(COMMAND \"${GZIP}\" -9nf \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/freestone.1\" COMMAND_ERROR_IS_FATAL ANY)"
-  COMPONENT freestone-tools)
+install(CODE "file(GLOB pages \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/freestone*.1\")
+  if(pages)
+    execute_process(COMMAND \"${GZIP}\" -9nf \${pages} COMMAND_ERROR_IS_FATAL ANY)
+  endif()" COMPONENT freestone-tools)
 include(CPack)

@@ -1,6 +1,6 @@
 """spdx.py VERSION FILE...: what a release consists of, as SPDX 2.3 in JSON on standard output.
 
-The libraries hold no code but this repository's and need the C library only.
+The packages hold no code but this repository's. The libraries need the C library only, the programs also libstdc++ and libzstd.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from pathlib import Path
+
+NEEDED = {"libc6": "LGPL-2.1-or-later", "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1", "libzstd1": "BSD-3-Clause"}
 
 
 def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
@@ -39,7 +41,7 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
         }
 
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package-freestone")]
-    related += [("SPDXRef-Package-freestone", "DEPENDS_ON", "SPDXRef-Package-libc6")]
+    related += [("SPDXRef-Package-freestone", "DEPENDS_ON", f"SPDXRef-Package-{name}") for name in NEEDED]
     related += [("SPDXRef-Package-freestone", "CONTAINS", str(file["SPDXID"])) for file in listed]
     return {
         "spdxVersion": "SPDX-2.3",
@@ -51,7 +53,7 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made)),
             "creators": ["Tool: freestone-spdx.py"],
         },
-        "packages": [package("freestone", version, "MIT"), package("libc6", "NOASSERTION", "LGPL-2.1-or-later")],
+        "packages": [package("freestone", version, "MIT"), *(package(name, "NOASSERTION", licence) for name, licence in NEEDED.items())],
         "files": listed,
         "relationships": [
             {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other} for one, kind, other in related

@@ -1,29 +1,39 @@
-# The installed `freestone` command: the lab's Python package, what it compiles on demand, and a launcher.
+# The installed `freestone` command: the lab's Python package, what it compiles on demand, the recorder and replayer of traces, a launcher,
+# and what is made from its table of options: manual pages, and the completions of three shells.
 set(tool_dir ${CMAKE_INSTALL_DATADIR}/freestone)
 set(tool_libraries ${CMAKE_INSTALL_LIBDIR}/freestone)
 
 configure_file(freestone.in freestone @ONLY)
 install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/freestone DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT freestone-tools)
-configure_file(freestone.1.in freestone.1 @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/freestone.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT freestone-tools)
+find_program(FREESTONE_PYTHON3 NAMES python3)
+if(FREESTONE_PYTHON3)
+  install(CODE "execute_process(COMMAND \"${FREESTONE_PYTHON3}\" -B -I -S -c \"import sys, pathlib
+sys.path.insert(0, sys.argv[1])
+from freestone_lab.commands import manual
+manual.write(pathlib.Path(sys.argv[2]), sys.argv[3])\" \"${PROJECT_SOURCE_DIR}/lab\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${PROJECT_VERSION}
+    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT freestone-tools)
+endif()
 
 install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/requirements.txt DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
-foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks)
+install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config COMPONENT freestone-tools)
+foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks trace/corpus)
   get_filename_component(parent ${part} DIRECTORY)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${part} DESTINATION ${tool_dir}/${parent} COMPONENT freestone-tools
     PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE PATTERN .gitignore EXCLUDE)
 endforeach()
 
-# The folder where the tool looks for the libraries by their plain names, and for the workload program.
+# Where the tool finds the libraries by their plain names, and the programs that it starts; the second line is the version.
 file(RELATIVE_PATH libraries_from_tool /${tool_dir} /${tool_libraries})
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n${PROJECT_VERSION}\n")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/installed DESTINATION ${tool_dir} COMPONENT freestone-tools)
 install(DIRECTORY DESTINATION ${tool_libraries} COMPONENT freestone-tools)
 foreach(library libfreestone libfreestone-hardened)
   install(CODE "file(CREATE_LINK ../${library}.so.1 \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${tool_libraries}/${library}.so\" SYMBOLIC)"
     COMPONENT freestone-tools)
 endforeach()
-if(TARGET freestone-workload)
-  # `freestone build` makes the libraries only, and what it made can be installed.
-  install(TARGETS freestone-workload RUNTIME DESTINATION ${tool_libraries} COMPONENT freestone-tools OPTIONAL)
-endif()
+foreach(target freestone-workload freestone_record freestone-record freestone-replay)
+  if(TARGET ${target})
+    # `freestone build` makes the libraries only, and what it made can be installed.
+    install(TARGETS ${target} DESTINATION ${tool_libraries} COMPONENT freestone-tools OPTIONAL)
+  endif()
+endforeach()

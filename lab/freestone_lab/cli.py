@@ -10,6 +10,7 @@ import importlib
 import sys
 
 from freestone_lab.commands import environment, options
+from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 
 
@@ -19,9 +20,14 @@ def run(arguments: list[str]) -> int:
         print(options.HELP.read_text(), end="")
         return 0
     try:
+        if arguments[0] == "--version":
+            print(f"freestone {paths.version()}")
+            return 0
         name, rest = options.select(arguments)
         if not name:
             raise UserError(f"unknown command '{arguments[0]}'; `freestone --help` lists them")
+        if name in options.SOURCE_TREE and paths.installed() is not None:
+            raise UserError(f"'{name}' belongs to the source tree; the installed command has nothing to build or test")
         parsed = options.parse(name, rest)
         command = options.COMMANDS[name]
         environment.require(command.needs, arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from support import harness
@@ -33,3 +34,10 @@ def answers(*command: str | Path, env: dict[str, str] | None = None) -> dict[str
 
 def with_variable(name: str, value: Path) -> dict[str, str]:
     return harness.environment([], {name: str(value)})
+
+
+def make_packages(folder: Path, *kinds: str) -> None:
+    """What `./freestone package` makes of the build under test, with times that do not depend on the clock."""
+    words = [word for kind in kinds for word in ("--only", kind)]
+    settings = {"FREESTONE_ROOT": str(ROOT), "SOURCE_DATE_EPOCH": "1700000000"}
+    call(sys.executable, "-I", "-S", "-B", ROOT / "lab", "package", folder, *words, env=harness.environment([], settings))

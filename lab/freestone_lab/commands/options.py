@@ -168,6 +168,16 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardened", action="store_true", help="use the hardened build")
 
 
+def lib(parser: argparse.ArgumentParser) -> None:
+    """Print the path of the library.
+
+    Example:
+
+        LD_PRELOAD=$(freestone lib) ./server
+    """
+    parser.add_argument("--hardened", action="store_true", help="the hardened build")
+
+
 def record(parser: argparse.ArgumentParser) -> None:
     """Record every allocation call of CMD, or of a running process, into a trace; the exit status is CMD's.
 
@@ -646,6 +656,22 @@ def agent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print the metrics and end")
 
 
+def package(parser: argparse.ArgumentParser) -> None:
+    """Make the packages of a release: Debian's, a relocatable archive, a wheel, a container file.
+
+    All hold both libraries, the command, and the recorder and replayer of traces.
+
+    Examples:
+
+        freestone package out
+
+        freestone package out --only wheel
+    """
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
+    parser.add_argument("--only", action="append", default=[], choices=("deb", "tar", "wheel"),
+                        help="just this one (repeatable); the container file comes with the archive")  # fmt: skip
+
+
 def setup(parser: argparse.ArgumentParser) -> None:
     """Install Debian's allocators and the programs of the tests; with --apps those of the suites."""
     parser.add_argument("--apps", action="store_true", help="also the real programs of the benchmark suites")
@@ -693,6 +719,7 @@ COMMANDS: dict[str, Command] = {
     "bench": Command(bench, "bench"),
     "bench attacks": Command(attacks, "attacks"),
     "bench mitigations": Command(mitigations, "mitigations"),
+    "lib": Command(lib, "run", BARE, "print_library"),
     "record": Command(record, "record", BARE),
     "replay": Command(replay, "replay"),
     "trace": Command(trace, "trace", function="usage"),
@@ -718,11 +745,14 @@ COMMANDS: dict[str, Command] = {
     "profile diff": Command(profile_diff, "profile", function="diff"),
     "leaks": Command(leaks, "leaks", BARE),
     "agent": Command(agent, "agent", BARE),
+    "package": Command(package, "package", BARE),
     "setup": Command(setup, "setup"),
     "test": Command(test, "test", DEVELOPMENT),
     "docs": Command(docs, "docs"),
 }
 ALIASES = {"attacks": "bench attacks"}
+# What only the source tree can do: an installation has nothing to build or test.
+SOURCE_TREE = ("package", "setup", "test", "docs")
 
 
 def select(arguments: list[str]) -> tuple[str, list[str]]:

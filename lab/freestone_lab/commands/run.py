@@ -1,4 +1,4 @@
-"""`freestone run`: a program under libfreestone."""
+"""`freestone run`: a program under libfreestone; `freestone lib`: where that lies."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ from freestone_lab.heap import runner
 
 def run(options: Namespace) -> None:
     runner.execute(runner.prepare(options.command, stats=options.stats, hardened=options.hardened))
+
+
+def print_library(options: Namespace) -> None:
+    print(runner.library(options.hardened))

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from freestone_lab.core.errors import UserError
 
+MARKER = "installed"
+
+
+def _marker() -> Path | None:
+    """The file that only an installation has: where the libraries lie, from its own folder, and the version.
+
+    It stands beside lab/, or in a wheel inside the package.
+    """
+    here = Path(__file__).resolve()
+    found = (here.parents[3] / MARKER, here.parents[1] / "tree" / MARKER)
+    return next((path for path in found if path.is_file()), None)
+
 
 def installed() -> Path | None:
-    """The folder of the libraries when this is the installed command: a file named so beside lab/ holds its path."""
-    marker = Path(__file__).resolve().parents[3] / "installed"
-    return Path(os.path.normpath(marker.parent / marker.read_text().strip())) if marker.is_file() else None
+    """The folder of the libraries when this is the installed command."""
+    marker = _marker()
+    return Path(os.path.normpath(marker.parent / marker.read_text().splitlines()[0])) if marker else None
+
+
+def version() -> str:
+    marker = _marker()
+    if marker is not None:
+        return marker.read_text().splitlines()[1]
+    found = re.search(r"^project\(.* VERSION ([0-9.]+)", (root() / "CMakeLists.txt").read_text(), re.MULTILINE)
+    return found[1] if found else "unknown"
 
 
 def root() -> Path:
@@ -23,8 +44,9 @@ def root() -> Path:
     given = os.environ.get("FREESTONE_ROOT")
     if given:
         return Path(given)
-    if installed() is not None:
-        return Path(__file__).resolve().parents[3]
+    marker = _marker()
+    if marker is not None:
+        return marker.parent
     for start in (Path(__file__).resolve(), Path.cwd()):
         for folder in start.parents if start.is_file() else (start, *start.parents):
             if (folder / "CMakePresets.json").exists() and (folder / "lab").is_dir():

@@ -1,0 +1,12 @@
+"""`freestone package`: what a release consists of."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from freestone_lab.host import packaging
+
+
+def run(options: Namespace) -> None:
+    for path in packaging.make(options.folder, options.only or packaging.KINDS):
+        print(f"written: {path}")
