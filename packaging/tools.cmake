@@ -1,19 +1,9 @@
-# The installed `freestone` command: the lab's Python package, what it compiles on demand, the recorder and replayer of traces, a launcher,
-# and what is made from its table of options: manual pages, and the completions of three shells.
+# The installed `freestone` command: the lab's Python package, what it compiles on demand, the recorder and replayer of traces, a launcher.
 set(tool_dir ${CMAKE_INSTALL_DATADIR}/freestone)
 set(tool_libraries ${CMAKE_INSTALL_LIBDIR}/freestone)
 
 configure_file(freestone.in freestone @ONLY)
 install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/freestone DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT freestone-tools)
-find_program(FREESTONE_PYTHON3 NAMES python3)
-if(FREESTONE_PYTHON3)
-  install(CODE "execute_process(COMMAND \"${FREESTONE_PYTHON3}\" -B -I -S -c \"import sys, pathlib
-sys.path.insert(0, sys.argv[1])
-from freestone_lab.commands import manual
-manual.write(pathlib.Path(sys.argv[2]), sys.argv[3])\" \"${PROJECT_SOURCE_DIR}/lab\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${PROJECT_VERSION}
-    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT freestone-tools)
-endif()
-
 install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/requirements.txt DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
 install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config COMPONENT freestone-tools)
 foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks trace/corpus)
@@ -37,3 +27,13 @@ foreach(target freestone-workload freestone_record freestone-record freestone-re
     install(TARGETS ${target} DESTINATION ${tool_libraries} COMPONENT freestone-tools OPTIONAL)
   endif()
 endforeach()
+
+# What the lab makes itself: the pages and completions, and the two C programs that it otherwise compiles at first use.
+find_program(FREESTONE_PYTHON3 NAMES python3)
+if(FREESTONE_PYTHON3)
+  install(CODE "
+    set(prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+    execute_process(COMMAND \"${CMAKE_COMMAND}\" -E env CC=${CMAKE_C_COMPILER} \"${FREESTONE_PYTHON3}\" -B -I -S \"${CMAKE_CURRENT_LIST_DIR}/complete.py\"
+        \"\${prefix}/${CMAKE_INSTALL_DATADIR}\" \"\${prefix}/${tool_libraries}\" ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT freestone-tools)
+endif()

@@ -90,8 +90,18 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   for (unsigned i = 0; i < count; ++i) {
     out << (i > 0 ? ",\n" : "\n") << "{\"blocks\": " << whole(sites[i].lost.objects) << ", \"bytes\": " << whole(sites[i].lost.bytes) << ", \"frames\": [";
     for (unsigned k = 0; k < sites[i].site->depth; ++k) {
-      out << (k > 0 ? ", \"" : "\"");
-      out.hex(sites[i].site->frames[k]) << '"';
+      const usize frame = sites[i].site->frames[k];
+      if (k > 0) out << ", ";
+      if (is_python_frame(frame)) {
+        const PythonFunction& function = python_function(python_function_of(frame - 1));
+        out << "{\"function\": ";
+        write_text(out, function.name);
+        out << ", \"file\": ";
+        write_text(out, function.file);
+        out << ", \"line\": " << u64{python_line_of(frame - 1)} << '}';
+      } else {
+        (out << '"').hex(frame) << '"';
+      }
     }
     out << "]}";
   }

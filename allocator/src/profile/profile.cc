@@ -8,6 +8,7 @@
 #include "config/options.h"
 #include "profile/profile_probes.h"
 #include "profile/profile_report.h"
+#include "profile/python_names.h"
 #include "platform/message.h"
 #include "platform/os.h"
 
@@ -78,11 +79,25 @@ FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {
   }
 }
 
+// Each call's function is copied while the thread still runs it. Returns the depth without calls for whose names memory is out.
+static unsigned name_python_calls_locked(const PythonStack& python, usize* frames, unsigned depth) {
+  unsigned kept = 0;
+  for (unsigned k = 0; k < depth; ++k) {
+    const bool call = (frames[k] & kPythonCall) != 0;
+    const usize frame = call ? python_frame_locked(profile_store, python.calls[frames[k] & ~kPythonCall]) : frames[k];
+    if (frame != 0) frames[kept++] = frame;
+  }
+  return kept;
+}
+
 LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
   usize frames[kFramesMax];
-  const unsigned depth = capture_profile_stack(frames);
+  PythonStack python;
+  python.capture();
+  unsigned depth = capture_stack(frames, kFramesMax, static_cast<Unwind>(options.prof_unwind), &python);
   const u64 now = os::nanoseconds();
   ProfileLock lock;
+  if (python.call_count != 0) depth = name_python_calls_locked(python, frames, depth);
   if (tracked) {
     // Freed by a thread that did not see that it was tracked, and given out again.
     if (LiveSample* stale = profile_store.untrack_locked(block); stale != nullptr) profile_store.remove_locked(*stale, now);

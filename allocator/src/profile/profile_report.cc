@@ -167,6 +167,7 @@ bool ProfileReport::gather(ProfileStore& from, bool stop) {
 unsigned ProfileReport::depth_of(const Site& site) const {
   if (!stop_at_unmapped) return site.depth;
   for (unsigned k = 0; k < site.depth; ++k) {
+    if (is_python_frame(site.frames[k])) continue;
     unsigned low = 0;
     unsigned high = module_count;
     while (low < high) {
@@ -233,7 +234,10 @@ void ProfileReport::find_symbols() {
 }
 
 void write_place(const ProfileReport& report, const Place& place, Output& out) {
-  if (place.symbol_length > 0) {
+  if (is_python_frame(place.address)) {
+    const PythonFunction& function = python_function(python_function_of(place.address));
+    out << function.name << " (" << function.file << ':' << u64{python_line_of(place.address)} << ')';
+  } else if (place.symbol_length > 0) {
     out.raw(reinterpret_cast<const char*>(place.symbol), place.symbol_length);
   } else if (place.module == 0) {
     out.hex(place.address);
@@ -250,6 +254,11 @@ void print_stack(const usize* frames, unsigned depth) {
   const MemoryReader memory;
   for (unsigned k = 0; k < depth; ++k) {
     const usize address = frames[k] - 1;
+    if (is_python_frame(address)) {
+      const PythonFunction& function = python_function(python_function_of(address));
+      (Message("  #") << k << ' ' << function.name << " (" << function.file << ':' << python_line_of(address) << ')').write();
+      continue;
+    }
     Module module{};
     char name[128] = "";
     usize image = 0;

@@ -4,6 +4,7 @@
 #include "stacks/memory_maps.h"
 #include "profile/profile_output.h"
 #include "profile/profile_store.h"
+#include "profile/python_names.h"
 
 namespace freestone {
 
@@ -77,16 +78,5 @@ void heap_sort(T* items, usize count, Less less) {
     sift(0, end);
   }
 }
-
-// Reads memory that another thread may unmap at this moment. False when it is not there.
-class MemoryReader {
- public:
-  MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
-  bool read(usize address, void* to, usize bytes) const { return file_.is_open() && file_.read_at(to, bytes, address) == bytes; }
-  usize read_some(usize address, void* to, usize bytes) const { return file_.is_open() ? file_.read_at(to, bytes, address) : 0; }
-
- private:
-  os::File file_;
-};
 
 }  // namespace freestone

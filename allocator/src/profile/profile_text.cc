@@ -63,7 +63,9 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
   for (unsigned i = 0; i < store.site_count(); ++i) {
     const Site& site = store.site(i);
     out << '@';
-    for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) (out << ' ').hex(site.frames[k]);
+    for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) {
+      if (!is_python_frame(site.frames[k])) (out << ' ').hex(site.frames[k]);  // a reader knows addresses only
+    }
     out << '\n';
     row("t*", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);
     row("t0", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);

@@ -7,8 +7,6 @@
 
 #include <cstring>
 
-#include "platform/file.h"
-
 namespace freestone {
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "platform/file.h"
 
 namespace freestone {
 
@@ -27,6 +28,17 @@ template <typename Visit>
 bool for_each_mapped(Visit visit) {
   return read_mappings([](void* context, const Mapping& mapping) { return (*static_cast<Visit*>(context))(mapping); }, &visit);
 }
+
+// Reads memory that another thread may unmap at this moment. False when it is not there.
+class MemoryReader {
+ public:
+  MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
+  bool read(usize address, void* to, usize bytes) const { return file_.is_open() && file_.read_at(to, bytes, address) == bytes; }
+  usize read_some(usize address, void* to, usize bytes) const { return file_.is_open() ? file_.read_at(to, bytes, address) : 0; }
+
+ private:
+  os::File file_;
+};
 
 // The build id of a loaded ELF file whose header lies at `image`, in hexadecimal; "" when it has none. `capacity` includes the final zero.
 void build_id_of(usize image, usize image_end, char* text, usize capacity);

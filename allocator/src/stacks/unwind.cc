@@ -7,6 +7,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "stacks/memory_maps.h"
+#include "stacks/python_frames.h"
 
 namespace freestone {
 
@@ -62,8 +63,39 @@ bool step_by_frame_pointer(Registers& r, const StackBounds& stack) {
   return true;
 }
 
+// Puts Python's calls among the frames while these are found, from the innermost outwards.
+class PythonCalls {
+ public:
+  explicit PythonCalls(const PythonStack* python) : python_(python) {}
+
+  // The frame that was put last spans [low, high) of the stack: the calls that it runs go before it.
+  void place(usize* frames, unsigned& count, unsigned capacity, usize low, usize high) {
+    for (; python_ != nullptr && level_ < python_->level_count && python_->levels[level_].marker < high; ++level_) {
+      if (python_->levels[level_].marker < low || count == 0) continue;
+      const usize evaluator = frames[--count];
+      put(frames, count, capacity - 1, python_->levels[level_].end);
+      frames[count++] = evaluator;
+    }
+  }
+  // What the C stack did not reach.
+  void place_rest(usize* frames, unsigned& count, unsigned capacity) {
+    if (python_ != nullptr) put(frames, count, capacity, python_->call_count);
+  }
+
+ private:
+  void put(usize* frames, unsigned& count, unsigned capacity, unsigned end) {
+    for (; next_ < end && count < capacity; ++next_) frames[count++] = kPythonCall | next_;
+  }
+
+  const PythonStack* python_;
+  unsigned level_ = 0;
+  unsigned next_ = 0;
+};
+
 // Goes from `r` outwards. Frames inside [own_start, own_end) at the beginning are left out.
-unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start, usize own_end) {
+unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start, usize own_end,
+              const PythonStack* python) {
+  PythonCalls calls(python);
   unsigned count = 0;
   bool inside = own_end != 0;
   bool tables = true;  // this library has tables, so its own frames are always passed by them
@@ -71,12 +103,16 @@ unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned ca
     const usize before = r.stack();
     bool outermost = false;
     if (!(tables && step_by_tables(r, stack, &outermost)) && (outermost || !step_by_frame_pointer(r, stack))) break;
-    if (r.pc < 4096 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
+    // No code has an address with the highest bit, by which Python's calls are told: a chain of frame pointers may lead into data.
+    if (r.pc < 4096 || (r.pc & kPythonCall) != 0 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
     inside = inside && r.pc - own_start < own_end - own_start;
     if (inside) continue;
+    calls.place(frames, count, capacity, before, r.stack());
+    if (count == capacity) break;
     frames[count++] = r.pc;
     tables = how == Unwind::tables;
   }
+  calls.place_rest(frames, count, capacity);
   return count;
 }
 
@@ -97,7 +133,7 @@ StackBounds stack_bounds(usize stack_pointer) {
   return {stack_pointer, found.high};
 }
 
-__attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how) {
+__attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how, const PythonStack* python) {
   static Atomic<usize> own_start, own_end;  // relaxed: every thread finds the same
   Registers r;
   read_registers(r);
@@ -110,7 +146,7 @@ __attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacit
   }
   const StackBounds stack = stack_bounds(r.stack());
   if (stack.high == 0) return 0;
-  return walk(r, stack, frames, capacity, how, own_start.load_relaxed(), own_end.load_relaxed());
+  return walk(r, stack, frames, capacity, how, own_start.load_relaxed(), own_end.load_relaxed(), python);
 }
 
 unsigned capture_interrupted(const void* context, usize* frames, unsigned capacity, Unwind how) {
@@ -129,7 +165,7 @@ unsigned capture_interrupted(const void* context, usize* frames, unsigned capaci
   r.pc_is_call = false;
   frames[0] = r.pc + 1;  // frames are return addresses: the place itself lies before
   const StackBounds stack = stack_bounds(r.stack());
-  return stack.high == 0 ? 1 : 1 + walk(r, stack, frames + 1, capacity - 1, how, 0, 0);
+  return stack.high == 0 ? 1 : 1 + walk(r, stack, frames + 1, capacity - 1, how, 0, 0, nullptr);
 }
 
 }  // namespace freestone

@@ -16,6 +16,8 @@
 
 namespace freestone {
 
+struct PythonStack;
+
 inline constexpr unsigned kFramesMax = 128;
 
 enum class Unwind : u8 { tables, frame_pointer };
@@ -47,8 +49,10 @@ struct StackBounds {
   bool holds(usize address, usize bytes) const { return address >= low && address <= high && bytes <= high - address; }
 };
 
-// Fills `frames` with return addresses, innermost first, without those inside this library. Returns how many.
-unsigned capture_stack(usize* frames, unsigned capacity, Unwind how);
+// Fills `frames` with return addresses, innermost first, without those inside this library. Returns how many. Calls of `python` stand where
+// the evaluator runs them, before its own frame, as kPythonCall and their number.
+unsigned capture_stack(usize* frames, unsigned capacity, Unwind how, const PythonStack* python = nullptr);
+inline constexpr usize kPythonCall = usize{1} << 63;
 
 // The same from registers that a signal interrupted: the first frame is the interrupted place itself.
 unsigned capture_interrupted(const void* ucontext, usize* frames, unsigned capacity, Unwind how);

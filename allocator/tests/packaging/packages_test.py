@@ -18,7 +18,7 @@ from packaging_support import CC, CLIENTS, ROOT, answers, call, make_packages, w
 from support import harness
 
 PACKAGES = ("libfreestone1", "libfreestone-dev", "freestone-tools")
-PROGRAMS = {"freestone-workload", "freestone-record", "freestone-replay", "libfreestone-record.so"}
+PROGRAMS = {"launch", "probe", "freestone-workload", "freestone-record", "freestone-replay", "libfreestone-record.so"}
 # Where a command needs packages, the installed tool makes an environment of its own, by pip; here the repository's serves.
 PYTHON = ROOT / ".venv" / "bin" / "python"
 
@@ -51,10 +51,10 @@ class Made(unittest.TestCase):
         cls.made = Path(cls.folder.name) / "made"
 
     def home(self) -> dict[str, str]:
-        """An environment with a home of its own."""
+        """An environment with a home of its own, and no compiler."""
         home = tempfile.TemporaryDirectory(dir=self.folder.name)
         self.addCleanup(home.cleanup)
-        return harness.environment([], {"HOME": home.name})
+        return harness.environment([], {"HOME": home.name, "CC": "no-compiler"})
 
 
 @unittest.skipUnless(shutil.which("dpkg-shlibdeps") and shutil.which("file"), "no dpkg-shlibdeps or no file (packages dpkg-dev and file)")

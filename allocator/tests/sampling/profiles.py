@@ -63,6 +63,7 @@ class Profile:
     default_type: str
     comments: list[str]
     duration_ns: int
+    calls: set[tuple[str, str, int]]  # function, file and line of the places that name them
 
     def total(self, kind: str) -> int:
         return sum(s.values[kind] for s in self.samples)
@@ -97,10 +98,15 @@ def read_pprof(path: Path) -> Profile:
         mappings.append({"id": m[1], "start": m.get(2, 0), "limit": m.get(3, 0), "offset": m.get(4, 0), "file": strings[int(m.get(5, 0))], "build_id": strings[int(m.get(6, 0))]})
     ids = {m["id"] for m in mappings}
     locations: dict[int, int] = {}
+    calls = set()
+    functions = {int(f[1]): (strings[int(f[2])], strings[int(f[4])]) for f in map(message, raw.get(5, []))}
     for v in raw.get(4, []):
         m = message(v)
         assert m.get(2, 0) == 0 or m[2] in ids, "a location in an unknown mapping"
-        locations[int(m[1])] = int(m[3])
+        locations[int(m[1])] = int(m.get(3, 0))
+        if 4 in m:
+            line = message(m[4])
+            calls.add((*functions[int(line[1])], int(line.get(2, 0))))
     samples = []
     for v in raw.get(2, []):
         assert isinstance(v, bytes)
@@ -120,7 +126,7 @@ def read_pprof(path: Path) -> Profile:
     def number(which: int) -> int:
         return int(raw[which][0]) if which in raw else 0
 
-    return Profile(types, samples, mappings, number(12), strings[number(14)], [strings[int(i)] for i in raw.get(13, [])], number(10))
+    return Profile(types, samples, mappings, number(12), strings[number(14)], [strings[int(i)] for i in raw.get(13, [])], number(10), calls)
 
 
 def read_collapsed(path: Path) -> dict[tuple[str, ...], int]:

@@ -68,13 +68,15 @@ def read(text: str) -> Leaks:
         for m in raw["mappings"]
     ]
 
-    def frame(address: int) -> Frame:
-        inside = address - 1  # a return address: the call lies before it
+    def frame(given: str | dict[str, Any]) -> Frame:
+        if isinstance(given, dict):  # a call of Python, which is named already
+            return Frame(given["function"], given["file"], given["line"])
+        inside = int(given, 16) - 1  # a return address: the call lies before it
         path = next((m.path for m in mappings if m.start <= inside < m.limit), "")
         return Frame(module=path, address=inside)
 
     stacks: list[Sample] = [
-        (tuple(frame(int(a, 16)) for a in reversed(site["frames"])), (int(site["blocks"]), int(site["bytes"])))
+        (tuple(frame(a) for a in reversed(site["frames"])), (int(site["blocks"]), int(site["bytes"])))
         for site in raw["sites"]
     ]
     types = [("lost_objects", "count"), ("lost_space", "bytes")]

@@ -20,19 +20,35 @@ FLAGS = {
 
 @cache
 def tool(name: str) -> Path:
-    """The path of the compiled program `name`; it is compiled when its source or flags changed."""
+    """The path of the program `name`: an installation has it, elsewhere it is compiled when source or flags changed."""
+    shipped = paths.installed()
+    if shipped is not None and (shipped / name).exists():
+        return shipped / name
     source = Path(__file__).parent / f"{name}.c"
     key = hashlib.sha256(source.read_bytes() + repr(FLAGS[name]).encode()).hexdigest()[:16]
     target = paths.cache_dir() / f"{name}-{key}"
-    if target.exists():
-        return target
+    if not target.exists():
+        _compile(source, target)
+    return target
+
+
+def install(folder: Path) -> None:
+    """Puts both programs into the folder of an installation, so that its users need no compiler."""
+    for name in FLAGS:
+        _compile(Path(__file__).parent / f"{name}.c", folder / name)
+
+
+def _compile(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     compiler = os.environ.get("CC", "cc")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        partial = Path(folder) / name
+        partial = Path(folder) / target.name
         try:
             done = subprocess.run(
-                [compiler, str(source), "-o", str(partial), *FLAGS[name]], capture_output=True, text=True, check=False
+                [compiler, str(source), "-o", str(partial), *FLAGS[source.stem]],
+                capture_output=True,
+                text=True,
+                check=False,
             )
         except OSError as error:
             raise UserError(f"the C compiler '{compiler}' does not start ({error.strerror}); install gcc") from error
@@ -40,4 +56,3 @@ def tool(name: str) -> Path:
             lines = done.stderr.strip().splitlines()
             raise UserError(f"{source.name} does not compile with '{compiler}': {lines[-1] if lines else 'no message'}")
         partial.replace(target)
-    return target

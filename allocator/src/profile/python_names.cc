@@ -1,0 +1,77 @@
+// Room 13, profile: see python_names.h.
+
+#include "profile/python_names.h"
+
+#include <cstring>
+
+#include "base/bits.h"
+#include "profile/profile_store.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kFunctionsMax = 16 * 1024;
+constexpr unsigned kSlots = 2 * kFunctionsMax;
+constexpr usize kTextMax = 512;
+constexpr usize kLinesMax = 16 * kKiB;  // of a function with more the last lines are taken for its end
+
+PythonFunction* functions = nullptr;
+u32* slots = nullptr;  // open addressing: index + 1, 0 is empty
+unsigned count = 0;
+
+bool same(const PythonFunction& known, usize code, const PythonCode& named) {
+  return known.code == code && known.named.name == named.name && known.named.file == named.file && known.named.line_table == named.line_table &&
+         known.named.first_line == named.first_line;
+}
+
+const char* copy_text(ProfileStore& store, usize text) {
+  char buffer[kTextMax];
+  const usize length = python_text(text, buffer, sizeof buffer);
+  auto* copy = static_cast<char*>(store.scratch_locked(length + 1));
+  if (copy == nullptr) return "";
+  std::memcpy(copy, buffer, length);
+  copy[length] = '\0';
+  return copy;
+}
+
+}  // namespace
+
+usize python_frame_locked(ProfileStore& store, const PythonCall& call) {
+  if (functions == nullptr) {
+    auto* room = static_cast<u32*>(store.scratch_locked(kSlots * sizeof(u32)));
+    if (room == nullptr) return 0;
+    std::memset(room, 0, kSlots * sizeof(u32));
+    slots = room;
+    functions = static_cast<PythonFunction*>(store.scratch_locked(kFunctionsMax * sizeof(PythonFunction)));
+    if (functions == nullptr) return 0;
+  }
+  const PythonCode named = python_code(call.code);
+  auto slot = static_cast<u32>(mix_bits(call.code ^ named.first_line)) & (kSlots - 1);
+  for (; slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
+    if (same(functions[slots[slot] - 1], call.code, named)) break;
+  }
+  if (slots[slot] == 0) {
+    if (count == kFunctionsMax) return 0;
+    usize bytes;
+    const u8* lines = python_bytes(named.line_table, &bytes);
+    bytes = min_of(bytes, kLinesMax);
+    auto* copy = static_cast<u8*>(store.scratch_locked(bytes));
+    if (copy == nullptr) return 0;
+    std::memcpy(copy, lines, bytes);
+    functions[count] = {call.code, named, copy_text(store, named.name), copy_text(store, named.file), copy, bytes};
+    slots[slot] = ++count;
+  }
+  return (kPythonFrame | usize{slots[slot] - 1} << kInstructionBits | min_of<usize>(call.instruction, (usize{1} << kInstructionBits) - 2)) + 1;
+}
+
+unsigned python_function_count() { return count; }
+const PythonFunction& python_function(unsigned index) { return functions[index]; }
+unsigned python_function_of(usize place) { return static_cast<unsigned>((place & ~kPythonFrame) >> kInstructionBits); }
+
+u32 python_line_of(usize place) {
+  const PythonFunction& function = functions[python_function_of(place)];
+  return python_line(function.lines, function.line_bytes, function.named.first_line, static_cast<u32>(place & ((usize{1} << kInstructionBits) - 1)));
+}
+
+}  // namespace freestone
