@@ -1,6 +1,6 @@
 """The profiler's estimates against the truth of random workloads, in both ways of following blocks.
 
-FREESTONE_ESTIMATE_WORKLOADS sets their number (200; 1000 is the long mode).
+FREESTONE_ESTIMATE_WORKLOADS sets their number (100; 1000 is the long mode).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from sampling import profiles
 from support import harness
 
-WORKLOADS = int(os.environ.get("FREESTONE_ESTIMATE_WORKLOADS", "200"))
+WORKLOADS = int(os.environ.get("FREESTONE_ESTIMATE_WORKLOADS", "100"))
 QUANTITIES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 SAMPLE_BYTES = (65536, 16384, 131072, 8192)  # below 64 KiB every block is tracked
 

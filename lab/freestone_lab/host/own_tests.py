@@ -39,14 +39,14 @@ class Part:
 # A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
 # What `dev` checks, `asan` checks, too: it is the same build with an instrument more.
 PARTS = (
-    Part("release", 0.25),
+    Part("release", 0.1),
     Part("release-clang", 1),
     Part("dev", 0.5, Form.LONG),
-    Part("asan", 0.05),
-    Part("tsan", 0.05),
+    Part("asan", 0.03),
+    Part("tsan", 0.03),
 )
 LAB = "lab"
-LONGER = 40.0  # the long form of a random test, as a multiple of the usual one
+LONGER = 100.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
 
 # Labels of ctest and marks of pytest that are not for every run.
