@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/support.h"
+#include "support/child.h"
 
 namespace freestone_test {
 namespace {
@@ -89,7 +90,7 @@ TEST(HeapObjects, CanBeUsedInAChildForkedWhileOthersAllocate) {
   }
   for (int i = 0; i < 200; ++i) {
     ASSERT_EQ(in_child([&] {
-      alarm(1200);
+      alarm(kHangSeconds);
       void* block = freestone_heap_allocate(heap, 5000);
       if (block == nullptr || freestone_heap_validate(heap) != 0) return 1;
       freestone_heap_deallocate(heap, block);
@@ -106,7 +107,7 @@ TEST(HeapObjects, CanBeUsedInAChildForkedWhileOthersAllocate) {
 TEST(HeapObjects, CanBeUsedByForkHandlersThatAreOlder) {
   static freestone_heap* heap = nullptr;
   EXPECT_EQ(in_child([] {
-    alarm(100);
+    alarm(kHangSeconds);
     const auto use = [] {
       if (heap != nullptr) freestone_heap_deallocate(heap, freestone_heap_allocate(heap, 100));
     };

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/child.h"
 #include "support/exercise.h"
 #include "support/random.h"
 #include "support/subject.h"
@@ -29,7 +30,7 @@ int wait_for(pid_t child) {
 }
 
 [[noreturn]] void exercise_and_exit(uint64_t seed, int steps) {
-  alarm(100);
+  alarm(kHangSeconds);
   _exit(Exerciser(seed).run(steps).sound() ? 0 : 1);
 }
 
@@ -91,7 +92,7 @@ TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
         for (uint64_t i = 0; i < scaled(40); ++i) {
           const pid_t child = fork();
           if (child == 0) {
-            alarm(100);
+            alarm(kHangSeconds);
             FILE* stream = fopen("/dev/null", "w");
             fprintf(stream, "%d", 1);
             fclose(stream);
@@ -112,7 +113,7 @@ TEST(ForkAnywhere, WhileNamesAreLookedUpForTheFirstTimeWorks) {
   for (uint64_t i = 0; i < scaled(30); ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(100);
+      alarm(kHangSeconds);
       int failures = 0;
       std::thread looks_up([] {
         passwd entry;
@@ -174,7 +175,7 @@ void on_step(int, siginfo_t*, void* context) {
   ++forks;
   const pid_t child = fork();
   if (child == 0) {
-    alarm(100);
+    alarm(kHangSeconds);
     is_child = true;
     static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
     return;

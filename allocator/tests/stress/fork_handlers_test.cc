@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stress/fork_handler_library.h"
+#include "support/child.h"
 #include "support/exercise.h"
 #include "support/random.h"
 
@@ -36,7 +37,7 @@ Library loaded_late() {
 int fork_and_exercise(uint64_t seed) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(100);
+    alarm(kHangSeconds);
     const Exercise result = Exerciser(seed).run(30);
     _exit(result.sound() && result.nulls == 0 ? 0 : 1);
   }

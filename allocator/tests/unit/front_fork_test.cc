@@ -12,6 +12,7 @@
 #include "span/mapping.h"
 #include "span/span_heap.h"
 #include "span/span_map.h"
+#include "support/child.h"
 
 namespace freestone {
 namespace {
@@ -20,7 +21,7 @@ template <typename Work>
 int in_child(Work work) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(100);
+    alarm(freestone_test::kHangSeconds);
     _exit(work());
   }
   int status = 0;

@@ -14,6 +14,7 @@
 #include "region/account.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"
+#include "support/child.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -26,7 +27,7 @@ template <typename Body>
 int status_of(Body body) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);
+    alarm(freestone_test::kHangSeconds);
     _exit(body());
   }
   int status = 0;

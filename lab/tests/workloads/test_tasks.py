@@ -110,10 +110,10 @@ def test_the_default_programs_run_and_print_the_same_twice(tmp_path: Path) -> No
         found = Engine(task, [GLIBC], "glibc", ONCE, lambda p: None).measure()
         assert {s.status for s in found.samples} == {"ok"}, task.id
         assert not [text for text in found.caveats if "differs between two runs" in text], task.id
-        wall = found.samples[0].figures["wall"]
-        assert 0.03 < wall < 20, f"{task.id}: {wall} s"
+        assert found.samples[0].figures["wall"] > 0.03, task.id
 
 
+@pytest.mark.timing
 def test_a_shared_budget_is_divided_among_the_experiments_to_come(work: Path) -> None:
     tasks = [Task(f"t{i}", "w", (str(work), "10", "10", "30"), cwd=Path("/")) for i in range(3)]
     shared = Plan(budget_s=4.5, precision=None, max_rounds=1000, budget_share=3)
