@@ -14,6 +14,7 @@
 
 using freestone::usize;
 using freestone::hardened::check_access;
+using freestone::hardened::is_plain_access;
 
 extern "C" [[noreturn]] void __chk_fail() __attribute__((weak));
 extern "C" usize strlen(const char* text);
@@ -77,19 +78,45 @@ FREESTONE_INLINE void* set(void* to, int value, usize bytes) {
   return FREESTONE_LIKELY(libc.set != nullptr) ? libc.set(to, value, bytes) : set_plainly(to, value, bytes);
 }
 
-FREESTONE_INLINE void check_both(const void* to, const void* from, usize bytes) {
-  check_access(to, bytes, true);
+// In line: the access is plain, as nearly all are.
+FREESTONE_INLINE void check(const void* from, usize bytes, bool writes) {
+  if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) check_access(from, bytes, writes);
+}
+// Where one is not, the common calls end in another that looks again: they need to keep nothing.
+using Work = void* (*)(void*, const void*, usize);
+template <Work work>
+__attribute__((noinline)) void* read_with_care(void* to, const void* from, usize bytes) {
   check_access(from, bytes, false);
+  return work(to, from, bytes);
+}
+template <Work work>
+__attribute__((noinline)) void* write_with_care(void* to, const void* from, usize bytes) {
+  check_access(to, bytes, true);
+  check(from, bytes, false);
+  return work(to, from, bytes);
+}
+template <Work work>
+FREESTONE_INLINE void* checked(void* to, const void* from, usize bytes) {
+  if (FREESTONE_UNLIKELY(!is_plain_access(to, bytes))) return write_with_care<work>(to, from, bytes);
+  if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) return read_with_care<work>(to, from, bytes);
+  return work(to, from, bytes);
+}
+__attribute__((noinline)) void* set_with_care(void* to, int value, usize bytes) {
+  check_access(to, bytes, true);
+  return set(to, value, bytes);
+}
+FREESTONE_INLINE void* checked_set(void* to, int value, usize bytes) {
+  return FREESTONE_LIKELY(is_plain_access(to, bytes)) ? set(to, value, bytes) : set_with_care(to, value, bytes);
 }
 // The end of a string in the heap was found in its block, or is the zero right behind it.
 FREESTONE_INLINE usize length_of(const char* text) {
   const usize length = strlen(text);
-  check_access(text, length + 1, false);
+  check(text, length + 1, false);
   return length;
 }
 FREESTONE_INLINE usize length_of(const char* text, usize bytes_max) {
   const usize length = strnlen(text, bytes_max);
-  check_access(text, freestone::min_of(length + 1, bytes_max), false);
+  check(text, freestone::min_of(length + 1, bytes_max), false);
   return length;
 }
 // The compiler's own check of a destination whose size it knows.
@@ -102,14 +129,14 @@ FREESTONE_INLINE void expect_room(usize bytes, usize room) {
 FREESTONE_INLINE char* copy_string(char* to, const char* from, usize room) {
   const usize bytes = length_of(from) + 1;
   expect_room(bytes, room);
-  check_access(to, bytes, true);
+  check(to, bytes, true);
   copy(to, from, bytes);
   return to + bytes - 1;
 }
 FREESTONE_INLINE char* copy_string_padded(char* to, const char* from, usize bytes, usize room) {
   expect_room(bytes, room);
   const usize length = length_of(from, bytes);
-  check_access(to, bytes, true);
+  check(to, bytes, true);
   copy(to, from, length);
   set(to + length, 0, bytes - length);
   return to + length;
@@ -117,7 +144,7 @@ FREESTONE_INLINE char* copy_string_padded(char* to, const char* from, usize byte
 FREESTONE_INLINE void append_string(char* to, const char* from, usize length, usize room) {
   const usize before = strlen(to);
   expect_room(before + length + 1, room);
-  check_access(to, before + length + 1, true);
+  check(to, before + length + 1, true);
   copy(to + before, from, length);
   to[before + length] = '\0';
 }
@@ -139,20 +166,16 @@ FREESTONE_HIDDEN void* freestone_plain_memmove(void* to, const void* from, usize
 FREESTONE_HIDDEN void* freestone_plain_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
 
 FREESTONE_EXPORT void* memcpy(void* to, const void* from, usize bytes) {
-  check_both(to, from, bytes);
-  return copy(to, from, bytes);
+  return checked<copy>(to, from, bytes);
 }
 FREESTONE_EXPORT void* memmove(void* to, const void* from, usize bytes) {
-  check_both(to, from, bytes);
-  return move(to, from, bytes);
+  return checked<move>(to, from, bytes);
 }
 FREESTONE_EXPORT void* mempcpy(void* to, const void* from, usize bytes) {
-  check_both(to, from, bytes);
-  return static_cast<char*>(copy(to, from, bytes)) + bytes;
+  return static_cast<char*>(checked<copy>(to, from, bytes)) + bytes;
 }
 FREESTONE_EXPORT void* memset(void* to, int value, usize bytes) {
-  check_access(to, bytes, true);
-  return set(to, value, bytes);
+  return checked_set(to, value, bytes);
 }
 FREESTONE_EXPORT char* strcpy(char* to, const char* from) {
   copy_string(to, from, kNoRoomKnown);
@@ -175,23 +198,19 @@ FREESTONE_EXPORT char* strncat(char* to, const char* from, usize bytes_max) {
 
 FREESTONE_EXPORT void* __memcpy_chk(void* to, const void* from, usize bytes, usize room) {
   expect_room(bytes, room);
-  check_both(to, from, bytes);
-  return copy(to, from, bytes);
+  return checked<copy>(to, from, bytes);
 }
 FREESTONE_EXPORT void* __memmove_chk(void* to, const void* from, usize bytes, usize room) {
   expect_room(bytes, room);
-  check_both(to, from, bytes);
-  return move(to, from, bytes);
+  return checked<move>(to, from, bytes);
 }
 FREESTONE_EXPORT void* __mempcpy_chk(void* to, const void* from, usize bytes, usize room) {
   expect_room(bytes, room);
-  check_both(to, from, bytes);
-  return static_cast<char*>(copy(to, from, bytes)) + bytes;
+  return static_cast<char*>(checked<copy>(to, from, bytes)) + bytes;
 }
 FREESTONE_EXPORT void* __memset_chk(void* to, int value, usize bytes, usize room) {
   expect_room(bytes, room);
-  check_access(to, bytes, true);
-  return set(to, value, bytes);
+  return checked_set(to, value, bytes);
 }
 FREESTONE_EXPORT char* __strcpy_chk(char* to, const char* from, usize room) {
   copy_string(to, from, room);

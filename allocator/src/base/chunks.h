@@ -15,7 +15,8 @@ inline constexpr usize kChunkBytes = sizeof(Chunk);
 
 FREESTONE_INLINE const Chunk& chunk_at(const char* at) { return *reinterpret_cast<const Chunk*>(at); }
 FREESTONE_INLINE void clear_chunk(char* at) { *reinterpret_cast<Chunk*>(at) = Chunk{}; }
-FREESTONE_INLINE bool is_zero(Chunk chunk) { return (chunk[0] | chunk[1]) == 0; }
+FREESTONE_INLINE u64 bits_of(Chunk chunk) { return chunk[0] | chunk[1]; }
+FREESTONE_INLINE bool is_zero(Chunk chunk) { return bits_of(chunk) == 0; }
 
 // At any address.
 FREESTONE_INLINE Chunk load_chunk(const void* at) {

@@ -4,8 +4,8 @@
 //   changing  | anything ............................ | 1       |
 //   free      | 0 ................................... | 0       |
 //
-// The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the word, then the origin and
-// the bytes asked for, then a zero byte. What lies between the bytes asked for and the trailer belongs to nobody: a zero, where a string that
+// The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the word, then the origin (7)
+// and the bytes asked for (16), then a zero byte. What lies between the bytes asked for and the trailer belongs to nobody: a zero, where a string that
 // lost its end stops, and canary bytes. Where there is nothing between, the zero is the trailer's lowest byte.
 //
 // WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free); where it is neither
@@ -24,23 +24,28 @@ inline constexpr usize kTrailerBytes = sizeof(u64);
 static_assert(!kMitigations.trailer || kTrailerBytes == kHeldBackBytes);
 
 inline constexpr u64 kChanging = 1;
+// The bytes asked for fill two bytes of the word, so that one load gets them.
 inline constexpr unsigned kBytesShift = 8;
-inline constexpr unsigned kBytesBits = 15;
+inline constexpr unsigned kBytesBits = 16;
 inline constexpr unsigned kOriginShift = kBytesShift + kBytesBits;
-inline constexpr unsigned kOriginBits = 8;
+inline constexpr unsigned kOriginBits = 7;
 inline constexpr unsigned kPlainBits = kOriginShift + kOriginBits;
-inline constexpr u64 kPlainMask = low_mask(kPlainBits) & ~low_mask(kBytesShift);
-static_assert(kSmallBytesMax <= u64{1} << kBytesBits);
-inline constexpr u64 kAlignmentMask = low_mask(kPlainBits) & ~low_mask(kOriginShift + kOriginFamilyBits);
+static_assert(kSmallBytesMax < u64{1} << kBytesBits && highest_bit(kSmallBytesMax) < 1U << (kOriginBits - kOriginFamilyBits));
 
 // What a trailer says in plain: the bytes asked for and the origin.
-constexpr u64 plain_word(usize bytes, Origin origin) { return u64{bytes} << kBytesShift | u64{static_cast<u8>(origin)} << kOriginShift; }
-FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) {
-  // Addresses of the heap differ below this shift: no two blocks' trailers follow from each other.
-  constexpr unsigned kAboveAddresses = 32;
-  const u64 mixed = (address_of(block) ^ block_secrets.key ^ (plain << kAboveAddresses)) * block_secrets.multiplier;
-  return (mixed & ~low_mask(kPlainBits)) | plain;
+constexpr u64 plain_word(usize bytes, Origin origin) {
+  return u64{bytes} << kBytesShift | u64{static_cast<u8>(origin) & low_mask(kOriginBits)} << kOriginShift;
 }
+// Its check bits, above kPlainBits; of `word` only the lower bits count.
+FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
+  // What stands in plain comes above all bits in which addresses of the heap differ: no two blocks' trailers follow from each other.
+  constexpr unsigned kAbovePlain = 64 - kPlainBits;
+  return (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
+}
+FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) { return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain; }
+// What of its check bits cannot be. Its lowest byte, which must be zero, is for the caller to look at.
+FREESTONE_INLINE u64 forged_bits(const void* block, u64 word) { return (word ^ check_product(block, word)) >> kPlainBits; }
+inline bool is_trailer(const void* block, u64 word) { return (forged_bits(block, word) | (word & low_mask(kBytesShift))) == 0; }
 
 struct Claim {
   usize bytes;
@@ -50,39 +55,36 @@ FREESTONE_INLINE Claim claim_of(u64 trailer) {
   return {(trailer >> kBytesShift) & low_mask(kBytesBits), static_cast<Origin>((trailer >> kOriginShift) & low_mask(kOriginBits))};
 }
 
-// Between the bytes asked for and the trailer lies the gap. Of it the last kNearGap bytes are written and compared by two pieces of fixed
-// place; the table of what stands there is read at the gap, so that one row serves all.
-inline constexpr usize kNearGap = 24;
-inline constexpr usize kNearBytes = kNearGap + kTrailerBytes;  // from the end of the block
-static_assert(!kMitigations.trailer || kNearBytes <= kBlockBytesMin);
-inline constexpr usize kFarRow = kNearGap + 1;  // the gap is longer: all of the last bytes are canary
-inline constexpr usize kFreeRow = 0;            // all zero
+// Between the bytes asked for and the trailer lies the gap. Of it the last bytes are written and compared by two pieces of fixed place, the
+// second alone when it holds all; the table of what stands there is read at the gap, so that one row serves all.
+inline constexpr usize kNearGap = kChunkBytes;
+inline constexpr usize kSeenGap = 24;
+inline constexpr usize kSeenBytes = kSeenGap + kTrailerBytes;  // from the end of the block
+static_assert(!kMitigations.trailer || kSeenBytes <= kBlockBytesMin);
+inline constexpr usize kLongRow = kSeenGap + 1;  // the gap is longer: all canary
 
 struct GapMask {
   u8 bytes[kGapTableBytes] = {};
   constexpr GapMask() {
-    for (usize k = kNearGap; k < kGapTableBytes; ++k) bytes[k] = 0xff;
+    for (usize k = kSeenGap; k < kGapTableBytes; ++k) bytes[k] = 0xff;
   }
 };
 inline constexpr GapMask kGapMask;
-static_assert(kFarRow + kNearGap <= kGapTableBytes);
+static_assert(kLongRow + kSeenGap <= kGapTableBytes);
 
-// What differs in the last bytes before the trailer of a block that ends there from what `row` says, where `mask` looks.
-FREESTONE_INLINE u64 near_damage(const char* end, usize row, usize mask) {
-  const u8* const expected = block_secrets.gap + row;
-  const u8* const looked_at = kGapMask.bytes + mask;
-  const Chunk first = (load_chunk(end - kNearBytes) ^ load_chunk(expected)) & load_chunk(looked_at);
-  const u64 second = (load_word(end - 2 * sizeof(u64)) ^ load_word(expected + kChunkBytes)) & load_word(looked_at + kChunkBytes);
-  return first[0] | first[1] | second;
-}
-// Of a block that holds nothing.
-FREESTONE_INLINE void store_near(char* end, usize row) {
-  store_chunk(end - kNearBytes, load_chunk(block_secrets.gap + row));
-  store_word(end - 2 * sizeof(u64), load_word(block_secrets.gap + row + kChunkBytes));
-}
-FREESTONE_INLINE usize row_of(usize gap) { return min_of(gap, kFarRow); }
+// The two pieces, by the end of the block: where they lie, what stands there, and the mask of what of it is gap.
+inline constexpr usize kNearColumn = kSeenGap - kNearGap;
+FREESTONE_INLINE Chunk seen_row(usize gap) { return load_chunk(block_secrets.gap + gap); }
+FREESTONE_INLINE Chunk seen_mask(usize gap) { return load_chunk(kGapMask.bytes + gap); }
+FREESTONE_INLINE char* near_piece(char* end) { return end - kTrailerBytes - kNearGap; }
+FREESTONE_INLINE const char* near_piece(const char* end) { return end - kTrailerBytes - kNearGap; }
+FREESTONE_INLINE Chunk near_row(usize gap) { return seen_row(kNearColumn + gap); }
+FREESTONE_INLINE Chunk near_mask(usize gap) { return seen_mask(kNearColumn + gap); }
+// What differs from them.
+FREESTONE_INLINE Chunk seen_damage(const char* end, usize gap) { return (load_chunk(end - kSeenBytes) ^ seen_row(gap)) & seen_mask(gap); }
+FREESTONE_INLINE Chunk near_damage(const char* end, usize gap) { return (load_chunk(near_piece(end)) ^ near_row(gap)) & near_mask(gap); }
 
-// A zero and canary bytes in [from, end), which may be empty.
+// A gap of any length: a zero and canary bytes in [from, end).
 inline void store_gap(char* from, char* end) {
   if (from >= end) return;
   *from = 0;
@@ -98,9 +100,28 @@ inline bool canaries_are_whole(const char* from, const char* end) {
 }
 inline bool gap_is_whole(const char* from, const char* end) { return from >= end || (*from == 0 && canaries_are_whole(from + 1, end)); }
 
+// A gap longer than kSeenGap, up to the end of the block: by two pieces where they meet.
+FREESTONE_INLINE void store_long_gap(char* from, char* end) {
+  const auto first = load_chunk(block_secrets.gap + kSeenGap), last = near_row(kLongRow);
+  if (near_piece(end) - from > static_cast<std::ptrdiff_t>(kChunkBytes)) return store_gap(from, end - kTrailerBytes);
+  store_chunk(from, first);
+  store_chunk(near_piece(end), last);
+}
+FREESTONE_INLINE bool long_gap_is_whole(const char* from, const char* end) {
+  const auto first = load_chunk(block_secrets.gap + kSeenGap), last = near_row(kLongRow);
+  if (near_piece(end) - from > static_cast<std::ptrdiff_t>(kChunkBytes)) return gap_is_whole(from, end - kTrailerBytes);
+  return is_zero((load_chunk(from) ^ first) | (load_chunk(near_piece(end)) ^ last));
+}
+
 // WORDS-1: what is written before stays before.
 FREESTONE_INLINE void in_order() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 FREESTONE_INLINE u64 load_trailer(const void* trailer) { return __atomic_load_n(static_cast<const u64*>(trailer), __ATOMIC_RELAXED); }
+// The bytes asked for, by one load: no more than the word says when it is whole.
+FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
+  static_assert(kBytesShift % 8 == 0 && kBytesBits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  using Bytes = u16 __attribute__((aligned(1), may_alias));  // not by memcpy, which calls this
+  return *reinterpret_cast<const Bytes*>(static_cast<const char*>(trailer) + kBytesShift / 8);
+}
 FREESTONE_INLINE void store_trailer(void* trailer, u64 word) { __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED); }
 FREESTONE_INLINE void begin_change(void* trailer) {
   store_trailer(trailer, kChanging);

@@ -26,12 +26,17 @@ void draw_secrets() {
   block_secrets.key = os::entropy();
   block_secrets.multiplier = os::entropy() | 1;
   block_secrets.canary = static_cast<u8>(0x81 + os::entropy() % 0x7e);
-  for (usize k = kNearGap + 1; k < kGapTableBytes; ++k) block_secrets.gap[k] = block_secrets.canary;
+  for (usize k = kSeenGap + 1; k < kGapTableBytes; ++k) block_secrets.gap[k] = block_secrets.canary;
 }
 
-FREESTONE_SLOW void store_far_gap(char* from, char* end) { store_gap(from, end); }
-__attribute__((noinline)) bool far_gap_is_whole(const char* from, const char* end) { return gap_is_whole(from, end); }
-__attribute__((noinline)) bool is_clear_block(const char* block, usize bytes) { return is_clear(block, bytes); }
+__attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin) {
+  return mark_live<true>(block, block_bytes, bytes, origin);
+}
+__attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin) {
+  if (FREESTONE_UNLIKELY(!is_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
+  return mark_live(block, block_bytes, bytes, origin);
+}
+__attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) { deallocate_checked<true>(block, bytes, origin); }
 
 namespace {
 
@@ -43,14 +48,15 @@ Seen look(const char* block, usize block_bytes, Claim& claim) {
   if (word == 0) return Seen::free;
   if (word == kChanging) return Seen::changing;
   claim = claim_of(word);
-  if (word != trailer_word(block, word & kPlainMask) || claim.bytes > block_bytes - kTrailerBytes) return Seen::damaged;
+  if (!is_trailer(block, word) || claim.bytes > block_bytes - kTrailerBytes) return Seen::damaged;
   return gap_is_whole(block + claim.bytes, trailer) ? Seen::live : Seen::damaged;
 }
 
 // Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a row see.
-bool before_is_damaged(const void* block, const SlabBlock& found) {
+bool before_is_damaged(const char* block, const SlabBlock& found) {
+  if (found.offset == 0) return false;
   for (int looks = 0; looks < 100; ++looks) {
-    if (damage_before(block, found) == 0) return false;
+    if (!damage_before(block, found).any() || load_trailer(block - kTrailerBytes) == kChanging) return false;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look reads anew: without it the compiler may keep what the first one saw
   }
   return true;
@@ -69,7 +75,7 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
     case Seen::changing: return misuse("double free", block, info.bytes), false;
     case Seen::damaged: return misuse("heap overflow", block, info.bytes), false;
   }
-  if (before_is_damaged(block, found)) misuse("heap overflow before the start", block, found.bytes);
+  if (before_is_damaged(static_cast<const char*>(block), found)) misuse("heap overflow before the start", block, found.bytes);
   return true;
 }
 
@@ -166,31 +172,42 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
 static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
   char* const trailer = trailer_of(block, block_bytes);
   begin_change(trailer);
-  if (bytes > claim.bytes) std::memset(block + claim.bytes, 0, bytes - claim.bytes);
-  store_gap(block + bytes, trailer);
+  const usize gap = block_bytes - kTrailerBytes - bytes, longer = max_of(gap, block_bytes - kTrailerBytes - claim.bytes);
+  if (FREESTONE_LIKELY(longer <= kNearGap)) {
+    char* const near = near_piece(block + block_bytes);
+    store_chunk(near, (load_chunk(near) & ~near_mask(longer)) | near_row(gap));
+  } else {
+    if (bytes > claim.bytes) std::memset(block + claim.bytes, 0, bytes - claim.bytes);
+    store_gap(block + bytes, trailer);
+  }
   in_order();
   store_trailer(trailer, trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
 }
 
-void* reallocate_checked(void* block, usize bytes) {
-  if (mode() == Mode::disabled || !kMitigations.trailer) return reallocate(block, bytes);
-  if (bytes > PTRDIFF_MAX - kTrailerBytes) {
-    errno = ENOMEM;
-    return nullptr;
+// Gives a live slab block, of which all was looked at, another size.
+static void* reallocate_in_slab(void* block, usize block_bytes, const Claim& claim, usize bytes) {
+  if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
+  if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
+    resize_in_slab(static_cast<char*>(block), block_bytes, claim, bytes);
+    return block;
   }
+  void* moved = allocate_checked(bytes, Origin::c_call);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, block, min_of(claim.bytes, bytes));
+  clear_and_quarantine(block, block_bytes);
+  return moved;
+}
+
+static void* reallocate_other(void* block, usize bytes) {
+  if (mode() == Mode::disabled || !kMitigations.trailer) return reallocate(block, bytes);
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   usize old_bytes = 0;
   if (is_slab_tag(tag)) {
     Claim claim;
     if (!examine(block, tag, "invalid realloc", claim)) return nullptr;
-    const usize block_bytes = kShapes.of[tag].bytes;
-    if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
-    old_bytes = claim.bytes;
-    if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
-      resize_in_slab(static_cast<char*>(block), block_bytes, claim, bytes);
-      return block;
-    }
-  } else if (kMitigations.zero_size && is_zero_size(block)) {
+    return reallocate_in_slab(block, kShapes.of[tag].bytes, claim, bytes);
+  }
+  if (kMitigations.zero_size && is_zero_size(block)) {
     old_bytes = 0;
   } else if (has_record(block, tag)) {
     Claim claim;
@@ -214,6 +231,18 @@ void* reallocate_checked(void* block, usize bytes) {
   std::memcpy(moved, block, min_of(old_bytes, bytes));
   deallocate_checked(block, kUnknownBytes, Origin::c_call);
   return moved;
+}
+
+void* reallocate_checked(void* block, usize bytes) {
+  if (FREESTONE_UNLIKELY(bytes > PTRDIFF_MAX - kTrailerBytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  LiveBlock live;
+  if (!kMitigations.trailer || !live_block(block, live) || live.gap > kSeenGap || is_damaged<false>(block, live, 0, 0)) {
+    return reallocate_other(block, bytes);
+  }
+  return reallocate_in_slab(block, live.found.bytes, claim_of(live.word), bytes);
 }
 
 usize usable_bytes_checked(const void* block) {

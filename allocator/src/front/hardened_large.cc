@@ -14,8 +14,6 @@ namespace freestone::hardened {
 
 namespace {
 
-// A block that shrank has fewer pages than its span.
-constexpr u64 kShrunk = u64{1} << (kLargeOriginShift - 1);
 constexpr u64 kLargeRequestMask = kShrunk - 1;
 FREESTONE_INLINE Claim claim_of_large(u64 request) {
   return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
@@ -39,7 +37,7 @@ Behind behind(const void* block, usize bytes, u64 shrunk) {
   char* const start = static_cast<char*>(const_cast<void*>(block));
   return {start + bytes, start + min_of(round_up(bytes + least, 4 * kKiB), span_bytes(block))};
 }
-u64 mark_of(const void* block, Origin origin) { return trailer_word(block, plain_word(0, origin)) & ~kPlainMask; }
+u64 mark_of(const void* block, Origin origin) { return check_product(block, plain_word(0, origin)) & ~low_mask(kPlainBits); }
 bool end_is_whole(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
   return load_word(zone.from) == mark_of(block, claim.origin) && canaries_are_whole(zone.from + kTrailerBytes, zone.end);
@@ -149,11 +147,6 @@ void* hand_out_large(void* block, usize bytes, Origin origin) {
   }
   set_live(block, bytes, origin, 0);
   return block;
-}
-
-usize large_live_bytes(const void* block) {
-  const u64 request = large_request(block);
-  return request == 0 ? kFreedBytes : claim_of_large(request).bytes;
 }
 
 bool examine_large(const void* block, Claim& claim) {

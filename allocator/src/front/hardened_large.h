@@ -24,6 +24,7 @@ bool expect_match(const void* block, usize block_bytes, const Claim& claim, usiz
 
 // The request plus one and the origin of a large block share one word of its record; 0: free.
 inline constexpr unsigned kLargeOriginShift = 56;
+inline constexpr u64 kShrunk = u64{1} << (kLargeOriginShift - 1);  // it has fewer pages than its span
 inline u64& large_request(const void* block) { return record_of(unit_of(block)).request_bytes; }
 // Whether the address, in a unit of this tag, is the start of a run that has a record of its request.
 FREESTONE_INLINE bool has_record(const void* block, u8 tag) {
@@ -33,7 +34,10 @@ FREESTONE_INLINE bool has_record(const void* block, u8 tag) {
 void* hand_out_large(void* block, usize bytes, Origin origin);
 // What was asked for of the block with a record that starts there; kFreedBytes when it is not live.
 inline constexpr usize kFreedBytes = kUnknownBytes - 1;
-usize large_live_bytes(const void* block);
+FREESTONE_INLINE usize large_live_bytes(const void* block) {
+  const u64 request = large_request(block);
+  return request == 0 ? kFreedBytes : (request & (kShrunk - 1)) - 1;
+}
 // False: the block is not live, and that has been said.
 bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives up lose their memory

@@ -9,35 +9,35 @@ namespace freestone::hardened {
 
 // What is needed of a slab's tag to find the end of a block; 0 for any other tag.
 struct Reach {
+  u64 inverse = 0;  // ceil(2^64 / bytes): what of offset * inverse is below the point, times bytes, is how far the offset lies in its block
   u32 bytes = 0;
   u32 offset_mask = 0;
-  u64 inverse = 0;
 };
 struct ReachTable {
   Reach of[kTagCount];
   constexpr ReachTable() : of() {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-      const ClassInfo& info = class_info(c);
-      of[c] = {info.bytes, static_cast<u32>(units_to_bytes(info.units)) - 1, info.inverse};
+      const u32 bytes = class_info(c).bytes;
+      of[c] = {~u64{0} / bytes + 1, bytes, static_cast<u32>(units_to_bytes(class_info(c).units)) - 1};
     }
   }
 };
 inline constexpr ReachTable kReach;
 
-// Out of line: the access begins in the heap, and it is not seen at once that it is right.
-void check_heap_access(const void* from, usize bytes, bool writes);
-
-FREESTONE_INLINE void check_access(const void* from, usize bytes, bool writes) {
+// Whether it is seen at once that an access of so many bytes is right: outside the heap, or in one live block of a slab.
+FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
   const usize from_base = address_of(from) - region.base;
-  if (from_base >= region.frontier_bytes.load_relaxed()) return;
+  if (from_base >= region.frontier_bytes.load_operand()) return true;
   const Reach& reach = kReach.of[tag_table()[from_base >> kUnitShift]];
-  if (FREESTONE_UNLIKELY(reach.bytes == 0)) return check_heap_access(from, bytes, writes);
-  const usize offset = from_base & reach.offset_mask;
-  const usize inside = offset - ((offset * reach.inverse) >> kInverseShift) * reach.bytes;
-  const u64 word = load_trailer(static_cast<const char*>(from) - inside + reach.bytes - kTrailerBytes);
+  if (FREESTONE_UNLIKELY(reach.bytes == 0)) return false;
+  const u64 below_point = (from_base & reach.offset_mask) * reach.inverse;
+  const auto inside = static_cast<usize>((static_cast<unsigned __int128>(below_point) * reach.bytes) >> 64);
   // A trailer that is not a live block's says 0 bytes.
-  const usize end = inside + bytes;
-  if (FREESTONE_UNLIKELY(end > claim_of(word).bytes || end < bytes)) check_heap_access(from, bytes, writes);
+  const usize live = claimed_bytes(static_cast<const char*>(from) - inside + reach.bytes - kTrailerBytes);
+  return FREESTONE_LIKELY(inside <= live) && FREESTONE_LIKELY(bytes <= live - inside);
 }
+
+// Out of line, of an access that is not plain: looks again, and says what is wrong.
+void check_access(const void* from, usize bytes, bool writes);
 
 }  // namespace freestone::hardened

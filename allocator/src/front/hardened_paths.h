@@ -48,20 +48,27 @@ FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
 
 FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
 
-// Out of line: the block was written to after its free, or its gap is long.
+// Out of line, and last: the block was written to after its free; its gap is long; it is larger than kInlineBytes.
 void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin);
-void store_far_gap(char* from, char* end);
-bool far_gap_is_whole(const char* from, const char* end);
-bool is_clear_block(const char* block, usize bytes);
+void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin);
+void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin);
 
 // Makes a clear block live.
+template <bool Long = false>
 FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
   char* const end = block + block_bytes;
   char* const trailer = end - kTrailerBytes;
   const usize gap = static_cast<usize>(trailer - block) - bytes;
+  if constexpr (!Long) {
+    if (FREESTONE_UNLIKELY(gap > kSeenGap)) return mark_live_long(block, block_bytes, bytes, origin);
+  }
   begin_change(trailer);
-  store_near(end, row_of(gap));
-  if (FREESTONE_UNLIKELY(gap > kNearGap)) store_far_gap(block + bytes, end - kNearBytes);
+  if constexpr (Long) {
+    store_long_gap(block + bytes, end);
+  } else {
+    if (gap > kNearGap) store_chunk(end - kSeenBytes, seen_row(gap));
+    store_chunk(near_piece(end), near_row(gap));
+  }
   in_order();
   store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
   return block;
@@ -70,31 +77,60 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
 // Hands out a block that the heap gave: makes it live, after a look whether it is still as its free left it.
 FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
-  bool untouched;
-  if constexpr (kMitigations.zero_on_free) {
-    untouched = block_bytes <= kInlineBytes ? is_clear_inline(block, block_bytes) : is_clear_block(block, block_bytes);
-  } else {
-    untouched = load_word(trailer_of(block, block_bytes)) == 0;
-  }
+  if (kMitigations.zero_on_free && block_bytes > kInlineBytes) return hand_out_larger(block, block_bytes, bytes, origin);
+  const bool untouched = kMitigations.zero_on_free ? is_clear_inline(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
   if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
-// What is wrong with the end of the block that ends where this one begins. Whether that one is live or free is as good as random: no branch.
-FREESTONE_INLINE u64 damage_before(const void* block, const SlabBlock& found) {
-  if constexpr (!kMitigations.neighbours) return 0;
-  const char* const end = static_cast<const char*>(block);
-  if (FREESTONE_UNLIKELY(found.offset == 0)) return 0;  // a guard
-  const u64 word = load_trailer(end - kTrailerBytes);
-  const bool is_free = word == 0;
-  const u64 expected = trailer_word(end - found.bytes, word & kPlainMask);
-  const usize live_row = row_of(found.bytes - kTrailerBytes - claim_of(word).bytes);
-  const usize row = is_free ? kFreeRow : live_row;
-  const usize mask = is_free ? (kMitigations.zero_on_free ? kFarRow : 0) : live_row;
-  u64 different = is_free ? 0 : word ^ expected;
-  asm("" : "+r"(different));
-  const u64 damage = different | near_damage(end, row, mask);
-  return word == kChanging ? 0 : damage;
+// What differs from what must be, in bytes of blocks' ends and in words. All zero: nothing.
+struct Damage {
+  Chunk bytes = {};
+  u64 words = 0;
+  bool any() const { return (bits_of(bytes) | words) != 0; }
+};
+
+// What is wrong with the end of the block that ends where this one begins. One that is changing seems damaged, too.
+FREESTONE_INLINE Damage damage_before(const char* block, const SlabBlock& found) {
+  if constexpr (!kMitigations.neighbours) return {};
+  if (FREESTONE_UNLIKELY(found.offset == 0)) return {};  // a guard
+  const Chunk far = load_chunk(block - kSeenBytes);
+  const u64 word = load_trailer(block - kTrailerBytes);
+  if (word == 0) return {kMitigations.zero_on_free ? far | load_chunk(block - kChunkBytes) : Chunk{}, 0};
+  const usize row = min_of(found.bytes - kTrailerBytes - claim_of(word).bytes, kLongRow);
+  const Chunk gap = ((far ^ seen_row(row)) & seen_mask(row)) | near_damage(block, row);
+  return {gap, forged_bits(block - found.bytes, word) | (word & low_mask(kBytesShift))};
+}
+
+// What a free knows at once of a slab block.
+struct LiveBlock {
+  SlabBlock found;
+  u64 word;
+  usize bytes;  // asked for
+  usize gap;
+};
+// Whether a block may begin there; the rest is for is_damaged to find.
+FREESTONE_INLINE bool live_block(const void* block, LiveBlock& live) {
+  const usize from_base = address_of(block) - region.base;
+  if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return false;
+  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], live.found))) return false;
+  const char* const trailer = static_cast<const char*>(block) + live.found.bytes - kTrailerBytes;
+  live.word = load_trailer(trailer);
+  live.bytes = claimed_bytes(trailer);
+  live.gap = live.found.bytes - kTrailerBytes - live.bytes;
+  return true;
+}
+// What is wrong with it, its gap and the block before; `said` is what of the word must be which bits.
+template <bool Long>
+FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, u64 compared, u64 said) {
+  const auto* const start = static_cast<const char*>(block);
+  const char* const end = start + live.found.bytes;
+  Damage damage = damage_before(start, live.found);
+  damage.words |= forged_bits(block, live.word) | ((live.word & (compared | low_mask(kBytesShift))) ^ said);
+  if constexpr (Long) return damage.any() || live.gap > live.found.bytes || !long_gap_is_whole(start + live.bytes, end);
+  if (live.gap > kNearGap) damage.bytes |= seen_damage(end, live.gap);
+  damage.bytes |= near_damage(end, live.gap);
+  return damage.any();
 }
 
 // Out of line: a block of a thread that has no cache, or whose every free is observed.
@@ -148,29 +184,25 @@ FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
   return hand_out(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
 
-// Out of line: something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
+// Out of line: the gap is long; or something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
+void deallocate_checked_long(void* block, usize bytes, Origin origin);
 void deallocate_checked_slow(void* block, usize bytes, Origin origin);
 
+template <bool Long = false>
 FREESTONE_INLINE void deallocate_checked(void* block, usize bytes, Origin origin) {
   if constexpr (!kMitigations.trailer) return deallocate(block);
-  const usize from_base = address_of(block) - region.base;
-  if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return deallocate_checked_slow(block, bytes, origin);
-  SlabBlock found;
-  if (FREESTONE_UNLIKELY(!shape_of(from_base, tag_table()[from_base >> kUnitShift], found))) return deallocate_checked_slow(block, bytes, origin);
-  const char* const end = static_cast<const char*>(block) + found.bytes;
-  const u64 word = load_trailer(end - kTrailerBytes);
-  const Claim claim = claim_of(word);
-  const usize gap = found.bytes - kTrailerBytes - claim.bytes;
-  const usize row = row_of(gap);
-  u64 plain = plain_word(claim.bytes, origin);
-  if (origin == Origin::c_call && bytes == kUnknownBytes) plain |= word & kAlignmentMask;  // free() takes any alignment
-  u64 damage = word ^ trailer_word(block, plain);
-  damage |= near_damage(end, row, row) | damage_before(block, found);
-  if (FREESTONE_UNLIKELY(damage != 0 || (bytes != kUnknownBytes && bytes != claim.bytes))) return deallocate_checked_slow(block, bytes, origin);
-  if (FREESTONE_UNLIKELY(gap > kNearGap) && !far_gap_is_whole(static_cast<char*>(block) + claim.bytes, end - kNearBytes)) {
+  LiveBlock live;
+  if (FREESTONE_UNLIKELY(!live_block(block, live))) return deallocate_checked_slow(block, bytes, origin);
+  if constexpr (!Long) {
+    if (FREESTONE_UNLIKELY(live.gap > kSeenGap)) return deallocate_checked_long(block, bytes, origin);
+  }
+  // free() takes any alignment.
+  const u64 compared = origin == Origin::c_call && bytes == kUnknownBytes ? low_mask(kOriginFamilyBits) : low_mask(kOriginBits);
+  const bool wrong_size = bytes != kUnknownBytes && bytes != live.bytes;
+  if (FREESTONE_UNLIKELY(wrong_size || is_damaged<Long>(block, live, compared << kOriginShift, u64{static_cast<u8>(origin)} << kOriginShift))) {
     return deallocate_checked_slow(block, bytes, origin);
   }
-  clear_and_quarantine(block, found.bytes);
+  clear_and_quarantine(block, live.found.bytes);
 }
 
 }  // namespace freestone::hardened

@@ -19,7 +19,7 @@ const char* fault_of(const char* block, usize block_bytes) {
   if (word == kChanging) return nullptr;
   if (word == 0) return !kMitigations.zero_on_free || is_clear(block, block_bytes) ? nullptr : "write after free";
   const Claim claim = claim_of(word);
-  const bool whole = word == trailer_word(block, word & kPlainMask) && claim.bytes <= block_bytes - kTrailerBytes &&
+  const bool whole = is_trailer(block, word) && claim.bytes <= block_bytes - kTrailerBytes &&
                      gap_is_whole(block + claim.bytes, trailer);
   return whole ? nullptr : "heap overflow";
 }
