@@ -112,7 +112,13 @@ FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const 
 // A free of each kind of block: it is checked, an observer is told, and it goes.
 
 FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
-  if (is_slab_class(size_class) ? place_in_slab(size_class, block) == SlabPlace::no_block : !starts_unit(block)) fail_invalid("invalid free", block);
+  if (is_slab_class(size_class)) {
+    const SlabPlace place = place_in_slab(size_class, block);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_invalid("invalid free", block);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::free_block)) fail_block("double free", block, class_info(size_class).bytes);
+  } else if (!starts_unit(block)) {
+    fail_invalid("invalid free", block);
+  }
   expect_live("double free", size_class, block);
   if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
   Cache* cache = ensure_cache();

@@ -210,6 +210,7 @@ void double_free(const Attack& attack) {
   if (attack.moment == Moment::at_trim) malloc_trim(0);
   misuse_begins();
   if (!attack.twin) give(attack, block);
+  if (attack.moment == Moment::at_exit) go_on(attack);
 }
 void double_free_other_thread(const Attack& attack) {
   char* const block = take(attack);
@@ -244,6 +245,7 @@ void free_interior(const Attack& attack) {
   if (attack.offset == 0 || attack.offset >= static_cast<long>(attack.bytes)) _exit(kNotApplicable);
   misuse_begins();
   std::free(attack.twin ? opaque(block) : opaque_at(block, attack.offset));
+  go_on(attack);
 }
 char static_bytes[8192];
 void free_elsewhere(const Attack& attack) {
@@ -396,10 +398,12 @@ const Kind kKinds[] = {
     {"read after free", read_secret, Offsets::inside, 0, kAllStates, kOnce, 1, true},
     {"read of what was never written", read_uninitialised, Offsets::none, 0, some(State::alone), kOnce, 1, true},
     {"double free", double_free, Offsets::strays, 0, kAllStates, kOnce, 1, true},
+    {"double free, seen by the end", double_free, Offsets::strays, 0, kAllStates, some(Moment::at_exit), 1, true},
     {"double free after a flush", double_free, Offsets::just_past, 0, kAllStates, some(Moment::at_flush, Moment::at_trim), 1, true},
     {"double free by two threads", double_free_other_thread, Offsets::none, 0, kPlain, kOnce, 1, true},
     {"double free after reuse", double_free_after_reuse, Offsets::none, 0, kPlain, kOnce, 1, true},
     {"free of an interior address", free_interior, Offsets::inside, 0, kPlain, kOnce, 1, true},
+    {"free of an interior address, seen by the end", free_interior, Offsets::inside, 0, kPlain, some(Moment::at_exit), 1, true},
     {"free of a foreign address", free_elsewhere, Offsets::none, 0, some(State::alone), kOnce, 1, true},
     {"realloc of a freed or interior address", reallocate_wrongly, Offsets::inside, 0, kPlain, kOnce, 1, true},
     {"usable size of a freed block", usable_size_of_freed, Offsets::none, 0, kAllStates, kOnce, 1, true},
