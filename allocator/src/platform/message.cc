@@ -44,12 +44,22 @@ void Message::write() {
 }
 
 constinit Atomic<FailureObserver> failure_observer;
+constinit Atomic<FailureWitness> failure_witness;
 
 namespace {
+
+void tell_witness(const void* block) {
+  if (const FailureWitness witness = failure_witness.load_acquire(); witness != nullptr) witness(block);
+}
 
 // Once: a failure inside the observer must not call it again.
 void tell_observer(const char* kind, const void* block, const char* detail) {
   if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr) observer(kind, block, detail);
+}
+
+void put_block_line(const char* kind, const void* block, usize block_bytes) {
+  (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
+  tell_witness(block);
 }
 
 }  // namespace
@@ -61,11 +71,12 @@ void end_by_failure(const char* kind, const void* block, const char* detail) {
 
 void fail(const char* kind, const void* block, const char* detail) {
   (Message() << kind << " of " << block << " (" << detail << ')').write();
+  tell_witness(block);
   end_by_failure(kind, block, detail);
 }
 
 void fail_block(const char* kind, const void* block, usize block_bytes) {
-  (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
+  put_block_line(kind, block, block_bytes);
   end_by_failure(kind, block, "");
 }
 
@@ -73,7 +84,7 @@ void misuse(const char* kind, const void* block, usize block_bytes) {
   if (options.on_error == 0) fail_block(kind, block, block_bytes);
   static Atomic<u32> reports;
   constexpr u32 kReportsMax = 100;
-  if (reports.fetch_add_relaxed(1) < kReportsMax) (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
+  if (reports.fetch_add_relaxed(1) < kReportsMax) put_block_line(kind, block, block_bytes);
 }
 
 void abort_now() { std::abort(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/units.h"
 
 namespace freestone {
@@ -33,6 +34,10 @@ class Message {
 // Told of a failure before the process ends; null for nobody. Defined for the program's callback.
 using FailureObserver = void (*)(const char* kind, const void* block, const char* detail);
 extern Atomic<FailureObserver> failure_observer;
+
+// Told of the block when such a line was written, to add the stacks. Null while nothing is sampled.
+using FailureWitness = void (*)(const void* block);
+extern FREESTONE_HIDDEN Atomic<FailureWitness> failure_witness;
 
 // The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT.
 [[noreturn]] void fail(const char* kind, const void* block, const char* detail);

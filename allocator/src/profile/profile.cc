@@ -132,6 +132,19 @@ usize expand_profile_path(const char* pattern, char* path, usize capacity) {
   return os::expand_path(pattern, path, capacity, &number);
 }
 
+void print_sample_stack(const void* block) {
+  if (!profile_store.lock.try_lock()) return;
+  const LiveSample* found = nullptr;
+  profile_store.for_each_live([&](const LiveSample& sample) {
+    if (sample.block == address_of(block)) found = &sample;
+  });
+  if (found != nullptr) {
+    (Message(" allocated by thread ") << found->thread << ':').write();
+    print_stack(found->site->frames, found->site->depth);
+  }
+  profile_store.lock.unlock();
+}
+
 void restart_profile() {
   const u64 now = os::nanoseconds();
   ProfileLock lock;

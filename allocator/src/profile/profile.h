@@ -27,6 +27,9 @@ void remove_sample(LiveSample* sample);
 // Does nothing when the block is not tracked.
 void remove_tracked_sample(void* block);
 
+// Writes the stack that allocated the block to standard error, if it is a sample that lives. Waits for no lock.
+void print_sample_stack(const void* block);
+
 // Forgets the sums so far, the peak and the lifetimes. What is live stays, as far as its free would have been seen.
 void restart_profile();
 

@@ -6,6 +6,7 @@
 #include <link.h>
 
 #include "platform/message.h"
+#include "stacks/file_symbols.h"
 
 namespace freestone {
 
@@ -260,7 +261,7 @@ void print_stack(const usize* frames, unsigned depth) {
       continue;
     }
     Module module{};
-    char name[128] = "";
+    char name[512] = "";
     usize image = 0;
     u64 inode = 0;
     for_each_mapped([&](const Mapping& mapping) {
@@ -271,8 +272,7 @@ void print_stack(const usize* frames, unsigned depth) {
       if (mapping.end <= address) return true;
       if (mapping.start > address) return false;
       module = {mapping.start, mapping.end, mapping.file_offset, mapping.inode != 0 ? image : 0, 0, {}};
-      const char* slash = std::strrchr(mapping.name, '/');
-      std::strncpy(name, slash != nullptr ? slash + 1 : mapping.name, sizeof name - 1);
+      std::strncpy(name, mapping.name, sizeof name - 1);
       return false;
     });
     Message line("  #");
@@ -291,7 +291,10 @@ void print_stack(const usize* frames, unsigned depth) {
     if (const usize got = symbol != 0 ? memory.read_some(symbol, text, sizeof text - 1) : 0; got > 0) {
       text[got] = '\0';
       line << text << '+' << reinterpret_cast<const void*>(frames[k] - start) << ' ';
+    } else if (usize into; module.image != 0 && find_file_symbol(name, address - module.start + module.file_offset, text, sizeof text, &into) != 0) {
+      line << text << '+' << reinterpret_cast<const void*>(into + 1) << ' ';
     }
+    if (const char* slash = std::strrchr(name, '/'); slash != nullptr) std::memmove(name, slash + 1, std::strlen(slash));
     line << '(' << (name[0] != '\0' ? name : "unknown") << '+' << reinterpret_cast<const void*>(module.end != 0 ? frames[k] - module.start + module.file_offset : frames[k])
          << ')';
     line.write();

@@ -12,8 +12,10 @@
 #include "front/sampled.h"
 #include "guards/guard.h"
 #include "leaks/leak.h"
+#include "platform/message.h"
 #include "platform/os.h"
 #include "profile/profile.h"
+#include "profile/profile_report.h"
 #include "profile/profile_store.h"
 #include "sampling/chance.h"
 
@@ -129,6 +131,15 @@ void on_deallocate(void* block, UnitIndex first) {
 
 constexpr SampleObserver kObserver = {{next_allocations, next_bytes}, on_allocate, on_placed, on_resized, on_deallocate, remove_tracked_sample, guard_release_freed, guard_misused};
 
+// A misuse is seen by a check of the heap, guarded or not: this adds who did it, and who allocated a block that was sampled.
+void show_stacks(const void* block) {
+  usize frames[kFramesMax];
+  const unsigned depth = capture_profile_stack(frames);
+  (Message(" at by thread ") << os::thread_id() << ':').write();
+  print_stack(frames, depth);
+  print_sample_stack(block);
+}
+
 void want(u32 what) {
   Sampling mode = Sampling::some;
   if (what == 0) {
@@ -140,6 +151,7 @@ void want(u32 what) {
   wanted.store_release(what);
   sample_observer.store_release(&kObserver);
   sampling.store_release(mode);
+  failure_witness.store_release(what != 0 ? show_stacks : nullptr);
   sampling_epoch.add_relaxed(1);
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 from support import harness
 
@@ -13,6 +16,56 @@ SIZES = (12, 24, 100, 4096, 5000, 200_000)  # of 12 bytes all but 6 in a million
 
 def run(case: str, size: int, conf: str = "guard_sample:1,guard_slots:256") -> harness.Finished:
     return harness.run([harness.PROBES / "guard_probe", case, str(size)], extra={"FREESTONE_CONF": conf})
+
+# None of its functions is exported: only the file's own symbol table names them.
+HIDDEN = """
+#include <stdlib.h>
+static char *volatile block;
+static void __attribute__((noinline)) maker(void) { block = malloc(100); __asm__ volatile(""); }
+static void __attribute__((noinline)) ender(void) { free(block); __asm__ volatile(""); }
+static int __attribute__((noinline)) user(void) { int got = block[3]; __asm__ volatile("" : "+r"(got)); return got; }
+static void __attribute__((noinline)) wrong(void *where) { free(where); __asm__ volatile(""); }
+int main(int argc, char **argv) {
+  maker();
+  if (argc > 1 && argv[1][0] == 'o') block[100] = 1;
+  if (argc > 1 && argv[1][0] == 'w') wrong(&argc);
+  ender();
+  return user();
+}
+"""
+
+
+class Hidden(unittest.TestCase):
+    """A program as it is shipped: no name is exported."""
+
+    program: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.program = Path(folder.name) / "hidden"
+        source = cls.program.with_suffix(".c")
+        source.write_text(HIDDEN)
+        subprocess.run([harness.COMPILER, "-O1", "-w", "-o", cls.program, source], check=True)
+
+    def test_every_stack_of_a_guarded_block_has_names(self) -> None:
+        done = harness.run([self.program], extra={"FREESTONE_CONF": "guard_sample:1"})
+        for title, function in ((" at", "user"), (" allocated", "maker"), (" freed", "ender")):
+            self.assertRegex(done.err, rf"(?m)^{title} by thread \d+:\n(  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x[0-9a-f]+ \(hidden\+")
+
+    def test_a_misuse_that_the_heap_sees_has_its_stack_while_anything_is_sampled(self) -> None:
+        for conf, stacks in (("prof:true,prof_final:false", 1), ("guard_sample:1g", 1), ("", 0)):
+            done = harness.run([self.program, "wrong"], extra={"FREESTONE_CONF": conf})
+            self.assertIn("invalid free of 0x", done.err)
+            self.assertEqual(len(re.findall(r"(?m)^ at by thread \d+:\n(?:  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ wrong\+0x", done.err)), stacks, done.err)
+
+    @unittest.skipUnless(harness.IS_HARDENED, "the fast build does not look behind a block")
+    def test_a_misuse_of_a_sampled_block_says_who_allocated_it(self) -> None:
+        done = harness.run([self.program, "over"], extra={"FREESTONE_CONF": "prof:true,prof_sample_bytes:1,prof_final:false"})
+        for title, function in ((" at", "ender"), (" allocated", "maker")):
+            self.assertRegex(done.err, rf"(?m)^{title} by thread \d+:\n(  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x")
 
 
 class Guards(unittest.TestCase):

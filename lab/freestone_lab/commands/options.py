@@ -554,7 +554,9 @@ def stats(parser: argparse.ArgumentParser) -> None:
 
 
 def top(parser: argparse.ArgumentParser) -> None:
-    """A running heap, live: parts, rates, size classes, threads.
+    """A running heap, live: parts, rates, the last minute, size classes, threads.
+
+    Keys: s sorts by another column, c shows the size classes, t the threads, b both, f freezes, q ends.
 
     The process is asked to show itself meanwhile when it was not started with FREESTONE_CONF=live_page:true. Example:
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, snapshot, top
+from freestone_lab.heap import attach, keys, snapshot, top
 
 
 def run(options: Namespace) -> None:
@@ -25,5 +25,7 @@ def run(options: Namespace) -> None:
 
 
 def watch(options: Namespace) -> None:
-    with attach.shown(options.pid):
-        top.watch(top.Screen.of_terminal(), options.pid, units.seconds(options.every, "--every"), options.count)
+    screen = top.Screen.of_terminal()
+    seconds = units.seconds(options.every, "--every")
+    with attach.shown(options.pid), keys.of_terminal() if screen.terminal else nullcontext() as pressed:
+        top.watch(screen, options.pid, seconds, options.count, pressed=pressed)

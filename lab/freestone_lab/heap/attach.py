@@ -2,8 +2,9 @@
 
 A thread is stopped by ptrace for the length of one call. Only a thread that is outside the library is used: neither its
 program counter nor any word on top of its stack lies in the library's code, so the call may allocate, take locks and
-write files like any other call of that thread. Everything that the thread had in its registers is put back, and a
-system call that was interrupted starts again.
+write files like any other call of that thread. A dead word on the stack of a thread that waits would stand there for as
+long as it waits: where no other thread is found, one that waits in a call of the program's own is taken. Everything
+that the thread had in its registers is put back, and a system call that was interrupted starts again.
 
 Needs the rights of a debugger: the same user, and where /proc/sys/kernel/yama/ptrace_scope is not 0, root. x86-64 and
 aarch64.
@@ -23,8 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.core.elf import SHARED, Elf, ElfError
 from freestone_lab.core.errors import UserError
+from freestone_lab.heap.loaded import find_library
 from freestone_lab.heap.snapshot import page_path
 
 PTRACE_CONT, PTRACE_DETACH = 7, 17
@@ -35,7 +36,7 @@ WAIT_ALL = 0x4000_0000  # __WALL
 STACK_LOOKED_AT = 16 * 1024  # bytes above the stack pointer that must hold no address of the library
 RED_ZONE = 512
 PATIENCE_S = 5.0  # how long a thread outside the library is looked for
-EXPECTED = ("freestone_option_set", "freestone_prof_start", "freestone_prof_stop", "freestone_prof_dump")
+CLEAN_S = 0.2  # and for how long only one on whose stack no word of the library lies
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,17 @@ class Machine:
     call_number: int | None  # the register that holds the interrupted system call's number
     link: int | None  # the register of the return address; None: it lies on the stack
     starting: frozenset[int]  # system calls during which locks are held for a fork
+    waiting: frozenset[int]  # those in which programs wait for others; the library makes its own from its own code
 
 
+# read, poll, select, epoll_wait, accept, recvfrom, recvmsg, nanosleep, pause, wait4, sigtimedwait and their kin
+_WAITING_X86 = frozenset((0, 19, 7, 271, 23, 270, 232, 281, 441, 43, 288, 45, 47, 35, 230, 34, 61, 247, 128, 130))
+_WAITING_ARM = frozenset((63, 65, 72, 73, 22, 441, 202, 242, 207, 212, 101, 115, 260, 95, 137, 133))
 MACHINES = {
-    "x86_64": Machine(27, (14, 13, 12), 10, 19, 16, 0x202, 16 * 1024, 15, None, frozenset((56, 57, 58, 435))),
-    "aarch64": Machine(34, (0, 1, 2), 0, 31, 32, NT_FPREGS, 1024, None, 30, frozenset((220, 435))),
+    "x86_64": Machine(
+        27, (14, 13, 12), 10, 19, 16, 0x202, 16 * 1024, 15, None, frozenset((56, 57, 58, 435)), _WAITING_X86
+    ),
+    "aarch64": Machine(34, (0, 1, 2), 0, 31, 32, NT_FPREGS, 1024, None, 30, frozenset((220, 435)), _WAITING_ARM),
 }
 
 
@@ -88,65 +95,6 @@ def _write_set(tid: int, note: int, content: bytes) -> None:
     _ptrace(PTRACE_SETREGSET, tid, note, ctypes.addressof(vector))
 
 
-@dataclass(frozen=True)
-class Library:
-    """Where libfreestone lies in a process: its functions, and its code as ranges of addresses."""
-
-    path: str
-    functions: dict[str, int]
-    code: tuple[tuple[int, int], ...]
-
-    def holds(self, address: int) -> bool:
-        return any(start <= address < end for start, end in self.code)
-
-
-def find_library(pid: int) -> Library:
-    """libfreestone in the process, preloaded or linked in. UserError when there is none."""
-    files: dict[str, list[tuple[int, int, int, str]]] = {}
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    except ProcessLookupError as error:
-        raise UserError(f"no process has the number {pid}") from error
-    except FileNotFoundError as error:
-        raise UserError(f"no process has the number {pid}") from error
-    except PermissionError as error:
-        raise UserError(f"process {pid} belongs to another user; try it as root") from error
-    for line in lines:
-        words = line.split(maxsplit=5)
-        if len(words) == 6 and words[5].startswith("/"):
-            start, end = (int(x, 16) for x in words[0].split("-"))
-            files.setdefault(words[5].removesuffix(" (deleted)"), []).append((start, end, int(words[2], 16), words[1]))
-    try:
-        program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
-    except OSError:
-        program = ""
-    for path in sorted(files, key=lambda p: ("libfreestone" not in p, p != program)):
-        if "libfreestone" not in path and path != program:
-            break
-        start, end, _, _ = files[path][0]
-        functions = _functions(Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), start)
-        if not functions:
-            functions = _functions(Path(f"/proc/{pid}/root{path}"), start)
-        if functions:
-            code = tuple((start, end) for start, end, _, rights in files[path] if "x" in rights)
-            return Library(path, functions, code)
-    raise UserError(f"process {pid} does not run under libfreestone; start it with 'freestone run -- CMD'")
-
-
-def _functions(path: Path, mapped_at: int) -> dict[str, int]:
-    """The addresses of the functions that a debugger may call; empty when the file is not libfreestone."""
-    try:
-        with path.open("rb") as file:
-            image = Elf(file)
-            first = min(segment.address for segment in image.segments)
-            base = mapped_at - first // 4096 * 4096 if image.kind == SHARED else 0
-            symbols = image.symbols(".dynsym", ".symtab")
-            found = {x.name: base + x.address for x in symbols if x.defined and x.name.startswith("freestone_")}
-    except (OSError, ElfError, ValueError):
-        return {}
-    return found if all(name in found for name in EXPECTED) else {}
-
-
 class Process:
     """A process that runs under libfreestone. Its threads are stopped for single calls only."""
 
@@ -169,10 +117,12 @@ class Process:
 
         Raises UserError when the process has ended, may not be traced, or has no such thread within PATIENCE_S.
         """
-        until = time.monotonic() + PATIENCE_S
+        start = time.monotonic()
+        until = start + PATIENCE_S
         while True:
+            waiting_will_do = time.monotonic() > start + CLEAN_S
             for tid in self.threads():
-                result = self._call_on(tid, function, arguments)
+                result = self._call_on(tid, function, arguments, waiting_will_do)
                 if result is not None:
                     return result
             if time.monotonic() > until:
@@ -185,19 +135,19 @@ class Process:
         """Calls the function once on each thread, as far as it can be had outside the library. Returns on how many."""
         done = 0
         for tid in self.threads():
-            for _ in range(5):
-                if self._call_on(tid, function, arguments) is not None:
+            for attempt in range(5):
+                if self._call_on(tid, function, arguments, attempt == 4) is not None:
                     done += 1
                     break
                 time.sleep(0.001)
         return done
 
-    def _call_on(self, tid: int, function: str, arguments: tuple[int | str, ...]) -> int | None:
+    def _call_on(self, tid: int, function: str, arguments: tuple[int | str, ...], waiting_will_do: bool) -> int | None:
         address = self.library.functions.get(function)
         if address is None:
             raise UserError(f"{self.library.path} has no function {function}; it is of another version than this tool")
         with _undisturbed(), self._stopped(tid) as stopped:
-            if not stopped or not self._is_outside(tid):
+            if not stopped or not self._is_outside(tid, waiting_will_do):
                 return None
             return self._run(tid, address, arguments)
 
@@ -250,13 +200,16 @@ class Process:
     def _set_registers(self, tid: int, registers: list[int]) -> None:
         _write_set(tid, NT_PRSTATUS, struct.pack(f"={len(registers)}Q", *registers))
 
-    def _is_outside(self, tid: int) -> bool:
+    def _is_outside(self, tid: int, waiting_will_do: bool) -> bool:
         """Whether the thread runs nothing of the library, and no fork."""
         registers = self._registers(tid)
         if self.library.holds(registers[self.machine.counter]):
             return False
-        if self._system_call(tid, registers) in self.machine.starting:
+        call = self._system_call(tid, registers)
+        if call in self.machine.starting:
             return False
+        if waiting_will_do and call in self.machine.waiting:
+            return True
         with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as memory:
             try:
                 top = os.pread(memory.fileno(), STACK_LOOKED_AT, registers[self.machine.stack])

@@ -93,7 +93,22 @@ def look(pid: int, sample_bytes: int, seconds: float | None) -> Profile:
     process = attach.Process(pid)
     with attach.look_until(pid, seconds) as wait, attach.sampled(process, sample_bytes):
         wait()
-        return read_now(process)
+        found = read_now(process)
+    return replace(found, notes=[*found.notes, *notes_on(pid)])
+
+
+def notes_on(pid: int) -> list[str]:
+    """What keeps the profile of a process from showing all of it."""
+    try:
+        program = Path(f"/proc/{pid}/exe").readlink().name
+        pools = b"PYTHONMALLOC=malloc" not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    if not program.startswith("python") or not pools:
+        return []
+    return [
+        "Python keeps small objects in pools of its own, unseen here: start it with PYTHONMALLOC=malloc to see each"
+    ]
 
 
 def read_now(process: attach.Process) -> Profile:

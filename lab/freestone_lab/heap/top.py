@@ -12,17 +12,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TextIO
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.heap import keys
 from freestone_lab.heap import snapshot as stats
-from freestone_lab.heap.snapshot import Snapshot, bytes_text
+from freestone_lab.heap.snapshot import SizeClass, Snapshot, Thread, bytes_text
 
 BOLD, DIM = 1, 90
 COLOURS = (32, 36, 34, 35, 33, 90)  # green, cyan, blue, magenta, yellow, grey
 BLOCKS = " ▁▂▃▄▅▆▇█"
-HISTORY = 60
+MINUTE_MS = 60_000
+LETTERS = 30  # of a course of the last minute, where the screen has room
+WIDE_FROM = 84  # letters that the tables need without courses
+RATES_FROM = 110  # and the lower ones beside each other with their rates
 ROWS_SHOWN = 12
 ROWS_LEAST = 3
 ROWS_ABOVE = 18  # lines of the picture that are not size classes, when the tables stand beside each other
@@ -83,27 +87,34 @@ class Screen:
 
 @dataclass
 class History:
-    """The last snapshots of one process, for rates and the curve."""
+    """The snapshots of one process in the last minute, for rates and courses."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def add(self, snapshot: Snapshot) -> None:
         if not self.snapshots or snapshot.updated_ms != self.snapshots[-1].updated_ms:
-            self.snapshots = [*self.snapshots[-HISTORY + 1 :], snapshot]
+            kept = [s for s in self.snapshots if s.updated_ms >= snapshot.updated_ms - MINUTE_MS]
+            self.snapshots = [*kept, snapshot]
 
-    def rate(self, name: str) -> float | None:
-        """The change of a figure per second between the last two snapshots."""
+    def rate(self, value: Callable[[Snapshot], float | None]) -> float | None:
+        """The change of a value per second between the last two snapshots; None where one of them has none."""
         if len(self.snapshots) < 2:
             return None
         before, now = self.snapshots[-2:]
         seconds = (now.updated_ms - before.updated_ms) / 1000
-        return (now.figures.get(name, 0) - before.figures.get(name, 0)) / seconds if seconds > 0 else None
+        earlier, later = value(before), value(now)
+        return (later - earlier) / seconds if seconds > 0 and earlier is not None and later is not None else None
 
-    def curve(self, name: str) -> str:
-        """The figure's course as one line of blocks, from 0 to the highest value."""
-        values = [s.figures.get(name, 0) for s in self.snapshots]
-        top = max(values, default=0)
-        return "".join(BLOCKS[round(v / top * (len(BLOCKS) - 1))] for v in values) if top > 0 else ""
+    def course(self, name: str, letters: int = LETTERS) -> str:
+        """The figure over the last minute as one line of blocks, from 0 to its highest; what is unknown is blank."""
+        end = self.snapshots[-1].updated_ms if self.snapshots else 0
+        values: list[float | None] = []
+        for place in range(letters):
+            until = end - MINUTE_MS * (letters - 1 - place) / letters
+            known = [s for s in self.snapshots if s.updated_ms <= until]
+            values.append(known[-1].figures.get(name, 0) if known else None)
+        top = max((v for v in values if v), default=0)
+        return "".join(" " if v is None or not top else BLOCKS[max(1, round(v / top * 8))] for v in values)
 
 
 def bar(snapshot: Snapshot, width: int) -> str:
@@ -131,21 +142,27 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> 
     return [(" " * GAP).join(cell(text, column) for column, text in enumerate(row)) for row in grid]
 
 
-def memory(snapshot: Snapshot, history: History | None = None) -> Lines:
+def changed(rate: float | None) -> str:
+    """A change of bytes per second."""
+    return "" if not rate else f"{'+' if rate > 0 else '-'}{bytes_text(abs(rate))}"
+
+
+def memory(snapshot: Snapshot, history: History | None = None, letters: int = 0) -> Lines:
     charged = max(snapshot.figure("charged_bytes"), 1)
 
     def row(label: str, figure: str) -> list[str]:
         size = snapshot.figure(figure)
-        rate = history.rate(figure) if history is not None else None
-        changed = "" if not rate else f"{'+' if rate > 0 else '-'}{bytes_text(abs(rate))}"
-        return [label, bytes_text(size), f"{size / charged:.1%}", changed]
+        rate = history.rate(lambda s: s.figures.get(figure)) if history is not None else None
+        course = [history.course(figure, letters)] if history is not None and letters else []
+        return [label, bytes_text(size), f"{size / charged:.1%}", changed(rate), *course]
 
     rows = [
         row(styled(f"■ {part}", colour), figure)
         for (part, figure), colour in zip(stats.PARTS.items(), COLOURS, strict=True)
     ]
     rows.append(row(styled("charged", BOLD), "charged_bytes"))
-    return table(("memory", "size", "share", "change/s"), rows, left=1)
+    head = ["memory", "size", "share", "change/s", *([f"{'the last minute':<{letters}}"] if letters else [])]
+    return table(head, rows, left=1)
 
 
 def facts(snapshot: Snapshot) -> Lines:
@@ -165,16 +182,56 @@ def facts(snapshot: Snapshot) -> Lines:
     return table(("", ""), rows, left=1)
 
 
-def classes(snapshot: Snapshot, shown: int) -> Lines:
-    largest = sorted(snapshot.classes, key=lambda c: c.bytes * c.live, reverse=True)[:shown]
-    rows = [(f"{c.bytes:,}", f"{c.live:,}", bytes_text(c.bytes * c.live), f"{c.cached:,}") for c in largest]
-    return table(("block", "live", "bytes", "cached"), rows)
+def _head(names: Sequence[str], by: str) -> list[str]:
+    return [f"{name}▾" if name == by else name for name in names]
 
 
-def threads(snapshot: Snapshot, shown: int) -> Lines:
-    fullest = sorted(snapshot.threads, key=lambda t: t.cached_bytes, reverse=True)[:shown]
-    rows = [(str(t.id), bytes_text(t.cached_bytes), bytes_text(t.capacity_bytes), f"{t.slow_paths:,}") for t in fullest]
-    return table(("thread", "cached", "of", "slow paths"), rows)
+def classes(snapshot: Snapshot, shown: int, by: str = "bytes", history: History | None = None) -> Lines:
+    order: dict[str, Callable[[SizeClass], int]] = {
+        "block": lambda c: c.bytes,
+        "live": lambda c: c.live,
+        "bytes": lambda c: c.bytes * c.live,
+        "cached": lambda c: c.cached,
+    }
+
+    rated = history is not None
+
+    def grown(size: int) -> str:
+        live = history and history.rate(lambda s: next((c.bytes * c.live for c in s.classes if c.bytes == size), 0))
+        return changed(live or None)
+
+    rows = [
+        (f"{c.bytes:,}", f"{c.live:,}", bytes_text(c.bytes * c.live), f"{c.cached:,}", *([grown(c.bytes)] * rated))
+        for c in sorted(snapshot.classes, key=order[by], reverse=True)[:shown]
+    ]
+    return table([*_head(tuple(order), by), *(["change/s"] * rated)], rows)
+
+
+def threads(snapshot: Snapshot, shown: int, by: str = "cached", history: History | None = None) -> Lines:
+    order: dict[str, Callable[[Thread], int]] = {
+        "thread": lambda t: t.id,
+        "cached": lambda t: t.cached_bytes,
+        "of": lambda t: t.capacity_bytes,
+        "slow paths": lambda t: t.slow_paths,
+    }
+
+    rated = history is not None
+
+    def pace(number: int) -> str:
+        rate = history and history.rate(lambda s: next((t.slow_paths for t in s.threads if t.id == number), None))
+        return f"{rate:,.0f}" if rate else ""
+
+    rows = [
+        (
+            str(t.id),
+            bytes_text(t.cached_bytes),
+            bytes_text(t.capacity_bytes),
+            f"{t.slow_paths:,}",
+            *([pace(t.id)] * rated),
+        )
+        for t in sorted(snapshot.threads, key=order[by], reverse=True)[:shown]
+    ]
+    return table([*_head(tuple(order), by), *(["/s"] * rated)], rows)
 
 
 def title(snapshot: Snapshot) -> str:
@@ -196,16 +253,22 @@ def beside(screen: Screen, *tables: Lines) -> Lines:
     ]
 
 
-def picture(snapshot: Snapshot, screen: Screen, history: History | None = None) -> Lines:
+def picture(snapshot: Snapshot, screen: Screen, history: History | None = None, view: keys.View | None = None) -> Lines:
     """One process on one screen."""
+    view = view or keys.View()
     rows = min(ROWS_SHOWN, max(ROWS_LEAST, screen.height - ROWS_ABOVE)) if screen.terminal else ROWS_SHOWN
-    below = [classes(snapshot, rows), *([threads(snapshot, rows)] if snapshot.threads else [])]
-    above = beside(screen, memory(snapshot, history), facts(snapshot))
+    rates = history if screen.width >= RATES_FROM else None
+    below = [classes(snapshot, rows, view.classes_by, rates)] if "classes" in view.tables else []
+    if "threads" in view.tables and snapshot.threads:
+        below.append(threads(snapshot, rows, view.threads_by, rates))
+    known = history is not None and len(history.snapshots) > 1
+    letters = min(LETTERS, screen.width - WIDE_FROM) if known else 0
+    above = beside(screen, memory(snapshot, history, letters if letters >= 10 else 0), facts(snapshot))
     lines = [title(snapshot), bar(snapshot, min(screen.width, 100)), "", *above, "", *beside(screen, *below)]
-    if history is not None and len(history.snapshots) > 1:
+    if history is not None and known:
         most = bytes_text(max(s.figure("charged_bytes") for s in history.snapshots))
-        curve = history.curve("charged_bytes")[-(screen.width - len(f"charged   0 to {most}")) :]
-        lines += ["", f"{styled('charged', BOLD)} {curve}{styled(f'  0 to {most}', DIM)}"]
+        course = history.course("charged_bytes", min(60, screen.width - len(f"charged   0 to {most}")))
+        lines += ["", f"{styled('charged', BOLD)} {course}{styled(f'  0 to {most}', DIM)}"]
     return lines
 
 
@@ -218,22 +281,35 @@ def listing(snapshots: Sequence[Snapshot]) -> Lines:
 
 
 def watch(
-    screen: Screen, pid: int, seconds: float, count: int | None, sleep: Callable[[float], None] = time.sleep
+    screen: Screen,
+    pid: int,
+    seconds: float,
+    count: int | None,
+    sleep: Callable[[float], None] = time.sleep,
+    pressed: keys.Keys | None = None,
 ) -> None:
-    """Shows a process until it ends, Ctrl-C, or `count` pictures. Without a terminal the pictures follow each other."""
-    history = History()
-    shown = 0
+    """Shows a process until it ends, Ctrl-C, the key q, or `count` pictures. Without a terminal they follow each other.
+
+    `pressed` waits for a key, where there are any; a frozen picture stands still while its history goes on.
+    """
+    history, view, shown = History(), keys.View(), 0
     history.add(stats.from_process(pid))
+    held = replace(history)
     with screen.in_place(count is None) as show:
         while True:
-            now = history.snapshots[-1]
+            held = held if view.frozen else replace(history)
+            now = held.snapshots[-1]
             age = stats.age_seconds(now)
             note = f"unchanged for {age:.0f} s: the program takes no slow path" if age > 3 else ""
-            show([*picture(now, screen, history), styled(note, DIM)])
+            note = "frozen: f goes on" if view.frozen else note
+            hint = keys.HELP[: screen.width] if pressed else ""
+            show([*picture(now, screen, held, view), *([styled(hint, DIM)] if hint else []), styled(note, DIM)])
             shown += 1
             if count is not None and shown >= count:
                 return
-            sleep(seconds)
+            if (after := _after_wait(view, seconds, sleep, pressed)) is None:
+                return
+            view = after
             try:
                 history.add(stats.from_process(pid))
             except UserError:
@@ -241,3 +317,14 @@ def watch(
                     raise
                 break
     screen.show([f"process {pid} has ended"])
+
+
+def _after_wait(
+    view: keys.View, seconds: float, sleep: Callable[[float], None], pressed: keys.Keys | None
+) -> keys.View | None:
+    """The view after the time between two pictures, or at once after a key; None for the end."""
+    if pressed is None:
+        sleep(seconds)
+        return view
+    key = pressed(seconds)
+    return view.after(key) if key else view

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
+import sys
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +22,8 @@ import pytest
 from freestone_lab import cli
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
+from freestone_lab.heap import keys, top
 from freestone_lab.heap import snapshot as stats
-from freestone_lab.heap import top
 
 SOURCE = """
 #include <stdlib.h>
@@ -170,12 +175,99 @@ def test_rates_and_curve_come_from_the_snapshots() -> None:
 
     history = top.History()
     history.add(at(1000, 100))
-    assert history.rate("charged_bytes") is None
+
+    def rate() -> float | None:
+        return history.rate(lambda s: s.figures["charged_bytes"])
+
+    assert rate() is None
     history.add(at(1500, 200))
     history.add(at(1500, 200))
     assert len(history.snapshots) == 2
-    assert history.rate("charged_bytes") == 200
-    assert history.curve("charged_bytes") == "▄█"
+    assert rate() == 200
+    assert history.course("charged_bytes", 4) == "   █", "nothing is known of the time before"
+    history.add(at(31_500, 50))
+    assert history.course("charged_bytes", 4) == " ██▂"
+    history.add(at(91_000, 100))
+    assert len(history.snapshots) == 2, "the last minute"
+
+
+def test_keys_sort_choose_freeze_and_end() -> None:
+    view = keys.View()
+    assert (view.tables, view.classes_by, view.threads_by) == (("classes", "threads"), "bytes", "cached")
+    orders = []
+    for _ in keys.ORDERS:
+        orders.append((view.classes_by, view.threads_by))
+        view = typing.cast(keys.View, view.after("s"))
+    assert tuple(orders) == keys.ORDERS and view == keys.View(), "every order once, then the first again"
+    for key, tables in keys.TABLES.items():
+        after = view.after(key)
+        assert after is not None and after.tables == tables
+    frozen = view.after("f")
+    assert frozen is not None and frozen.frozen and frozen.after(" ") == view
+    assert view.after("x") == view and view.after("q") is None
+    for name in ("sort", "classes", "threads", "both", "freeze", "quit"):
+        assert name in keys.HELP
+
+
+@pytest.mark.parametrize("order", range(len(keys.ORDERS)))
+def test_tables_are_in_the_order_that_is_asked_for(order: int) -> None:
+    sizes = tuple(stats.SizeClass(bytes=16 << k, live=(7 * k) % 5, cached=(3 * k) % 5) for k in range(5))
+    threads = tuple(stats.Thread(100 + k, 7 * k % 5, 3 * k % 5, 2 * k % 5) for k in range(5))
+    snapshot = stats.Snapshot(1, "p", "", "", 1, {}, {}, sizes, threads)
+    by = keys.View(order=order)
+    for lines, column in ((top.classes(snapshot, 5, by.classes_by), by.classes_by),
+                          (top.threads(snapshot, 5, by.threads_by), by.threads_by)):  # fmt: skip
+        place = re.split(r"  +", top._STYLE.sub("", lines[0]).strip()).index(f"{column}▾")
+        shown = [re.split(r"  +", line.strip())[place] for line in lines[1:]]
+        numbers = [float(text.replace(",", "").split()[0]) for text in shown]
+        assert numbers == sorted(numbers, reverse=True), lines
+
+
+def test_top_obeys_keys_and_a_frozen_picture_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = (stats.Thread(1, 2, 3, 4),)
+    taken = (
+        stats.Snapshot(7, "p", "", "", ms, {"charged_bytes": ms}, {}, (stats.SizeClass(16, ms, 0),), threads)
+        for ms in itertools.count(1000, 500)
+    )
+    monkeypatch.setattr(stats, "from_process", lambda pid: next(taken))
+    monkeypatch.setattr(stats, "age_seconds", lambda snapshot: 0.0)
+    out = io.StringIO()
+    typed = iter(["t", "c", "f", "", "", "f", "q"])
+    pictures: list[str] = []
+
+    def pressed(_seconds: float) -> str:
+        pictures.append(out.getvalue().rpartition("process 7")[2])
+        return next(typed)
+
+    top.watch(screen(out, terminal=True), 7, 0.1, None, pressed=pressed)
+    assert ["slow paths" in p for p in pictures] == [True, True, *[False] * 5]
+    assert ["bytes▾" in p for p in pictures] == [True, False, *[True] * 5]
+    assert pictures[3] == pictures[4] == pictures[5] and "frozen" in pictures[3]
+    assert pictures[6] != pictures[5] and "frozen" not in pictures[6]
+    assert keys.HELP in pictures[0] and "has ended" not in out.getvalue()
+
+
+def test_keys_are_read_without_enter_and_the_terminal_is_as_before() -> None:
+    """As typed on a terminal: an arrow is no Escape."""
+    code = (
+        "import termios; from freestone_lab.heap import keys\n"
+        "before = termios.tcgetattr(0)\n"
+        "with keys.of_terminal() as pressed:\n"
+        "    for seconds in (1000, 1000, 1000, 0.01):\n"
+        "        print('ready', flush=True)\n"
+        "        print(repr(pressed(seconds)), flush=True)\n"
+        "print(termios.tcgetattr(0) == before)"
+    )
+    own, other = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stdin=other, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for text, wanted in ((b"s", "'s'"), (b"\x1b[A", "''"), (b"q", "'q'"), (b"", "''")):
+            assert child.stdout.readline() == "ready\n"
+            os.write(own, text)
+            assert child.stdout.readline() == f"{wanted}\n"
+        assert child.stdout.read() == "True\n"
+    os.close(own)
+    os.close(other)
 
 
 def test_the_bar_is_as_wide_as_it_is_told() -> None:
