@@ -10,9 +10,18 @@ namespace freestone {
 
 namespace {
 
-// The blocks of one class, by address.
+// Blocks by address.
 class Seen {
  public:
+  static constexpr usize kBlocksMax = 1024;
+
+  // For so many more blocks, at most kBlocksMax, whose class the earlier ones have not. A table for each class would be cleared each time.
+  void expect(usize count) {
+    blocks_ += count;
+    if (blocks_ <= kBlocksMax) return;
+    *this = Seen();
+    blocks_ = count;
+  }
   // False when it was there already.
   bool add(const void* block) {
     constexpr u64 kMultiplier = 0x9e37'79b9'7f4a'7c15;
@@ -27,17 +36,16 @@ class Seen {
  private:
   static constexpr unsigned kPlacesLog = 11;
   static constexpr usize kPlaces = usize{1} << kPlacesLog;
+  static_assert(kPlaces >= 2 * kBlocksMax);
+  usize blocks_ = 0;
   const void* place_[kPlaces] = {};
-
- public:
-  static constexpr usize kBlocksMax = kPlaces / 2;
 };
 
-void check_class(const Cache& cache, SizeClass c) {
+void check_class(Seen& seen, const Cache& cache, SizeClass c) {
   const usize count = cache.count(c);
   if (count == 0 || count > Seen::kBlocksMax) return;
   const usize bytes = class_info(c).bytes;
-  Seen seen;
+  seen.expect(count);
   for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) {
     const SlabPlace place = place_in_slab(c, *at);
     if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail("invalid free", *at, "the address is not the start of a block");
@@ -48,7 +56,8 @@ void check_class(const Cache& cache, SizeClass c) {
 // After the program's own handlers, which still free.
 __attribute__((destructor(101))) void on_exit() {
   if (kMitigations.any() || mode() != Mode::active || !has_cache() || thread_cache().counting != nullptr) return;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) check_class(thread_cache(), c);
+  Seen seen;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) check_class(seen, thread_cache(), c);
 }
 
 }  // namespace
