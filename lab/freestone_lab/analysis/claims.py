@@ -136,8 +136,12 @@ def tables(result: Result) -> list[Table]:
     return [table_of(e, result.baseline, result.seed, order, controls) for e in result.experiments]
 
 
+OVER_LIVE = "memory_over_live_mean"
+
+
 def headline(experiment: Experiment) -> list[str]:
-    """The figures that a table shows: the workload's weighted, first timed or first one, or the time; then memory."""
+    """The figures that a table shows: the workload's weighted, first timed or first one, or the time; then memory, over
+    what is live where the workload says that."""
     process = (*PROCESS_SPECS, *COUNT_SPECS)
     specs = experiment.specs
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
@@ -146,7 +150,8 @@ def headline(experiment: Experiment) -> list[str]:
     weighted = [n for n in whole if n.startswith("weighted")]
     timed = [n for n in whole if verdict_word("better", specs[n]) == "faster"]
     chosen = (weighted or timed or whole)[:1] or [n for n in ("wall",) if n in specs]
-    return [*chosen, *(["rss"] if "rss" in specs else [])]
+    memory = [n for n in (OVER_LIVE, "rss") if n in specs][:1]
+    return [*chosen, *memory]
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
@@ -193,7 +198,7 @@ def change(cell: Cell, spec: FigureSpec) -> str:
     return f"{words(e.ratio)} {noun} (95 % interval {interval})"
 
 
-def sentence(table: Table, memory: str = "rss") -> str:
+def sentence(table: Table) -> str:
     """The verdict on one experiment's first headline figure in one sentence."""
     time = headline(table.experiment)[0]
     rows = [r for r in table.rows if r.peer not in table.controls and r.peer != table.baseline]
@@ -209,6 +214,7 @@ def sentence(table: Table, memory: str = "rss") -> str:
         return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
     row, cell, _ = min(ahead, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
     head = f"{row.peer} is the {superlative(spec)}: {change(cell, spec)} than {table.baseline}"
+    memory = headline(table.experiment)[-1]
     if memory in row.cells and row.cells[memory].verdict != "inconclusive":
         head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
     behind = shown_behind(table, row.peer, [r.peer for r, _, _ in paired if r is not row], time)

@@ -9,13 +9,14 @@ figures), and hold after every round (`sequential`), so measuring may stop as so
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from freestone_lab.analysis import sequential
+from freestone_lab.analysis.claims import headline
 from freestone_lab.analysis.sequential import ERROR_RATE, Bounds
-from freestone_lab.core.result import Experiment
+from freestone_lab.core.result import Experiment, control_name
 
 MARGIN = 0.03  # smaller differences are no reason to change
 MEMORY_LIMIT = 2.0
@@ -85,6 +86,16 @@ class Evidence:
             if s.peer == name and s.round > 0 and s.status == "ok" and figure in s.figures
         )
         return found[len(found) // 2] if found else None
+
+
+def evidence_of(experiment: Experiment, baseline: str, controls: Collection[str] = ()) -> Evidence:
+    """What an experiment says by the figures that its table shows, of every allocator that never failed."""
+    time, memory = (*headline(experiment), "rss")[:2]
+    subject = Subject(time, memory, experiment.specs[time].better == "higher")
+    measured = dict.fromkeys(s.peer for s in experiment.samples if s.round > 0)
+    failed = {s.peer for s in experiment.samples if s.status != "ok"}
+    out = {baseline, control_name(baseline), *controls, *failed}
+    return Evidence(experiment, baseline, [baseline, *(n for n in measured if n not in out)], subject)
 
 
 @dataclass(frozen=True)

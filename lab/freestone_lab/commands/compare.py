@@ -9,15 +9,18 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.commands import places, sitting
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
 from freestone_lab.engine import preparation, session
+from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task, measuring_s
 from freestone_lab.host import target
 from freestone_lab.peers import packages, variants
 from freestone_lab.report import terminal
+from freestone_lab.report.board import ask_for_more
 from freestone_lab.workloads import defaults
 
 QUICK_BUDGET_S = 15.0
@@ -77,6 +80,15 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
     return task, [found.path, *found.interpreters]
 
 
+def more(engine: Engine) -> float:
+    """Asks whether to go on where the decision is still open; the seconds that the user grants."""
+    evidence = evidence_of(engine.experiment, engine.baseline.name)
+    decision = decide(evidence)
+    if decision.settled:
+        return 0.0
+    return ask_for_more((decision.more_rounds or evidence.rounds) * engine.round_s)
+
+
 def run(options: Namespace) -> int:
     plan = plan_from(
         options.budget, options.precision, options.rounds, options.quick, options.counts, options.seed,
@@ -99,6 +111,6 @@ def run(options: Namespace) -> int:
             each = replace(plan, budget_share=len(tasks), warmup=options.warmup)
             outcome = session.run(
                 [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say,
-                keep=to.keep,
+                keep=to.keep, more=more,
             )  # fmt: skip
     return sitting.finish(outcome, to, ended)

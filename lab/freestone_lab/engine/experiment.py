@@ -32,6 +32,7 @@ from freestone_lab.measure.samples import PROCESS_SPECS
 
 PADDING_LIMIT = 4096
 STEAL_LIMIT = 0.05
+SPARE = 1.25  # of the time that runs are foreseen to take: no two take the same
 WARM_UP_TIMEOUT_S = 600.0
 WATCHED_LINGER_MS = 2_500  # long enough to see what a program that forks away leaves behind
 WATCH_EVERY_S = 0.05
@@ -309,8 +310,13 @@ class Engine:
         if left is None:
             return
         rows = 2 if self.plan.control else 1
+        first_s *= SPARE
         fixed = (1 + rows * LEAST_ROUNDS) * first_s  # the baseline's second run, and its rounds
-        affordable = max(1, int((left - fixed) / ((1 + LEAST_ROUNDS) * first_s)))
+        each = (1 + LEAST_ROUNDS) * first_s
+        if left < fixed + each and self.plan.borrow is not None:
+            granted = self.plan.borrow(fixed + each - left)
+            self.granted_s, left = self.granted_s + granted, left + granted
+        affordable = max(1, int((left - fixed) / each))
         kept, out = self.peers[2 : 2 + affordable], self.peers[2 + affordable :]
         self.peers = [*self.peers[:2], *kept]
         for peer in out:
@@ -389,7 +395,11 @@ class Engine:
             return True
         if plan.budget_s is None or rounds == 0:
             return False
-        return time.monotonic() - self.started + self.round_s > plan.budget_s
+        over = time.monotonic() - self.started + self.round_s - plan.budget_s - self.granted_s
+        if over > 0 and plan.more is not None:
+            self.granted_s += (granted := plan.more())
+            return granted < over
+        return over > 0
 
     def _precise(self, precision: float) -> bool:
         for peer in self.peers:
@@ -406,7 +416,7 @@ class Engine:
         remaining: float | None = None
         rounds = self.plan.max_rounds
         if self.plan.budget_s is not None:
-            remaining = max(0.0, self.plan.budget_s - elapsed)
+            remaining = max(0.0, self.plan.budget_s + self.granted_s - elapsed)
             if self.round_s and round_:
                 left = remaining / self.round_s
                 rounds = min(rounds, max(round_, round_ + int(left)))

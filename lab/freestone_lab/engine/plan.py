@@ -69,6 +69,7 @@ class Plan:
     name_own: bool = False  # a program that brings an allocator gives the baseline its name
     warmup: int = 0  # unmeasured runs of each peer before its proof
     more: Callable[[], float] | None = None  # asked for seconds beyond the limit before it ends the measuring
+    borrow: Callable[[float], float] | None = None  # asked for seconds of later experiments that one rival needs
     started: Callable[[Look], None] | None = None  # told what the program is, after its first runs
     settled: Callable[[Experiment, Sequence[str]], bool] | None = None  # asked after each round with who still runs
 

@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
@@ -13,7 +14,7 @@ from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result, control_name
 from freestone_lab.engine import schedule
-from freestone_lab.engine.experiment import Engine, Interrupted
+from freestone_lab.engine.experiment import SPARE, Engine, Interrupted
 from freestone_lab.engine.plan import Plan, Report, Task
 from freestone_lab.engine.preparation import BASELINE, Say
 from freestone_lab.measure import fingerprint
@@ -32,13 +33,15 @@ class Outcome:
 def run(
     tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, *,
     programs: Sequence[Path] = (), keep: Callable[[Result], None] | None = None, say: Say | None = None,
-    sitting_s: float | None = None,
+    sitting_s: float | None = None, more: Callable[[Engine], float] | None = None,
 ) -> Outcome:  # fmt: skip
     """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
 
-    A plan's budget is for all experiments whose plans share it. `sitting_s` is for the whole sitting: it decides which
-    experiments there is time for and their rounds. `keep` gets the result after every experiment. With several tasks,
-    one that fails under the baseline is said and left out; with one, its error goes up.
+    A plan's budget is for all experiments whose plans share it: the first come first, and one that its share is too
+    short for takes from those after it. `more` is asked for seconds when those of a single experiment are over.
+    `sitting_s` is for the whole sitting: it decides which experiments there is time for and their rounds. `keep` gets
+    the result after every experiment. With several tasks, one that fails under the baseline is said and left out; with
+    one, its error goes up.
     """
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -53,9 +56,14 @@ def run(
     tasks, not_run = _affordable(tasks, chosen, sitting_s)
     costs = [schedule.cost(task, chosen) for task, _ in tasks]
     pace = schedule.Pace()
+    speed = 0.0  # how much longer a run takes here than its task says, as far as is known
     for place, (task, given) in enumerate(tasks):
         started = time.monotonic()
-        plan = _share(given, begun, [t for t, _ in tasks[place:]])
+        later = [t for t, _ in tasks[place:]]
+        if place and not _enough_for(task, given, begun, speed):
+            not_run[task.id] = "no time was left"
+            continue
+        plan = _share(given, begun, later)
         if sitting_s is not None:
             left = sitting_s - (started - begun)
             if place and left < costs[place].once + costs[place].round:
@@ -66,6 +74,8 @@ def run(
         if len(tasks) == 1:
             plan = replace(plan, name_own=True, started=_teller(chosen, plan, say))
         engine = Engine(task, chosen, BASELINE, plan, report, proven, _image(tasks, programs))
+        if len(tasks) == 1 and more is not None:
+            engine.plan = replace(plan, more=partial(more, engine))
         try:
             experiment = engine.measure()
             _take_names(result, engine, len(tasks))
@@ -81,6 +91,8 @@ def run(
             if len(tasks) == 1 or say is None:
                 raise
             say(str(error))
+        if engine.look is not None and task.seconds > 0:
+            speed = max(speed, engine.look.seconds / task.seconds)
         not_run |= {(f"{n} in {task.id}" if len(tasks) > 1 else n): why for n, why in engine.not_run.items()}
         pace.add(costs[place].once + costs[place].round * plan.max_rounds, time.monotonic() - started)
         if keep:
@@ -136,5 +148,14 @@ def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
     if plan.budget_s is None:
         return plan
     part = left[0].seconds / sum(task.seconds for task in left)
-    mine = max(1.0, (plan.budget_s - (time.monotonic() - begun)) * part)
-    return replace(plan, budget_s=mine, limit_s=mine)
+    rest = plan.budget_s - (time.monotonic() - begun)
+    mine = max(1.0, rest * part)
+    return replace(plan, budget_s=mine, limit_s=mine, borrow=lambda seconds: max(0.0, min(seconds, rest - mine)))
+
+
+def _enough_for(task: Task, plan: Plan, begun: float, speed: float) -> bool:
+    """Whether the common budget has time for the least that says something: the baseline, its control and one rival."""
+    if plan.budget_s is None:
+        return True
+    least = 3 * (1 + LEAST_ROUNDS) * task.seconds * speed * SPARE
+    return plan.budget_s - (time.monotonic() - begun) >= least

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence
+from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Bounds
 from freestone_lab.core import units
-from freestone_lab.core.result import Peer
+from freestone_lab.core.result import Peer, Result
 from freestone_lab.report.export import quantity
 
 MOST_LINES = 10
@@ -95,6 +96,53 @@ def make(
     if page is not None:
         lines.append(("page", _near(page)))
     return Card(tuple(lines[: MOST_LINES - 1] + lines[-1:] if len(lines) > MOST_LINES else lines), ways)
+
+
+def of_result(result: Result) -> Card | None:
+    """The card of a comparison, from what is stored; None where nothing was compared."""
+    controls = [p.name for p in result.peers if p.kind == "control"]
+    found = [evidence_of(e, result.baseline, controls) for e in result.experiments]
+    found = [e for e in found if e.rounds > 0 and len(e.names) > 1]
+    if not found:
+        return None
+    words = result.command[result.command.index("--") + 1 :] if "--" in result.command else ["YOUR", "PROGRAM"]
+    if len(result.experiments) > 1:
+        return _of_jobs(found, result.peers, words)
+    evidence = found[0]
+    spent = math.fsum(s.figures.get("wall", 0.0) for s in evidence.experiment.samples)
+    failed = {s.peer: s.detail for s in evidence.experiment.samples if s.status != "ok"}
+    return make(
+        evidence, decide(evidence), result.peers, words, page=None, round_s=spent / evidence.rounds, elapsed_s=spent,
+        not_run={}, failed=failed,
+    )  # fmt: skip
+
+
+def _of_jobs(found: Sequence[Evidence], peers: Sequence[Peer], words: Sequence[str]) -> Card:
+    """A line for each job, under the allocator that is best in most of them."""
+    decisions = [decide(evidence) for evidence in found]
+    use, times = Counter(d.use for d in decisions).most_common(1)[0]
+    base, jobs = found[0].baseline, f"best in {times} of {len(found)} jobs"
+    lines = [("use", f"{use} instead of {base}: {jobs}") if use != base else ("keep", f"{base}: {jobs}")]
+    for evidence, decision in zip(found, decisions, strict=True):
+        shown = decision.use if decision.use != base else _best_rival(evidence)
+        assert shown is not None
+        time, memory = evidence.time(shown, base), evidence.memory(shown, base)
+        said = f"{_time_word(evidence)} {change(time, rate=evidence.subject.rate)}, memory {change(memory)}"
+        verb = "use" if decision.use != base else f"keep {base};"
+        still = f"; not told apart: {_some(decision.open)}" if decision.open else ""
+        lines.append((evidence.experiment.id, f"{verb} {shown}: {said}{still}"))
+    rounds = min(e.rounds for e in found)
+    lines.append(
+        (
+            "sure",
+            f"at most {ERROR_RATE:.0%} that a statement about a job is wrong".replace("%", " %")
+            + f"; {rounds} rounds or more",
+        )
+    )
+    ways = ways_of(next(p for p in peers if p.name == use), words)
+    if ways:
+        lines += [("adopt", ways["preload"].adopt), ("undo", ways["preload"].undo)]
+    return Card(tuple(lines), ways)
 
 
 def _near(page: Path) -> str:

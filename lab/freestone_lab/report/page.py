@@ -19,7 +19,7 @@ from freestone_lab.analysis import claims
 from freestone_lab.analysis.claims import Cell, Table
 from freestone_lab.core.result import FigureSpec, Peer, Result
 from freestone_lab.report import charts, plots, quantity, svg
-from freestone_lab.report.card import Card
+from freestone_lab.report.card import Card, of_result
 from freestone_lab.report.charts import Chart
 from freestone_lab.report.composite import Composite, composite_table
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall, analyse, pair, swept
@@ -43,6 +43,7 @@ WAY_TITLES = {
     "docker": "A Dockerfile",
     "link": "The linker's command line",
 }
+FEW_JOBS = 6  # are named one by one
 WIDE_TABLE = 6  # an experiment with more figures than this is shown as one matrix
 
 
@@ -96,6 +97,8 @@ def subject_of(result: Result) -> str:
     names = list(dict.fromkeys(e.workload for e in result.experiments))
     if len(names) <= 3:
         return ", ".join(names) or "no experiment"
+    if len(result.experiments) <= FEW_JOBS:
+        return ", ".join(e.id for e in result.experiments)
     return f"{len(names)} workloads, {len(result.experiments)} experiments"
 
 
@@ -183,7 +186,7 @@ def part_of(
         list(workloads.values()),
         [c for v in analysis.experiments if (c := composite_table(v, result.baseline)) is not None],
         subject_of(result),
-        card,
+        card or (of_result(result) if "compare" in result.command[:2] else None),
     )
 
 
@@ -449,6 +452,7 @@ def render_report(
         .get_template("report.html.j2")
         .render(
             parts=parts,
+            advised=card is not None,
             halo=Markup(svg.HALO),
             light=Markup(svg.variables(False)),
             dark=Markup(svg.variables(True)),

@@ -21,8 +21,8 @@ from freestone_lab.workloads import tasks as workloads
 PROGRAMS = ("sqlite3", "g++")
 INPUTS = Path(__file__).parent / "inputs"
 _SOURCES = ("lab/workloads/src/main.cc", "lab/workloads/src/params.cc", "lab/workloads/src/report.cc")
-SERVER = "larson:threads=2,steps=1200000,generations=10"
-HEAP = "fragmentation:live-mib=24,phases=20"
+SERVER = "server:threads=4,requests=1600000"
+HEAP = "drift:live-mib=16,phases=30"
 
 
 def _sqlite() -> Task | None:
@@ -69,7 +69,7 @@ def tasks(scratch: Path, quick: bool = False, say: Callable[[str], None] = lambd
     if quick:
         return [_python()]
     jobs = {
-        "server": _workload("server", "threads that hand blocks to their successors", SERVER, 1.0),
+        "server": _workload("server", "four threads that serve requests", SERVER, 1.0),
         "heap": _workload("heap", "a long-running heap whose sizes drift", HEAP, 1.0),
         "python": _python(),
         "sqlite3": _sqlite(),

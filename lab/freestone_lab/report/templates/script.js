@@ -66,7 +66,10 @@ document.querySelectorAll('.scorecard').forEach(function (card) {
       row.querySelector('.bar i').style.width = (totals[name] * 20).toFixed(1) + '%';
       body.appendChild(row);
     });
-    card.querySelector('.winner').textContent = order[0];
+    card.dataset.ready = 'yes';
+    var winner = card.querySelector('.winner');
+    if (!winner) { return; }  // the page names none
+    winner.textContent = order[0];
     var list = card.querySelector('.flips');
     list.textContent = '';
     var lines = flips(order[0]);
@@ -75,7 +78,6 @@ document.querySelectorAll('.scorecard').forEach(function (card) {
       item.textContent = line;
       list.appendChild(item);
     });
-    card.dataset.ready = 'yes';
   }
   inputs.forEach(function (input) { input.addEventListener('input', update); });
   update();

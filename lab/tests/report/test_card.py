@@ -1,0 +1,92 @@
+"""The card that a comparison's page opens with, and the question whether to go on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+
+import pytest
+
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
+from freestone_lab.report import card, render_report
+from freestone_lab.report.board import ask_for_more
+
+PEERS = [
+    Peer("glibc", None, "libc"),
+    Peer("fast", "/opt/libfast.so", "preload"),
+    Peer("lean", "/opt/lean.so", "preload"),
+]
+SPECS = {"wall": FigureSpec("s", "lower"), "rss": FigureSpec("KiB", "lower")}
+
+
+def job(name: str, ratios: dict[str, tuple[float, float]], rounds: int = 12) -> Experiment:
+    """Time and memory of each allocator as ratios to glibc's, with a per mille of noise."""
+    samples = [
+        Sample(peer, n, "ok", figures={"wall": t * (1 + (n * 7 % 5) / 1000), "rss": 1e4 * m * (1 + n % 3 / 1000)})
+        for n in range(1, rounds + 1)
+        for peer, (t, m) in {"glibc": (1.0, 1.0), "glibc again": (1.0, 1.0), **ratios}.items()
+    ]
+    return Experiment(name, name, {}, dict(SPECS), [], samples)
+
+
+def result(*jobs: Experiment, command: list[str]) -> Result:
+    return Result(
+        created="2026-11-20T12:00:00Z", command=command, seed=1, fingerprint={}, peers=PEERS, baseline="glibc",
+        experiments=list(jobs),
+    )  # fmt: skip
+
+
+def test_the_page_of_a_comparison_opens_with_the_card() -> None:
+    found = result(
+        job("app", {"fast": (0.7, 1.0), "lean": (1.2, 0.9)}), command=["freestone", "compare", "--", "./app"]
+    )
+    text = render_report([found])
+    head = text.index('<h1 class="verdict">Use fast instead of glibc</h1>')
+    assert head < text.index("LD_PRELOAD=/opt/libfast.so ./app") < text.index("<h2>The comparison</h2>")
+    assert "-30.0 %" in text[head : text.index("<h2>The comparison</h2>")]
+
+
+def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
+    better, worse = {"fast": (0.8, 1.0), "lean": (1.1, 0.9)}, {"fast": (1.5, 1.0), "lean": (1.4, 1.0)}
+    found = card.of_result(
+        result(job("a", better), job("b", better), job("c", worse), command=["freestone", "compare"])
+    )
+    assert found is not None and len(found.lines) <= card.MOST_LINES
+    lines = dict(found.lines)
+    assert lines["use"] == "fast instead of glibc: best in 2 of 3 jobs"
+    assert lines["a"].startswith("use fast: time -20.0 %") and lines["c"].startswith("keep glibc; lean: time +40.0 %")
+    assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
+
+
+def test_nothing_compared_is_no_card() -> None:
+    assert card.of_result(result(job("a", {}), command=["freestone", "compare"])) is None
+    render_report([result(job("a", {}), command=["freestone", "compare"])])
+
+
+def test_a_suites_page_has_no_card() -> None:
+    text = render_report([result(job("a", {"fast": (0.7, 1.0)}), command=["freestone", "bench", "quick"])])
+    assert "Use fast instead" not in text
+
+
+def test_a_scorecard_names_no_winner_beside_the_card() -> None:
+    text = render_report([result(job("a", {"fast": (0.7, 1.0)}), command=["freestone", "compare", "--", "x"])])
+    assert 'class="winner"' not in text and "The answer above is about time and memory alone" in text
+
+
+@pytest.mark.parametrize(("typed", "granted"), [(b"\n", 12.0), (b"q\n", 0.0)])
+def test_enter_goes_on_and_anything_else_ends(typed: bytes, granted: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, screen = pty.openpty()
+    with os.fdopen(screen, "r+b", buffering=0) as raw, open(raw.fileno(), encoding="utf-8", closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys, "stderr", open(raw.fileno(), "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        os.write(keyboard, typed)
+        assert ask_for_more(10) == granted
+        shown = os.read(keyboard, 1000)  # what was typed, and then the question
+        while b"Enter goes on" not in shown:
+            shown += os.read(keyboard, 1000)
+    os.close(keyboard)
+
+
+def test_nobody_is_asked_who_cannot_answer() -> None:
+    assert ask_for_more(10) == 0.0
