@@ -51,6 +51,8 @@ SHELL_COMMANDS: dict[str, frozenset[str]] = {
 
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4}\S.*$", re.MULTILINE)
 PATH = re.compile(r"[\w.*%-]+(?:/[\w.*%-]+)+/?|[\w-]+\.(?:md|h|hpp|c|cc|cpp|py|def|toml|txt)")
@@ -59,6 +61,11 @@ CONF = re.compile(
 )
 COMMAND = re.compile(r"(?<![\w/-])(?:\./)?freestone ([a-z][^\n`#|;>]*)")
 SYMBOL = re.compile(r"\b(?:[A-Za-z]\w*_\w+|k[A-Z]\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w+(?=\())")
+
+
+def anchors(text: str) -> set[str]:
+    """What a link may name behind '#': the headings as GitHub spells them."""
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in HEADING.findall(FENCE.sub("", text))}
 
 
 @cache
@@ -177,6 +184,9 @@ def problems_of(text: str, folder: Path) -> list[str]:
     problems = [
         f"link to {t}: no such file" for t in LINK.findall(text) if "://" not in t and not (folder / t).exists()
     ]
+    for target, anchor in ANCHOR.findall(text):
+        if "://" not in target and anchor not in anchors((folder / target).read_text() if target else text):
+            problems.append(f"link to {target}#{anchor}: no such heading")
     blocks = "\n".join(FENCE.findall(text) + INDENTED.findall(text))
     problems += conf_problems(blocks)
     for line in COMMAND.findall(blocks):
