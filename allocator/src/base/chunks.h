@@ -33,7 +33,7 @@ FREESTONE_INLINE u64 load_word(const void* at) {
 }
 FREESTONE_INLINE void store_word(void* at, u64 word) { std::memcpy(at, &word, sizeof word); }
 
-// Whether every byte is zero. It reads to the end: what it looks at is seldom anything else.
+// Whether every byte is zero. It reads to the end, because the answer is nearly always yes.
 inline bool is_clear(const char* at, usize bytes) {
   const char* const end = at + bytes;
   Chunk any = {};

@@ -1,4 +1,4 @@
-// Room 1, base: what the compiler is told. The only macros outside config/build_config.h.
+// Room 1, base: what the compiler is told, by macros.
 #pragma once
 
 #define FREESTONE_LIKELY(x) __builtin_expect(!!(x), 1)

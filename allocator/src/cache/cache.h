@@ -13,7 +13,7 @@
 // CACHE-4  The word before base is null, and when a class is open (counting.h) so is the one before the mark: top[-1] is null or a
 //          cached block. A free that finds its own block there is a double free.
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread that
-//          falls asleep holds no more than that.
+//          sleeps holds no more than that.
 //
 // `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes the slow way,
 // lowers it by half of what is below, and goes on.
@@ -42,10 +42,10 @@ static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
 struct Counting;
 
-// Where freed blocks wait before they may be handed out again; a place's old block leaves when a new one comes.
+// Freed blocks stay here before they may be handed out again. A new block takes a place, and the place's old block leaves.
 template <bool Enabled>
 struct Quarantine {
-  // A generator modulo 2^64 of which the highest bits are used; both numbers fit into an instruction.
+  // A generator modulo 2^64, whose highest bits are used. Both numbers fit into an instruction.
   static constexpr u64 kMultiplier = 0x6c07'8965;
   static constexpr u64 kIncrement = 0x2c4b'1ab7;
   static constexpr unsigned kBits = 64;
@@ -146,8 +146,8 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
-// Whether the block is among the last that the owning thread freed and has not handed out again. It looks at few places, so that it costs
-// little beside a `realloc`; for a class above the slabs at all of them.
+// Whether the block is among the last that the owning thread freed and has not handed out again. It looks at a few
+// places only, so that it costs little beside a `realloc`; for class runs these are all.
 bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
@@ -160,13 +160,13 @@ FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, c
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
 
-// A block without a cache, for threads that are ending and for when no cache can be had.
+// A block without a cache, for a thread that is ending or that cannot get a cache.
 void* take_one(SizeClass size_class, SlabUser& user);
 void return_one(SizeClass size_class, SlabUser& user, void* block);
 // A class run; `zeroed` says whether its memory is zero.
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
 
-// Takes back a class run of which every unit faults; it goes on faulting until it is taken again.
+// Takes back a class run whose units all fault. They fault until the run is taken again.
 void return_sealed_class_run(SizeClass size_class, UnitIndex first);
 
 // A live run changed its class in place.
@@ -189,7 +189,7 @@ HeldRuns held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 
-// In the child of a fork, called by the thread that survives: the other threads' caches are nobody's.
+// In the child of a fork, called by the surviving thread: nobody owns the other threads' caches any more.
 void orphan_caches_in_child();
 // All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it before it uses a
 // cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.

@@ -7,9 +7,10 @@
 //   base       low[entry]      top[entry]        mark         top         high
 //    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
 //
-// A null closes the popped ones when there is room for it (CACHE-4). What lies between top[entry] and it was allocated since the class was opened. At most as many blocks may be popped as there are
-// allocations before the next sampled one, so that one arrives at the slow path. A class above kCountedBytes is held closed instead
-// (low = top = high): each of its calls takes the slow path.
+// A null ends the popped region when there is room for it (CACHE-4). What lies between top[entry] and that null was
+// allocated since the class was opened. No more blocks may be popped than there are allocations before the next sample,
+// so the sampled one arrives at the slow path. A class above kCountedBytes stays closed instead (low = top = high): each
+// of its calls takes the slow path.
 //
 // A slow path closes the class (one stack, CACHE-1 to CACHE-3 hold), does its work, and opens it again.
 //
@@ -51,11 +52,11 @@ void forget_counted(Cache& cache, SizeClass size_class);
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
 void stop_counting(Cache& cache);
 
-// A class that is counted takes a slow path whenever its poppable or its free part runs out: both are kept above this many blocks.
+// A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many blocks.
 unsigned kept_for_counting(const Cache& cache, SizeClass size_class);
 
-// Where most slow paths of a counting cache end. A cached block, counted, when one is to spare and the allocation is not the sampled one;
-// whether the freed block found room. Null or false otherwise: nothing has changed.
+// Most slow paths of a counting cache end here. The pop gives a cached block and counts it, unless there is none to spare
+// or the allocation is the sampled one. The push says whether the freed block found room. Null or false: nothing changed.
 void* pop_counted(Cache& cache, SizeClass size_class, usize bytes);
 bool push_counted(Cache& cache, SizeClass size_class, void* block);
 

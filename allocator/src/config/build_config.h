@@ -5,10 +5,10 @@
 
 namespace freestone {
 
-// The window: the addresses that the heap may grow over, where fixed places can be had; in an address space of 39 bits the second.
+// The window: the addresses that the heap may grow over. The second is for an address space of 39 bits.
 inline constexpr usize kWindowBytes = kTiB;
 inline constexpr usize kWindowBytesNarrow = 64 * kGiB;
-// Where they cannot, it is reserved at a place that the kernel chooses: tried at the first size and halved on refusal.
+// Where no fixed place can be had, the window is reserved where the kernel chooses, at the first size, halved on refusal.
 inline constexpr usize kReservedBytesMax = 64 * kGiB;
 inline constexpr usize kReservedBytesMin = 16 * kMiB;
 // Below this, address space or data count as limited.
@@ -36,13 +36,13 @@ inline constexpr usize kCacheBytesTotal = 16 * kMiB;
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 // The runs that threads keep, all together.
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
-// Blocks of one class that wait between the threads of a shard and others.
+// The blocks of one class in one transfer bin.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
 inline constexpr usize kRegretBytes = 20 * kMiB;
-// What one call of the kernel takes back, and one free beyond twice what it freed itself: it shall not take long.
+// What one call of the kernel takes back, and what one free takes back beyond twice what it freed: neither may take long.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
 

@@ -63,7 +63,7 @@ struct SealedCounts {
 };
 SealedCounts sealed_counts();
 void release_all_sealed();
-// The bytes that may be read of a block above the slab classes, of which the end may be a guard; 0 when it is not live.
+// How many bytes of a block above the slab classes may be read: its end may be a guard. 0 when it is not live.
 usize readable_bytes(const void* block, usize block_bytes);
 
 }  // namespace hardened

@@ -1,9 +1,10 @@
 // Room 9, front: blocks above the slabs in the hardened build.
 //
-// Such a block keeps what was asked for in its record. Right behind its bytes stand a keyed word, of which the first byte is zero, and canary
-// bytes to the end of the page, 64 at least. When freed it is sealed: it loses its memory and faults on every access until others have taken
-// its place, as long as the thread's allowance lasts. Beyond it a class run is cleared, and looked at whole when it is handed out
-// again; of the larger ones every eighth is sealed all the same.
+// Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero, and
+// canary bytes up to the end of the page, at least 64 bytes. A free seals the block as long as the thread's allowance
+// lasts: the block loses its memory and faults on every access until others have taken its place. Beyond the allowance a
+// free clears a class run, which is looked at whole when it is handed out again. Every eighth of the larger ones is
+// sealed all the same.
 #pragma once
 
 #include "front/block_words.h"

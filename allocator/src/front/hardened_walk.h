@@ -5,8 +5,8 @@
 
 namespace freestone::hardened {
 
-// Says what it finds, as the calls do. Looks at slabs of `bytes_max` bytes together, the lowest first, and at the blocks above the slabs. Where
-// other threads have caches only slabs of which the token can be held are looked at: any other may be released meanwhile.
+// Reports what it finds, as the calls do. Looks at `bytes_max` bytes of slabs, the lowest first, and at the blocks above
+// the slabs. While other threads have caches it looks only at slabs whose token it can hold: others may be released.
 void check_heap(usize bytes_max);
 
 }  // namespace freestone::hardened

@@ -37,7 +37,7 @@ FREESTONE_INLINE void* pop(Cache& cache, SizeClass size_class, Miss miss) {
   return top[-1];
 }
 
-// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when they cannot be had. `Slow` is tail-called with the size when
+// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when memory is out. `Slow` is tail-called with the size when
 // the fast path has nothing to give.
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes) {

@@ -2,7 +2,7 @@
 //
 // The fast paths know nothing of it. While an observer wants samples, each thread's cache counts its allocations (cache/counting.h), so
 // that the one that is due arrives at the slow path. The observer may serve it apart from the slabs, in units of its own with the tag
-// kTagSampled, whose cache entry is always full: its free arrives at the slow path too. Or it tracks an ordinary block, of which the
+// kTagSampled, whose cache entry is always full: its free arrives at the slow path too. Or it tracks an ordinary block whose
 // free takes the slow path anyway: a block above the size classes, or any block when the caches hold nothing.
 //
 // Nothing below the sampling room calls it by name: it is reached through `sample_observer` and `start_observers`.
@@ -28,8 +28,8 @@ constexpr usize request_of(usize bytes) { return bytes - min_of(bytes, kHeldBack
 // Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not call malloc.
 struct SampleObserver {
   SampleDistances distances;
-  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. A block served apart, or null
-  // when an ordinary one is to be served; *track then says whether `placed` shall be told of it.
+  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. Returns a block served
+  // apart, or null for an ordinary one; *track then says whether to tell `placed` of it.
   void* (*allocate)(usize bytes, usize alignment, usize counted_bytes, bool* track);
   void (*placed)(void* block, usize bytes);
   // A block above the classes got another size where it is, or its pages moved, and that is due.
@@ -40,7 +40,7 @@ struct SampleObserver {
   void (*freed)(void* block);
   // Memory is short: give back the units of blocks that were freed and are kept to be recognised.
   void (*release_freed)();
-  // An address that is no live block was freed: the observer may know more and report it. Returns otherwise.
+  // Somebody freed an address that is no live block. The observer reports it if it knows more, and returns otherwise.
   void (*misused)(const char* call, const void* block);
 };
 extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
@@ -49,7 +49,7 @@ extern Atomic<u32> sampling_epoch;  // rises when the distances change; each thr
 
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
-// Where most slow paths of a thread that counts end. A cached block when none is due; null otherwise, and when nothing is counted.
+// Most slow paths of a counting thread end here. A cached block if no sample is due; null otherwise, or without counting.
 FREESTONE_INLINE bool counts(const Cache& cache) {
   return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed();
 }

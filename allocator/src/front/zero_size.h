@@ -8,7 +8,7 @@
 
 namespace freestone {
 
-// Null when the range cannot be had or is full.
+// Null when the kernel refuses the range or it is full.
 void* take_zero_size();
 bool is_zero_size(const void* block);
 // False when the address is not handed out.

@@ -3,8 +3,8 @@
 //   63 ...................... 4        1          0
 //   [ mark of the owning thread | for a fork | sleepers ]      all zero: free
 //
-// It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that a holder who lost its
-// CPU is not waited for by burning another.
+// It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that
+// waiting for a holder who lost its CPU does not burn another.
 //
 // FORK-1  A thread knows its own locks, and from one instruction to the next: the owner lies in the word that decides. So a fork in a
 //         signal handler tells what the interrupted code holds, which goes on in the child, from what other threads held, which are not there.
@@ -51,7 +51,7 @@ class FREESTONE_CAPABILITY Mutex {
   void release_after_fork() {
     if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();
   }
-  // In the child: whoever else held the lock is not there. True when that thread was inside, so that what the lock guards is to be repaired.
+  // In the child, where no other holder exists. True when another thread was inside: what the lock guards needs repair.
   bool reset_in_child() {
     if (is_mine()) {
       release_after_fork();

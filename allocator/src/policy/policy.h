@@ -40,19 +40,19 @@ static_assert(!kMitigations.zero_on_free || kMitigations.trailer, "fresh blocks 
 static_assert(!kMitigations.quarantine || kMitigations.trailer, "only what the trailer checked goes into the quarantine");
 static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks return through the checked free");
 
-// Of each block, what the program cannot use: its check word.
+// The bytes of each block that the program cannot use: its check word.
 inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 
 // Blocks are no smaller, so that their two ends can be checked and cleared without looking at the size.
 inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
-// Of a large run that is not sealed, the first so many bytes are cleared.
+// A free clears so many bytes at the start of a large run that is not sealed.
 inline constexpr usize kClearAlwaysBytes = 256;
 // What a thread may seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for: two calls of
 // the kernel, and the faults of the block's next use. The stock covers 64 of the largest.
 inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
-// Beyond it one large run in so many is sealed all the same.
+// Beyond the allowance one large run in so many is sealed all the same.
 inline constexpr unsigned kSealAnyway = 8;
 // The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
 inline constexpr usize kQuarantineSmallMax = 256;
@@ -60,7 +60,7 @@ inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
 // Spans up to this size are looked at when they are taken from among the free ones: they were given back zero.
 inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
-// Blocks with a span of their own wait sealed, for the whole process, up to this size; larger ones lose their memory and go.
+// The process keeps so many freed runs sealed, up to this size. Larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
 // Up to so many units in front of a run stay free, by chance, so that the place of the next one cannot be told.

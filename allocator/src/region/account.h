@@ -29,15 +29,15 @@ extern FREESTONE_HIDDEN Account account;
 
 // Adds to the account; false, and nothing is changed, when the hard limit forbids it.
 bool charge(usize bytes);
-// The same for memory that the kernel may still refuse: then uncharge() leaves no trace. Once it is had, confirm_charge() looks at the
-// peak and at the soft limit.
+// The same for memory that the kernel may still refuse: then uncharge() leaves no trace. Once the kernel
+// has given it, confirm_charge() looks at the peak and at the soft limit.
 bool charge_ahead(usize bytes);
 void confirm_charge();
 void charge_anyway(usize bytes);
 void uncharge(usize bytes);
 inline bool is_limited() { return account.hard.load_relaxed() != kNoLimit; }
 
-// Why a slow path should call the attention hook; 0 while everything that wants it is off.
+// The reasons why a slow path should call the attention hook; 0 while nothing wants it.
 inline constexpr u32 kAttentionSoftLimit = 1;  // the soft limit was crossed
 inline constexpr u32 kAttentionDump = 2;       // a signal asked for statistics
 inline constexpr u32 kAttentionTimer = 4;      // something is to be done every so many milliseconds

@@ -7,7 +7,7 @@
 // The window is a range of addresses far from where the kernel puts mappings. Nothing of it is reserved: all three parts are mapped in
 // pieces as the frontier moves up, each at the place that follows from the window's. A piece of the heap that somebody else has mapped is
 // skipped: its units are tagged kTagForeign, and nobody is given them. Where a piece of a table is taken, the window ends. Where fixed
-// places cannot be had at all, the whole range is reserved, inaccessible, and smaller.
+// places cannot be had at all, a smaller range is reserved as a whole, inaccessible.
 //
 // `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null, foreign and wild
 // addresses together) and one byte load to know what its unit is.
@@ -52,7 +52,7 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 inline constexpr u8 kUsedRun = 0;
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
 inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
-// Of a span that a heap object holds.
+// What is known of a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
   UnitIndex first;     // the span's first unit, in every unit
@@ -148,7 +148,7 @@ inline void set_tags(UnitIndex first, usize units, u8 tag) {
   }
 }
 
-// The class of the slab or run whose unit, the first one of a run, this is; 0 for none.
+// The class of the slab that the unit belongs to, or of the class run that it starts; 0 for none.
 inline u8 class_at(UnitIndex unit) {
   const u8 tag = tag_of(unit);
   if (tag < kTagClassEnd) return tag;

@@ -7,7 +7,7 @@
 namespace freestone {
 
 // Calls visit(context, block, bytes) for each live block until it returns false; a block in a cache is not live. Blocks of heap objects are
-// included. False when memory for the walk cannot be had. The visitor may not allocate or free.
+// included. False when there is no memory for the walk. The visitor may not allocate or free.
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context);
 
 // Null when every invariant that can be checked holds, else the name of the first that does not.

@@ -113,7 +113,7 @@ constexpr bool classes_are_sound() {
     for (u32 n = 0; n < info.blocks; ++n) {
       const usize start = usize{n} * info.bytes;
       if (block_number(info, start) != n || block_number(info, start + info.bytes - 1) != n) return false;
-      // What is below the point tells a start from all else: return_blocks.
+      // Below the point, only a block's start leaves less than one inverse; return_blocks relies on it.
       if (((start * info.inverse) & low_mask(kInverseShift)) >= info.inverse) return false;
       if ((((start + 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
       if ((((start + info.bytes - 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;

@@ -326,7 +326,7 @@ void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, un
       unit = slab_start(info, unit_of(blocks[i]));
       slab = address_of(unit_address(unit));
     }
-    // The block's number, and below the point what is 0 or more of an inverse by how far the address is from its start.
+    // Above the point stands the block's number. Below it, only a block's start leaves less than one inverse.
     const u64 scaled = (address - slab) * info.inverse;
     if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || address - slab > last_offset)) {
       fail("invalid free", blocks[i], "the address is not the start of a block");

@@ -35,7 +35,7 @@ struct SlabUser {
   u64 random = 0;  // of mitigations; seeded when it is first used
 };
 
-// Takes up to `room` free blocks of a class, at least `want` if memory can be had, into `out`, the lowest address last.
+// Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want` unless memory is out.
 // `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns how many.
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out);
 
@@ -52,7 +52,7 @@ usize blocks_outside(SizeClass size_class);
 
 // The number of shards in use, a power of two; set before the second thread starts.
 void set_shard_count(unsigned count);
-// Draws the orders in which blocks are handed out, where that is a mitigation; before the first is.
+// Draws the orders in which blocks are handed out, where that is a mitigation. Called before the first is handed out.
 void draw_orders();
 unsigned shard_count();
 // The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power of two.
@@ -93,8 +93,8 @@ struct SlabCounts {
 // Reads the bitmaps of all slabs; other threads may go on.
 void count_slabs(SlabCounts (&counts)[kClassEnd]);
 
-// Calls visit(context, first unit, class) for every slab until it returns false. With `all` false only slabs that are kept from being released
-// meanwhile, by holding their tokens: what other threads may release at any moment is left out.
+// Calls visit(context, first unit, class) for every slab until it returns false. Without `all` it visits only slabs whose
+// token it can hold, so that nobody releases them meanwhile.
 void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context);
 
 // Debug: walks every slab and checks SLAB-3 at rest (no other thread may run).

@@ -10,7 +10,7 @@
 
 namespace freestone {
 
-// Ends the program when memory that must be zero is not; with on_error:report it is made zero.
+// Ends the program when memory that must be zero is not. With on_error:report it clears the memory instead.
 inline void expect_clear(void* memory, usize bytes) {
   if constexpr (!kMitigations.zero_on_free) return;
   if (FREESTONE_LIKELY(is_clear(static_cast<const char*>(memory), bytes))) return;

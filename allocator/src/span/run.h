@@ -17,7 +17,7 @@ constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && byte
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
-// Takes back a run of which every unit faults; it goes on faulting until it is taken again.
+// Takes back a run whose units all fault. They fault until the run is taken again.
 void return_sealed_run(UnitIndex first);
 // Lengthens or shortens a run where it is. False when what lies behind it is in use.
 bool resize_run(UnitIndex first, usize units);

@@ -1,6 +1,6 @@
 // Room 6, span: the bitmaps of the heap's units, and the search in them.
 //
-//   free    nobody has it
+//   free    nobody uses it
 //   dirty   free, and perhaps with memory behind it; what is free and not dirty is zero
 //
 // Dirty units are in one of two sets, the older and the younger. What becomes free joins the younger; purging empties the older from the

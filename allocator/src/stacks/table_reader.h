@@ -94,7 +94,7 @@ struct TableReader {
       default:
         bad = true;
     }
-    return value;  // indirect pointers occur for personality routines only, of which the value is not used
+    return value;  // only personality routines have indirect pointers, and nobody uses their value
   }
 };
 

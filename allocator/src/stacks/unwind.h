@@ -1,7 +1,7 @@
 // Room 12, stacks: the call stack of the calling thread, taken inside malloc.
 //
-// Takes no lock, allocates nothing and reads only the thread's own stack, of which the bounds are found once per thread, so it can run
-// inside dlopen, while an exception is thrown, in a signal handler and after fork. That is why libgcc's _Unwind_Backtrace is not used:
+// Takes no lock, allocates nothing and reads only the thread's own stack, whose bounds are found once per thread. So it can
+// run inside dlopen, while an exception is thrown, in a signal handler and after fork. That is why libgcc's _Unwind_Backtrace is not used:
 // it locks (object_mutex, and below glibc 2.35 the loader's lock) and may call malloc.
 //
 //   tables         by the call frame information (.eh_frame) of each module, which the loader finds without a lock (_dl_find_object);
