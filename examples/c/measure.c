@@ -16,7 +16,8 @@ static struct freestone_stats heap(void) {
 
 static void print(const char *when) {
   const struct freestone_stats now = heap();
-  printf("%-14s live %6.1f MiB   resident %6.1f MiB\n", when, (double)now.live_bytes / 1048576, (double)now.resident_bytes / 1048576);
+  printf("%-14s live %6.1f MiB   resident %6.1f MiB\n", when, (double)now.live_bytes / 1048576,
+         (double)now.resident_bytes / 1048576);
 }
 
 int main(void) {
@@ -35,7 +36,8 @@ int main(void) {
   print("after a trim");
 
   /* From here on the heap may hold 32 MiB more than it does now. */
-  struct freestone_limits limits = {.version = FREESTONE_LIMITS_VERSION, .hard_bytes = heap().charged_bytes + (32u << 20)};
+  struct freestone_limits limits = {.version = FREESTONE_LIMITS_VERSION,
+                                    .hard_bytes = heap().charged_bytes + (32u << 20)};
   freestone_set_limits(&limits);
   void *volatile too_much = malloc(64u << 20); /* volatile: a compiler may do without a block that is never used */
   const int why = errno;

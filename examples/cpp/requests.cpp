@@ -1,4 +1,5 @@
-// A heap of its own for each request of a server: bounded, so that one request cannot take the memory of all, and freed at once.
+// A heap of its own for each request of a server: bounded, so that one request cannot take the memory of all, and freed
+// at once.
 #include <freestone/freestone.hpp>
 #include <iostream>
 #include <memory_resource>
@@ -12,7 +13,9 @@ namespace {
 // Counts the words of a made-up text of so many words; all of it lives in the request's heap.
 std::size_t distinct_words(freestone::Heap& heap, int words) {
   std::pmr::unordered_map<std::pmr::string, int> count(heap.resource());
-  for (int i = 0; i < words; ++i) ++count[std::pmr::string("a word that is long enough, number ", heap.resource()) + std::to_string(i % 5000).c_str()];
+  for (int i = 0; i < words; ++i)
+    ++count[std::pmr::string("a word that is long enough, number ", heap.resource()) +
+            std::to_string(i % 5000).c_str()];
   return count.size();
 }
 
@@ -25,7 +28,8 @@ void serve(int words) {
     std::cout << words << " words: too large, ";
   }
   const auto stats = heap.stats();
-  std::cout << "peak " << stats.peak_bytes / 1024 << " KiB of " << stats.limit_bytes / 1024 << ", blocks left " << stats.live_blocks << '\n';
+  std::cout << "peak " << stats.peak_bytes / 1024 << " KiB of " << stats.limit_bytes / 1024 << ", blocks left "
+            << stats.live_blocks << '\n';
 }
 
 // A request that keeps a table of so many numbers.

@@ -89,7 +89,8 @@ Block Encoder::take() {
     Block block{FST_BLOCK_EVENTS, process_, thread_, events(), first_time_, time_, block_births_, {}};
     block.payload.reserve(bytes() + FST_COLUMNS * 4);
     for (const Bytes& column : columns_)
-        for (unsigned shift = 0; shift < 32; shift += 8) block.payload.push_back(static_cast<uint8_t>(column.size() >> shift));
+      for (unsigned shift = 0; shift < 32; shift += 8)
+        block.payload.push_back(static_cast<uint8_t>(column.size() >> shift));
     for (Bytes& column : columns_) {
         block.payload.insert(block.payload.end(), column.begin(), column.end());
         column.clear();

@@ -1,4 +1,5 @@
-// format/file_reader.h: reads a trace file. Whatever the bytes are, the outcome is events or an Error that says where and what.
+// format/file_reader.h: reads a trace file. Whatever the bytes are, the outcome is events or an Error that says where
+// and what.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace freestone::trace {
 
-static_assert(sizeof(fst_header) == 64 && sizeof(fst_block) == 64 && sizeof(fst_end) == 32 && sizeof(fst_index_entry) == 40);
+static_assert(sizeof(fst_header) == 64 && sizeof(fst_block) == 64 && sizeof(fst_end) == 32 &&
+              sizeof(fst_index_entry) == 40);
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structures are written as they lie in memory");
 
 namespace {
@@ -44,7 +45,8 @@ Packer::~Packer() { ZSTD_freeCCtx(context_); }
 Bytes Packer::pack(const Block& block) {
     Bytes out(sizeof(fst_block) + ZSTD_compressBound(block.payload.size()));
     uint8_t* stored = out.data() + sizeof(fst_block);
-    size_t count = ZSTD_compress2(context_, stored, out.size() - sizeof(fst_block), block.payload.data(), block.payload.size());
+    size_t count =
+        ZSTD_compress2(context_, stored, out.size() - sizeof(fst_block), block.payload.data(), block.payload.size());
     fst_codec codec = FST_ZSTD;
     if (ZSTD_isError(count) || count >= block.payload.size()) {
         codec = FST_RAW;
@@ -71,7 +73,8 @@ Bytes Packer::pack(const Block& block) {
 }
 
 void Index::add(const Block& block, uint64_t offset) {
-    entries_.push_back({offset, static_cast<uint32_t>(block.type), block.process, block.thread, block.events, block.first_time, block.last_time});
+  entries_.push_back({offset, static_cast<uint32_t>(block.type), block.process, block.thread, block.events,
+                      block.first_time, block.last_time});
 }
 
 Bytes Index::finish(Packer& packer, uint64_t offset) const {

@@ -1,4 +1,5 @@
-// format/file_writer.h: packs blocks and keeps the index. It writes into memory; where the bytes go is the caller's business.
+// format/file_writer.h: packs blocks and keeps the index. It writes into memory; where the bytes go is the caller's
+// business.
 #pragma once
 
 #include <cstdint>

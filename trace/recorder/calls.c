@@ -1,5 +1,5 @@
-/* recorder/calls.c: the allocation functions of C as the program finds them: each calls the next library's and stores an
- * event. The next library is whatever would have served the program without this one.
+/* recorder/calls.c: the allocation functions of C as the program finds them: each calls the next library's and stores
+ * an event. The next library is whatever would have served the program without this one.
  *
  * A death is recorded before the call and a birth after it, so the events of one address are in order whoever frees it.
  */
@@ -18,9 +18,11 @@ static void* first_calloc(size_t count, size_t size);
 static void* first_realloc(void* block, size_t size);
 static void first_free(void* block);
 
-struct fsr_next fsr_next = {first_malloc, first_calloc, first_realloc, first_free, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+struct fsr_next fsr_next = {first_malloc, first_calloc, first_realloc, first_free, NULL, NULL,
+                            NULL,         NULL,         NULL,          NULL,       NULL};
 
-/* What dlsym itself allocates while the next library is being looked up. Never reused, for it is a few hundred bytes. */
+/* What dlsym itself allocates while the next library is being looked up. Never reused, for it is a few hundred bytes.
+ */
 static _Alignas(16) char bootstrap[65536];
 static size_t bootstrap_used;
 static bool resolving;
@@ -32,7 +34,8 @@ static bool is_bootstrap(const void* block) {
 static void* bootstrap_take(size_t size) {
     const size_t rounded = (size + 31) & ~(size_t)15; /* 16 bytes in front hold the size */
     if (rounded < size || rounded > sizeof bootstrap) return NULL;
-    const size_t at = __atomic_fetch_add(&bootstrap_used, rounded, __ATOMIC_RELAXED); /* a counter: nothing else depends on it */
+    const size_t at =
+        __atomic_fetch_add(&bootstrap_used, rounded, __ATOMIC_RELAXED); /* a counter: nothing else depends on it */
     if (at > sizeof bootstrap - rounded) return NULL;
     memcpy(bootstrap + at, &size, sizeof size);
     return bootstrap + at + 16;

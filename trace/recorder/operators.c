@@ -2,7 +2,8 @@
  * library in programs that have none.
  *
  * The standard library's plain operators are malloc and free: these are called directly, and the real operator only to
- * throw. An allocator's own operators, and the aligned forms, are called as they are; what they call in turn is no event.
+ * throw. An allocator's own operators, and the aligned forms, are called as they are; what they call in turn is no
+ * event.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static void* standard_library(void) {
     return found ? found : dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* The operator behind ours. A library that was opened with RTLD_LOCAL is not among the next ones: it is asked by name. */
+/* The operator behind ours. A library that was opened with RTLD_LOCAL is not among the next ones: it is asked by name.
+ */
 static void* find(void** kept, const char* name) {
     void* found = __atomic_load_n(kept, __ATOMIC_RELAXED); /* every thread finds the same */
     if (found) return found;
@@ -63,7 +65,8 @@ static int find_plain_kind(void) {
     static void* operator_new;
     Dl_info about;
     void* found = find(&operator_new, "_Znwm");
-    const int own = dladdr(found, &about) && about.dli_fname && !strstr(about.dli_fname, "libstdc++") && !strstr(about.dli_fname, "libc++");
+    const int own = dladdr(found, &about) && about.dli_fname && !strstr(about.dli_fname, "libstdc++") &&
+                    !strstr(about.dli_fname, "libc++");
     fsr_resolve();
     return plain_kind = own ? 2 : 1;
 }
@@ -137,9 +140,15 @@ DELETE(_ZdaPvm, FST_DELETE_ARRAY_SIZED, (void* block, size_t size), (void*, size
         ((void (*) types)find(&real, #name)) arguments;           \
     }
 
-DELETE_ALIGNED(_ZdlPvSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t alignment), (void*, size_t), (block, alignment))
-DELETE_ALIGNED(_ZdaPvSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t alignment), (void*, size_t), (block, alignment))
-DELETE_ALIGNED(_ZdlPvmSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t size, size_t alignment), (void*, size_t, size_t), (block, size, alignment))
-DELETE_ALIGNED(_ZdaPvmSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t size, size_t alignment), (void*, size_t, size_t), (block, size, alignment))
-DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ALIGNED, (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))
-DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))
+DELETE_ALIGNED(_ZdlPvSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t alignment), (void*, size_t),
+               (block, alignment))
+DELETE_ALIGNED(_ZdaPvSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t alignment), (void*, size_t),
+               (block, alignment))
+DELETE_ALIGNED(_ZdlPvmSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t size, size_t alignment),
+               (void*, size_t, size_t), (block, size, alignment))
+DELETE_ALIGNED(_ZdaPvmSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t size, size_t alignment),
+               (void*, size_t, size_t), (block, size, alignment))
+DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ALIGNED,
+               (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))
+DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ARRAY_ALIGNED,
+               (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))

@@ -20,7 +20,11 @@
 #include "recorder/stack.h"
 #include "recorder/thread.h"
 
-enum { kWaitShare = 5, kWaitNs = 100000, kMostWaitNs = 500000000 }; /* a thread waits for the writer a fifth of its time, at most */
+enum {
+  kWaitShare = 5,
+  kWaitNs = 100000,
+  kMostWaitNs = 500000000
+}; /* a thread waits for the writer a fifth of its time, at most */
 
 FSR_LOCAL __thread struct fsr_thread fsr_self;
 
@@ -56,7 +60,8 @@ static void join(const char* path, uint32_t wanted_generation) {
         munmap(header, (size_t)about.st_size);
         return;
     }
-    const uint32_t number = __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
+    const uint32_t number =
+        __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
     if (number >= kMostProcesses) {
         munmap(header, (size_t)about.st_size);
         return;
@@ -65,10 +70,11 @@ static void join(const char* path, uint32_t wanted_generation) {
     joined_ns = now_ns(CLOCK_MONOTONIC);
     header->processes[number].parent = kNoProcess;
     header->processes[number].started = fsr_ticks();
-    __atomic_store_n(&header->processes[number].pid, (uint32_t)getpid(), __ATOMIC_RELEASE); /* publishes the entry to the writer */
+    __atomic_store_n(&header->processes[number].pid, (uint32_t)getpid(),
+                     __ATOMIC_RELEASE); /* publishes the entry to the writer */
     if (header->stack_every) fsr_stack_prepare();
     __atomic_store_n(&generation, wanted_generation, __ATOMIC_RELAXED); /* ordered by the next store */
-    __atomic_store_n(&session, header, __ATOMIC_RELEASE);               /* publishes all of the above to other threads */
+    __atomic_store_n(&session, header, __ATOMIC_RELEASE); /* publishes all of the above to other threads */
 }
 
 static void hand_over(struct fsr_thread* self) {
@@ -149,7 +155,8 @@ static void offer_control(void) {
 static bool set_up(void) {
     int expected = 0;
     if (__atomic_load_n(&setup_state, __ATOMIC_ACQUIRE) == 2) return true; /* from the store below */
-    if (!__atomic_compare_exchange_n(&setup_state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return expected == 2;
+    if (!__atomic_compare_exchange_n(&setup_state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return expected == 2;
     pthread_atfork(before_fork, NULL, in_child);
     has_key = pthread_key_create(&at_thread_end, thread_ends) == 0;
     const char* path = getenv(FSR_ENVIRONMENT);
@@ -168,7 +175,9 @@ static struct fsr_header* current_session(void) {
     if (!control) return NULL;
     uint32_t wanted = __atomic_load_n(&control->request, __ATOMIC_ACQUIRE); /* publishes control->path */
     uint32_t seen = __atomic_load_n(&seen_request, __ATOMIC_RELAXED);       /* the exchange decides */
-    if (wanted == seen || !__atomic_compare_exchange_n(&seen_request, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return NULL;
+    if (wanted == seen ||
+        !__atomic_compare_exchange_n(&seen_request, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return NULL;
     join(control->path, generation + 1);
     header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
     return header && !header->stop ? header : NULL;
@@ -217,8 +226,9 @@ static void set_limits(struct fsr_thread* self, struct fsr_header* header) {
     self->death_limit = self->end;
     self->birth_limit = self->skipped ? 0 : self->end;
     if (header->stack_every && !self->skipped) {
-        const uintptr_t next = self->cursor + 2 * (uintptr_t)header->stack_every * kEventBytes; /* every second event is a birth */
-        if (next < self->birth_limit) self->birth_limit = next;
+      const uintptr_t next =
+          self->cursor + 2 * (uintptr_t)header->stack_every * kEventBytes; /* every second event is a birth */
+      if (next < self->birth_limit) self->birth_limit = next;
     }
 }
 
@@ -257,42 +267,44 @@ static bool next_block(struct fsr_thread* self, struct fsr_header* header) {
     return true;
 }
 
-static void record(struct fsr_thread* self, struct fsr_header* header, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size) {
-    const bool birth = fst_is_birth(kind) && kind != FST_REALLOC;
-    if (self->numbered && self->generation != generation) { /* an earlier recording, whose writer is gone */
-        hand_over(self);
-        self->numbered = false;
-    }
-    self->generation = generation;
-    self->process = process;
-    if (birth && self->skipped && self->numbered) return;
-    const unsigned needed = size >= kRawSizeBig ? 2 : 1;
-    if (!self->block || self->cursor + needed * kEventBytes > self->end) {
-        hand_over(self);
-        if (!next_block(self, header) || (birth && self->skipped)) return;
-    }
-    if (size >= kRawSizeBig) {
-        put(self, kRawBigSize, 0, size, 0);
-        size = kRawSizeBig;
-    }
-    put(self, kind, align_log2, address, size);
-    if (header->stack_every && birth && self->cursor >= self->birth_limit) fsr_stack_record(self);
+static void record(struct fsr_thread* self, struct fsr_header* header, unsigned kind, unsigned align_log2,
+                   uintptr_t address, uint64_t size) {
+  const bool birth = fst_is_birth(kind) && kind != FST_REALLOC;
+  if (self->numbered && self->generation != generation) { /* an earlier recording, whose writer is gone */
+    hand_over(self);
+    self->numbered = false;
+  }
+  self->generation = generation;
+  self->process = process;
+  if (birth && self->skipped && self->numbered) return;
+  const unsigned needed = size >= kRawSizeBig ? 2 : 1;
+  if (!self->block || self->cursor + needed * kEventBytes > self->end) {
+    hand_over(self);
+    if (!next_block(self, header) || (birth && self->skipped)) return;
+  }
+  if (size >= kRawSizeBig) {
+    put(self, kRawBigSize, 0, size, 0);
+    size = kRawSizeBig;
+  }
+  put(self, kind, align_log2, address, size);
+  if (header->stack_every && birth && self->cursor >= self->birth_limit) fsr_stack_record(self);
 }
 
-FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size) {
-    self->cursor -= kEventBytes; /* the place was not used */
-    if (self->nested || self->in_slow) return;
-    const int error = errno;
-    self->in_slow = true;
-    struct fsr_header* header = set_up() ? current_session() : NULL;
-    if (header) {
-        record(self, header, kind, align_log2, address, size);
-        set_limits(self, header);
-    } else if (self->block || self->cursor) {
-        hand_over(self);
-    }
-    self->in_slow = false;
-    errno = error;
+FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address,
+                               uint64_t size) {
+  self->cursor -= kEventBytes; /* the place was not used */
+  if (self->nested || self->in_slow) return;
+  const int error = errno;
+  self->in_slow = true;
+  struct fsr_header* header = set_up() ? current_session() : NULL;
+  if (header) {
+    record(self, header, kind, align_log2, address, size);
+    set_limits(self, header);
+  } else if (self->block || self->cursor) {
+    hand_over(self);
+  }
+  self->in_slow = false;
+  errno = error;
 }
 
 FSR_LOCAL void fsr_record_pages(uintptr_t address) {
@@ -306,16 +318,17 @@ FSR_LOCAL void fsr_record_pages(uintptr_t address) {
         fsr_record_slow(self, FST_TOUCH, 0, address, pages);
 }
 
-FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size) {
-    if (address) fsr_large_add(address, size);
-    if (size < kRawSizeBig) {
-        fsr_store(place, kind, align_log2, address, size, fsr_ticks());
-        return;
-    }
-    fsr_store(place, kRawBigSize, 0, (uintptr_t)size, 0, fsr_ticks());
-    const uintptr_t next = fsr_reserve(self, &self->end);
-    if (next)
-        fsr_store(next, kind, align_log2, address, kRawSizeBig, fsr_ticks());
-    else
-        fsr_record_slow(self, kind, align_log2, address, size);
+FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2,
+                                uintptr_t address, uint64_t size) {
+  if (address) fsr_large_add(address, size);
+  if (size < kRawSizeBig) {
+    fsr_store(place, kind, align_log2, address, size, fsr_ticks());
+    return;
+  }
+  fsr_store(place, kRawBigSize, 0, (uintptr_t)size, 0, fsr_ticks());
+  const uintptr_t next = fsr_reserve(self, &self->end);
+  if (next)
+    fsr_store(next, kind, align_log2, address, kRawSizeBig, fsr_ticks());
+  else
+    fsr_record_slow(self, kind, align_log2, address, size);
 }

@@ -1,11 +1,11 @@
 /* recorder/shared.h: the memory through which recorded processes hand their events to the writer, as both sides see it.
  *
- * One file of shared memory serves a whole recording: a header, then blocks. A thread takes a free block, fills it, marks
- * it full and takes the next; the writer reads along and frees full blocks. So what a killed process left in its blocks
- * is still there. Nobody waits for a lock, and a process can at worst damage what it recorded itself.
+ * One file of shared memory serves a whole recording: a header, then blocks. A thread takes a free block, fills it,
+ * marks it full and takes the next; the writer reads along and frees full blocks. So what a killed process left in its
+ * blocks is still there. Nobody waits for a lock, and a process can at worst damage what it recorded itself.
  *
- * SHARED-1: an event's first word is stored last (release) and is never zero; the writer clears a block before it is free.
- * SHARED-2: a block belongs to one thread from its taking until `state` is kBlockFull, then to the writer.
+ * SHARED-1: an event's first word is stored last (release) and is never zero; the writer clears a block before it is
+ * free. SHARED-2: a block belongs to one thread from its taking until `state` is kBlockFull, then to the writer.
  */
 #ifndef FREESTONE_RECORDER_SHARED_H
 #define FREESTONE_RECORDER_SHARED_H

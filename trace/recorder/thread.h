@@ -1,7 +1,8 @@
 /* recorder/thread.h: one thread's place in its block, and the fast path that stores an event there.
  *
- * The fast path: one addition to the cursor that a signal cannot split, one compare, the counter, two stores. Everything
- * else is record_slow (session.c): the first call of a thread, a full block, a recording that is over or not wanted.
+ * The fast path: one addition to the cursor that a signal cannot split, one compare, the counter, two stores.
+ * Everything else is record_slow (session.c): the first call of a thread, a full block, a recording that is over or not
+ * wanted.
  */
 #ifndef FREESTONE_RECORDER_THREAD_H
 #define FREESTONE_RECORDER_THREAD_H
@@ -41,7 +42,8 @@ struct fsr_thread {
 
 extern FSR_LOCAL __thread struct fsr_thread fsr_self __attribute__((tls_model("initial-exec")));
 
-FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size);
+FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address,
+                               uint64_t size);
 
 /* Where an event may be stored, or 0. Two threads never share a cursor; a signal handler of the same thread may come
  * between any two instructions, and then gets the next place. */
@@ -57,14 +59,17 @@ static inline uintptr_t fsr_reserve(struct fsr_thread* self, const uintptr_t* li
     return __builtin_expect(place < *limit, 1) ? place : 0;
 }
 
-static inline void fsr_store(uintptr_t place, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size, uint64_t ticks) {
-    uint64_t* words = (uint64_t*)place;
-    words[1] = size << 32 | (uint32_t)ticks;
-    __atomic_store_n(&words[0], (uint64_t)address << 16 | align_log2 << 8 | kind, __ATOMIC_RELEASE); /* SHARED-1: the writer */
+static inline void fsr_store(uintptr_t place, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size,
+                             uint64_t ticks) {
+  uint64_t* words = (uint64_t*)place;
+  words[1] = size << 32 | (uint32_t)ticks;
+  __atomic_store_n(&words[0], (uint64_t)address << 16 | align_log2 << 8 | kind,
+                   __ATOMIC_RELEASE); /* SHARED-1: the writer */
 }
 
 /* A large block is watched. One of 4 GiB or more has two events; the second may take the slow path. */
-FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size);
+FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2,
+                                uintptr_t address, uint64_t size);
 
 static inline void fsr_call_with(unsigned kind, unsigned align_log2, void* block, uint64_t size, bool birth) {
     struct fsr_thread* self = &fsr_self;
@@ -84,7 +89,8 @@ static inline void fsr_birth(unsigned kind, unsigned align_log2, void* block, ui
     fsr_call_with(kind, align_log2, block, size, true);
 }
 
-/* Of a thread that --sample-threads left out, the ends of blocks are recorded nevertheless: others may have made them. */
+/* Of a thread that --sample-threads left out, the ends of blocks are recorded nevertheless: others may have made them.
+ */
 static inline void fsr_realloc_end(void* block, uint64_t size) { fsr_call_with(FST_REALLOC, 0, block, size, false); }
 
 /* Records how much of a large block is in use, in front of its end. */

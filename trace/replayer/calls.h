@@ -1,5 +1,5 @@
-// replayer/calls.h: one allocation call of each kind. The allocator is whatever serves this process; Null is none: it hands
-// out the same memory over and over, so that what is left of a replay's time is the replay's own.
+// replayer/calls.h: one allocation call of each kind. The allocator is whatever serves this process; Null is none: it
+// hands out the same memory over and over, so that what is left of a replay's time is the replay's own.
 #pragma once
 
 #include <malloc.h>
@@ -29,7 +29,10 @@ struct Real {
                 case FST_CALLOC: return calloc(1, size);
                 case FST_REALLOC_NULL: return realloc(nullptr, size);
                 case FST_ALIGNED_ALLOC: return aligned_alloc(alignment, size);
-                case FST_POSIX_MEMALIGN: return posix_memalign(&block, alignment < sizeof(void*) ? sizeof(void*) : alignment, size) == 0 ? block : nullptr;
+                case FST_POSIX_MEMALIGN:
+                  return posix_memalign(&block, alignment < sizeof(void*) ? sizeof(void*) : alignment, size) == 0
+                             ? block
+                             : nullptr;
                 case FST_MEMALIGN: return memalign(alignment, size);
                 case FST_VALLOC: return valloc(size);
                 case FST_PVALLOC: return pvalloc(size);
@@ -50,7 +53,9 @@ struct Real {
         const auto alignment = std::align_val_t(size_t{1} << op.align_log2);
         switch (op.code) {
             case FST_FREE_SIZED: free_sized ? free_sized(block, op.size) : free(block); break;
-            case FST_FREE_ALIGNED_SIZED: free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block); break;
+            case FST_FREE_ALIGNED_SIZED:
+              free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block);
+              break;
             case FST_DELETE: operator delete(block); break;
             case FST_DELETE_ARRAY: operator delete[](block); break;
             case FST_DELETE_SIZED: operator delete(block, op.size); break;
@@ -74,7 +79,9 @@ struct Null {
     static void* take(uint64_t size) {
         thread_local char* region = nullptr;
         thread_local uint64_t used = 0;
-        if (!region) region = static_cast<char*>(mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (!region)
+          region = static_cast<char*>(
+              mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         const uint64_t rounded = size > kMostTouched ? kMostTouched : (size + 15) & ~uint64_t{15};
         if (used + rounded > kRegionBytes) used = 0;
         char* block = region + used;

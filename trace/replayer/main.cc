@@ -47,7 +47,8 @@ Words parse(int count, char** words) {
         if (++i == count) fail("'" + word + "' needs a value");
         char* end = nullptr;
         const double value = std::strtod(words[i], &end);
-        if (*end || end == words[i] || value < 0 || value > 1e9) fail("'" + word + " " + words[i] + "': expected a number");
+        if (*end || end == words[i] || value < 0 || value > 1e9)
+          fail("'" + word + " " + words[i] + "': expected a number");
         if (word == "--process") found.plan.process = static_cast<uint32_t>(value);
         else if (word == "--threads") found.plan.threads = static_cast<uint32_t>(value);
         else if (word == "--pace") found.run.pace = value;
@@ -71,7 +72,9 @@ std::span<const uint8_t> map(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat about {};
     if (fd < 0 || fstat(fd, &about) != 0) fail("'" + path + "' cannot be read: " + std::strerror(errno));
-    void* memory = about.st_size ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0) : MAP_FAILED;
+    void* memory = about.st_size
+                       ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0)
+                       : MAP_FAILED;
     if (memory == MAP_FAILED) fail("'" + path + "' cannot be mapped");
     close(fd);
     return {static_cast<const uint8_t*>(memory), static_cast<size_t>(about.st_size)};

@@ -1,4 +1,5 @@
-// replayer/order.h: keeps one copy of a replay in the recorded order (PLAN-1, PLAN-2), without a lock that all threads take.
+// replayer/order.h: keeps one copy of a replay in the recorded order (PLAN-1, PLAN-2), without a lock that all threads
+// take.
 #pragma once
 
 #include <linux/futex.h>

@@ -95,7 +95,9 @@ private:
         if (calls.empty()) throw Error("the trace has no events");
         process_ = options_.process;
         if (process_ == kAll)
-            process_ = std::max_element(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+          process_ = std::max_element(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
         else if (!calls.contains(process_)) throw Error("the trace has no process " + std::to_string(process_));
     }
 
@@ -111,7 +113,8 @@ private:
             for (const ThreadEvents& thread : trace_.threads)
                 for (size_t i = 0; i < thread.events.size(); i++)
                     if (thread.events[i].kind == FST_FORK && thread.events[i].size != thread.process)
-                        forks_.try_emplace(static_cast<uint32_t>(thread.events[i].size), Fork{thread.process, thread.thread, thread.events[i].time, i});
+                      forks_.try_emplace(static_cast<uint32_t>(thread.events[i].size),
+                                         Fork{thread.process, thread.thread, thread.events[i].time, i});
         searched_ = true;
         const auto found = forks_.find(child);
         return found == forks_.end() ? nullptr : &found->second;
@@ -129,7 +132,9 @@ private:
                 if (fork && fork->thread == thread.thread)
                     end = fork->at;
                 else if (fork)
-                    end = static_cast<size_t>(std::partition_point(thread.events.begin(), thread.events.end(), [&](const Event& e) { return e.time < until; }) - thread.events.begin());
+                  end = static_cast<size_t>(std::partition_point(thread.events.begin(), thread.events.end(),
+                                                                 [&](const Event& e) { return e.time < until; }) -
+                                            thread.events.begin());
                 places_[thread.thread] = streams_.size();
                 streams_.push_back({&thread, end, 0, 0, 0, {}});
             }
@@ -141,13 +146,16 @@ private:
         }
     }
 
-    static uint64_t first_time(const Stream& stream) { return stream.from->events.empty() ? 0 : stream.from->events.front().time; }
+    static uint64_t first_time(const Stream& stream) {
+      return stream.from->events.empty() ? 0 : stream.from->events.front().time;
+    }
 
     // Which thread of the replay does what: one for each recorded one, or fewer.
     void deal() {
         std::vector<size_t> order(streams_.size());
         for (size_t i = 0; i < order.size(); i++) order[i] = i;
-        std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) { return first_time(streams_[a]) < first_time(streams_[b]); });
+        std::stable_sort(order.begin(), order.end(),
+                         [this](size_t a, size_t b) { return first_time(streams_[a]) < first_time(streams_[b]); });
         std::unordered_map<uint32_t, uint32_t> continued;  // a child's first thread goes on as the one that forked
         for (const size_t i : order) {
             Stream& stream = streams_[i];
@@ -173,7 +181,8 @@ private:
         const auto place = places_.find(thread);
         if (place == places_.end()) return nullptr;
         Stream& stream = streams_[place->second];
-        return birth - stream.first_birth < stream.objects.size() ? &stream.objects[birth - stream.first_birth] : nullptr;
+        return birth - stream.first_birth < stream.objects.size() ? &stream.objects[birth - stream.first_birth]
+                                                                  : nullptr;
     }
 
     // Who ends each object and how much of it was used, before the first operation is laid out.
@@ -216,7 +225,9 @@ private:
     struct Head {
         uint64_t time;
         size_t stream;
-        bool operator<(const Head& other) const { return time != other.time ? time > other.time : stream > other.stream; }
+        bool operator<(const Head& other) const {
+          return time != other.time ? time > other.time : stream > other.stream;
+        }
     };
 
     // PLAN-3: goes through all events in the order of time, but each only when what it names is there.
@@ -363,19 +374,21 @@ private:
         return object.last_pages == kAll ? object.size : std::min(object.size, object.last_pages * kPageBytes);
     }
 
-    void begin_object(Stream& stream, Target& target, Op& op, const Event& event, uint64_t window, uint64_t used_before) {
-        Object& made = *find(stream.from->thread, event.birth);
-        made.slot = target.slots.take(made.foreign, window, slots_);
-        made.live = true;
-        live_bytes_ += made.size;
-        peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
-        op.slot = made.slot;
-        const uint64_t unit = made.size <= kPageBytes ? kLineBytes : kPageBytes;
-        const uint64_t all = (made.size + unit - 1) / unit;
-        // A block that another thread ends is touched at once: a later touch could come after its end.
-        const uint32_t known = made.foreign ? made.last_pages : made.first_pages;
-        op.touch_begin = static_cast<uint32_t>(std::min<uint64_t>(used_before / unit, kAll - 1));
-        op.touch_end = static_cast<uint32_t>(std::min<uint64_t>({all, known == kAll || unit == kLineBytes ? all : known, kAll - 1}));
+    void begin_object(Stream& stream, Target& target, Op& op, const Event& event, uint64_t window,
+                      uint64_t used_before) {
+      Object& made = *find(stream.from->thread, event.birth);
+      made.slot = target.slots.take(made.foreign, window, slots_);
+      made.live = true;
+      live_bytes_ += made.size;
+      peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
+      op.slot = made.slot;
+      const uint64_t unit = made.size <= kPageBytes ? kLineBytes : kPageBytes;
+      const uint64_t all = (made.size + unit - 1) / unit;
+      // A block that another thread ends is touched at once: a later touch could come after its end.
+      const uint32_t known = made.foreign ? made.last_pages : made.first_pages;
+      op.touch_begin = static_cast<uint32_t>(std::min<uint64_t>(used_before / unit, kAll - 1));
+      op.touch_end =
+          static_cast<uint32_t>(std::min<uint64_t>({all, known == kAll || unit == kLineBytes ? all : known, kAll - 1}));
     }
 
     void emit_touch(Target& target, Op& op, const Object& object, const Event& event) {
@@ -394,7 +407,8 @@ private:
         header.threads = targets_.size();
         header.windows = windows_.size();
         for (const Target& target : targets_) header.ops += target.ops.size();
-        header.bytes = sizeof header + header.threads * sizeof(PlanThread) + header.windows * sizeof(PlanWindow) + header.ops * sizeof(Op);
+        header.bytes = sizeof header + header.threads * sizeof(PlanThread) + header.windows * sizeof(PlanWindow) +
+                       header.ops * sizeof(Op);
         header.slots = slots_;
         header.calls = replayed_;
         header.births = births_;
@@ -407,7 +421,8 @@ private:
         out.reserve(header.bytes);
         out.resize(sizeof header);
         // Threads are started in their order: none may be behind one that starts later.
-        for (size_t i = targets_.size(); i-- > 1;) targets_[i - 1].start_window = std::min(targets_[i - 1].start_window, targets_[i].start_window);
+        for (size_t i = targets_.size(); i-- > 1;)
+          targets_[i - 1].start_window = std::min(targets_[i - 1].start_window, targets_[i].start_window);
         uint64_t first = 0;
         const auto append = [&out](const void* from, size_t bytes) {
             const auto* at = static_cast<const uint8_t*>(from);
@@ -420,7 +435,8 @@ private:
         }
         append(windows_.data(), windows_.size() * sizeof(PlanWindow));
         for (const Target& target : targets_) append(target.ops.data(), target.ops.size() * sizeof(Op));
-        header.crc = crc32c(&header, offsetof(PlanHeader, crc)) ^ crc32c(out.data() + sizeof header, out.size() - sizeof header);
+        header.crc =
+            crc32c(&header, offsetof(PlanHeader, crc)) ^ crc32c(out.data() + sizeof header, out.size() - sizeof header);
         std::memcpy(out.data(), &header, sizeof header);
         return out;
     }

@@ -1,9 +1,10 @@
-// replayer/plan.h: a trace made ready to be replayed. A plan is one file: a header, an entry for each thread, a time and
-// the live memory of each window, then the operations of every thread. It is mapped, never copied.
+// replayer/plan.h: a trace made ready to be replayed. A plan is one file: a header, an entry for each thread, a time
+// and the live memory of each window, then the operations of every thread. It is mapped, never copied.
 //
 // Order between threads, in two parts:
 //  - PLAN-1: an operation on a block that another thread makes waits until that block is there (its slot is filled).
-//  - PLAN-2: time is cut into windows. A thread enters window w when all operations of window w - 2 are done, so no thread
+//  - PLAN-2: time is cut into windows. A thread enters window w when all operations of window w - 2 are done, so no
+//  thread
 //    runs far ahead of the others and memory peaks where it peaked.
 // PLAN-3: the operations stand in an order in which they can all be done one after another, so no wait is for ever.
 // PLAN-4: a slot is given to another object only when nobody can still wait for the one before.

@@ -54,9 +54,10 @@ void sleep_until(uint64_t ns) {
 // Shared and resident from the start: the replay's own memory is told from the allocator's by being shared.
 template <class T>
 T* own_array(size_t count) {
-    void* memory = mmap(nullptr, std::max<size_t>(1, count * sizeof(T)), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) throw Error("no memory for the replay itself");
-    return static_cast<T*>(memory);
+  void* memory = mmap(nullptr, std::max<size_t>(1, count * sizeof(T)), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) throw Error("no memory for the replay itself");
+  return static_cast<T*>(memory);
 }
 
 // A line "NAME: N kB" of /proc/self/status.
@@ -95,25 +96,26 @@ struct Start {
 
 class Runner {
 public:
-    Runner(const Plan& plan, const RunOptions& options) : plan_(plan), options_(options), copies_(std::make_unique<Copy[]>(options.copies)) {
-        const auto windows = static_cast<uint32_t>(plan.header().windows);
-        const size_t threads = plan.threads().size();
-        starts_ = own_array<Start>(threads * options.copies);
-        resident_ = own_array<double>(windows);
-        for (uint32_t c = 0; c < options.copies; c++) {
-            Copy& copy = copies_[c];
-            copy.slots = own_array<std::atomic<uintptr_t>>(plan.header().slots);
-            auto* remaining = own_array<std::atomic<uint32_t>>(windows);
-            for (uint32_t i = 0; i < windows; i++) remaining[i] = plan.windows()[i].threads;
-            copy.windows.set(remaining, windows);
-            copy.threads = own_array<PerThread>(threads);
-            for (uint32_t i = 0; i < threads; i++) starts_[c * threads + i] = {this, c, i};
-        }
-        statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-        pthread_attr_init(&attributes_);
-        pthread_attr_setstacksize(&attributes_, kStackBytes);
-        pthread_attr_setdetachstate(&attributes_, PTHREAD_CREATE_DETACHED);
-    }
+ Runner(const Plan& plan, const RunOptions& options)
+     : plan_(plan), options_(options), copies_(std::make_unique<Copy[]>(options.copies)) {
+   const auto windows = static_cast<uint32_t>(plan.header().windows);
+   const size_t threads = plan.threads().size();
+   starts_ = own_array<Start>(threads * options.copies);
+   resident_ = own_array<double>(windows);
+   for (uint32_t c = 0; c < options.copies; c++) {
+     Copy& copy = copies_[c];
+     copy.slots = own_array<std::atomic<uintptr_t>>(plan.header().slots);
+     auto* remaining = own_array<std::atomic<uint32_t>>(windows);
+     for (uint32_t i = 0; i < windows; i++) remaining[i] = plan.windows()[i].threads;
+     copy.windows.set(remaining, windows);
+     copy.threads = own_array<PerThread>(threads);
+     for (uint32_t i = 0; i < threads; i++) starts_[c * threads + i] = {this, c, i};
+   }
+   statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+   pthread_attr_init(&attributes_);
+   pthread_attr_setstacksize(&attributes_, kStackBytes);
+   pthread_attr_setdetachstate(&attributes_, PTHREAD_CREATE_DETACHED);
+ }
 
     Outcome run() {
         Outcome outcome;
@@ -131,11 +133,13 @@ public:
             while (copies_[c].running.load()) sched_yield();
         }
         const uint64_t ended_ns = now_ns();
-        outcome.cycles_per_ns = static_cast<double>(cycles() - started) / static_cast<double>(std::max<uint64_t>(1, ended_ns - started_ns_));
+        outcome.cycles_per_ns = static_cast<double>(cycles() - started) /
+                                static_cast<double>(std::max<uint64_t>(1, ended_ns - started_ns_));
         outcome.wall_s = static_cast<double>(ended_ns - started_ns_) / 1e9;
         getrusage(RUSAGE_SELF, &after);
         outcome.faults = static_cast<uint64_t>(after.ru_minflt - before.ru_minflt);
-        outcome.peak_kib = std::max(0.0, status_kib("VmHWM:") - status_kib("RssFile:") - status_kib("RssShmem:") - base_kib_);
+        outcome.peak_kib =
+            std::max(0.0, status_kib("VmHWM:") - status_kib("RssFile:") - status_kib("RssShmem:") - base_kib_);
         sleep_until(now_ns() + uint64_t{options_.idle_ms} * 1'000'000);
         outcome.idle_kib = std::max(0.0, anonymous_kib() - base_kib_);
         gather(outcome);
@@ -182,8 +186,9 @@ private:
     void start_threads(uint32_t copy_number, uint64_t window) {
         Copy& copy = copies_[copy_number];
         const auto threads = plan_.threads();
-        for (uint32_t next = copy.next_to_start.load(); next < threads.size() && threads[next].start_window <= window;) {
-            if (copy.next_to_start.compare_exchange_weak(next, next + 1)) create(copy_number, next++);
+        for (uint32_t next = copy.next_to_start.load();
+             next < threads.size() && threads[next].start_window <= window;) {
+          if (copy.next_to_start.compare_exchange_weak(next, next + 1)) create(copy_number, next++);
         }
     }
 
@@ -212,7 +217,8 @@ private:
                 touch<Allocator>(copy.slots[op.slot].load(std::memory_order_relaxed), op);  // this thread put it there
                 continue;
             }
-            self.checksum = (self.checksum ^ (op.code + (op.size << 8) + (uint64_t{op.align_log2} << 56) + op.flags)) * 0x9e3779b97f4a7c15u;
+            self.checksum = (self.checksum ^ (op.code + (op.size << 8) + (uint64_t{op.align_log2} << 56) + op.flags)) *
+                            0x9e3779b97f4a7c15u;
             if (fst_is_death(op.code)) end<Allocator>(copy, self, op);
             else make<Allocator>(copy, self, op);
         }
@@ -226,7 +232,9 @@ private:
         else copy.windows.advance([&](uint32_t passed) { look(copy_number, passed); });
         if (to >= copy.windows.count()) return;
         if (to >= 2) copy.windows.wait(static_cast<uint32_t>(to - 1));  // PLAN-2
-        if (options_.pace > 0) sleep_until(started_ns_ + static_cast<uint64_t>(static_cast<double>(plan_.windows()[to].time_ns) / options_.pace));
+        if (options_.pace > 0)
+          sleep_until(started_ns_ +
+                      static_cast<uint64_t>(static_cast<double>(plan_.windows()[to].time_ns) / options_.pace));
     }
 
     void look(uint32_t copy_number, uint32_t window) {
@@ -253,7 +261,8 @@ private:
         }
         put(copy, self, op, block);
         touch<Allocator>(reinterpret_cast<uintptr_t>(block), op);
-        copy.slots[op.slot].store(block ? reinterpret_cast<uintptr_t>(block) : kNoMemory, std::memory_order_release);  // PLAN-1
+        copy.slots[op.slot].store(block ? reinterpret_cast<uintptr_t>(block) : kNoMemory,
+                                  std::memory_order_release);  // PLAN-1
     }
 
     static void put(Copy&, PerThread& self, const Op& op, const void* block) {
@@ -270,7 +279,8 @@ private:
     template <class Allocator>
     void end(Copy& copy, PerThread& self, const Op& op) {
         std::atomic<uintptr_t>& slot = copy.slots[op.old_slot];
-        const uintptr_t found = op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
+        const uintptr_t found =
+            op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
         void* block = found == kNoMemory ? nullptr : reinterpret_cast<void*>(found);
         if (op.code != FST_REALLOC) {
             slot.store(0, std::memory_order_relaxed);  // read again two windows later, or by this thread
@@ -289,7 +299,8 @@ private:
         if (op.old_slot != op.slot) slot.store(0, std::memory_order_relaxed);  // as above
         put(copy, self, op, moved);
         touch<Allocator>(reinterpret_cast<uintptr_t>(moved), op);
-        copy.slots[op.slot].store(moved ? reinterpret_cast<uintptr_t>(moved) : kNoMemory, std::memory_order_release);  // PLAN-1
+        copy.slots[op.slot].store(moved ? reinterpret_cast<uintptr_t>(moved) : kNoMemory,
+                                  std::memory_order_release);  // PLAN-1
     }
 
     void gather(Outcome& outcome) {
@@ -345,7 +356,8 @@ Plan::Plan(std::span<const uint8_t> bytes) {
     header_ = reinterpret_cast<const PlanHeader*>(bytes.data());
     if (header_->magic != kPlanMagic || header_->bytes != bytes.size()) wrong("its header does not fit");
     const uint32_t front = crc32c(header_, offsetof(PlanHeader, crc));
-    if ((front ^ crc32c(bytes.data() + sizeof(PlanHeader), bytes.size() - sizeof(PlanHeader))) != header_->crc) wrong("its checksum is wrong");
+    if ((front ^ crc32c(bytes.data() + sizeof(PlanHeader), bytes.size() - sizeof(PlanHeader))) != header_->crc)
+      wrong("its checksum is wrong");
     threads_ = reinterpret_cast<const PlanThread*>(header_ + 1);
     windows_ = reinterpret_cast<const PlanWindow*>(threads_ + header_->threads);
     ops_ = reinterpret_cast<const Op*>(windows_ + header_->windows);

@@ -38,7 +38,8 @@ void every_kind() {
     for (int i = 0; i < 8; i++) operator delete(keep(operator new(1008)));
     for (int i = 0; i < 9; i++) operator delete[](keep(operator new[](1009)));
     for (int i = 0; i < 10; i++) operator delete(keep(operator new(1010, std::align_val_t(64))), std::align_val_t(64));
-    for (int i = 0; i < 11; i++) operator delete[](keep(operator new[](1011, std::align_val_t(64))), std::align_val_t(64));
+    for (int i = 0; i < 11; i++)
+      operator delete[](keep(operator new[](1011, std::align_val_t(64))), std::align_val_t(64));
     for (int i = 0; i < 12; i++) free(keep(realloc(nullptr, 1012)));
     for (int i = 0; i < 13; i++) free(keep(realloc(keep(malloc(2000)), 1013)));
     for (int i = 0; i < 19; i++) operator delete(keep(operator new(1008)), std::size_t{1008});

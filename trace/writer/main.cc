@@ -72,7 +72,8 @@ Options parse(int count, char** words) {
         else if (name == "--for") options.seconds = std::atof(value);
         else if (name == "--max-bytes") options.most_bytes = std::strtoull(value, nullptr, 10);
         else if (name == "--buffer-bytes") options.buffer_bytes = std::strtoull(value, nullptr, 10);
-        else if (name == "--sample-threads") options.sample_threads = static_cast<unsigned>(std::max(1L, std::atol(value)));
+        else if (name == "--sample-threads")
+          options.sample_threads = static_cast<unsigned>(std::max(1L, std::atol(value)));
         else if (name == "--stack-every") options.stack_every = static_cast<unsigned>(std::max(0L, std::atol(value)));
         else fail("unknown option '" + name + "'");
     }
@@ -117,7 +118,8 @@ private:
         const auto blocks = static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kBlockBytes, 16, kMostBlocks));
         const uint64_t whole = front + static_cast<uint64_t>(blocks) * kBlockBytes;
         void* memory = MAP_FAILED;
-        if (posix_fallocate(fd, 0, static_cast<off_t>(whole)) == 0) memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (posix_fallocate(fd, 0, static_cast<off_t>(whole)) == 0)
+          memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         close(fd);
         if (memory == MAP_FAILED) {
             unlink(path.c_str());
@@ -157,15 +159,19 @@ std::string describe(const Options& options) {
     uname(&host);
     std::string text = "{\"program\":" + quoted(options.name) + ",\"allocator\":" + quoted(options.allocator);
     text += ",\"machine\":" + quoted(host.machine) + ",\"kernel\":" + quoted(host.release);
-    text += ",\"cpus\":" + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + ",\"page_bytes\":" + std::to_string(sysconf(_SC_PAGESIZE));
-    text += ",\"attached\":" + std::string(options.pid ? "true" : "false") + ",\"sample_threads\":" + std::to_string(options.sample_threads);
+    text += ",\"cpus\":" + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) +
+            ",\"page_bytes\":" + std::to_string(sysconf(_SC_PAGESIZE));
+    text += ",\"attached\":" + std::string(options.pid ? "true" : "false") +
+            ",\"sample_threads\":" + std::to_string(options.sample_threads);
     return text + ",\"stack_every\":" + std::to_string(options.stack_every) + "}";
 }
 
 std::string summarize(const Counts& counts, const std::string& end) {
     std::string text = "{\"events\":" + std::to_string(counts.events) + ",\"births\":" + std::to_string(counts.births);
-    text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
-    text += ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
+    text +=
+        ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
+    text += ",\"lost_frees\":" + std::to_string(counts.lost_frees) +
+            ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
     text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
     return text + ",\"end\":" + quoted(end) + "}";
 }
@@ -188,7 +194,9 @@ pid_t start(const Options& options, const std::string& shared_path) {
 void attach(const Options& options, const std::string& shared_path) {
     const std::string path = FSR_CONTROL_PREFIX + std::to_string(options.pid);
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0) fail("process " + std::to_string(options.pid) + " is not preloaded with libfreestone-record.so, or not yours (" + path + ": " + std::strerror(errno) + ")");
+    if (fd < 0)
+      fail("process " + std::to_string(options.pid) + " is not preloaded with libfreestone-record.so, or not yours (" +
+           path + ": " + std::strerror(errno) + ")");
     void* memory = mmap(nullptr, sizeof(fsr_control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     auto* control = static_cast<fsr_control*>(memory);
@@ -200,42 +208,43 @@ void attach(const Options& options, const std::string& shared_path) {
 
 class Recording {
 public:
-    Recording(const Options& options, Shared& shared, Output& output)
-        : options_(options), shared_(shared), output_(output), merge_(shared.header(), output), samples_(merge_, output) {}
+ Recording(const Options& options, Shared& shared, Output& output)
+     : options_(options), shared_(shared), output_(output), merge_(shared.header(), output), samples_(merge_, output) {}
 
-    // Until the program and all that it started are gone, time or room is used up, or a signal asks. Returns why.
-    std::string run(pid_t child) {
-        const uint64_t begun = monotonic_ns();
-        uint64_t sample_at = begun, pages_at = begun, look_at = begun;
-        for (;;) {
-            const size_t taken = merge_.poll();
-            const uint64_t now = monotonic_ns();
-            if (now >= sample_at) samples_.read_resident(), sample_at = now + kSampleNs;
-            if (now >= pages_at) samples_.read_pages(), pages_at = now + kPagesNs;
-            reap(child);
-            if (now >= look_at || child_gone_) merge_.look_after(), look_at = now + kLookNs;
-            if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
-            if (output_.is_at_limit()) return "max-bytes";
-            if (asked_to_end && (child == 0 || child_gone_)) return "signal";
-            if (asked_to_end > 1) return "signal";
-            if ((child ? child_gone_ : attached_gone()) && all_gone()) return "exit";
-            if (taken < 1000) pause(taken);
-        }
+ // Until the program and all that it started are gone, time or room is used up, or a signal asks. Returns why.
+ std::string run(pid_t child) {
+   const uint64_t begun = monotonic_ns();
+   uint64_t sample_at = begun, pages_at = begun, look_at = begun;
+   for (;;) {
+     const size_t taken = merge_.poll();
+     const uint64_t now = monotonic_ns();
+     if (now >= sample_at) samples_.read_resident(), sample_at = now + kSampleNs;
+     if (now >= pages_at) samples_.read_pages(), pages_at = now + kPagesNs;
+     reap(child);
+     if (now >= look_at || child_gone_) merge_.look_after(), look_at = now + kLookNs;
+     if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
+     if (output_.is_at_limit()) return "max-bytes";
+     if (asked_to_end && (child == 0 || child_gone_)) return "signal";
+     if (asked_to_end > 1) return "signal";
+     if ((child ? child_gone_ : attached_gone()) && all_gone()) return "exit";
+     if (taken < 1000) pause(taken);
+   }
     }
 
     void finish(const std::string& end) {
-        __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
-        merge_.poll();
-        merge_.look_after();
-        merge_.flush_all();
-        samples_.flush_all();
-        const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
-        const Counts& counts = merge_.counts();
-        std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),
-                     static_cast<unsigned long long>(counts.events), static_cast<unsigned long long>(output_.bytes()));
-        if (counts.gap_seconds) std::fprintf(stderr, ", %llu seconds dropped", static_cast<unsigned long long>(counts.gap_seconds));
-        if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
-        std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
+      __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
+      merge_.poll();
+      merge_.look_after();
+      merge_.flush_all();
+      samples_.flush_all();
+      const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
+      const Counts& counts = merge_.counts();
+      std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),
+                   static_cast<unsigned long long>(counts.events), static_cast<unsigned long long>(output_.bytes()));
+      if (counts.gap_seconds)
+        std::fprintf(stderr, ", %llu seconds dropped", static_cast<unsigned long long>(counts.gap_seconds));
+      if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
+      std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
     }
 
     // The command's status as a shell would give it.
@@ -257,7 +266,9 @@ private:
         status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
 
-    bool attached_gone() const { return options_.pid && kill(static_cast<pid_t>(options_.pid), 0) != 0 && errno == ESRCH; }
+    bool attached_gone() const {
+      return options_.pid && kill(static_cast<pid_t>(options_.pid), 0) != 0 && errno == ESRCH;
+    }
 
     bool all_gone() {
         merge_.look_after();
@@ -294,7 +305,8 @@ int run(const Options& options) {
     action.sa_handler = on_signal;
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
     Shared shared(options);
-    Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs, static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
+    Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs,
+                  static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
     if (!output.is_open()) {
         unlink(shared.path().c_str());
         fail("'" + options.output + "' cannot be written: " + std::strerror(errno));

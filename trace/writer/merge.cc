@@ -70,7 +70,8 @@ uint64_t Merge::time_of(uint64_t tick) const {
 uint64_t Merge::now() const { return (monotonic_ns() - start_.ns) / kStepNs; }
 
 fsr_block* Merge::block(uint32_t number) const {
-    return reinterpret_cast<fsr_block*>(reinterpret_cast<char*>(shared_) + shared_->blocks_offset + static_cast<uint64_t>(number) * kBlockBytes);
+  return reinterpret_cast<fsr_block*>(reinterpret_cast<char*>(shared_) + shared_->blocks_offset +
+                                      static_cast<uint64_t>(number) * kBlockBytes);
 }
 
 void Merge::find_blocks() {
@@ -98,7 +99,8 @@ void Merge::find_blocks() {
         stream->tid = found->tid;
         stream->ended = false;
         stream->blocks.push_back(number);
-        std::sort(stream->blocks.begin(), stream->blocks.end(), [this](uint32_t a, uint32_t b) { return block(a)->sequence < block(b)->sequence; });
+        std::sort(stream->blocks.begin(), stream->blocks.end(),
+                  [this](uint32_t a, uint32_t b) { return block(a)->sequence < block(b)->sequence; });
     }
 }
 
@@ -116,8 +118,10 @@ bool Merge::head(Stream& stream, Event& event) {
         if (stream.blocks.empty() || block(stream.blocks.front())->sequence != stream.next_sequence) return false;
         const fsr_block* from = block(stream.blocks.front());
         if (stream.position == 0) stream.base = std::max(stream.base, from->first_tick);
-        const bool full = load_acquire(&from->state) == kBlockFull;  // before the event: what a full block lacks never comes
-        const uint32_t most = full ? std::min<uint32_t>(from->used / kEventBytes, kBlockEvents) : static_cast<uint32_t>(kBlockEvents);
+        const bool full =
+            load_acquire(&from->state) == kBlockFull;  // before the event: what a full block lacks never comes
+        const uint32_t most =
+            full ? std::min<uint32_t>(from->used / kEventBytes, kBlockEvents) : static_cast<uint32_t>(kBlockEvents);
         const uint64_t* words = &from->words[std::min<size_t>(stream.position, kBlockEvents - 1) * 2];
         const uint64_t first = load_acquire(&words[0]);  // SHARED-1: the second word is there
         if (stream.position >= most || (first == 0 && stream.ended && !full)) {
@@ -137,7 +141,8 @@ bool Merge::head(Stream& stream, Event& event) {
         const uint64_t second = words[1];
         const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(second) - static_cast<uint32_t>(stream.base));
         const uint64_t tick = static_cast<uint64_t>(static_cast<int64_t>(stream.base) + ahead);
-        event = {static_cast<unsigned>(first & 0xff), static_cast<unsigned>(first >> 8 & 0x3f), first >> 16, second >> 32, std::max(tick, stream.tick)};
+        event = {static_cast<unsigned>(first & 0xff), static_cast<unsigned>(first >> 8 & 0x3f), first >> 16,
+                 second >> 32, std::max(tick, stream.tick)};
         return true;
     }
 }
@@ -146,7 +151,8 @@ size_t Merge::poll() {
     watch_output();
     const Instant instant = read_instant();
     horizon_ = instant.tick;
-    ns_per_tick_ = static_cast<double>(instant.ns - start_.ns) / static_cast<double>(std::max<uint64_t>(1, horizon_ - start_.tick));
+    ns_per_tick_ = static_cast<double>(instant.ns - start_.ns) /
+                   static_cast<double>(std::max<uint64_t>(1, horizon_ - start_.tick));
     find_blocks();
     struct Head {
         uint64_t tick;
@@ -178,7 +184,8 @@ size_t Merge::poll() {
         }
     }
     for (auto& [number, stream] : streams_)
-        if (!stream->blocks.empty() && !head(*stream, event)) stream->base = std::max(stream->base, horizon_ - kPatienceTicks);
+      if (!stream->blocks.empty() && !head(*stream, event))
+        stream->base = std::max(stream->base, horizon_ - kPatienceTicks);
     return taken;
 }
 
@@ -307,10 +314,11 @@ bool Merge::take_realloc_end(Stream& stream, const Event& event) {
         if (gap_until_s_) {
             if (known) stream.encoder.death(FST_LOST_FREE, old, time);
         } else {
-            const uint64_t birth = known ? stream.encoder.realloc(old, size, time) : stream.encoder.birth(FST_REALLOC_NULL, size, 0, time);
-            name = {stream.thread, birth};
-            counts_.births++;
-            if (known) counts_.deaths++;
+          const uint64_t birth =
+              known ? stream.encoder.realloc(old, size, time) : stream.encoder.birth(FST_REALLOC_NULL, size, 0, time);
+          name = {stream.thread, birth};
+          counts_.births++;
+          if (known) counts_.deaths++;
         }
         settle(stream, event.address, size, name);
         stream.last_birth = name;

@@ -49,8 +49,8 @@ struct Process {
     std::map<uint64_t, Large> large;  // by address
 };
 
-// Where the counter stood at a time of the clock. The two cannot be read at once: of several readings the quickest is kept,
-// for a writer that lost its processor between them would date calls wrongly.
+// Where the counter stood at a time of the clock. The two cannot be read at once: of several readings the quickest is
+// kept, for a writer that lost its processor between them would date calls wrongly.
 struct Instant {
     uint64_t tick = 0;
     uint64_t ns = 0;

@@ -1,4 +1,5 @@
-// writer/objects.h: which object lives at an address of one process. Open addressing, 16 bytes an entry, at most half full.
+// writer/objects.h: which object lives at an address of one process. Open addressing, 16 bytes an entry, at most half
+// full.
 #pragma once
 
 #include <cstdint>

@@ -16,18 +16,19 @@ constexpr int kLastRetries = 20;  // of the end of a recording, when nothing can
 
 }  // namespace
 
-Output::Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns, uint64_t started_unix_ns)
+Output::Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns,
+               uint64_t started_unix_ns)
     : most_bytes_(most_bytes), most_queued_bytes_(queue_bytes) {
-    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) return;
-    struct stat about;
-    seekable_ = fstat(fd_, &about) == 0 && S_ISREG(about.st_mode);
-    if (!write_all(file_header(step_ns, started_unix_ns))) {
-        close(fd_);
-        fd_ = -1;
-        return;
-    }
-    thread_ = std::thread([this] { run(); });
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) return;
+  struct stat about;
+  seekable_ = fstat(fd_, &about) == 0 && S_ISREG(about.st_mode);
+  if (!write_all(file_header(step_ns, started_unix_ns))) {
+    close(fd_);
+    fd_ = -1;
+    return;
+  }
+  thread_ = std::thread([this] { run(); });
 }
 
 Output::~Output() {
@@ -88,7 +89,8 @@ bool Output::write_all(const Bytes& bytes) {
 
 void Output::take_back() {
     const int error = errno;
-    if (seekable_ && ftruncate(fd_, static_cast<off_t>(offset_)) == 0) lseek(fd_, static_cast<off_t>(offset_), SEEK_SET);
+    if (seekable_ && ftruncate(fd_, static_cast<off_t>(offset_)) == 0)
+      lseek(fd_, static_cast<off_t>(offset_), SEEK_SET);
     errno = error;
 }
 

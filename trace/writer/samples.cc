@@ -46,7 +46,8 @@ void Samples::read_resident() {
 
 void Samples::send(uint32_t process, Curve& curve) {
     if (curve.count == 0) return;
-    output_.put({FST_BLOCK_SAMPLES, process, 0, curve.count, curve.first_time, curve.last_time, 0, std::move(curve.payload)});
+    output_.put(
+        {FST_BLOCK_SAMPLES, process, 0, curve.count, curve.first_time, curve.last_time, 0, std::move(curve.payload)});
     curve = {};
 }
 

@@ -1,4 +1,5 @@
-// writer/samples.h: what /proc says of the recorded processes: resident memory, and how much of a large block is in use.
+// writer/samples.h: what /proc says of the recorded processes: resident memory, and how much of a large block is in
+// use.
 #pragma once
 
 #include <cstdint>

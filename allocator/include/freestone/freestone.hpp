@@ -17,7 +17,8 @@
 
 namespace freestone {
 
-// The process heap, or a heap object that outlives it, as a std::pmr::memory_resource. Those of the same heap are equal.
+// The process heap, or a heap object that outlives it, as a std::pmr::memory_resource. Those of the same heap are
+// equal.
 class memory_resource final : public std::pmr::memory_resource {
  public:
   explicit memory_resource(freestone_heap* heap = nullptr) noexcept : heap_(heap) {}
@@ -72,9 +73,13 @@ class Heap {
   [[nodiscard]] void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
     return freestone_heap_allocate_aligned(heap_, bytes, alignment);
   }
-  [[nodiscard]] void* reallocate(void* block, std::size_t bytes) noexcept { return freestone_heap_reallocate(heap_, block, bytes); }
+  [[nodiscard]] void* reallocate(void* block, std::size_t bytes) noexcept {
+    return freestone_heap_reallocate(heap_, block, bytes);
+  }
   void deallocate(void* block) noexcept { freestone_heap_deallocate(heap_, block); }
-  [[nodiscard]] std::size_t usable_size(const void* block) const noexcept { return freestone_heap_usable_size(heap_, block); }
+  [[nodiscard]] std::size_t usable_size(const void* block) const noexcept {
+    return freestone_heap_usable_size(heap_, block);
+  }
 
   [[nodiscard]] freestone_heap_stats stats() const noexcept {
     freestone_heap_stats result{};
@@ -87,7 +92,12 @@ class Heap {
   template <typename Visit>
   std::size_t for_each(Visit&& visit) const {
     return freestone_heap_walk(
-        heap_, [](void* context, void* block, std::size_t bytes) { (*static_cast<std::remove_reference_t<Visit>*>(context))(block, bytes); return 1; }, &visit);
+        heap_,
+        [](void* context, void* block, std::size_t bytes) {
+          (*static_cast<std::remove_reference_t<Visit>*>(context))(block, bytes);
+          return 1;
+        },
+        &visit);
   }
   [[nodiscard]] std::size_t live_blocks() const noexcept { return static_cast<std::size_t>(stats().live_blocks); }
 
@@ -116,7 +126,9 @@ class allocator {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
     return static_cast<T*>(memory_resource::instance()->allocate(count * sizeof(T), alignof(T)));
   }
-  void deallocate(T* block, std::size_t count) noexcept { memory_resource::instance()->deallocate(block, count * sizeof(T), alignof(T)); }
+  void deallocate(T* block, std::size_t count) noexcept {
+    memory_resource::instance()->deallocate(block, count * sizeof(T), alignof(T));
+  }
 
   template <typename U>
   friend constexpr bool operator==(const allocator&, const allocator<U>&) noexcept {

@@ -1,9 +1,10 @@
 // Room 19, abi: who registers fork handlers.
 //
-// libc runs what is to happen before a fork in the reverse order of registration, and what is to happen after it in that order. Ours hold
-// locks, so they shall be the last before and the first after: they are registered when the first library registers any, even if its
-// constructors run before ours. pthread_atfork is a piece of each program and library that calls __register_atfork of libc; that is
-// the name to take. In a wholly static program the definition of libc wins, as this one is weak, and our constructor registers.
+// libc runs what is to happen before a fork in the reverse order of registration, and what is to happen after it in
+// that order. Ours hold locks, so they shall be the last before and the first after: they are registered when the first
+// library registers any, even if its constructors run before ours. pthread_atfork is a piece of each program and
+// library that calls __register_atfork of libc; that is the name to take. In a wholly static program the definition of
+// libc wins, as this one is weak, and our constructor registers.
 
 #include <dlfcn.h>
 
@@ -46,7 +47,8 @@ constinit const ForkHooks abi_fork_hooks = {before_fork, after_fork_in_parent, a
 #if !FREESTONE_PREFIXED
 using namespace freestone;
 
-extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) {
+extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(),
+                                                                        void (*child)(), void* library) {
   using Register = int (*)(void (*)(), void (*)(), void (*)(), void*);
   static Atomic<Register> of_libc;  // relaxed: every thread finds the same
   Register next = of_libc.load_relaxed();

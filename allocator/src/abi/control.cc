@@ -25,7 +25,9 @@ using namespace freestone;
 namespace {
 
 void write_to_stderr(void*, const char* text, usize length) { os::write_stderr(text, length); }
-void write_to_file(void* file, const char* text, usize length) { std::fwrite(text, 1, length, static_cast<std::FILE*>(file)); }
+void write_to_file(void* file, const char* text, usize length) {
+  std::fwrite(text, 1, length, static_cast<std::FILE*>(file));
+}
 void ignore_complaint(const char*, const char*, usize, const char*) {}
 
 struct mallinfo2 heap_info() {
@@ -119,12 +121,15 @@ FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
   collect_statistics(s);
   usize calls = 0;
   for (const usize kind : s.system_calls) calls += kind;
+  // clang-format off
   const struct freestone_stats all = {
-            version, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes(), s.slab_free_bytes, s.dirty_bytes,
-            s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes, s.resident_bytes, s.purged_bytes, s.purge_calls,
-            s.thread_cached_bytes, s.run_cached_bytes, s.large_bytes, s.heap_object_bytes, s.metadata_resident_bytes, s.charged_bytes, s.peak_bytes,
-            s.peak_resident_bytes, s.limit_soft_bytes, s.limit_hard_bytes, s.soft_limit_crossings, s.pressure_reactions, s.reclaims,
-            s.failed_allocations, calls};
+      version, static_cast<uint32_t>(s.threads), s.live_bytes, s.live_blocks, s.cached_bytes(), s.slab_free_bytes,
+      s.dirty_bytes, s.clean_bytes, s.mapped_bytes, s.metadata_bytes, s.committed_bytes, s.reserved_bytes,
+      s.resident_bytes, s.purged_bytes, s.purge_calls, s.thread_cached_bytes, s.run_cached_bytes, s.large_bytes,
+      s.heap_object_bytes, s.metadata_resident_bytes, s.charged_bytes, s.peak_bytes, s.peak_resident_bytes,
+      s.limit_soft_bytes, s.limit_hard_bytes, s.soft_limit_crossings, s.pressure_reactions, s.reclaims,
+      s.failed_allocations, calls};
+  // clang-format on
   std::memcpy(stats, &all, version == 1 ? offsetof(struct freestone_stats, thread_cached_bytes) : sizeof all);
   return 0;
 }

@@ -1,10 +1,10 @@
 // Room 19, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
 //
-// A library that is loaded with that flag finds libc's free before the program's, and hands it blocks of ours. Without the flag it
-// finds ours, as everything else does. The option `drop_deepbind` keeps the flag.
+// A library that is loaded with that flag finds libc's free before the program's, and hands it blocks of ours. Without
+// the flag it finds ours, as everything else does. The option `drop_deepbind` keeps the flag.
 //
-// libc looks at the return address of the call: it decides which RUNPATH and which namespace serve. So these functions end with a jump to
-// libc's, which returns to the caller by itself.
+// libc looks at the return address of the call: it decides which RUNPATH and which namespace serve. So these functions
+// end with a jump to libc's, which returns to the caller by itself.
 
 #include <dlfcn.h>
 

@@ -1,4 +1,5 @@
-// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. Arguments are checked here; nothing is decided.
+// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. Arguments are checked here; nothing is
+// decided.
 
 #include <cerrno>
 #include <cstring>
@@ -18,7 +19,8 @@ using namespace freestone;
 
 namespace {
 
-// The program's callbacks. Two places, so that a thread that is in the old ones while new ones are set still reads whole pointers.
+// The program's callbacks. Two places, so that a thread that is in the old ones while new ones are set still reads
+// whole pointers.
 struct Callbacks {
   struct freestone_callbacks given;
   OutOfMemoryHandler handler;
@@ -105,8 +107,12 @@ FREESTONE_EXPORT freestone_heap* freestone_heap_create(size_t limit_bytes) {
   return reinterpret_cast<freestone_heap*>(HeapObject::create(limit_bytes == 0 ? ~usize{0} : limit_bytes));
 }
 
-FREESTONE_EXPORT size_t freestone_heap_destroy(freestone_heap* heap) { return heap == nullptr ? 0 : HeapObject::destroy(object(heap)); }
-FREESTONE_EXPORT void* freestone_heap_allocate(freestone_heap* heap, size_t bytes) { return object(heap)->allocate(bytes, kGranule); }
+FREESTONE_EXPORT size_t freestone_heap_destroy(freestone_heap* heap) {
+  return heap == nullptr ? 0 : HeapObject::destroy(object(heap));
+}
+FREESTONE_EXPORT void* freestone_heap_allocate(freestone_heap* heap, size_t bytes) {
+  return object(heap)->allocate(bytes, kGranule);
+}
 
 FREESTONE_EXPORT void* freestone_heap_allocate_zeroed(freestone_heap* heap, size_t bytes) {
   void* block = object(heap)->allocate(bytes, kGranule);
@@ -118,15 +124,20 @@ FREESTONE_EXPORT void* freestone_heap_allocate_aligned(freestone_heap* heap, siz
   return is_power_of_two(alignment) ? object(heap)->allocate(bytes, alignment) : nullptr;
 }
 
-FREESTONE_EXPORT void* freestone_heap_reallocate(freestone_heap* heap, void* block, size_t bytes) { return object(heap)->reallocate(block, bytes); }
+FREESTONE_EXPORT void* freestone_heap_reallocate(freestone_heap* heap, void* block, size_t bytes) {
+  return object(heap)->reallocate(block, bytes);
+}
 FREESTONE_EXPORT void freestone_heap_deallocate(freestone_heap* heap, void* block) { object(heap)->deallocate(block); }
-FREESTONE_EXPORT size_t freestone_heap_usable_size(freestone_heap* heap, const void* block) { return object(heap)->usable_bytes(block); }
+FREESTONE_EXPORT size_t freestone_heap_usable_size(freestone_heap* heap, const void* block) {
+  return object(heap)->usable_bytes(block);
+}
 
 FREESTONE_EXPORT int freestone_heap_get_stats(freestone_heap* heap, struct freestone_heap_stats* stats) {
   if (heap == nullptr || stats == nullptr || stats->version != FREESTONE_HEAP_STATS_VERSION) return EINVAL;
   const HeapObject::Counts c = object(heap)->counts();
-  *stats = {FREESTONE_HEAP_STATS_VERSION, 0, c.limit_bytes == ~usize{0} ? 0 : c.limit_bytes, c.span_bytes, c.peak_bytes, c.live_bytes,
-            c.live_blocks, c.failed_allocations};
+  const usize limit = c.limit_bytes == ~usize{0} ? 0 : c.limit_bytes;
+  *stats = {FREESTONE_HEAP_STATS_VERSION, 0, limit, c.span_bytes, c.peak_bytes, c.live_bytes, c.live_blocks,
+            c.failed_allocations};
   return 0;
 }
 

@@ -6,7 +6,7 @@
 
 namespace freestone {
 
-extern FREESTONE_HIDDEN Mutex option_lock;     // one option at a time: a pair of limits that contradict each other is put back
+extern FREESTONE_HIDDEN Mutex option_lock;     // one option at a time: contradicting limits are put back
 extern FREESTONE_HIDDEN Mutex snapshot_lock;   // mallctl's statistics
 extern FREESTONE_HIDDEN Mutex callbacks_lock;  // the program's callbacks
 

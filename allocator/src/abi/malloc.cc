@@ -92,12 +92,14 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t ali
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, aligned_alloc(size_t alignment, size_t bytes)) {
-  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return aligned_alloc_slow(bytes, alignment);
+  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
+    return aligned_alloc_slow(bytes, alignment);
   return allocate_aligned<aligned_alloc_slow>(bytes, alignment);
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, memalign(size_t alignment, size_t bytes)) {
-  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0)) return memalign_slow(bytes, alignment);
+  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
+    return memalign_slow(bytes, alignment);
   return allocate_aligned<memalign_slow>(bytes, alignment);
 }
 
@@ -112,7 +114,9 @@ FREESTONE_EXPORT ABI(void*, pvalloc(size_t bytes)) {
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(size_t, malloc_usable_size(void* block)) { return serve_usable_size(block); }
 FREESTONE_EXPORT ABI(void, cfree(void* block)) { serve_free(block); }
-FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) { serve_free(block, Origin::c_call, bytes); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) {
+  serve_free(block, Origin::c_call, bytes);
+}
 FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_aligned_sized(void* block, size_t alignment, size_t bytes)) {
   serve_free(block, with_alignment(Origin::c_call, alignment), bytes);
 }

@@ -1,7 +1,7 @@
 // Room 19, abi: C++ operator new and delete, without linking a C++ runtime.
 //
-// The new-handler and the exception belong to the program's runtime. They are reached through weak references: a program
-// whose operator new can fail has them, a C program never gets here.
+// The new-handler and the exception belong to the program's runtime. They are reached through weak references: a
+// program whose operator new can fail has them, a C program never gets here.
 
 #include <cstddef>
 
@@ -121,7 +121,9 @@ FREESTONE_INLINE void* new_aligned_nothrow(usize bytes, std::align_val_t alignme
 
 constexpr Origin kObject = Origin::new_object;
 constexpr Origin kArray = Origin::new_array;
-constexpr Origin aligned(Origin family, std::align_val_t alignment) { return with_alignment(family, static_cast<usize>(alignment)); }
+constexpr Origin aligned(Origin family, std::align_val_t alignment) {
+  return with_alignment(family, static_cast<usize>(alignment));
+}
 
 }  // namespace
 
@@ -129,10 +131,18 @@ constexpr Origin aligned(Origin family, std::align_val_t alignment) { return wit
 
 EXPORT void* operator new(std::size_t bytes) { return new_block(bytes, kObject); }
 EXPORT void* operator new[](std::size_t bytes) { return new_block(bytes, kArray); }
-EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes, kObject); }
-EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes, kArray); }
-EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment, kObject); }
-EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment, kArray); }
+EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return new_block_nothrow(bytes, kObject);
+}
+EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return new_block_nothrow(bytes, kArray);
+}
+EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return new_aligned(bytes, alignment, kObject);
+}
+EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return new_aligned(bytes, alignment, kArray);
+}
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return new_aligned_nothrow(bytes, alignment, kObject);
 }
@@ -146,8 +156,12 @@ EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { serve
 EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { serve_free(block, kArray); }
 EXPORT void operator delete(void* block, std::size_t bytes) noexcept { serve_free(block, kObject, bytes); }
 EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { serve_free(block, kArray, bytes); }
-EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept { serve_free(block, aligned(kObject, alignment)); }
-EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept { serve_free(block, aligned(kArray, alignment)); }
+EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept {
+  serve_free(block, aligned(kObject, alignment));
+}
+EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept {
+  serve_free(block, aligned(kArray, alignment));
+}
 EXPORT void operator delete(void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   serve_free(block, aligned(kObject, alignment));
 }

@@ -20,8 +20,8 @@ class Atomic {
   Atomic& operator=(const Atomic&) = delete;
 
   T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
-  // Relaxed, for a fast path that uses the value once: gcc makes an instruction of its own of each atomic load, but lets a plain one be
-  // an operand of the compare. A load of an aligned word that is done once is whole.
+  // Relaxed, for a fast path that uses the value once: gcc makes an instruction of its own of each atomic load, but
+  // lets a plain one be an operand of the compare. A load of an aligned word that is done once is whole.
   [[gnu::always_inline]] T load_operand() const {
     if constexpr (FREESTONE_SANITIZED || sizeof(T) > sizeof(void*)) return load_relaxed();
     return *reinterpret_cast<const T*>(&value_);
@@ -58,8 +58,8 @@ class Atomic {
   static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
 };
 
-// Moves a pointer that only this thread writes by one place, after all stores before it as other threads see them. One instruction where
-// the machine has one that needs no lock for it.
+// Moves a pointer that only this thread writes by one place, after all stores before it as other threads see them. One
+// instruction where the machine has one that needs no lock for it.
 template <typename T>
 [[gnu::always_inline]] inline void advance_release(T*& pointer, T* known) {
 #if defined(__x86_64__)
@@ -83,8 +83,8 @@ template <typename T>
   pointer = known - 1;
 }
 
-// Stores before it are seen before stores after it, also by the child of a fork, which finds other threads stopped between any two
-// instructions. Costs nothing on x86-64.
+// Stores before it are seen before stores after it, also by the child of a fork, which finds other threads stopped
+// between any two instructions. Costs nothing on x86-64.
 inline void order_stores() { std::atomic_thread_fence(std::memory_order_release); }
 
 inline void cpu_relax() {

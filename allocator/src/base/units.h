@@ -18,11 +18,13 @@ inline constexpr usize kMiB = usize{1} << 20;
 inline constexpr usize kGiB = usize{1} << 30;
 inline constexpr usize kTiB = usize{1} << 40;
 
-// A unit is the grain of the region: 16 KiB, also on kernels with 4 KiB pages. A larger OS page only makes purging coarser.
+// A unit is the grain of the region: 16 KiB, also on kernels with 4 KiB pages. A larger OS page only makes purging
+// coarser.
 inline constexpr unsigned kUnitShift = 14;
 inline constexpr usize kUnitBytes = usize{1} << kUnitShift;
 
-// A position in the region, counted in units from its base. Position 0 belongs to the tag table, so 0 also means "none".
+// A position in the region, counted in units from its base. Position 0 belongs to the tag table, so 0 also means
+// "none".
 using UnitIndex = u32;
 inline constexpr UnitIndex kNoUnit = 0;
 

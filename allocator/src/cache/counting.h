@@ -1,20 +1,21 @@
 // Room 8, cache: counting allocations exactly while the fast paths stay as they are.
 //
-// A pop and a push that follow each other leave no trace in a stack, so a countdown of allocations cannot be read off it. While a cache
-// counts, the array of a class that malloc finds through `class_of_granules` is therefore two stacks: the table names an entry behind the
-// tags, from which malloc only pops, and `free` pushes to the class's own entry.
+// A pop and a push that follow each other leave no trace in a stack, so a countdown of allocations cannot be read off
+// it. While a cache counts, the array of a class that malloc finds through `class_of_granules` is therefore two stacks:
+// the table names an entry behind the tags, from which malloc only pops, and `free` pushes to the class's own entry.
 //
 //   base       low[entry]      top[entry]        mark         top         high
 //    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
 //
 // A null ends the popped region when there is room for it (CACHE-4). What lies between top[entry] and that null was
 // allocated since the class was opened. No more blocks may be popped than there are allocations before the next sample,
-// so the sampled one arrives at the slow path. A class above kCountedBytes stays closed instead (low = top = high): each
-// of its calls takes the slow path.
+// so the sampled one arrives at the slow path. A class above kCountedBytes stays closed instead (low = top = high):
+// each of its calls takes the slow path.
 //
 // A slow path closes the class (one stack, CACHE-1 to CACHE-3 hold), does its work, and opens it again.
 //
-// COUNT-1  Open: base <= low[entry] <= top[entry] <= mark <= top <= high; the pieces [base, top[entry]) and [mark, top) are the cached blocks.
+// COUNT-1  Open: base <= low[entry] <= top[entry] <= mark <= top <= high; the pieces [base, top[entry]) and [mark, top)
+//          are the cached blocks.
 #pragma once
 
 #include "cache/cache.h"
@@ -52,11 +53,13 @@ void forget_counted(Cache& cache, SizeClass size_class);
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
 void stop_counting(Cache& cache);
 
-// A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many blocks.
+// A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many
+// blocks.
 unsigned kept_for_counting(const Cache& cache, SizeClass size_class);
 
-// Most slow paths of a counting cache end here. The pop gives a cached block and counts it, unless there is none to spare
-// or the allocation is the sampled one. The push says whether the freed block found room. Null or false: nothing changed.
+// Most slow paths of a counting cache end here. The pop gives a cached block and counts it, unless there is none to
+// spare or the allocation is the sampled one. The push says whether the freed block found room. Null or false: nothing
+// changed.
 void* pop_counted(Cache& cache, SizeClass size_class, usize bytes);
 bool push_counted(Cache& cache, SizeClass size_class, void* block);
 
@@ -65,8 +68,12 @@ bool count_class_allocation(Cache& cache, SizeClass size_class, usize bytes, con
 bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances);
 
 // The two halves of count_bytes, for a caller that can only serve what is not sampled.
-inline bool sample_is_near(const Cache& cache, usize bytes) { return cache.counting->bytes_until_sample <= static_cast<i64>(bytes); }
-inline void count_unsampled(Cache& cache, usize bytes) { cache.counting->bytes_until_sample -= static_cast<i64>(bytes); }
+inline bool sample_is_near(const Cache& cache, usize bytes) {
+  return cache.counting->bytes_until_sample <= static_cast<i64>(bytes);
+}
+inline void count_unsampled(Cache& cache, usize bytes) {
+  cache.counting->bytes_until_sample -= static_cast<i64>(bytes);
+}
 
 // Positions of the class's array that hold no block though they lie below top. Any thread; may be stale.
 unsigned counted_hole(const Cache& cache, SizeClass size_class);

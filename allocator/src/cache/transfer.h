@@ -1,12 +1,14 @@
 // Room 8, cache: where blocks wait between the threads that free them and the threads that allocate them.
 //
-// One bin per shard and slab class, a stack of block addresses. A thread whose cache overflows pushes there, one whose cache is empty
-// pops: both copy addresses inside one short step in place of a locked instruction per block. What a bin does not take goes to
-// the slabs, where neighbours come together again.
+// One bin per shard and slab class, a stack of block addresses. A thread whose cache overflows pushes there, one whose
+// cache is empty pops: both copy addresses inside one short step in place of a locked instruction per block. What a bin
+// does not take goes to the slabs, where neighbours come together again.
 //
-// TRANSFER-1  A bin is entered by one compare-exchange that may fail; then the caller goes to the slabs. No thread waits for a bin.
+// TRANSFER-1  A bin is entered by one compare-exchange that may fail; then the caller goes to the slabs. No thread
+//             waits for a bin.
 // TRANSFER-2  The blocks of a bin are live nowhere else. Statistics count them with the thread caches.
-// TRANSFER-3  A bin holds at most kTransferBytesPerBin, and what lay there unused is drained now and then by threads of its shard.
+// TRANSFER-3  A bin holds at most kTransferBytesPerBin, and what lay there unused is drained now and then by threads of
+//             its shard.
 #pragma once
 
 #include "slab/slab.h"

@@ -160,7 +160,8 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
   bool good = false;
   switch (info.kind) {
     case OptionKind::flag:
-      good = equals(value, length, "true") || equals(value, length, "false") || equals(value, length, "on") || equals(value, length, "off");
+      good = equals(value, length, "true") || equals(value, length, "false") || equals(value, length, "on") ||
+             equals(value, length, "off");
       if (good) field<bool>(info) = value[length - 1] == 'n' || length == 4;
       break;
     case OptionKind::bytes:
@@ -179,7 +180,8 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
     }
     case OptionKind::limit: {
       const bool percent = length > 1 && value[length - 1] == '%';
-      good = parse_number(value, length - (percent ? 1 : 0), !percent, number) && (percent ? number >= 1 && number <= 100 : number <= info.maximum);
+      good = parse_number(value, length - (percent ? 1 : 0), !percent, number) &&
+             (percent ? number >= 1 && number <= 100 : number <= info.maximum);
       if (good) field<usize>(info) = percent ? number | kPercentBit : number;
       break;
     }

@@ -1,4 +1,5 @@
-// Room 9, front: how the exported functions are served: by the heap in the fast build, by the checks around it in the hardened one.
+// Room 9, front: how the exported functions are served: by the heap in the fast build, by the checks around it in the
+// hardened one.
 #pragma once
 
 #include "front/hardened_paths.h"

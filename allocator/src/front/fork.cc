@@ -29,8 +29,8 @@ void after_fork_in_parent() {
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_parent();
 }
 
-// The thread that survived keeps its cache and has none until its next slow path, which drains those of the others first: a child that
-// only calls exec pays nothing.
+// The thread that survived keeps its cache and has none until its next slow path, which drains those of the others
+// first: a child that only calls exec pays nothing.
 void become_child() {
   repair_metadata_in_child();
   repair_spans_in_child();

@@ -1,18 +1,20 @@
 // Room 9, front: the checked entry points of the hardened build, around the same heap.
 //
-// A block of a slab class ends in a trailer, a word that only this process can write: it says how many bytes were asked for and by which
-// family of functions. What lies between these bytes and the trailer is a canary. A free block is zero, its trailer included.
+// A block of a slab class ends in a trailer, a word that only this process can write: it says how many bytes were asked
+// for and by which family of functions. What lies between these bytes and the trailer is a canary. A free block is
+// zero, its trailer included.
 //
 //   malloc   all of the block must be 0; write canary and trailer
-//   free     exact start of a block; trailer and canary whole; size and origin as given; the end of the block before whole, or 0 when that
-//            is free; clear; into the quarantine
+//   free     exact start of a block; trailer and canary whole; size and origin as given; the end of the block before
+//            whole, or 0 when that is free; clear; into the quarantine
 //
-// Blocks above the slab classes keep what was asked for in their record; behind their bytes stand a keyed word and a canary.
+// Blocks above the slab classes keep what was asked for in their record; behind their bytes stand a keyed word and a
+// canary.
 //
-// HARD-1  The trailer of every block of every slab is that of a live block, or says that it changes, or is 0, at every instant that another
-//         thread can look (WORDS-1 in block_words.h).
-// HARD-2  Free memory below the size that is always cleared is zero wherever it waits: in the quarantine, in a cache, in a slab, among
-//         the free spans.
+// HARD-1  The trailer of every block of every slab is that of a live block, or says that it changes, or is 0, at every
+//         instant that another thread can look (WORDS-1 in block_words.h).
+// HARD-2  Free memory below the size that is always cleared is zero wherever it waits: in the quarantine, in a cache,
+//         in a slab, among the free spans.
 #pragma once
 
 #include "front/heap.h"
@@ -20,11 +22,13 @@
 
 namespace freestone {
 
-// Which family of functions a block came from and goes back through; above kOriginFamilyBits the binary logarithm of the alignment that the
-// call named, 0 for none and for what every block has.
+// Which family of functions a block came from and goes back through; above kOriginFamilyBits the binary logarithm of
+// the alignment that the call named, 0 for none and for what every block has.
 enum class Origin : u8 { c_call, new_object, new_array };
 inline constexpr unsigned kOriginFamilyBits = 2;
-constexpr Origin family_of(Origin origin) { return static_cast<Origin>(static_cast<u8>(origin) & low_mask(kOriginFamilyBits)); }
+constexpr Origin family_of(Origin origin) {
+  return static_cast<Origin>(static_cast<u8>(origin) & low_mask(kOriginFamilyBits));
+}
 constexpr u8 alignment_of(Origin origin) { return static_cast<u8>(static_cast<u8>(origin) >> kOriginFamilyBits); }
 // What is no alignment matches none.
 constexpr Origin with_alignment(Origin family, usize alignment) {

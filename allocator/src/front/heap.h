@@ -37,18 +37,20 @@ FREESTONE_INLINE void* pop(Cache& cache, SizeClass size_class, Miss miss) {
   return top[-1];
 }
 
-// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when memory is out. `Slow` is tail-called with the size when
-// the fast path has nothing to give.
+// At least `bytes` bytes, aligned to 16; null with errno = ENOMEM when memory is out. `Slow` is tail-called with the
+// size when the fast path has nothing to give.
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* allocate(usize bytes) {
   const auto miss = [=] { return Slow(bytes); };
   Cache& cache = thread_cache();
-  if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes)) return pop(cache, cache.class_of_granules[(bytes + kGranule - 1) / kGranule], miss);
+  if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes))
+    return pop(cache, cache.class_of_granules[(bytes + kGranule - 1) / kGranule], miss);
   return bytes <= kCachedBytesMax ? pop(cache, class_above_fine(bytes), miss) : miss();
 }
 
-// `hit` of a cached block of at least `bytes` at a multiple of `below` + 1, a power of two; or `miss`. A size that is a multiple of the
-// alignment has a class whose blocks are multiples of it too, and every slab starts at one (see class_of_aligned). 0 bytes miss.
+// `hit` of a cached block of at least `bytes` at a multiple of `below` + 1, a power of two; or `miss`. A size that is a
+// multiple of the alignment has a class whose blocks are multiples of it too, and every slab starts at one (see
+// class_of_aligned). 0 bytes miss.
 template <typename Hit, typename Miss>
 FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) {
   usize last = bytes - 1;
@@ -125,8 +127,8 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   cache.top[size_class] = top - 1;
   return std::memset(top[-1], 0, bytes);
 }
-// Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives. Never true for
-// 0 bytes, for null, for the block on top of the array, or in the hardened build.
+// Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives.
+// Never true for 0 bytes, for null, for the block on top of the array, or in the hardened build.
 FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   if constexpr (kMitigations.any()) return false;
   const usize offset = address_of(block) - region.base;

@@ -1,14 +1,15 @@
 // Room 9, front: blocks above the size classes, and glibc when the allocator is switched off.
 //
-// Runs (up to kRunBytesMax) are units of the region; their length stands in the record of their first unit. Larger blocks,
-// and runs that the region has no room for, are mappings of their own.
+// Runs (up to kRunBytesMax) are units of the region; their length stands in the record of their first unit. Larger
+// blocks, and runs that the region has no room for, are mappings of their own.
 #pragma once
 
 #include "slab/size_class.h"
 
 namespace freestone {
 
-// `bytes` at a multiple of `alignment`; sets *zeroed (if not null) to whether the memory is zero. Null when memory is out.
+// `bytes` at a multiple of `alignment`; sets *zeroed (if not null) to whether the memory is zero. Null when memory is
+// out.
 void* allocate_large(usize bytes, usize alignment, bool* zeroed);
 void deallocate_run(void* block);
 usize run_bytes(const void* block);
@@ -18,7 +19,8 @@ usize large_good_size(usize bytes);
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
-// The new block of a realloc that copies. One that grows past a mebibyte becomes a mapping, which grows further without copying.
+// The new block of a realloc that copies. One that grows past a mebibyte becomes a mapping, which grows further without
+// copying.
 void* allocate_for_growth(usize old_bytes, usize bytes);
 
 // glibc's own malloc, for FREESTONE_DISABLE=1.

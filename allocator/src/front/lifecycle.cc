@@ -1,11 +1,12 @@
 // Room 9, front: the first call, the end of a thread, fork.
 //
-// ld.so calls malloc before any constructor, so the first slow path brings the allocator up, with raw system calls only. What
-// needs libc is done by a constructor, or earlier when another library's constructor starts a thread (the key whose destructor ends a
-// thread) or registers fork handlers.
+// ld.so calls malloc before any constructor, so the first slow path brings the allocator up, with raw system calls
+// only. What needs libc is done by a constructor, or earlier when another library's constructor starts a thread (the
+// key whose destructor ends a thread) or registers fork handlers.
 //
-// A child has the caches of threads that are not in it. They are drained at its first slow path, so that one that only calls exec pays
-// nothing, and before a second thread of the child uses the allocator: so the thread that survives a fork has no cache until then.
+// A child has the caches of threads that are not in it. They are drained at its first slow path, so that one that only
+// calls exec pays nothing, and before a second thread of the child uses the allocator: so the thread that survives a
+// fork has no cache until then.
 //
 // What fork does is in fork.h.
 
@@ -85,7 +86,8 @@ FREESTONE_SLOW Mode start() {
   return now;
 }
 
-// Runs when a thread ends, up to four times while other destructors go on freeing; afterwards the thread works without a cache.
+// Runs when a thread ends, up to four times while other destructors go on freeing; afterwards the thread works without
+// a cache.
 void end_thread(void* memory) {
   drain_orphans();
   this_thread.cache_offset = 0;
@@ -105,7 +107,8 @@ u32 make_thread_key() {
   return before;
 }
 
-// Where there is a second thread, libc can make keys, even if our constructor has not run: libraries start threads in theirs.
+// Where there is a second thread, libc can make keys, even if our constructor has not run: libraries start threads in
+// theirs.
 void watch_thread_end(Cache* cache) {
   u32 key = thread_key.load_acquire();
   if (key == 0 && cache_count() > 1) key = make_thread_key();
@@ -113,7 +116,9 @@ void watch_thread_end(Cache* cache) {
 }
 
 void print_configuration() {
-  (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD << " window=" << u64{units_to_bytes(region.window_end) >> 20} << "MiB").write();
+  (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD
+             << " window=" << u64{units_to_bytes(region.window_end) >> 20} << "MiB")
+      .write();
   for (usize i = 0; i < option_count(); ++i) {
     const OptionInfo& info = option_info(i);
     char value[kOptionTextBytes];

@@ -1,7 +1,8 @@
 // Room 9, front: what an allocation does before it fails.
 //
-// A limit that was reached, or a kernel that refuses, is not the end while the allocator itself holds memory: everything that it keeps for
-// reuse is given back, and the other threads are asked to do the same at their next slow path. Then the program is asked.
+// A limit that was reached, or a kernel that refuses, is not the end while the allocator itself holds memory:
+// everything that it keeps for reuse is given back, and the other threads are asked to do the same at their next slow
+// path. Then the program is asked.
 #pragma once
 
 #include "base/atomic.h"
@@ -12,8 +13,8 @@ namespace freestone {
 // Called when an allocation of `bytes` found no memory, for the `attempt`th time (from 0). True: try again.
 bool reclaim_memory(usize bytes, unsigned attempt);
 
-// Gives back this thread's cache, the run caches and all dirty memory, and raises the pressure epoch. Returns the bytes by which the
-// account shrank.
+// Gives back this thread's cache, the run caches and all dirty memory, and raises the pressure epoch. Returns the bytes
+// by which the account shrank.
 usize give_back_everything();
 
 struct ReclaimCounts {
@@ -22,7 +23,8 @@ struct ReclaimCounts {
 };
 ReclaimCounts reclaim_counts();
 
-// Asked before an allocation fails; returns whether to try again. It may free memory; it may not assume that it can allocate.
+// Asked before an allocation fails; returns whether to try again. It may free memory; it may not assume that it can
+// allocate.
 struct OutOfMemoryHandler {
   bool (*ask)(void* context, usize bytes, unsigned attempt);
   void* context;

@@ -1,9 +1,10 @@
 // Room 9, front: sampled blocks. One allocation in so many bytes is told to an observer, and its free as well.
 //
-// The fast paths know nothing of it. While an observer wants samples, each thread's cache counts its allocations (cache/counting.h), so
-// that the one that is due arrives at the slow path. The observer may serve it apart from the slabs, in units of its own with the tag
-// kTagSampled, whose cache entry is always full: its free arrives at the slow path too. Or it tracks an ordinary block whose
-// free takes the slow path anyway: a block above the size classes, or any block when the caches hold nothing.
+// The fast paths know nothing of it. While an observer wants samples, each thread's cache counts its allocations
+// (cache/counting.h), so that the one that is due arrives at the slow path. The observer may serve it apart from the
+// slabs, in units of its own with the tag kTagSampled, whose cache entry is always full: its free arrives at the slow
+// path too. Or it tracks an ordinary block whose free takes the slow path anyway: a block above the size classes, or
+// any block when the caches hold nothing.
 //
 // Nothing below the sampling room calls it by name: it is reached through `sample_observer` and `start_observers`.
 #pragma once
@@ -22,14 +23,16 @@ enum class Sampling : u8 {
   every_block,  // all are tracked; the caches hold nothing
 };
 
-// What the program asked for: the hardened build adds a word to every request, which a sampled block of its own does not need.
+// What the program asked for: the hardened build adds a word to every request, which a sampled block of its own does
+// not need.
 constexpr usize request_of(usize bytes) { return bytes - min_of(bytes, kHeldBackBytes); }
 
-// Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not call malloc.
+// Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not
+// call malloc.
 struct SampleObserver {
   SampleDistances distances;
-  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. Returns a block served
-  // apart, or null for an ordinary one; *track then says whether to tell `placed` of it.
+  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. Returns a block
+  // served apart, or null for an ordinary one; *track then says whether to tell `placed` of it.
   void* (*allocate)(usize bytes, usize alignment, usize counted_bytes, bool* track);
   void (*placed)(void* block, usize bytes);
   // A block above the classes got another size where it is, or its pages moved, and that is due.
@@ -49,7 +52,8 @@ extern Atomic<u32> sampling_epoch;  // rises when the distances change; each thr
 
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
-// Most slow paths of a counting thread end here. A cached block if no sample is due; null otherwise, or without counting.
+// Most slow paths of a counting thread end here. A cached block if no sample is due; null otherwise, or without
+// counting.
 FREESTONE_INLINE bool counts(const Cache& cache) {
   return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed();
 }
@@ -62,15 +66,18 @@ FREESTONE_INLINE bool push_unsampled(SizeClass size_class, void* block) {
   Cache& cache = thread_cache();
   return counts(cache) && is_slab_class(size_class) && push_counted(cache, size_class, block);
 }
-// Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or null; *track as above.
+// Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or
+// null; *track as above.
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
 // A block above the classes got another size in place, which counts as an allocation of that size.
 void sample_resized(void* block, usize bytes);
 FREESTONE_INLINE void sample_freed(void* block) {
-  if (const SampleObserver* observer = sample_observer.load_acquire(); FREESTONE_UNLIKELY(observer != nullptr)) observer->freed(block);
+  if (const SampleObserver* observer = sample_observer.load_acquire(); FREESTONE_UNLIKELY(observer != nullptr))
+    observer->freed(block);
 }
 
-// Called once when the options are known and the region stands, before the first block is given out. The sampling room defines it.
+// Called once when the options are known and the region stands, before the first block is given out. The sampling room
+// defines it.
 using StartObservers = void (*)();
 extern FREESTONE_HIDDEN const StartObservers start_observers;
 
@@ -89,8 +96,8 @@ class SampledRecord {
   Record& record_;
 };
 
-// Units for a sampled block, tagged and described, without sample and guards. The block starts `offset` bytes into them. kNoUnit when
-// memory is out.
+// Units for a sampled block, tagged and described, without sample and guards. The block starts `offset` bytes into
+// them. kNoUnit when memory is out.
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset);
 void return_sampled_units(UnitIndex first);
 // The program gave the block back, though its units may be kept a while.
@@ -101,7 +108,9 @@ struct SampledCounts {
 };
 SampledCounts sampled_counts();
 
-inline void* sampled_block(UnitIndex first) { return reinterpret_cast<void*>(SampledRecord(first).block().load_relaxed()); }
+inline void* sampled_block(UnitIndex first) {
+  return reinterpret_cast<void*>(SampledRecord(first).block().load_relaxed());
+}
 inline usize sampled_bytes(UnitIndex first) { return SampledRecord(first).bytes(); }
 // The first unit of the sampled block that `pointer` points into; kNoUnit when it is not inside one.
 UnitIndex sampled_first_unit(const void* pointer);

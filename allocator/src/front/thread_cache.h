@@ -1,7 +1,7 @@
 // Room 9, front: the calling thread's cache. lifecycle.cc makes it, parks it in a fork and ends it.
 //
-// It is found as an offset from `no_cache`, a cache without any block: zero-initialised TLS therefore means "no cache yet", in a thread
-// that has not allocated as well as before TLS is set up, and needs no test.
+// It is found as an offset from `no_cache`, a cache without any block: zero-initialised TLS therefore means "no cache
+// yet", in a thread that has not allocated as well as before TLS is set up, and needs no test.
 #pragma once
 
 #include "cache/cache.h"
@@ -20,7 +20,8 @@ extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL ThreadState this_thread;
 
 FREESTONE_INLINE Cache& thread_cache() {
   auto* cache = reinterpret_cast<Cache*>(reinterpret_cast<char*>(&no_cache) + this_thread.cache_offset);
-  asm("" : "+r"(cache));  // keeps the address in one register; otherwise the index is added first, at two more instructions
+  // Keeps the address in one register. Otherwise the index is added first, at two more instructions.
+  asm("" : "+r"(cache));
   return *cache;
 }
 

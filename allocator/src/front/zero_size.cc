@@ -37,7 +37,8 @@ void* take_zero_size() {
   for (usize tries = 0; tries < 64; ++tries) {
     const usize place = next_place.fetch_add_relaxed(1) % kPlaces;
     const u64 mine = bit(place % 64);
-    if ((taken[place / 64].fetch_or_seq(mine) & mine) == 0) return reinterpret_cast<void*>(range.load_relaxed() + place * kPlaceBytes);
+    if ((taken[place / 64].fetch_or_seq(mine) & mine) == 0)
+      return reinterpret_cast<void*>(range.load_relaxed() + place * kPlaceBytes);
   }
   return nullptr;
 }

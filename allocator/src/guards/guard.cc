@@ -65,7 +65,8 @@ void take_stack(Stack& stack) {
 
 void forbid(usize start, usize end) {
   if (start == end) return;
-  if (os::guard_install(reinterpret_cast<void*>(start), end - start)) os::protect_none(reinterpret_cast<void*>(start), end - start);
+  if (os::guard_install(reinterpret_cast<void*>(start), end - start))
+    os::protect_none(reinterpret_cast<void*>(start), end - start);
 }
 
 // Undoes either way of forbidding.
@@ -93,7 +94,8 @@ UnitIndex forget_oldest_locked() {
   return slot.first;
 }
 
-// A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be given back.
+// A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be
+// given back.
 u32 take_slot_locked(UnitIndex& old_units) {
   const auto limit = static_cast<u32>(options.guard_slots);
   if (slots == nullptr) slots = static_cast<Slot*>(os::map(round_up(limit * sizeof(Slot), os::page_bytes())));
@@ -124,7 +126,8 @@ void put_history(const Slot& slot) {
 }
 
 void put_headline(const char* kind, const Slot& slot) {
-  (Message() << kind << " of " << reinterpret_cast<void*>(slot.block) << " (block of " << u64{slot.bytes} << " bytes)").write();
+  (Message() << kind << " of " << reinterpret_cast<void*>(slot.block) << " (block of " << u64{slot.bytes} << " bytes)")
+      .write();
 }
 
 [[noreturn]] void report_misuse(const char* kind, const Slot& slot, const char* where) {
@@ -175,7 +178,8 @@ Slot* slot_at(usize address) {
 }
 
 void hand_on(int signal, siginfo_t* info, void* context, const struct sigaction& previous) {
-  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) return previous.sa_sigaction(signal, info, context);
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr)
+    return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   // The instruction runs again and ends the process the ordinary way, with the right place in the core file.
   struct sigaction ordinary {};
@@ -188,7 +192,9 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const usize address = address_of(info->si_addr);
   const Slot* slot = info->si_code > 0 ? slot_at(address) : nullptr;
   if (slot != nullptr && reported.exchange_seq(1) == 0) {
-    const char* kind = slot->state == State::freed ? "use after free" : address < slot->block ? "heap buffer underflow" : "heap buffer overflow";
+    const char* kind = slot->state == State::freed ? "use after free"
+                       : address < slot->block     ? "heap buffer underflow"
+                                                   : "heap buffer overflow";
     put_headline(kind, *slot);
     distance_line(address, *slot, access_of(context));
     Stack here;
@@ -218,7 +224,8 @@ void* guard_allocate(usize bytes, usize alignment) {
   }
   if (old_units != kNoUnit) return_sampled_units(old_units);
   if (index == kNone) return nullptr;
-  // malloc promises 16 bytes alignment, also to types that a small size rules out: what lies between end and guard is checked at free.
+  // malloc promises 16 bytes alignment, also to types that a small size rules out: what lies between end and guard is
+  // checked at free.
   const usize offset = right ? page + accessible - round_up(bytes, max_of<usize>(alignment, 16)) : page;
   const UnitIndex first = take_sampled_units(bytes, units, 1, bytes == 0 && right ? page + accessible - 16 : offset);
   LockGuard guard(guard_lock);
@@ -239,7 +246,8 @@ void* guard_allocate(usize bytes, usize alignment) {
   slot.state = State::live;
   std::memset(reinterpret_cast<void*>(slot.pages_start), kSlack, slot.block - slot.pages_start);
   std::memset(reinterpret_cast<void*>(slot.block + bytes), kSlack, slot.pages_end - slot.block - bytes);
-  if constexpr (kMitigations.zero_on_free) std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
+  if constexpr (kMitigations.zero_on_free)
+    std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
   forbid(span_start(slot), slot.pages_start);
   forbid(slot.pages_end, span_end(slot));
   SampledRecord(first).guard().store_relaxed(u64{index} + 1);
@@ -262,7 +270,8 @@ void guard_check_free(void* block, UnitIndex first) {
   }
   if (twice) report_misuse("double free", slot, " freed again");
   if (!slack_is_intact(slot.pages_start, slot.block)) report_misuse("heap buffer underflow", slot, " seen at its free");
-  if (!slack_is_intact(slot.block + slot.bytes, slot.pages_end)) report_misuse("heap buffer overflow", slot, " seen at its free");
+  if (!slack_is_intact(slot.block + slot.bytes, slot.pages_end))
+    report_misuse("heap buffer overflow", slot, " seen at its free");
 }
 
 void guard_deallocate(UnitIndex first) {

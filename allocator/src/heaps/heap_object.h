@@ -1,10 +1,12 @@
 // Room 10, heaps: heap objects, bounded heaps of their own inside the process.
 //
-// A heap object takes spans and cuts the small ones into blocks by the same classes and bitmaps as the slab room, under one lock of its
-// own: it is for bounding and for freeing everything at once, not for many threads at full speed. Its units carry the tag
-// kTagHeapObject and the heap's address, so a block that is given to the wrong heap, or to free(), is refused.
+// A heap object takes spans and cuts the small ones into blocks by the same classes and bitmaps as the slab room, under
+// one lock of its own: it is for bounding and for freeing everything at once, not for many threads at full speed. Its
+// units carry the tag kTagHeapObject and the heap's address, so a block that is given to the wrong heap, or to free(),
+// is refused.
 //
-// OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also holds large spans.
+// OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also
+//           holds large spans.
 // OBJECT-2  heap.live of a slab is the number of clear bits among its blocks; 1 for a large span.
 // OBJECT-3  span_bytes, the object's own record included, never exceeds limit_bytes.
 //

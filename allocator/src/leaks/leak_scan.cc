@@ -26,7 +26,8 @@ namespace freestone {
 
 namespace {
 
-// Threads that stand still, by a signal whose handler waits. The handler's frame lies on the thread's stack with all its registers.
+// Threads that stand still, by a signal whose handler waits. The handler's frame lies on the thread's stack with all
+// its registers.
 constexpr unsigned kThreadsMax = 4096;
 usize stack_pointers[kThreadsMax];
 Atomic<u32> stopped_count;
@@ -61,7 +62,8 @@ class StoppedThreads {
         },
         this);
     // One that blocks the signal is not waited for longer than this; its whole stack is then taken for used.
-    for (unsigned waited = 0; stopped_count.load_acquire() < asked_ && waited < 2000; ++waited) os::sleep_microseconds(500);
+    for (unsigned waited = 0; stopped_count.load_acquire() < asked_ && waited < 2000; ++waited)
+      os::sleep_microseconds(500);
   }
   ~StoppedThreads() {
     keep_stopped.store_release(0);
@@ -107,7 +109,8 @@ class Scan {
     for_each_mapping(
         [](void* self, void* block, usize bytes) {
           auto& r = static_cast<Scan*>(self)->result_;
-          if ((r.mapped_count_ + 1) * sizeof(Reachable::Mapped) <= r.mapped_bytes_) r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false};
+          if ((r.mapped_count_ + 1) * sizeof(Reachable::Mapped) <= r.mapped_bytes_)
+            r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false};
         },
         this);
     for (usize i = 1; i < result_.mapped_count_; ++i) {  // few: an insertion sort
@@ -126,7 +129,8 @@ class Scan {
     leave_out(address_of(result_.mapped_), address_of(result_.mapped_) + result_.mapped_bytes_);
     leave_out(address_of(pending_), address_of(pending_) + pending_bytes_);
     static MetadataRange metadata[kLeftOutMax / 2];
-    for (usize i = 0, count = metadata_ranges(metadata, kLeftOutMax / 2); i < count; ++i) leave_out(metadata[i].start, metadata[i].end);
+    for (usize i = 0, count = metadata_ranges(metadata, kLeftOutMax / 2); i < count; ++i)
+      leave_out(metadata[i].start, metadata[i].end);
     const MappingTable table = mapping_table();
     leave_out(table.start, table.end);
     for (usize i = 0; i < result_.mapped_count_; ++i) leave_out(result_.mapped_[i].start, result_.mapped_[i].end);
@@ -140,7 +144,8 @@ class Scan {
     setjmp(registers);  // the callee-saved ones are mangled there, but were spilled to or above this frame as well
     const usize here = address_of(__builtin_frame_address(0));
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
-      // What is shared with other processes, such as a device's memory, is no place for pointers; a data segment is private.
+      // What is shared with other processes, such as a device's memory, is no place for pointers; a data segment is
+      // private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
       usize from = mapping.start;
       if (here >= mapping.start && here < mapping.end) {
@@ -167,9 +172,12 @@ class Scan {
   }
 
   void leave_out_heap() {
-    for_each_heap_piece([this](UnitIndex first, UnitIndex end) { leave_out(address_of(unit_address(first)), address_of(unit_address(end))); });
+    for_each_heap_piece([this](UnitIndex first, UnitIndex end) {
+      leave_out(address_of(unit_address(first)), address_of(unit_address(end)));
+    });
     LockGuard guard(growth_lock);
-    for (const TableRange& table : {mapped_tags(), mapped_metadata()}) leave_out(table.start, table.start + table.bytes);
+    for (const TableRange& table : {mapped_tags(), mapped_metadata()})
+      leave_out(table.start, table.start + table.bytes);
   }
 
   // Scans what of [start, end) is not left out, and is in memory: a page that never was holds no pointer.
@@ -200,7 +208,8 @@ class Scan {
       const usize bytes = min_of(kPages * page, round_up(end, page) - at);
       const bool known = !os::resident_pages(reinterpret_cast<void*>(at), bytes, present);
       for (usize k = 0; k * page < bytes; ++k) {
-        // mincore says of private pages what is in memory or in the swap cache; where it is refused, everything is read.
+        // mincore says of private pages what is in memory or in the swap cache; where it is refused, everything is
+        // read.
         if (known && (present[k] & 1) == 0) continue;
         scan(max_of(start, at + k * page), min_of(end, at + (k + 1) * page));
       }
@@ -208,7 +217,8 @@ class Scan {
   }
 
   __attribute__((no_sanitize("address"))) void scan(usize start, usize end) {
-    for (usize at = round_up(start, sizeof(usize)); at + sizeof(usize) <= end; at += sizeof(usize)) consider(*reinterpret_cast<const usize*>(at));
+    for (usize at = round_up(start, sizeof(usize)); at + sizeof(usize) <= end; at += sizeof(usize))
+      consider(*reinterpret_cast<const usize*>(at));
   }
 
   void consider(usize value) {

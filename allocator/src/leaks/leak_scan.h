@@ -5,7 +5,8 @@
 
 namespace freestone {
 
-// A bit per 16 bytes of the region, set at the start of each block that was reached, and a list of the reached mappings.
+// A bit per 16 bytes of the region, set at the start of each block that was reached, and a list of the reached
+// mappings.
 class Reachable {
  public:
   // Stops the other threads, scans, lets them go on. False when memory is out or /proc is not there.

@@ -66,8 +66,10 @@ bool exists(Path folder, const char* name) {
   return os::read_file(folder.text, text, sizeof text) > 0;
 }
 
-// The group's folder in one of the two hierarchies: `marker` starts its line behind the first colon of /proc/self/cgroup.
-bool find_folder(const char* groups, usize length, const char* marker, const char* const* mounts, const char* file, Path& folder, usize& root) {
+// The group's folder in one of the two hierarchies: `marker` starts its line behind the first colon of
+// /proc/self/cgroup.
+bool find_folder(const char* groups, usize length, const char* marker, const char* const* mounts, const char* file,
+                 Path& folder, usize& root) {
   const char* end = groups + length;
   for (const char* line = groups; line < end;) {
     const auto* newline = static_cast<const char*>(std::memchr(line, '\n', static_cast<usize>(end - line)));
@@ -117,7 +119,8 @@ usize resolved(usize option) {
 bool is_near_high(const Path& folder) {
   u64 high = 0;
   u64 current = 0;
-  return read_number(folder, "memory.high", high) && read_number(folder, "memory.current", current) && current >= high - high / 16;
+  return read_number(folder, "memory.high", high) && read_number(folder, "memory.current", current) &&
+         current >= high - high / 16;
 }
 
 // Some thread was stalled for want of memory for more than a twentieth of the time since the last look.
@@ -162,7 +165,9 @@ int set_limits(usize soft_bytes, usize hard_bytes) {
   account.soft.store_seq(soft);
   if (hard != kNoLimit && region.frontier.load_acquire() != kNoUnit) {
     // A huge page would bring memory that nobody was charged for.
-    for_each_heap_piece([](UnitIndex first, UnitIndex end) { os::advise_huge_pages(unit_address(first), units_to_bytes(end - first), os::HugePages::refuse); });
+    for_each_heap_piece([](UnitIndex first, UnitIndex end) {
+      os::advise_huge_pages(unit_address(first), units_to_bytes(end - first), os::HugePages::refuse);
+    });
   }
   if (account.charged.load_relaxed() > min_of(soft, hard)) give_back_everything();
   return 0;

@@ -1,6 +1,7 @@
 // Room 11, limits: limits, and what is done before the kernel would do something worse.
 //
-// The hard limit is kept by the account (region/account.h): a span, mapping or record that would exceed it is refused before it is taken.
+// The hard limit is kept by the account (region/account.h): a span, mapping or record that would exceed it is refused
+// before it is taken.
 // This file says what the limits are, and acts when the soft one is crossed or the control group runs short.
 #pragma once
 
@@ -8,8 +9,8 @@
 
 namespace freestone {
 
-// In bytes; 0 is none. EINVAL when the soft limit is above the hard one. Gives back at once what a lowered limit asks for; a heap that
-// holds more than the hard limit keeps it, and grows no further.
+// In bytes; 0 is none. EINVAL when the soft limit is above the hard one. Gives back at once what a lowered limit asks
+// for; a heap that holds more than the hard limit keeps it, and grows no further.
 int set_limits(usize soft_bytes, usize hard_bytes);
 // From limit_soft and limit_hard. False when they contradict each other: then nothing is changed.
 bool apply_limit_options();
@@ -19,7 +20,8 @@ void react_to_soft_limit();
 void look_at_pressure();
 u64 pressure_reactions();
 
-// What the control group may use: the least limit of it and of the groups around it; the machine's memory when there is none.
+// What the control group may use: the least limit of it and of the groups around it; the machine's memory when there is
+// none.
 usize container_limit_bytes();
 
 }  // namespace freestone

@@ -1,8 +1,9 @@
-// Room 4, platform: noticing that this process is the child of a fork, without a system call and without having been told.
+// Room 4, platform: noticing that this process is the child of a fork, without a system call and without having been
+// told.
 //
-// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. Where the mark is gone, a fork happened that nobody
-// has dealt with yet: its call runs no handlers, or its handlers have not come to ours. vfork shares memory, so it is no
-// fork here.
+// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. Where the mark is gone, a fork
+// happened that nobody has dealt with yet: its call runs no handlers, or its handlers have not come to ours. vfork
+// shares memory, so it is no fork here.
 // Where the kernel knows no such page, a child is noticed only when it is told.
 #pragma once
 

@@ -44,7 +44,8 @@ extern FREESTONE_HIDDEN Atomic<FailureWitness> failure_witness;
 // The same with the block's size: "freestone: KIND of 0x… (block of N bytes)".
 [[noreturn]] void fail_block(const char* kind, const void* block, usize block_bytes);
 
-// The same for a misuse after which the heap is sound, if the caller leaves the block alone: with on_error:report it returns.
+// The same for a misuse after which the heap is sound, if the caller leaves the block alone: with on_error:report it
+// returns.
 void misuse(const char* kind, const void* block, usize block_bytes);
 
 // What both do after their line, for a caller that wrote a longer report itself.

@@ -1,8 +1,8 @@
 // Room 2, policy: which mitigations a build has. One structural constant; empty in the fast build.
 //
-// The bits are chosen at build time (FREESTONE_MITIGATIONS; each can be built alone, so that its cost can be drawn). Code
-// asks with `if constexpr`, so both branches always compile and what is off leaves no instruction. What each one defends against,
-// and what it costs, stands in docs/HARDENING.md.
+// The bits are chosen at build time (FREESTONE_MITIGATIONS; each can be built alone, so that its cost can be drawn).
+// Code asks with `if constexpr`, so both branches always compile and what is off leaves no instruction. What each one
+// defends against, and what it costs, stands in docs/HARDENING.md.
 #pragma once
 
 #include "base/units.h"
@@ -14,15 +14,19 @@
 namespace freestone {
 
 struct Mitigations {
-  bool trailer;       // a canary and a keyed word behind every block: double and invalid free, overflow by one byte, wrong sizes, alignments and origins
+  bool trailer;  // a canary and a keyed word behind every block: double and invalid free, overflow by one byte, wrong
+                 // sizes, alignments and origins
   bool zero_on_free;  // freed memory is cleared, and must still be clear, all of it, whenever it changes hands
   bool random_order;  // the order in which blocks of a fresh slab are handed out
   bool quarantine;    // freed blocks wait, and leave in random order
-  bool guards;        // inaccessible memory behind and before every slab and run, and in place of memory that went back to the kernel
+  bool guards;  // inaccessible memory behind and before every slab and run, and in place of memory that went back to
+                // the kernel
   bool neighbours;    // a free looks at the end of the block before, too
   bool zero_size;     // malloc(0) gives an address that faults
 
-  constexpr bool any() const { return trailer || zero_on_free || random_order || quarantine || guards || neighbours || zero_size; }
+  constexpr bool any() const {
+    return trailer || zero_on_free || random_order || quarantine || guards || neighbours || zero_size;
+  }
 };
 
 inline constexpr unsigned kMitigationBits = FREESTONE_MITIGATIONS;
@@ -36,8 +40,10 @@ inline constexpr Mitigations kMitigations = {
     .zero_size = (kMitigationBits & 64U) != 0,
 };
 static_assert(!kMitigations.neighbours || kMitigations.trailer, "a neighbour is known by its trailer");
-static_assert(!kMitigations.zero_on_free || kMitigations.trailer, "fresh blocks are told from freed ones by the trailer");
-static_assert(!kMitigations.quarantine || kMitigations.trailer, "only what the trailer checked goes into the quarantine");
+static_assert(!kMitigations.zero_on_free || kMitigations.trailer,
+              "fresh blocks are told from freed ones by the trailer");
+static_assert(!kMitigations.quarantine || kMitigations.trailer,
+              "only what the trailer checked goes into the quarantine");
 static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks return through the checked free");
 
 // The bytes of each block that the program cannot use: its check word.
@@ -48,8 +54,8 @@ inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
 // A free clears so many bytes at the start of a large run that is not sealed.
 inline constexpr usize kClearAlwaysBytes = 256;
-// What a thread may seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal counts for: two calls of
-// the kernel, and the faults of the block's next use. The stock covers 64 of the largest.
+// What a thread may seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal
+// counts for: two calls of the kernel, and the faults of the block's next use. The stock covers 64 of the largest.
 inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
 // Beyond the allowance one large run in so many is sealed all the same.

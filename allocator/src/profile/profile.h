@@ -1,7 +1,8 @@
-// Room 13, profile: what is done with the samples: they are kept with their stacks, and written as a file in one of three formats. Which
-// allocations are sampled is decided above, in the sampling room.
+// Room 13, profile: what is done with the samples: they are kept with their stacks, and written as a file in one of
+// three formats. Which allocations are sampled is decided above, in the sampling room.
 //
-// Lock: profile_store.lock, taken while nothing else is held. Signals: a handler that finds it taken leaves the work to the holder.
+// Lock: profile_store.lock, taken while nothing else is held. Signals: a handler that finds it taken leaves the work to
+// the holder.
 #pragma once
 
 #include "base/atomic.h"
@@ -10,8 +11,8 @@
 
 namespace freestone {
 
-// Writes the profile to `path`, or where the option prof_file says when it is null. 0 or an errno value. Any thread; not in a
-// signal handler, which has the option prof_signal.
+// Writes the profile to `path`, or where the option prof_file says when it is null. 0 or an errno value. Any thread;
+// not in a signal handler, which has the option prof_signal.
 int dump_profile(const char* path);
 // The handler of prof_signal: writes the profile now, or leaves it to the thread that holds the lock.
 void dump_profile_in_signal(int);
@@ -19,8 +20,8 @@ void dump_profile_in_signal(int);
 // The mean bytes between two samples; 1 when every block is one. Relaxed: only reports read it.
 extern FREESTONE_HIDDEN Atomic<u64> profile_sample_bytes;
 
-// Notes a sample that stands for `weight` allocations, with the caller's stack; null when memory is out. A tracked one is found again by
-// its address. Takes the lock.
+// Notes a sample that stands for `weight` allocations, with the caller's stack; null when memory is out. A tracked one
+// is found again by its address. Takes the lock.
 LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked);
 // The block is freed. Null does nothing.
 void remove_sample(LiveSample* sample);

@@ -1,14 +1,16 @@
-// Room 13, profile: what the samples add up to. One table of call stacks with sums, one of the sampled blocks that are live.
+// Room 13, profile: what the samples add up to. One table of call stacks with sums, one of the sampled blocks that are
+// live.
 //
-// A sample stands for `weight` allocations, the inverse of the chance with which its size is sampled; the weight is applied when the
-// sample is taken, so sums over mixed sizes are unbiased.
+// A sample stands for `weight` allocations, the inverse of the chance with which its size is sampled; the weight is
+// applied when the sample is taken, so sums over mixed sizes are unbiased.
 //
-// All memory is one range that grows, behind the window or reserved, and is never given back; nothing here allocates otherwise. One lock; held for a few hundred
-// nanoseconds, and while a report is copied. A signal handler may not wait for it (see try_lock).
+// All memory is one range that grows, behind the window or reserved, and is never given back; nothing here allocates
+// otherwise. One lock; held for a few hundred nanoseconds, and while a report is copied. A signal handler may not wait
+// for it (see try_lock).
 //
 // STORE-1  site.live_* are the sums over the live samples of the site.
-// STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest: kept as it was before the site's
-//          first change after that instant (peak_epoch counts such instants).
+// STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest: kept as it was
+//          before the site's first change after that instant (peak_epoch counts such instants).
 #pragma once
 
 #include "base/units.h"

@@ -1,7 +1,8 @@
 // Room 5, region: the account of what the allocator holds, which is the figure that limits are about.
 //
 // ACCOUNT-1  At rest `charged` is: 16 KiB for every unit in use, 16 KiB for every dirty free unit, the bytes of own
-//            mappings, and the accessible metadata. A block is never charged for by itself, so the fast paths know nothing of it.
+//            mappings, and the accessible metadata. A block is never charged for by itself, so the fast paths know
+//            nothing of it.
 // ACCOUNT-2  `charged` rises only through charge() and charge_ahead(), never above the hard limit, or through
 //            charge_anyway(), for what the start needs. Whoever takes memory charges first; whoever gives it back
 //            uncharges afterwards. So the memory in use never exceeds the limit either, not even for a moment.
@@ -43,7 +44,8 @@ inline constexpr u32 kAttentionDump = 2;       // a signal asked for statistics
 inline constexpr u32 kAttentionTimer = 4;      // something is to be done every so many milliseconds
 inline constexpr u32 kAttentionBackground = 8;  // the background thread is to be started
 extern FREESTONE_HIDDEN Atomic<u32> attention;
-// Runs on the thread that found `attention` nonzero, with no lock held and no slow path under way. The upkeep room defines it.
+// Runs on the thread that found `attention` nonzero, with no lock held and no slow path under way. The upkeep room
+// defines it.
 using AttentionHook = void (*)();
 extern FREESTONE_HIDDEN const AttentionHook attention_hook;
 

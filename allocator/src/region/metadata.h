@@ -24,7 +24,8 @@ usize metadata_mapped_bytes();
 // Those that were given out at some time, so that there may be memory behind them.
 usize metadata_touched_bytes();
 
-// Where all this lies: caches keep addresses of blocks there, which a search for pointers must not take for uses. Returns how many.
+// Where all this lies: caches keep addresses of blocks there, which a search for pointers must not take for uses.
+// Returns how many.
 struct MetadataRange {
   usize start;
   usize end;

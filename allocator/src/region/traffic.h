@@ -1,4 +1,5 @@
-// Room 5, region: what went to the kernel and what came from it, by cause, so that every page fault and every call can be attributed.
+// Room 5, region: what went to the kernel and what came from it, by cause, so that every page fault and every call can
+// be attributed.
 //
 // Any thread, no lock; relaxed, since these are statistics.
 #pragma once

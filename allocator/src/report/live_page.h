@@ -1,7 +1,8 @@
 // Room 17, report: a page of memory in /dev/shm/freestone-PID that another process may look at while this one runs.
 //
-// It holds the statistics as JSON behind a header of 64 bytes. `sequence` is odd while the text is being written and rises by 2 with every
-// version: a reader that sees the same even number before and after has read one version. Written by whoever holds the attention lock.
+// It holds the statistics as JSON behind a header of 64 bytes. `sequence` is odd while the text is being written and
+// rises by 2 with every version: a reader that sees the same even number before and after has read one version. Written
+// by whoever holds the attention lock.
 #pragma once
 
 #include "report/statistics.h"

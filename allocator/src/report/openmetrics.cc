@@ -1,8 +1,9 @@
-// Room 17, report: statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format (version 0.0.4), which the text
-// collector of its node exporter reads.
+// Room 17, report: statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format (version
+// 0.0.4), which the text collector of its node exporter reads.
 //
-// Every sample carries the labels pid and program, so that the files of several processes can lie in one folder. A counter's sample is
-// named by its family plus _total. In OpenMetrics the family is named without it and a figure in bytes carries its unit.
+// Every sample carries the labels pid and program, so that the files of several processes can lie in one folder. A
+// counter's sample is named by its family plus _total. In OpenMetrics the family is named without it and a figure in
+// bytes carries its unit.
 
 #include <cstring>
 
@@ -15,11 +16,13 @@ namespace {
 
 class Metrics {
  public:
-  Metrics(Format format, TextSink sink, void* context) : is_openmetrics_(format == Format::openmetrics), sink_(sink), context_(context) {
+  Metrics(Format format, TextSink sink, void* context)
+      : is_openmetrics_(format == Format::openmetrics), sink_(sink), context_(context) {
     char name[32];
     const usize length = os::program_name(name, sizeof name);
     labels_ << "pid=\"" << os::process_id() << "\",program=\"";
-    for (usize i = 0; i < length; ++i) labels_ << (name[i] == '"' || name[i] == '\\' || name[i] == '\n' ? '_' : name[i]);
+    for (usize i = 0; i < length; ++i)
+      labels_ << (name[i] == '"' || name[i] == '\\' || name[i] == '\n' ? '_' : name[i]);
     labels_ << '"';
   }
 
@@ -34,7 +37,8 @@ class Metrics {
   }
   void sample(const char* name, Figure::Kind kind, u64 value) { put(start(name, kind) << "} " << value << '\n'); }
   void sample_permille(const char* name, u64 permille) {
-    put(start(name, Figure::Kind::gauge) << "} " << permille / 1000 << '.' << permille / 100 % 10 << permille / 10 % 10 << permille % 10 << '\n');
+    put(start(name, Figure::Kind::gauge) << "} " << permille / 1000 << '.' << permille / 100 % 10 << permille / 10 % 10
+                                         << permille % 10 << '\n');
   }
   template <typename Value>
   void labelled(const char* name, Figure::Kind kind, const char* key, Value label, u64 value) {
@@ -70,7 +74,8 @@ void print_statistics_metrics(const Statistics& s, Format format, TextSink sink,
   out.family("fragmentation_ratio", gauge, "The part of charged_bytes that is not live.");
   out.sample_permille("fragmentation_ratio", s.fragmentation_permille);
   out.family("system_calls", counter, "System calls made by the allocator.");
-  for (unsigned k = 0; k < os::kCallKinds; ++k) out.labelled("system_calls", counter, "call", kSystemCallNames[k], s.system_calls[k]);
+  for (unsigned k = 0; k < os::kCallKinds; ++k)
+    out.labelled("system_calls", counter, "call", kSystemCallNames[k], s.system_calls[k]);
   const auto classes = [&](const char* name, const char* help, auto value) {
     out.family(name, gauge, help);
     for (SizeClass c = 1; c < kClassEnd; ++c) {
@@ -78,8 +83,10 @@ void print_statistics_metrics(const Statistics& s, Format format, TextSink sink,
       if (k.live_blocks + k.cached_blocks > 0) out.labelled(name, gauge, "size", u64{k.block_bytes}, value(k));
     }
   };
-  classes("class_live_bytes", "Live bytes of a size class.", [](const ClassStatistics& k) { return k.live_blocks * k.block_bytes; });
-  classes("class_cached_bytes", "Bytes of a size class in thread caches.", [](const ClassStatistics& k) { return k.cached_blocks * k.block_bytes; });
+  classes("class_live_bytes", "Live bytes of a size class.",
+          [](const ClassStatistics& k) { return k.live_blocks * k.block_bytes; });
+  classes("class_cached_bytes", "Bytes of a size class in thread caches.",
+          [](const ClassStatistics& k) { return k.cached_blocks * k.block_bytes; });
   if (format == Format::openmetrics) out.text("# EOF\n");
 }
 

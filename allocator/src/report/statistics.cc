@@ -53,8 +53,12 @@ usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
 }
 
 void count_traffic(Statistics& s) {
-  usize Statistics::* const back[kWentBackKinds] = {&Statistics::purged_surplus_bytes, &Statistics::purged_decay_bytes, &Statistics::purged_slabs_bytes, &Statistics::purged_trim_bytes, &Statistics::purged_shortage_bytes, &Statistics::purged_hardening_bytes, &Statistics::unmapped_bytes};
-  usize Statistics::* const came[kCameKinds] = {&Statistics::taken_fresh_bytes, &Statistics::taken_again_bytes, &Statistics::populated_bytes, &Statistics::mapped_total_bytes};
+  usize Statistics::* const back[kWentBackKinds] = {
+      &Statistics::purged_surplus_bytes, &Statistics::purged_decay_bytes,    &Statistics::purged_slabs_bytes,
+      &Statistics::purged_trim_bytes,    &Statistics::purged_shortage_bytes, &Statistics::purged_hardening_bytes,
+      &Statistics::unmapped_bytes};
+  usize Statistics::* const came[kCameKinds] = {&Statistics::taken_fresh_bytes, &Statistics::taken_again_bytes,
+                                                &Statistics::populated_bytes, &Statistics::mapped_total_bytes};
   for (unsigned k = 0; k < kWentBackKinds; ++k) {
     s.*back[k] = traffic.back_bytes[k].load_relaxed();
     if (static_cast<WentBack>(k) == WentBack::mapping) continue;
@@ -96,7 +100,8 @@ void collect_statistics(Statistics& s) {
   const usize free_bytes = units_to_bytes(spans.free_units);
   s.dirty_bytes = units_to_bytes(spans.dirty_units);
   s.clean_bytes = free_bytes - s.dirty_bytes;
-  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes), outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
+  s.slab_free_bytes = less(less(s.committed_bytes, free_bytes),
+                           outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
   {
     LockGuard guard(growth_lock);
     s.metadata_bytes = metadata_committed_bytes();
@@ -106,7 +111,8 @@ void collect_statistics(Statistics& s) {
   s.metadata_resident_bytes += metadata_touched_bytes() + mappings.table_bytes;
   s.charged_bytes = account.charged.load_relaxed();
   s.peak_bytes = max_of(account.peak.load_relaxed(), s.charged_bytes);
-  s.reserved_bytes = (region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes) + mappings.bytes;
+  s.reserved_bytes =
+      (region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes) + mappings.bytes;
   s.resident_bytes = os::resident_bytes();
   s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
   count_traffic(s);

@@ -1,15 +1,15 @@
 // Room 17, report: what the heap holds, counted when asked.
 //
-// Nothing is counted on the fast paths: blocks outside the slabs are counted at refill and flush, blocks in caches are read from the
-// caches' pointers, spans from the span room's counters. A call costs a pass over the classes and caches and three questions to
-// the kernel, whatever the heap's size.
+// Nothing is counted on the fast paths: blocks outside the slabs are counted at refill and flush, blocks in caches are
+// read from the caches' pointers, spans from the span room's counters. A call costs a pass over the classes and caches
+// and three questions to the kernel, whatever the heap's size.
 //
-// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is what is left over: it also holds
-//         the tails of slabs and what a block rounds up to whole units.
+// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is what is left
+//         over: it also holds the tails of slabs and what a block rounds up to whole units.
 // STAT-2  charged = committed + mapped + metadata - clean.
 //
-// While other threads run the figures of one call may belong to slightly different instants; at rest they are exact, and they are never
-// negative.
+// While other threads run the figures of one call may belong to slightly different instants; at rest they are exact,
+// and they are never negative.
 #pragma once
 
 #include "platform/os.h"

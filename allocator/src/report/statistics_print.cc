@@ -34,27 +34,36 @@ constinit const Figure kFigures[kFigureCount] = {
     {"peak_resident_bytes", &Statistics::peak_resident_bytes, kGauge, "The highest resident set so far."},
     {"purged_bytes", &Statistics::purged_bytes, kCounter, "Given back to the kernel."},
     {"purge_calls", &Statistics::purge_calls, kCounter, "Times that memory was given back."},
-    {"purged_surplus_bytes", &Statistics::purged_surplus_bytes, kCounter, "Given back: free spans above the watermark."},
-    {"purged_decay_bytes", &Statistics::purged_decay_bytes, kCounter, "Given back: free spans that nobody needed for a while."},
+    {"purged_surplus_bytes", &Statistics::purged_surplus_bytes, kCounter,
+     "Given back: free spans above the watermark."},
+    {"purged_decay_bytes", &Statistics::purged_decay_bytes, kCounter,
+     "Given back: free spans that nobody needed for a while."},
     {"purged_slabs_bytes", &Statistics::purged_slabs_bytes, kCounter, "Given back: whole free pages inside slabs."},
     {"purged_trim_bytes", &Statistics::purged_trim_bytes, kCounter, "Given back: because the program asked."},
-    {"purged_shortage_bytes", &Statistics::purged_shortage_bytes, kCounter, "Given back: at a limit, under pressure, or because the kernel refused."},
-    {"purged_hardening_bytes", &Statistics::purged_hardening_bytes, kCounter, "Given back: freed blocks that are sealed or cleared."},
+    {"purged_shortage_bytes", &Statistics::purged_shortage_bytes, kCounter,
+     "Given back: at a limit, under pressure, or because the kernel refused."},
+    {"purged_hardening_bytes", &Statistics::purged_hardening_bytes, kCounter,
+     "Given back: freed blocks that are sealed or cleared."},
     {"unmapped_bytes", &Statistics::unmapped_bytes, kCounter, "Given back: own mappings."},
-    {"taken_fresh_bytes", &Statistics::taken_fresh_bytes, kCounter, "Spans taken that were never used before: their pages fault."},
-    {"taken_again_bytes", &Statistics::taken_again_bytes, kCounter, "Spans taken whose memory went back before: their pages fault again."},
+    {"taken_fresh_bytes", &Statistics::taken_fresh_bytes, kCounter,
+     "Spans taken that were never used before: their pages fault."},
+    {"taken_again_bytes", &Statistics::taken_again_bytes, kCounter,
+     "Spans taken whose memory went back before: their pages fault again."},
     {"populated_bytes", &Statistics::populated_bytes, kCounter, "Slabs whose pages were asked for in advance."},
     {"mapped_total_bytes", &Statistics::mapped_total_bytes, kCounter, "Own mappings made."},
     {"limit_soft_bytes", &Statistics::limit_soft_bytes, kGauge, "The soft limit; 0 when there is none."},
     {"limit_hard_bytes", &Statistics::limit_hard_bytes, kGauge, "The hard limit; 0 when there is none."},
     {"soft_limit_crossings", &Statistics::soft_limit_crossings, kCounter, "Spans taken above the soft limit."},
-    {"reclaims", &Statistics::reclaims, kCounter, "Times that everything was given back because an allocation found no memory."},
+    {"reclaims", &Statistics::reclaims, kCounter,
+     "Times that everything was given back because an allocation found no memory."},
     {"failed_allocations", &Statistics::failed_allocations, kCounter, "Allocations that returned null."},
-    {"pressure_reactions", &Statistics::pressure_reactions, kCounter, "Times that everything was given back because the machine or container was short."},
+    {"pressure_reactions", &Statistics::pressure_reactions, kCounter,
+     "Times that everything was given back because the machine or container was short."},
     {"threads", &Statistics::threads, kGauge, "Threads that hold a cache."},
 };
 
-constinit const char* const kSystemCallNames[os::kCallKinds] = {"mmap", "munmap", "mprotect", "madvise", "mincore", "mremap", "futex", "other"};
+constinit const char* const kSystemCallNames[os::kCallKinds] = {"mmap",    "munmap", "mprotect", "madvise",
+                                                                "mincore", "mremap", "futex",    "other"};
 
 namespace {
 
@@ -182,7 +191,8 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
     out.put(line << '"' << figure.name << "\":" << u64{s.*figure.value});
     comma = ",";
   }
-  out.put(Message(",\"fragmentation\":0.") << s.fragmentation_permille / 100 << s.fragmentation_permille / 10 % 10 << s.fragmentation_permille % 10);
+  out.put(Message(",\"fragmentation\":0.")
+          << s.fragmentation_permille / 100 << s.fragmentation_permille / 10 % 10 << s.fragmentation_permille % 10);
   out.text("},\"system_calls\":{");
   comma = "";
   for (unsigned k = 0; k < os::kCallKinds; ++k) {
@@ -196,7 +206,8 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
     const ClassStatistics& k = s.classes[c];
     if (k.live_blocks + k.cached_blocks == 0) continue;
     Message line(comma);
-    out.put(line << "{\"bytes\":" << u64{k.block_bytes} << ",\"live\":" << u64{k.live_blocks} << ",\"cached\":" << u64{k.cached_blocks} << '}');
+    out.put(line << "{\"bytes\":" << u64{k.block_bytes} << ",\"live\":" << u64{k.live_blocks}
+                 << ",\"cached\":" << u64{k.cached_blocks} << '}');
     comma = ",";
   }
   out.text("],\"threads\":[");
@@ -204,8 +215,8 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
   for (usize i = 0; i < s.listed_count; ++i) {
     const ThreadStatistics& t = s.listed[i];
     Message line(comma);
-    out.put(line << "{\"id\":" << t.thread_id << ",\"cached_bytes\":" << u64{t.cached_bytes} << ",\"capacity_bytes\":" << t.capacity_bytes
-                 << ",\"slow_paths\":" << u64{t.slow_paths} << '}');
+    out.put(line << "{\"id\":" << t.thread_id << ",\"cached_bytes\":" << u64{t.cached_bytes}
+                 << ",\"capacity_bytes\":" << t.capacity_bytes << ",\"slow_paths\":" << u64{t.slow_paths} << '}');
     comma = ",";
   }
   out.text("]}\n");
@@ -217,13 +228,14 @@ void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
     if (k.live_blocks + k.cached_blocks == 0) continue;
-    out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes} << "\" total=\""
-                                      << u64{k.live_blocks * k.block_bytes} << "\" count=\"" << u64{k.live_blocks} << "\" cached=\""
-                                      << u64{k.cached_blocks} << "\"/>\n");
+    out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes}
+                                     << "\" total=\"" << u64{k.live_blocks * k.block_bytes} << "\" count=\""
+                                     << u64{k.live_blocks} << "\" cached=\"" << u64{k.cached_blocks} << "\"/>\n");
   }
   out.text("</sizes>\n");
   const auto element = [&](const char* kind, const char* type, usize count, usize bytes) {
-    out.put(Message("<") << kind << " type=\"" << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes} << "\"/>\n");
+    out.put(Message("<") << kind << " type=\"" << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes}
+                         << "\"/>\n");
   };
   element("total", "live", s.live_blocks, s.live_bytes);
   element("total", "cached", 0, s.cached_bytes());

@@ -6,7 +6,8 @@
 
 namespace freestone {
 
-// Writes statistics to where the option stats_file says. EIO when the file cannot be written, EBUSY when another thread is writing.
+// Writes statistics to where the option stats_file says. EIO when the file cannot be written, EBUSY when another thread
+// is writing.
 int write_report();
 // What the options ask for when the process ends.
 void write_final_report();

@@ -23,7 +23,8 @@ namespace freestone {
 
 namespace {
 
-constexpr usize kTrackBelow = 64 * kKiB;  // a sampled block apart takes a unit: above this at most a quarter more address space
+constexpr usize kTrackBelow =
+    64 * kKiB;  // a sampled block apart takes a unit: above this at most a quarter more address space
 
 enum : u32 { kProfiling = 1, kGuarding = 2, kExact = 4 };
 Atomic<u32> wanted;            // which of these; acquire/release with the rates
@@ -38,7 +39,9 @@ ThreadRandom& thread_random() {
   return random_numbers;
 }
 
-double rate_of(u32 what) { return ((what & kProfiling) != 0 ? profile_rate.load_relaxed() : 0) + ((what & kGuarding) != 0 ? guard_rate : 0); }
+double rate_of(u32 what) {
+  return ((what & kProfiling) != 0 ? profile_rate.load_relaxed() : 0) + ((what & kGuarding) != 0 ? guard_rate : 0);
+}
 
 void set_profile_rate(u64 mean_bytes) {
   mean_bytes = max_of<u64>(mean_bytes, 1);
@@ -55,10 +58,14 @@ u64 distance(double bytes_each) {
 u64 next_allocations(usize block_bytes) { return distance(static_cast<double>(block_bytes)); }
 i64 next_bytes() { return static_cast<i64>(distance(1)); }
 
-double chance_for(usize bytes, double rate) { return chance_of_event(static_cast<double>(max_of<usize>(bytes, 1)) * rate); }
+double chance_for(usize bytes, double rate) {
+  return chance_of_event(static_cast<double>(max_of<usize>(bytes, 1)) * rate);
+}
 
 // The samples that stand for one allocation of `bytes`.
-double weight_of(usize bytes) { return (wanted.load_relaxed() & kExact) != 0 ? 1 : 1 / chance_for(bytes, profile_rate.load_relaxed()); }
+double weight_of(usize bytes) {
+  return (wanted.load_relaxed() & kExact) != 0 ? 1 : 1 / chance_for(bytes, profile_rate.load_relaxed());
+}
 
 void attach_sample(UnitIndex first, void* block, usize bytes) {
   SampledRecord(first).sample().store_relaxed(address_of(add_sample(block, bytes, weight_of(bytes), false)));
@@ -69,7 +76,8 @@ void* allocate_apart(usize bytes, usize alignment) {
   const usize units = bytes_to_units(max_of<usize>(bytes, 1));
   const usize page = 4 * kKiB;
   usize offset = 0;
-  if (alignment <= page && bytes < page) offset = round_down(thread_random().next() % (page - bytes), max_of<usize>(alignment, 16));
+  if (alignment <= page && bytes < page)
+    offset = round_down(thread_random().next() % (page - bytes), max_of<usize>(alignment, 16));
   const UnitIndex first = take_sampled_units(bytes, units, max_of<usize>(alignment >> kUnitShift, 1), offset);
   if (first == kNoUnit) return nullptr;
   void* block = sampled_block(first);
@@ -85,10 +93,11 @@ void* on_allocate(usize bytes, usize alignment, usize counted_bytes, bool* track
     *track = true;
     return nullptr;
   }
-  // The allocation is here with the chance of its counted size under both rates together: what it is sampled for is decided so that
-  // each purpose has exactly the chance of the requested size under its own rate.
+  // The allocation is here with the chance of its counted size under both rates together: what it is sampled for is
+  // decided so that each purpose has exactly the chance of the requested size under its own rate.
   const double chance = chance_for(counted_bytes, rate_of(what));
-  const bool profiled = (what & kProfiling) != 0 && thread_random().unit() * chance <= chance_for(bytes, profile_rate.load_relaxed());
+  const bool profiled =
+      (what & kProfiling) != 0 && thread_random().unit() * chance <= chance_for(bytes, profile_rate.load_relaxed());
   const bool guarded = (what & kGuarding) != 0 && thread_random().unit() * chance <= chance_for(bytes, guard_rate);
   sampling_now = true;
   void* block = nullptr;
@@ -115,8 +124,9 @@ void on_placed(void* block, usize bytes) {
 
 void on_resized(void* block, usize bytes) {
   const u32 what = wanted.load_acquire();
-  const bool profiled = (what & kExact) != 0 ||
-                        ((what & kProfiling) != 0 && thread_random().unit() * chance_for(bytes, rate_of(what)) <= chance_for(bytes, profile_rate.load_relaxed()));
+  const bool profiled =
+      (what & kExact) != 0 || ((what & kProfiling) != 0 && thread_random().unit() * chance_for(bytes, rate_of(what)) <=
+                                                               chance_for(bytes, profile_rate.load_relaxed()));
   if (profiled && !sampling_now) on_placed(block, bytes);
 }
 
@@ -129,7 +139,9 @@ void on_deallocate(void* block, UnitIndex first) {
   return_sampled_units(first);
 }
 
-constexpr SampleObserver kObserver = {{next_allocations, next_bytes}, on_allocate, on_placed, on_resized, on_deallocate, remove_tracked_sample, guard_release_freed, guard_misused};
+constexpr SampleObserver kObserver = {
+    {next_allocations, next_bytes}, on_allocate,         on_placed,    on_resized, on_deallocate,
+    remove_tracked_sample,          guard_release_freed, guard_misused};
 
 // A misuse is seen by a check of the heap, guarded or not: this adds who did it, and who allocated a block that was sampled.
 void show_stacks(const void* block) {
@@ -176,7 +188,8 @@ void install(u64 number, void (*handler)(int)) {
 __attribute__((section(".text.startup"))) void start() {
   set_profile_rate(options.prof_sample_bytes);
   u32 what = 0;
-  if ((options.prof && options.prof_active) || static_cast<LeakMode>(options.leak) == LeakMode::report) what |= kProfiling;
+  if ((options.prof && options.prof_active) || static_cast<LeakMode>(options.leak) == LeakMode::report)
+    what |= kProfiling;
   if (static_cast<LeakMode>(options.leak) == LeakMode::exact) what |= kExact;
   if (options.guard_sample != 0) {
     guard_rate = 1 / static_cast<double>(options.guard_sample);

@@ -1,16 +1,17 @@
 // Room 16, sampling: which allocations are sampled, for the heap profile, for guards and for the search for leaks.
 //
-// A size s is sampled with the chance 1 - exp(-s / prof_sample_bytes), as if each byte were hit by a Poisson process. Small blocks that are
-// sampled lie in units of their own, so that their free is seen; larger ones are tracked by address. Below kTrackBelow bytes between
-// samples, and for leak:exact, every block is tracked and every call takes the slow path.
+// A size s is sampled with the chance 1 - exp(-s / prof_sample_bytes), as if each byte were hit by a Poisson process.
+// Small blocks that are sampled lie in units of their own, so that their free is seen; larger ones are tracked by
+// address. Below kTrackBelow bytes between samples, and for leak:exact, every block is tracked and every call takes the
+// slow path.
 //
 // The rooms below are reached through front/sampled.h: this room defines `start_observers`. Any thread.
 #pragma once
 
 namespace freestone {
 
-// Starts a profile in the whole process with the mean of the option prof_sample_bytes: in the calling thread at once, in others from their
-// next refill, or when they call this too. Sums begin anew; of the blocks that were sampled
+// Starts a profile in the whole process with the mean of the option prof_sample_bytes: in the calling thread at once,
+// in others from their next refill, or when they call this too. Sums begin anew; of the blocks that were sampled
 // earlier, those stay in the live view whose free is always seen.
 void start_profile();
 // Likewise. Samples that were taken stay.

@@ -1,9 +1,9 @@
 // Room 7, slab: the size classes.
 //
-// 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs; above, up
-// to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the same rules. Every size is
-// a multiple of 16 and every class of at least 4 KiB that a page-aligned request can ask for is a multiple of 4 KiB
-// up to 32 KiB, so page-aligned blocks cost no more than their size.
+// 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs;
+// above, up to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the
+// same rules. Every size is a multiple of 16 and every class of at least 4 KiB that a page-aligned request can ask for
+// is a multiple of 4 KiB up to 32 KiB, so page-aligned blocks cost no more than their size.
 //
 // The classes are numbered from 1; the same number is the tag of a unit that holds blocks of the class.
 #pragma once
@@ -37,7 +37,8 @@ constexpr SizeClass class_above_fine(usize bytes) {
 }
 
 constexpr SizeClass class_of(usize bytes) {
-  if (bytes <= kFineBytesMax) return bytes <= kBlockBytesMin ? kFirstClass : static_cast<SizeClass>((bytes + kGranule - 1) / kGranule);
+  if (bytes <= kFineBytesMax)
+    return bytes <= kBlockBytesMin ? kFirstClass : static_cast<SizeClass>((bytes + kGranule - 1) / kGranule);
   return class_above_fine(bytes);
 }
 
@@ -86,7 +87,8 @@ struct ClassTable {
       i.blocks = is_slab_class(c) ? static_cast<u32>(units_to_bytes(i.units) / bytes) : 1;
       i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 32 * kKiB / bytes)) : 1);
       // One less than a power of two leaves room for the null before the first (CACHE-4).
-      i.cap_max = static_cast<u16>(is_slab_class(c) ? max_of<usize>(8, min_of<usize>(1024, 128 * kKiB / bytes)) - 1 : 128 * kKiB / bytes);
+      i.cap_max = static_cast<u16>(is_slab_class(c) ? max_of<usize>(8, min_of<usize>(1024, 128 * kKiB / bytes)) - 1
+                                                    : 128 * kKiB / bytes);
       i.inverse = ((u64{1} << kInverseShift) + bytes - 1) / bytes;
     }
   }
@@ -97,17 +99,22 @@ inline constexpr ClassTable kClasses;
 constexpr const ClassInfo& class_info(SizeClass size_class) { return kClasses.info[size_class]; }
 constexpr unsigned slab_words(const ClassInfo& info) { return (info.blocks + 63) / 64; }
 
-// The number of the block at `offset` bytes from the start of its slab; for an interior pointer, of the block it points into.
-constexpr u32 block_number(const ClassInfo& info, usize offset) { return static_cast<u32>((offset * info.inverse) >> kInverseShift); }
+// The number of the block at `offset` bytes from the start of its slab; for an interior pointer, of the block it points
+// into.
+constexpr u32 block_number(const ClassInfo& info, usize offset) {
+  return static_cast<u32>((offset * info.inverse) >> kInverseShift);
+}
 
-// The first class that holds `bytes` at an alignment of up to a unit: slabs start on unit borders, so a block is aligned to
-// whatever divides its size. A multiple of the alignment is either the size of a class, or lies where all sizes are multiples of it.
+// The first class that holds `bytes` at an alignment of up to a unit: slabs start on unit borders, so a block is
+// aligned to whatever divides its size. A multiple of the alignment is either the size of a class, or lies where all
+// sizes are multiples of it.
 constexpr SizeClass class_of_aligned(usize bytes, usize alignment) { return class_of(round_up(bytes, alignment)); }
 
 constexpr bool classes_are_sound() {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassInfo& info = class_info(c);
-    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c))) return false;
+    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c)))
+      return false;
     if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
     if (is_slab_class(c) && !is_power_of_two(info.units)) return false;
     for (u32 n = 0; n < info.blocks; ++n) {

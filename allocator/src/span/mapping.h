@@ -15,7 +15,8 @@ void* map_block(usize bytes, usize alignment);
 usize mapped_block_bytes(const void* block);
 // False when the address is not the start of a mapped block.
 bool unmap_block(void* block);
-// Changes the size, moving the pages rather than copying when the place is too small. Null on refusal; the block then stays as it was.
+// Changes the size, moving the pages rather than copying when the place is too small. Null on refusal; the block then
+// stays as it was.
 void* remap_block(void* block, usize bytes);
 
 struct MappingCounts {
@@ -27,7 +28,8 @@ MappingCounts mapping_counts();
 // Calls visit(context, block, bytes) for each mapped block, under the lock.
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context);
 
-// Where the table lies: it holds the addresses of all mapped blocks, which a search for pointers must not take for uses.
+// Where the table lies: it holds the addresses of all mapped blocks, which a search for pointers must not take for
+// uses.
 struct MappingTable {
   usize start;
   usize end;

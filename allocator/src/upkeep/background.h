@@ -1,7 +1,8 @@
-// Room 18, upkeep: a thread that does what slow paths do while the program takes none: free memory decays, reports are written.
+// Room 18, upkeep: a thread that does what slow paths do while the program takes none: free memory decays, reports are
+// written.
 //
-// Off unless asked for. It takes no cache, blocks every signal, and sleeps in the kernel between two looks. The child of a fork has none
-// until its first slow path.
+// Off unless asked for. It takes no cache, blocks every signal, and sleeps in the kernel between two looks. The child
+// of a fork has none until its first slow path.
 #pragma once
 
 namespace freestone {

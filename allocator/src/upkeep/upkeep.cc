@@ -40,7 +40,8 @@ void complain_once() {
   (Message() << "statistics cannot be written to " << options.stats_file).write();
 }
 
-// Whether something that happens every `period` is due; the next one counts from now, so that a pause is not made up for.
+// Whether something that happens every `period` is due; the next one counts from now, so that a pause is not made up
+// for.
 bool is_due(u64& next, u64 now, u64 period) {
   if (now < next) return false;
   const bool first = next == 0;
@@ -59,7 +60,9 @@ void act_locked(u32 why) {
   }
   if ((why & kAttentionTimer) != 0) {
     const u64 now = os::coarse_milliseconds();
-    if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms) && write_report() == EIO) complain_once();
+    if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms) &&
+        write_report() == EIO)
+      complain_once();
     if (options.pressure && is_due(next_pressure_ms, now, kPressurePeriodMs)) look_at_pressure();
     if (options.live_page && (next_page_ms == 0 || now >= next_page_ms)) {
       next_page_ms = now + kPagePeriodMs;
@@ -112,14 +115,16 @@ void install_signal() {
   if (installed_signal != 0) sigaction(installed_signal, &action, nullptr);
   action.sa_handler = on_signal;
   installed_signal = wanted != 0 && sigaction(wanted, &action, nullptr) == 0 ? wanted : 0;
-  if (wanted != installed_signal) (Message() << "option stats_signal: signal " << wanted << " cannot be caught").write();
+  if (wanted != installed_signal)
+    (Message() << "option stats_signal: signal " << wanted << " cannot be caught").write();
 }
 
 __attribute__((constructor(102))) void on_load() {
   if (mode() != Mode::active) return;
   if (options.stats_print || options.prof || options.leak != 0) os::keep_stderr();
   if (options.limit_soft != 0 || options.limit_hard != 0) {
-    if (!apply_limit_options()) (Message() << "FREESTONE_CONF: limit_soft is above limit_hard; neither is in force").write();
+    if (!apply_limit_options())
+      (Message() << "FREESTONE_CONF: limit_soft is above limit_hard; neither is in force").write();
   }
   apply_upkeep_options();
 }

@@ -34,7 +34,11 @@ const BadPointer kPointers[] = {
        char* volatile address = bytes;
        return address;
      }},
-    {"foreign_mapping", []() -> void* { return static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) + 4096; }},
+    {"foreign_mapping",
+     []() -> void* {
+       return static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) +
+              4096;
+     }},
     {"unmapped",
      []() -> void* {
        void* range = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -83,8 +87,11 @@ TEST_P(ForeignPointer, EndsInOneClearLineAndAbort) {
   EXPECT_LT(end.errors.size(), 300u) << end.describe();
 }
 
-INSTANTIATE_TEST_SUITE_P(Pointers, ForeignPointer, testing::Combine(testing::ValuesIn(kPointers), testing::ValuesIn(kUses)),
-                         [](const auto& info) { return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name; });
+INSTANTIATE_TEST_SUITE_P(Pointers, ForeignPointer,
+                         testing::Combine(testing::ValuesIn(kPointers), testing::ValuesIn(kUses)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
+                         });
 
 struct Misuse {
   const char* name;
@@ -122,18 +129,26 @@ void ask_freed(void* block, size_t) {
 void free_inside(void* block, size_t) { api().free(static_cast<char*>(block) + 64); }
 
 const Misuse kMisuses[] = {
-    {"free_twice", "double free", 16, free_twice},           {"free_twice", "double free", 1000, free_twice},
-    {"free_twice", "double free", 9000, free_twice},         {"free_twice", "free", 65536, free_twice},
-    {"free_twice", "free", 200000, free_twice},              {"free_twice", "free", 64 << 20, free_twice},
-    {"free_after_pairs", "double free", 100, free_after_pairs}, {"free_with_another_between", "free", 40000, free_with_another_between},
-    {"realloc", "realloc", 48, reallocate_freed},            {"realloc", "realloc", 5000, reallocate_freed},
-    {"realloc", "realloc", 50000, reallocate_freed},         {"usable_size", "malloc_usable_size", 24, ask_freed, true},
-    {"usable_size", "malloc_usable_size", 100000, ask_freed}, {"inside", "free", 40000, free_inside},
+    {"free_twice", "double free", 16, free_twice},
+    {"free_twice", "double free", 1000, free_twice},
+    {"free_twice", "double free", 9000, free_twice},
+    {"free_twice", "free", 65536, free_twice},
+    {"free_twice", "free", 200000, free_twice},
+    {"free_twice", "free", 64 << 20, free_twice},
+    {"free_after_pairs", "double free", 100, free_after_pairs},
+    {"free_with_another_between", "free", 40000, free_with_another_between},
+    {"realloc", "realloc", 48, reallocate_freed},
+    {"realloc", "realloc", 5000, reallocate_freed},
+    {"realloc", "realloc", 50000, reallocate_freed},
+    {"usable_size", "malloc_usable_size", 24, ask_freed, true},
+    {"usable_size", "malloc_usable_size", 100000, ask_freed},
+    {"inside", "free", 40000, free_inside},
 };
 
 class FreedBlock : public testing::TestWithParam<Misuse> {};
 
-// The hit path's own check and those of the slow paths: what the fast build sees at once, before the block can have two owners.
+// The hit path's own check and those of the slow paths: what the fast build sees at once, before the block can have two
+// owners.
 TEST_P(FreedBlock, IsNotTakenForALiveOne) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   const Misuse& misuse = GetParam();
@@ -148,8 +163,9 @@ TEST_P(FreedBlock, IsNotTakenForALiveOne) {
   EXPECT_NE(end.errors.find(misuse.said), std::string::npos) << end.describe();
 }
 
-INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses),
-                         [](const auto& info) { return std::string(info.param.name) + "_" + std::to_string(info.param.bytes); });
+INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses), [](const auto& info) {
+  return std::string(info.param.name) + "_" + std::to_string(info.param.bytes);
+});
 
 bool kernel_has_guards() {
   constexpr int kGuardInstall = 102;

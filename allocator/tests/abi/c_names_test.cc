@@ -15,9 +15,10 @@ namespace {
 
 constexpr size_t kPtrdiffMax = PTRDIFF_MAX;
 constexpr size_t kImpossibleSizes[] = {kPtrdiffMax, kPtrdiffMax + 1, SIZE_MAX - 4096, SIZE_MAX - 1, SIZE_MAX};
-constexpr size_t kEdgeSizes[] = {0,     1,     7,     8,     15,    16,     17,     31,     32,      33,      63,      64,      65,      127,
-                                 128,   129,   255,   256,   257,   1008,   1023,   1024,   1025,    4095,    4096,    4097,    16383,   16384,
-                                 16385, 32767, 32768, 32769, 65536, 131072, 262144, 524289, 1048575, 1048576, 1048577, 4194305, 33554432, 33554433};
+constexpr size_t kEdgeSizes[] = {
+    0,     1,     7,     8,     15,    16,     17,     31,     32,      33,      63,      64,      65,       127,
+    128,   129,   255,   256,   257,   1008,   1023,   1024,   1025,    4095,    4096,    4097,    16383,    16384,
+    16385, 32767, 32768, 32769, 65536, 131072, 262144, 524289, 1048575, 1048576, 1048577, 4194305, 33554432, 33554433};
 
 bool aligned_to(const void* block, size_t alignment) { return reinterpret_cast<uintptr_t>(block) % alignment == 0; }
 
@@ -36,8 +37,10 @@ const Allocator kAllocators[] = {
     {"calloc", [] { return api().calloc != nullptr; }, [](size_t n) { return api().calloc(1, n); }, 1},
     {"calloc_transposed", [] { return api().calloc != nullptr; }, [](size_t n) { return api().calloc(n, 1); }, 1},
     {"realloc_of_null", [] { return api().realloc != nullptr; }, [](size_t n) { return api().realloc(nullptr, n); }, 1},
-    {"reallocarray_of_null", [] { return api().reallocarray != nullptr; }, [](size_t n) { return api().reallocarray(nullptr, n, 1); }, 1},
-    {"aligned_alloc_64", [] { return api().aligned_alloc != nullptr; }, [](size_t n) { return api().aligned_alloc(64, n); }, 64},
+    {"reallocarray_of_null", [] { return api().reallocarray != nullptr; },
+     [](size_t n) { return api().reallocarray(nullptr, n, 1); }, 1},
+    {"aligned_alloc_64", [] { return api().aligned_alloc != nullptr; },
+     [](size_t n) { return api().aligned_alloc(64, n); }, 64},
     {"memalign_256", [] { return api().memalign != nullptr; }, [](size_t n) { return api().memalign(256, n); }, 256},
     {"posix_memalign_4096", [] { return api().posix_memalign != nullptr; },
      [](size_t n) {
@@ -78,7 +81,8 @@ TEST_P(EveryAllocator, GivesWritableDistinctAlignedBlocksOfEverySize) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto* bytes = static_cast<unsigned char*>(blocks[i]);
     const size_t usable = api().malloc_usable_size(blocks[i]);
-    for (size_t at = 0; at < usable; at += at < 64 || usable - at <= 64 ? 1 : 61) ASSERT_EQ(bytes[at], static_cast<unsigned char>(i + 1)) << kEdgeSizes[i] << " at " << at;
+    for (size_t at = 0; at < usable; at += at < 64 || usable - at <= 64 ? 1 : 61)
+      ASSERT_EQ(bytes[at], static_cast<unsigned char>(i + 1)) << kEdgeSizes[i] << " at " << at;
     api().free(blocks[i]);
   }
 }
@@ -101,10 +105,16 @@ TEST_P(EveryAllocator, GivesUniqueBlocksForSizeZero) {
   api().free(second);
 }
 
-INSTANTIATE_TEST_SUITE_P(Names, EveryAllocator, testing::ValuesIn(kAllocators), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Names, EveryAllocator, testing::ValuesIn(kAllocators),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Calloc, RefusesAProductThatOverflows) {
-  const size_t pairs[][2] = {{SIZE_MAX, 2}, {2, SIZE_MAX}, {size_t{1} << 32, size_t{1} << 32}, {SIZE_MAX / 16 + 2, 16}, {kPtrdiffMax / 2 + 1, 2}, {SIZE_MAX, SIZE_MAX}};
+  const size_t pairs[][2] = {{SIZE_MAX, 2},
+                             {2, SIZE_MAX},
+                             {size_t{1} << 32, size_t{1} << 32},
+                             {SIZE_MAX / 16 + 2, 16},
+                             {kPtrdiffMax / 2 + 1, 2},
+                             {SIZE_MAX, SIZE_MAX}};
   for (const auto& [count, size] : pairs) {
     errno = 0;
     EXPECT_EQ(api().calloc(count, size), nullptr) << count << " * " << size;
@@ -112,7 +122,8 @@ TEST(Calloc, RefusesAProductThatOverflows) {
   }
 }
 
-// Where the first byte is that is not zero; `size` when all are. All are zero when the first is and each equals its neighbour.
+// Where the first byte is that is not zero; `size` when all are. All are zero when the first is and each equals its
+// neighbour.
 size_t first_dirty(const unsigned char* bytes, size_t size) {
   if (size == 0 || (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, size - 1) == 0)) return size;
   return static_cast<size_t>(std::find_if(bytes, bytes + size, [](unsigned char byte) { return byte != 0; }) - bytes);
@@ -166,7 +177,8 @@ TEST(Realloc, KeepsTheContentBetweenAnyTwoSizes) {
       EXPECT_GE(api().malloc_usable_size(moved), to);
       const size_t kept = from < to ? from : to;
       for (size_t i = 0; i < kept; i += i < 256 ? 1 : 127)
-        ASSERT_EQ(moved[i], i == from - 1 ? 0x77 : static_cast<unsigned char>(i * 31 + from)) << from << " to " << to << " at " << i;
+        ASSERT_EQ(moved[i], i == from - 1 ? 0x77 : static_cast<unsigned char>(i * 31 + from))
+            << from << " to " << to << " at " << i;
       if (to >= from) { ASSERT_EQ(moved[from - 1], 0x77); }
       moved[to - 1] = 1;
       api().free(moved);
@@ -264,7 +276,8 @@ TEST(FreeAlignedSized, FreesWhatAlignedAllocGave) {
     GTEST_SKIP();
   }
   for (size_t alignment = 1; alignment <= 1 << 22; alignment *= 2)
-    for (const size_t size : {size_t{0}, size_t{1}, alignment, alignment * 3, size_t{5000}}) api().free_aligned_sized(api().aligned_alloc(alignment, size), alignment, size);
+    for (const size_t size : {size_t{0}, size_t{1}, alignment, alignment * 3, size_t{5000}})
+      api().free_aligned_sized(api().aligned_alloc(alignment, size), alignment, size);
 }
 
 TEST(Cfree, Frees) {
@@ -294,7 +307,8 @@ TEST(Alignment, IsHonouredUpToOneGibibyte) {
 }
 
 TEST(Alignment, HoldsForManyLiveBlocksOfOneKind) {
-  for (const size_t alignment : {size_t{32}, size_t{64}, size_t{128}, size_t{512}, size_t{2048}, size_t{4096}, size_t{16384}}) {
+  for (const size_t alignment :
+       {size_t{32}, size_t{64}, size_t{128}, size_t{512}, size_t{2048}, size_t{4096}, size_t{16384}}) {
     std::vector<unsigned char*> blocks;
     for (size_t i = 0; i < 300; ++i) {
       auto* block = static_cast<unsigned char*>(api().memalign(alignment, i + 1));
@@ -311,7 +325,8 @@ TEST(Alignment, HoldsForManyLiveBlocksOfOneKind) {
 }
 
 TEST(PosixMemalign, RefusesABadAlignmentAndTouchesNothing) {
-  for (const size_t alignment : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{12}, size_t{24}, size_t{100}, size_t{4097}, SIZE_MAX}) {
+  for (const size_t alignment :
+       {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{12}, size_t{24}, size_t{100}, size_t{4097}, SIZE_MAX}) {
     void* const before = reinterpret_cast<void*>(0x1234);
     void* block = before;
     errno = 4711;

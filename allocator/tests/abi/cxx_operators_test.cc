@@ -31,23 +31,40 @@ const std::nothrow_t& kNothrow = std::nothrow;
 
 // Each allocating form meets each releasing form that the language allows for it.
 const NewForm kForms[] = {
-    {"plain_plain", true, [](size_t n) { return ::operator new(n); }, [](void* p, size_t) { ::operator delete(p); }, 16},
-    {"plain_sized", true, [](size_t n) { return ::operator new(n); }, [](void* p, size_t n) { ::operator delete(p, n); }, 16},
-    {"plain_nothrow_delete", true, [](size_t n) { return ::operator new(n); }, [](void* p, size_t) { ::operator delete(p, kNothrow); }, 16},
-    {"array_array", true, [](size_t n) { return ::operator new[](n); }, [](void* p, size_t) { ::operator delete[](p); }, 16},
-    {"array_sized", true, [](size_t n) { return ::operator new[](n); }, [](void* p, size_t n) { ::operator delete[](p, n); }, 16},
-    {"array_nothrow_delete", true, [](size_t n) { return ::operator new[](n); }, [](void* p, size_t) { ::operator delete[](p, kNothrow); }, 16},
-    {"nothrow_plain", false, [](size_t n) { return ::operator new(n, kNothrow); }, [](void* p, size_t) { ::operator delete(p); }, 16},
-    {"nothrow_sized", false, [](size_t n) { return ::operator new(n, kNothrow); }, [](void* p, size_t n) { ::operator delete(p, n); }, 16},
-    {"nothrow_array", false, [](size_t n) { return ::operator new[](n, kNothrow); }, [](void* p, size_t n) { ::operator delete[](p, n); }, 16},
-    {"aligned_aligned", true, [](size_t n) { return ::operator new(n, k64); }, [](void* p, size_t) { ::operator delete(p, k64); }, 64},
-    {"aligned_sized", true, [](size_t n) { return ::operator new(n, k64); }, [](void* p, size_t n) { ::operator delete(p, n, k64); }, 64},
-    {"aligned_nothrow_delete", true, [](size_t n) { return ::operator new(n, k64); }, [](void* p, size_t) { ::operator delete(p, k64, kNothrow); }, 64},
-    {"aligned_array", true, [](size_t n) { return ::operator new[](n, k8192); }, [](void* p, size_t) { ::operator delete[](p, k8192); }, 8192},
-    {"aligned_array_sized", true, [](size_t n) { return ::operator new[](n, k8192); }, [](void* p, size_t n) { ::operator delete[](p, n, k8192); }, 8192},
-    {"aligned_array_nothrow_delete", true, [](size_t n) { return ::operator new[](n, k64); }, [](void* p, size_t) { ::operator delete[](p, k64, kNothrow); }, 64},
-    {"aligned_nothrow", false, [](size_t n) { return ::operator new(n, k64, kNothrow); }, [](void* p, size_t n) { ::operator delete(p, n, k64); }, 64},
-    {"aligned_array_nothrow", false, [](size_t n) { return ::operator new[](n, k8192, kNothrow); }, [](void* p, size_t) { ::operator delete[](p, k8192); }, 8192},
+    {"plain_plain", true, [](size_t n) { return ::operator new(n); }, [](void* p, size_t) { ::operator delete(p); },
+     16},
+    {"plain_sized", true, [](size_t n) { return ::operator new(n); },
+     [](void* p, size_t n) { ::operator delete(p, n); }, 16},
+    {"plain_nothrow_delete", true, [](size_t n) { return ::operator new(n); },
+     [](void* p, size_t) { ::operator delete(p, kNothrow); }, 16},
+    {"array_array", true, [](size_t n) { return ::operator new[](n); }, [](void* p, size_t) { ::operator delete[](p); },
+     16},
+    {"array_sized", true, [](size_t n) { return ::operator new[](n); },
+     [](void* p, size_t n) { ::operator delete[](p, n); }, 16},
+    {"array_nothrow_delete", true, [](size_t n) { return ::operator new[](n); },
+     [](void* p, size_t) { ::operator delete[](p, kNothrow); }, 16},
+    {"nothrow_plain", false, [](size_t n) { return ::operator new(n, kNothrow); },
+     [](void* p, size_t) { ::operator delete(p); }, 16},
+    {"nothrow_sized", false, [](size_t n) { return ::operator new(n, kNothrow); },
+     [](void* p, size_t n) { ::operator delete(p, n); }, 16},
+    {"nothrow_array", false, [](size_t n) { return ::operator new[](n, kNothrow); },
+     [](void* p, size_t n) { ::operator delete[](p, n); }, 16},
+    {"aligned_aligned", true, [](size_t n) { return ::operator new(n, k64); },
+     [](void* p, size_t) { ::operator delete(p, k64); }, 64},
+    {"aligned_sized", true, [](size_t n) { return ::operator new(n, k64); },
+     [](void* p, size_t n) { ::operator delete(p, n, k64); }, 64},
+    {"aligned_nothrow_delete", true, [](size_t n) { return ::operator new(n, k64); },
+     [](void* p, size_t) { ::operator delete(p, k64, kNothrow); }, 64},
+    {"aligned_array", true, [](size_t n) { return ::operator new[](n, k8192); },
+     [](void* p, size_t) { ::operator delete[](p, k8192); }, 8192},
+    {"aligned_array_sized", true, [](size_t n) { return ::operator new[](n, k8192); },
+     [](void* p, size_t n) { ::operator delete[](p, n, k8192); }, 8192},
+    {"aligned_array_nothrow_delete", true, [](size_t n) { return ::operator new[](n, k64); },
+     [](void* p, size_t) { ::operator delete[](p, k64, kNothrow); }, 64},
+    {"aligned_nothrow", false, [](size_t n) { return ::operator new(n, k64, kNothrow); },
+     [](void* p, size_t n) { ::operator delete(p, n, k64); }, 64},
+    {"aligned_array_nothrow", false, [](size_t n) { return ::operator new[](n, k8192, kNothrow); },
+     [](void* p, size_t) { ::operator delete[](p, k8192); }, 8192},
 };
 
 // Calls are made through a volatile pointer: the compiler may pair and remove new and delete, even when called by name.
@@ -111,7 +128,8 @@ TEST_P(EveryForm, LetsTheHandlersExceptionThroughUnlessNothrow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, EveryForm, testing::ValuesIn(kForms), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Operators, EveryForm, testing::ValuesIn(kForms),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 void* reserve = nullptr;
 
@@ -119,7 +137,8 @@ TEST(NewHandler, ThatFreesMemoryLetsTheAllocationSucceed) {
   const ChildEnd end = run_in_child([] {
     const rlimit limit{size_t{1} << 30, size_t{1} << 30};
     if (setrlimit(RLIMIT_DATA, &limit) != 0) return 10;
-    for (size_t size = size_t{1} << 30; reserve == nullptr && size > (size_t{64} << 20); size -= size_t{32} << 20) reserve = api().malloc(size);
+    for (size_t size = size_t{1} << 30; reserve == nullptr && size > (size_t{64} << 20); size -= size_t{32} << 20)
+      reserve = api().malloc(size);
     if (reserve == nullptr) return 11;
     const size_t wanted = api().malloc_usable_size(reserve) / 4 * 3;
     std::set_new_handler([] {

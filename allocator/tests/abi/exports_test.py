@@ -8,10 +8,52 @@ import unittest
 
 from support import harness
 
-C_NAMES = ["malloc", "free", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc", "malloc_usable_size", "free_sized", "free_aligned_sized", "malloc_trim", "mallopt", "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "cfree"]
+C_NAMES = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "aligned_alloc",
+    "posix_memalign",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_usable_size",
+    "free_sized",
+    "free_aligned_sized",
+    "malloc_trim",
+    "mallopt",
+    "mallinfo",
+    "mallinfo2",
+    "malloc_info",
+    "malloc_stats",
+    "cfree",
+]
 
 # operator new/delete: plain, array, nothrow, aligned, aligned nothrow; delete also sized and sized aligned.
-CXX_NAMES = ["_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"]
+CXX_NAMES = [
+    "_Znwm",
+    "_Znam",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdlPvmSt11align_val_t",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+]
 
 # How libraries register fork handlers (libc's pthread_atfork calls it), and how they are loaded.
 LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen"]
@@ -21,7 +63,9 @@ MEMORY_NAMES = ["memcpy", "memmove", "mempcpy", "memset", "strcpy", "stpcpy", "s
 MEMORY_NAMES += [f"__{name}_chk" for name in MEMORY_NAMES]
 
 # Names of other allocators that may be offered for compatibility; anything else must begin with freestone_.
-OTHER_NAMES = re.compile(r"^(freestone_\w+|mallctl\w*|[mrsxdn]allocx|sallocx|sdallocx|malloc_\w+|__libc_\w+|__posix_memalign|_?_?malloc_\w+)$")
+OTHER_NAMES = re.compile(
+    r"^(freestone_\w+|mallctl\w*|[mrsxdn]allocx|sallocx|sdallocx|malloc_\w+|__libc_\w+|__posix_memalign|_?_?malloc_\w+)$"
+)
 
 STATIC_TLS_BYTES = 512
 

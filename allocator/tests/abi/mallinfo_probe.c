@@ -1,5 +1,5 @@
-/* Holds a known number of live bytes and prints what the statistics calls say before and after, as JSON on standard output; malloc_stats
-   writes to standard error as it does in glibc, malloc_info to the file named by argv[1]. */
+/* Holds a known number of live bytes and prints what the statistics calls say before and after, as JSON on standard
+   output; malloc_stats writes to standard error as it does in glibc, malloc_info to the file named by argv[1]. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@ enum { kBlocks = 60000 };
 
 static void print_counters(const char* when) {
   const struct mallinfo2 now = mallinfo2();
-  printf("\"%s\": {\"arena\": %zu, \"uordblks\": %zu, \"fordblks\": %zu, \"hblkhd\": %zu}, ", when, now.arena, now.uordblks, now.fordblks, now.hblkhd);
+  printf("\"%s\": {\"arena\": %zu, \"uordblks\": %zu, \"fordblks\": %zu, \"hblkhd\": %zu}, ", when, now.arena,
+         now.uordblks, now.fordblks, now.hblkhd);
 }
 
 int main(int argc, char** argv) {

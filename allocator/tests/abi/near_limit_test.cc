@@ -1,5 +1,5 @@
-// Sizes near the largest that exist: every allocating function refuses what nobody can have, whatever it adds or multiplies on the way, and
-// a refused realloc leaves the block as it was.
+// Sizes near the largest that exist: every allocating function refuses what nobody can have, whatever it adds or
+// multiplies on the way, and a refused realloc leaves the block as it was.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,9 @@ void* find(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 const std::vector<size_t>& sizes() {
   static const std::vector<size_t> list = [] {
     std::set<size_t> all;
-    const size_t middles[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 + SIZE_MAX / 4, SIZE_MAX / 9 * 8, kMost / 9 * 8, size_t{1} << 62, size_t{1} << 50};
+    const size_t middles[] = {SIZE_MAX,         SIZE_MAX / 2,  SIZE_MAX / 2 + SIZE_MAX / 4,
+                              SIZE_MAX / 9 * 8, kMost / 9 * 8, size_t{1} << 62,
+                              size_t{1} << 50};
     const size_t steps[] = {1, 8, 16, 4096, 16384, 65536, size_t{1} << 20, size_t{2} << 20};
     for (const size_t middle : middles) {
       for (size_t k = 0; k <= 40; ++k) {
@@ -88,7 +90,8 @@ TEST(NearLimit, AlignedFormsRefuse) {
 // An alignment that nothing can have, for sizes that everybody has.
 TEST(NearLimit, HugeAlignmentsRefuse) {
   for (unsigned shift = 48; shift < 64; ++shift) {
-    for (const size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{50000}, size_t{500000}, size_t{64} << 20}) {
+    for (const size_t size :
+         {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{50000}, size_t{500000}, size_t{64} << 20}) {
       const size_t alignment = size_t{1} << shift;
       errno = 0;
       EXPECT_EQ(api().aligned_alloc(alignment, size), nullptr) << alignment << ", " << size;
@@ -109,12 +112,15 @@ TEST(NearLimit, OperatorsRefuse) {
   }
 }
 
-// Every kind of block: of a slab, a run of a class, a run, an own mapping, aligned ones; and under options sampled and guarded ones.
+// Every kind of block: of a slab, a run of a class, a run, an own mapping, aligned ones; and under options sampled and
+// guarded ones.
 TEST(NearLimit, RefusedReallocKeepsTheBlock) {
-  const size_t blocks[] = {1, 24, 1000, 1024, 5000, 32768, 40000, 131072, 200000, 1 << 20, (1 << 20) + 1, 4 << 20, 33 << 20, 40 << 20};
+  const size_t blocks[] = {1,      24,     1000,    1024,          5000,    32768,    40000,
+                           131072, 200000, 1 << 20, (1 << 20) + 1, 4 << 20, 33 << 20, 40 << 20};
   for (const size_t bytes : blocks) {
     for (const size_t alignment : {size_t{16}, size_t{4096}, size_t{1} << 20}) {
-      auto* block = static_cast<unsigned char*>(alignment == 16 ? api().malloc(bytes) : api().aligned_alloc(alignment, bytes));
+      auto* block =
+          static_cast<unsigned char*>(alignment == 16 ? api().malloc(bytes) : api().aligned_alloc(alignment, bytes));
       ASSERT_NE(block, nullptr);
       std::memset(block, 0xA5, bytes);
       const size_t usable = api().malloc_usable_size(block);
@@ -151,7 +157,8 @@ TEST(NearLimit, HeapObjectsRefuse) {
       for (const size_t size : sizes()) {
         EXPECT_EQ(allocate(heap, size), nullptr) << size;
         EXPECT_EQ(zeroed(heap, size), nullptr) << size;
-        for (const size_t alignment : {size_t{16}, size_t{4096}, size_t{1} << 20, size_t{1} << 62}) EXPECT_EQ(aligned(heap, size, alignment), nullptr) << size;
+        for (const size_t alignment : {size_t{16}, size_t{4096}, size_t{1} << 20, size_t{1} << 62})
+          EXPECT_EQ(aligned(heap, size, alignment), nullptr) << size;
         EXPECT_EQ(reallocate(heap, block, size), nullptr) << size;
       }
       EXPECT_EQ(block[0], 0x5A);

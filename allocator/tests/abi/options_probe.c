@@ -1,4 +1,5 @@
-/* Prints how it is served: whether libfreestone is active, and whether a small block lies in the heap that brk made (glibc's). */
+/* Prints how it is served: whether libfreestone is active, and whether a small block lies in the heap that brk made
+ * (glibc's). */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

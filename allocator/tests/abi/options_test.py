@@ -92,7 +92,21 @@ class Options(unittest.TestCase):
         seed = int.from_bytes(os.urandom(4), "little")
         generator = random.Random(seed)
         alphabet = "abct:,=;\t \"'%\\0123456789-+.eKMG" + "\u00fc"
-        words = ["confirm", "thp", "stats_print", "true", "always", ":", ",", ",,", "::", "99999999999999999999999", "-1", "0x10", "1e9"]
+        words = [
+            "confirm",
+            "thp",
+            "stats_print",
+            "true",
+            "always",
+            ":",
+            ",",
+            ",,",
+            "::",
+            "99999999999999999999999",
+            "-1",
+            "0x10",
+            "1e9",
+        ]
         cases = ["x" * 100_000, "," * 5000, ":" * 5000, "confirm:true," * 2000, "thp:" + "a" * 70_000]
         cases += ["".join(generator.choice(alphabet) for _ in range(generator.randrange(60))) for _ in range(60)]
         cases += ["".join(generator.choice(words) for _ in range(generator.randrange(12))) for _ in range(60)]
@@ -120,7 +134,12 @@ class SetUserId(unittest.TestCase):
             for conf, disable in (("confirm:true,bogus:1", ""), ("stats_print:true", ""), ("", "1")):
                 extra = {"FREESTONE_CONF": conf} if conf else {"FREESTONE_DISABLE": disable}
                 done = subprocess.run(
-                    [str(program)], user=NOBODY, env=harness.environment([], extra), capture_output=True, text=True, check=False
+                    [str(program)],
+                    user=NOBODY,
+                    env=harness.environment([], extra),
+                    capture_output=True,
+                    text=True,
+                    check=False,
                 )
                 self.assertIn("secure=1", done.stdout, done)
                 self.assertIn("active=1 brk=0", done.stdout, done)

@@ -12,7 +12,8 @@ class Callbacks : public NoLimitsLeft {
     NoLimitsLeft::TearDown();
     freestone_set_callbacks(nullptr);
   }
-  static int set(void* context, int (*out_of_memory)(void*, size_t, unsigned), void (*corruption)(void*, const char*, const void*, const char*)) {
+  static int set(void* context, int (*out_of_memory)(void*, size_t, unsigned),
+                 void (*corruption)(void*, const char*, const void*, const char*)) {
     const freestone_callbacks callbacks{FREESTONE_CALLBACKS_VERSION, 0, context, out_of_memory, corruption};
     return freestone_set_callbacks(&callbacks);
   }
@@ -55,7 +56,10 @@ TEST_F(Callbacks, OutOfMemoryMayFreeSomethingAndIsTriedAgain) {
 
 TEST_F(Callbacks, TakenBackAreNotCalled) {
   Reserve reserve;
-  ASSERT_EQ(set(&reserve, [](void* context, size_t, unsigned) { return ++static_cast<Reserve*>(context)->calls, 0; }, nullptr), 0);
+  ASSERT_EQ(set(
+                &reserve, [](void* context, size_t, unsigned) { return ++static_cast<Reserve*>(context)->calls, 0; },
+                nullptr),
+            0);
   EXPECT_EQ(freestone_set_callbacks(nullptr), 0);
   set_limits(0, 4096);
   EXPECT_EQ(malloc(kMiB), nullptr);
@@ -77,7 +81,8 @@ TEST_F(CallbacksDeathTest, CorruptionIsToldBeforeTheEnd) {
         });
         free(reinterpret_cast<void*>(16));
       },
-      "freestone: invalid free of 0x10[^\n]*\n(.*\n)*told: invalid free of 0x10: the address is not from this allocator");
+      "freestone: invalid free of 0x10[^\n]*\n(.*\n)*told: invalid free of 0x10: the address is not from this "
+      "allocator");
 }
 
 }  // namespace

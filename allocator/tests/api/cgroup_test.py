@@ -70,12 +70,18 @@ class MadeUpGroup(unittest.TestCase):
 
     def test_version_one_has_another_file(self) -> None:
         self.put("memory.limit_in_bytes", f"{80 * MIB}\n")
-        self.assertAlmostEqual(figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], 40 * MIB, delta=100)
+        self.assertAlmostEqual(
+            figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], 40 * MIB, delta=100
+        )
 
     def test_without_a_limit_the_machines_memory_counts(self) -> None:
         self.put("memory.max", "max\n")
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self.assertAlmostEqual(figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], total / 2, delta=total / 50)
+        self.assertAlmostEqual(
+            figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"],
+            total / 2,
+            delta=total / 50,
+        )
 
     def test_nearing_memory_high_gives_back(self) -> None:
         self.put("memory.high", f"{100 * MIB}\n")
@@ -90,7 +96,9 @@ class MadeUpGroup(unittest.TestCase):
             path = Path(out) / "s.json"
             assert harness.LIBRARY is not None
             conf = f"cgroup:{self.folder},pressure:true,stats_file:{path}"
-            running = subprocess.Popen([str(PROBE), "churn", "1500"], env=harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf}))
+            running = subprocess.Popen(
+                [str(PROBE), "churn", "1500"], env=harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf})
+            )
             stall = 0
             while running.poll() is None:
                 stall += 50_000
@@ -121,7 +129,9 @@ class RealGroup(unittest.TestCase):
             self.skipTest("no memory group can be made here")
         assert harness.LIBRARY is not None
         try:
-            self.assertEqual(self.fill_in(folder, ""), None, "without a limit the kernel ends it: the test would prove nothing")
+            self.assertEqual(
+                self.fill_in(folder, ""), None, "without a limit the kernel ends it: the test would prove nothing"
+            )
             got = self.fill_in(folder, "limit_hard:80%")
             self.assertIsNotNone(got, "the program was killed")
             assert got is not None

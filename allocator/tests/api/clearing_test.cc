@@ -18,7 +18,8 @@ class Clearing : public testing::Test {
   }
 };
 
-// Of 100 blocks, how many had lost the middle of their contents when they were freed. The pages stay readable: they are a slab's.
+// Of 100 blocks, how many had lost the middle of their contents when they were freed. The pages stay readable: they are
+// a slab's.
 int cleared_of_100() {
   int cleared = 0;
   for (int i = 0; i < 100; ++i) {
@@ -36,7 +37,8 @@ bool is_resident_after_free(size_t bytes) {
   memset(block, 'A', bytes);
   free(block);
   unsigned char present = 0;
-  return mincore(reinterpret_cast<void*>(reinterpret_cast<size_t>(block) & ~size_t{4095}), 4096, &present) == 0 && (present & 1) != 0;
+  return mincore(reinterpret_cast<void*>(reinterpret_cast<size_t>(block) & ~size_t{4095}), 4096, &present) == 0 &&
+         (present & 1) != 0;
 }
 
 // On seals, of which one counts for half a MiB and more.

@@ -87,11 +87,17 @@ TEST_F(HeapObject, WalkVisitsExactlyTheLiveBlocks) {
     }
   }
   std::set<void*> seen;
-  const size_t visited = freestone_heap_walk(heap_, [](void* set, void* block, size_t) { return static_cast<std::set<void*>*>(set)->insert(block).second ? 1 : 0; }, &seen);
+  const size_t visited = freestone_heap_walk(
+      heap_,
+      [](void* set, void* block, size_t) { return static_cast<std::set<void*>*>(set)->insert(block).second ? 1 : 0; },
+      &seen);
   EXPECT_EQ(visited, live.size());
   EXPECT_EQ(seen, live);
   int first = 0;
-  EXPECT_EQ(freestone_heap_walk(heap_, [](void* count, void*, size_t) { return ++*static_cast<int*>(count), 0; }, &first), 1U) << "a visitor that returns 0 stops";
+  EXPECT_EQ(freestone_heap_walk(
+                heap_, [](void* count, void*, size_t) { return ++*static_cast<int*>(count), 0; }, &first),
+            1U)
+      << "a visitor that returns 0 stops";
 }
 
 TEST_F(HeapObject, ServesThreads) {
@@ -144,7 +150,8 @@ TEST(BoundedHeap, DestroyReturnsTheLeaksAndAllTheMemory) {
   const freestone_stats during = stats();
   EXPECT_GT(during.heap_object_bytes, 40 * kMiB);
   EXPECT_EQ(during.live_blocks, before.live_blocks + 10000);
-  EXPECT_EQ(during.live_bytes + during.cached_bytes + during.slab_free_bytes + during.dirty_bytes + during.clean_bytes, during.committed_bytes + during.mapped_bytes);
+  EXPECT_EQ(during.live_bytes + during.cached_bytes + during.slab_free_bytes + during.dirty_bytes + during.clean_bytes,
+            during.committed_bytes + during.mapped_bytes);
   EXPECT_EQ(freestone_heap_destroy(heap), 10000U);
   malloc_trim(0);
   const freestone_stats after = stats();

@@ -17,7 +17,10 @@ void mark(const Block& b) {
   memset(b.address, static_cast<int>(b.bytes), std::min<size_t>(b.bytes, 64));
   b.address[b.bytes - 1] = static_cast<unsigned char>(b.bytes);
 }
-bool is_marked(const Block& b) { return b.address[0] == static_cast<unsigned char>(b.bytes) && b.address[b.bytes - 1] == static_cast<unsigned char>(b.bytes); }
+bool is_marked(const Block& b) {
+  return b.address[0] == static_cast<unsigned char>(b.bytes) &&
+         b.address[b.bytes - 1] == static_cast<unsigned char>(b.bytes);
+}
 
 // Allocates, frees and resizes until `operations` are done. Returns the number of refusals.
 unsigned work(uint64_t seed, unsigned operations, unsigned largest) {

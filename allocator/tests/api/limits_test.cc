@@ -36,7 +36,8 @@ void fill(Fill& f, size_t block_bytes, size_t limit) {
     f.blocks.push_back(block);
     f.bytes += malloc_usable_size(block);
   }
-  ADD_FAILURE() << "no allocation failed though " << f.blocks.size() << " blocks of " << block_bytes << " exceed " << limit;
+  ADD_FAILURE() << "no allocation failed though " << f.blocks.size() << " blocks of " << block_bytes << " exceed "
+                << limit;
 }
 
 void release(Fill& f) {
@@ -106,7 +107,15 @@ struct Shape {
 // Free half at the limit, allocate in another class what was freed: at least nine tenths of it must fit.
 TEST_F(Limits, WhatIsFreedAtTheLimitCanBeHadInAnotherClass) {
   constexpr size_t kLimit = 64 * kMiB;
-  for (const Shape& shape : {Shape{16, 64}, {64, 16}, {48, 3000}, {3000, 48}, {1024, 20000}, {20000, 1024}, {100, 300000}, {300000, 100}, {60000, 700}}) {
+  for (const Shape& shape : {Shape{16, 64},
+                             {64, 16},
+                             {48, 3000},
+                             {3000, 48},
+                             {1024, 20000},
+                             {20000, 1024},
+                             {100, 300000},
+                             {300000, 100},
+                             {60000, 700}}) {
     malloc_trim(0);
     std::vector<void*> seconds;
     seconds.reserve(kLimit / shape.second + 1);

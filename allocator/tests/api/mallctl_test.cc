@@ -42,7 +42,8 @@ TEST(Mallctl, StatisticsFollowTheHeapAtEachEpoch) {
   EXPECT_LE(get<size_t>("stats.allocated"), get<size_t>("stats.active"));
   EXPECT_LE(get<size_t>("stats.active"), get<size_t>("stats.resident"));
   EXPECT_LE(get<size_t>("stats.resident"), get<size_t>("stats.mapped"));
-  EXPECT_EQ(get<size_t>("stats.arenas.0.small.allocated") + get<size_t>("stats.arenas.0.large.allocated"), get<size_t>("stats.allocated"));
+  EXPECT_EQ(get<size_t>("stats.arenas.0.small.allocated") + get<size_t>("stats.arenas.0.large.allocated"),
+            get<size_t>("stats.allocated"));
   EXPECT_EQ(get<size_t>("stats.arenas.4096.pactive") * get<size_t>("arenas.page"), get<size_t>("stats.active"));
   EXPECT_GT(get<size_t>("stats.metadata"), 0U);
   EXPECT_GE(get<unsigned>("stats.arenas.0.nthreads"), 1U);

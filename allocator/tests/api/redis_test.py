@@ -23,7 +23,9 @@ class Client:
         self.file = self.socket.makefile("rb")
 
     def ask(self, *words: str) -> str:
-        self.socket.sendall(b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)]))
+        self.socket.sendall(
+            b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)])
+        )
         line = self.file.readline()
         if line[:1] == b"$":
             return self.file.read(int(line[1:]) + 2)[:-2].decode()
@@ -42,8 +44,22 @@ class Redis(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         path = Path(temporary.name) / "socket"
         assert harness.LIBRARY is not None and SERVER is not None
-        command = [SERVER, "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", temporary.name, "--daemonize", "no"]
-        self.server = subprocess.Popen(command, env=harness.environment([harness.LIBRARY]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            SERVER,
+            "--port",
+            "0",
+            "--unixsocket",
+            str(path),
+            "--save",
+            "",
+            "--dir",
+            temporary.name,
+            "--daemonize",
+            "no",
+        ]
+        self.server = subprocess.Popen(
+            command, env=harness.environment([harness.LIBRARY]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.addCleanup(self.stop)
         while not path.exists():
             self.assertIsNone(self.server.poll(), "it ended before it listened")
@@ -64,7 +80,9 @@ class Redis(unittest.TestCase):
         return found
 
     def figures(self) -> dict[str, int]:
-        return {m[1]: int(m[2]) for m in re.finditer(r"^(\w+):(\d+)\r?$", self.client.ask("INFO", "memory"), re.MULTILINE)}
+        return {
+            m[1]: int(m[2]) for m in re.finditer(r"^(\w+):(\d+)\r?$", self.client.ask("INFO", "memory"), re.MULTILINE)
+        }
 
     def test_info_memory_shows_this_heap(self) -> None:
         before = self.memory()

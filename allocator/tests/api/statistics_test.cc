@@ -25,7 +25,8 @@ TEST(GoodSize, IsExactlyWhatABlockAskedForWithItOffers) {
 }
 
 void expect_consistent(const freestone_stats& s) {
-  EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes, s.committed_bytes + s.mapped_bytes);
+  EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes,
+            s.committed_bytes + s.mapped_bytes);
   EXPECT_EQ(s.charged_bytes, s.committed_bytes + s.mapped_bytes + s.metadata_bytes - s.clean_bytes);
   EXPECT_EQ(s.cached_bytes, s.thread_cached_bytes + s.run_cached_bytes);
   EXPECT_GE(s.peak_bytes, s.charged_bytes);
@@ -37,7 +38,8 @@ void expect_consistent(const freestone_stats& s) {
 // Every figure is a count of something that exists: one that went below zero would be near 2^64.
 void expect_no_negative(const freestone_stats& s) {
   const uint64_t* figures = &s.live_bytes;
-  for (size_t i = 0; i < (sizeof s - offsetof(freestone_stats, live_bytes)) / sizeof(uint64_t); ++i) EXPECT_LT(figures[i], uint64_t{1} << 50) << "figure " << i;
+  for (size_t i = 0; i < (sizeof s - offsetof(freestone_stats, live_bytes)) / sizeof(uint64_t); ++i)
+    EXPECT_LT(figures[i], uint64_t{1} << 50) << "figure " << i;
 }
 
 TEST(Statistics, AgreeWithAShadowCountAtRest) {

@@ -49,7 +49,8 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
 
   const uint64_t live_blocks = stats().live_blocks;
   ASSERT_EQ(freestone_walk(Seen::add, &after), 0);
-  EXPECT_EQ(after.count, live_blocks) << "the walk and the statistics count the same blocks, those in quarantine not among them";
+  EXPECT_EQ(after.count, live_blocks)
+      << "the walk and the statistics count the same blocks, those in quarantine not among them";
   size_t found = 0;
   std::map<void*, size_t> visited;
   for (size_t i = 0; i < after.count; ++i) {
@@ -68,7 +69,8 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
   for (void* block : blocks) free(block);
   ASSERT_EQ(freestone_walk(Seen::add, &before), 0);
   for (size_t i = 0; i < before.count; ++i) {
-    for (void* block : {blocks[0], blocks[1], blocks[blocks.size() / 2]}) EXPECT_NE(before.blocks[i], block) << "a freed block was visited";
+    for (void* block : {blocks[0], blocks[1], blocks[blocks.size() / 2]})
+      EXPECT_NE(before.blocks[i], block) << "a freed block was visited";
   }
   freestone_heap_destroy(heap);
 }
@@ -98,7 +100,8 @@ TEST(Walk, PassesOverBlocksInThreadCaches) {
 TEST(Walk, StopsWhenTheVisitorSaysSo) {
   void* block = malloc(10);
   int calls = 0;
-  EXPECT_EQ(freestone_walk([](void* count, void*, size_t) { return ++*static_cast<int*>(count) < 3 ? 1 : 0; }, &calls), 0);
+  EXPECT_EQ(freestone_walk([](void* count, void*, size_t) { return ++*static_cast<int*>(count) < 3 ? 1 : 0; }, &calls),
+            0);
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(freestone_walk(nullptr, nullptr), EINVAL);
   free(block);

@@ -142,20 +142,33 @@ class Reports(unittest.TestCase):
         self.assertTrue([name for name, size in samples if name == "class_live_bytes"])
 
     def test_the_child_of_a_fork_does_not_write_over_its_parents_file(self) -> None:
-        for name, of_child in (("both.om", "both-{}.om"), ("plain", "plain-{}"), ("with.dot.json", "with.dot-{}.json"), ("named-%p.om", "named-{}.om")):
+        for name, of_child in (
+            ("both.om", "both-{}.om"),
+            ("plain", "plain-{}"),
+            ("with.dot.json", "with.dot-{}.json"),
+            ("named-%p.om", "named-{}.om"),
+        ):
             running = start(f"stats_file:{self.folder}/{name}", "fork", "5")
             child = running.communicate()[0].strip()
             self.assertEqual(running.returncode, 0)
             own = self.folder / name.replace("%p", str(running.pid))
             self.assertTrue(own.exists(), own)
-            self.assertTrue((self.folder / of_child.format(child)).exists(), f"{of_child.format(child)} among {sorted(self.folder.iterdir())}")
+            self.assertTrue(
+                (self.folder / of_child.format(child)).exists(),
+                f"{of_child.format(child)} among {sorted(self.folder.iterdir())}",
+            )
 
     def test_openmetrics_agree_with_themselves(self) -> None:
         path = self.folder / "m.om"
         self.run_probe(f"stats_file:{path}", "churn", "50")
         s = {name: value for (name, label), value in self.metrics(path.read_text()).items() if not label}
         self.assertEqual(
-            s["live_bytes"] + s["thread_cached_bytes"] + s["run_cached_bytes"] + s["slab_free_bytes"] + s["dirty_bytes"] + s["clean_bytes"],
+            s["live_bytes"]
+            + s["thread_cached_bytes"]
+            + s["run_cached_bytes"]
+            + s["slab_free_bytes"]
+            + s["dirty_bytes"]
+            + s["clean_bytes"],
             s["committed_bytes"] + s["mapped_bytes"],
         )
         self.assertAlmostEqual(s["fragmentation_ratio"], 1 - s["live_bytes"] / s["charged_bytes"], delta=0.0011)
@@ -174,7 +187,9 @@ class Reports(unittest.TestCase):
                 name = line.partition("{")[0]
                 self.assertTrue(name in families["HELP"] and name in families["TYPE"], line)
         if shutil.which("promtool"):
-            done = subprocess.run(["promtool", "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["promtool", "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False
+            )
             self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
     def test_the_interval_renews_the_file_while_the_program_allocates(self) -> None:

@@ -1,4 +1,5 @@
-// The tree of slabs with room, in every order of a few threads: TREE-1 and SLAB-4, and that no token is lost or doubled.
+// The tree of slabs with room, in every order of a few threads: TREE-1 and SLAB-4, and that no token is lost or
+// doubled.
 #include <gtest/gtest.h>
 
 #include "explore/world.h"
@@ -23,7 +24,9 @@ struct Tokens {
   }
 };
 
-bool lies_in_tree(UnitIndex unit) { return (slabs_with_room(unit / kGroupUnits, 0, kClass).load_seq() & bit(unit % kGroupUnits)) != 0; }
+bool lies_in_tree(UnitIndex unit) {
+  return (slabs_with_room(unit / kGroupUnits, 0, kClass).load_seq() & bit(unit % kGroupUnits)) != 0;
+}
 
 // The state at the start: what an empty tree has become by earlier offers and claims.
 void set_up(bool low_offered, bool stale_group) {
@@ -79,7 +82,9 @@ TEST(BrokenRoomTree, IsFoundOut) {
   EXPECT_NE(problem.find("TREE-1"), std::string::npos);
 }
 #else
-TEST(RoomTree, KeepsEveryOfferVisibleBesideTwoSearches) { EXPECT_EQ(search(false, true, {0, 1, 0}, bounds(3, 1)).problem, ""); }
+TEST(RoomTree, KeepsEveryOfferVisibleBesideTwoSearches) {
+  EXPECT_EQ(search(false, true, {0, 1, 0}, bounds(3, 1)).problem, "");
+}
 TEST(RoomTree, KeepsEveryOfferVisibleBesideOneSearch) {
   for (const bool stale : {false, true}) {
     EXPECT_EQ(search(false, stale, {0, 1}, bounds(4, 2)).problem, "");

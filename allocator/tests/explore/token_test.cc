@@ -1,5 +1,5 @@
-// The token of a slab in every order of a few threads that give blocks back and take blocks: SLAB-1 to SLAB-4, and that no block is lost or
-// handed out twice.
+// The token of a slab in every order of a few threads that give blocks back and take blocks: SLAB-1 to SLAB-4, and that
+// no block is lost or handed out twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ struct Actor {
   unsigned takes = 0;
 };
 
-// All blocks but those in `held` are free at the start; each block of `held` is with the thread that gives it back, or with nobody.
+// All blocks but those in `held` are free at the start; each block of `held` is with the thread that gives it back, or
+// with nobody.
 Outcome search(const Case& made, const std::vector<size_t>& held, const std::vector<Actor>& actors, Bounds limits) {
   static std::vector<void*> taken;
   static SlabUser users[4];
@@ -80,9 +81,12 @@ Outcome search(const Case& made, const std::vector<size_t>& held, const std::vec
     SlabUser user;
     std::vector<void*> rest(made.blocks.size());
     const size_t left = made.blocks.size() - outside - all.size();
-    if (left > 0) rest.resize(take_blocks(made.size_class, user, static_cast<unsigned>(left), static_cast<unsigned>(rest.size()), rest.data()));
+    if (left > 0)
+      rest.resize(take_blocks(made.size_class, user, static_cast<unsigned>(left), static_cast<unsigned>(rest.size()),
+                              rest.data()));
     if (left == 0) rest.clear();
-    if (rest.size() != left) return "a free block is not found: " + std::to_string(rest.size()) + " of " + std::to_string(left);
+    if (rest.size() != left)
+      return "a free block is not found: " + std::to_string(rest.size()) + " of " + std::to_string(left);
     all.insert(all.end(), rest.begin(), rest.end());
     std::sort(all.begin(), all.end());
     if (std::adjacent_find(all.begin(), all.end()) != all.end()) return "a block was handed out twice";

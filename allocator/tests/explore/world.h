@@ -1,4 +1,5 @@
-// A small heap for the explorer: metadata and tags exist, blocks have addresses and no memory. Stands in for the rooms region and span.
+// A small heap for the explorer: metadata and tags exist, blocks have addresses and no memory. Stands in for the rooms
+// region and span.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,8 +33,8 @@ inline Bounds bounds(unsigned preemptions, unsigned stale) {
 
 inline Outcome explore_and_print(const Scenario& scenario, Bounds limits) {
   Outcome outcome = explore(scenario, limits);
-  std::printf("%llu executions with at most %u interruptions and %u stale loads\n", static_cast<unsigned long long>(outcome.executions),
-              limits.preemptions, limits.stale);
+  std::printf("%llu executions with at most %u interruptions and %u stale loads\n",
+              static_cast<unsigned long long>(outcome.executions), limits.preemptions, limits.stale);
   return outcome;
 }
 

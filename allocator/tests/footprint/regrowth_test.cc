@@ -1,5 +1,5 @@
-// A heap that shrinks and grows again pays for its pages once or twice, not each time; and what it keeps for that is never more than it
-// had at its peak. Each case is a fresh child; the page faults of each cycle are counted.
+// A heap that shrinks and grows again pays for its pages once or twice, not each time; and what it keeps for that is
+// never more than it had at its peak. Each case is a fresh child; the page faults of each cycle are counted.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,7 +33,8 @@ class Blocks {
  public:
   explicit Blocks(size_t most)
       : bytes_(most * sizeof(void*)),
-        table_(static_cast<void**>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
+        table_(static_cast<void**>(
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
   ~Blocks() { munmap(table_, bytes_); }
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
@@ -61,9 +62,10 @@ class Regrowth : public testing::Test {
     if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   }
 
-  // Runs `cycle` (which grows and shrinks by `pages`) often. After the first few, most cycles fault at most one page in fifty (a machine
-  // that stops the program for long makes it look idle: then one starts anew). The memory never exceeds what the first cycle needed, or
-  // `most_live` where that depends on the scheduler, by more than a sixteenth and the free memory that is always kept.
+  // Runs `cycle` (which grows and shrinks by `pages`) often. After the first few, most cycles fault at most one page in
+  // fifty (a machine that stops the program for long makes it look idle: then one starts anew). The memory never
+  // exceeds what the first cycle needed, or `most_live` where that depends on the scheduler, by more than a sixteenth
+  // and the free memory that is always kept.
   static void expect_cheap_cycles(size_t pages, const std::function<void()>& cycle, size_t most_live = 0) {
     const ChildEnd end = run_in_child(
         [&] {
@@ -85,7 +87,8 @@ class Regrowth : public testing::Test {
           const size_t per_cycle = faults[kMore / 2];
           getrusage(RUSAGE_SELF, &usage);
           const size_t peak = static_cast<size_t>(usage.ru_maxrss) * kKiB - before;
-          dprintf(STDERR_FILENO, "%zu faults a cycle of %zu pages; peak %zu KiB, of the first cycle %zu KiB\n", per_cycle, pages, peak / kKiB, first_peak / kKiB);
+          dprintf(STDERR_FILENO, "%zu faults a cycle of %zu pages; peak %zu KiB, of the first cycle %zu KiB\n",
+                  per_cycle, pages, peak / kKiB, first_peak / kKiB);
           if (per_cycle > pages / 50) return 2;
           return peak <= first_peak + first_peak / 16 + 10 * kMiB ? 0 : 3;
         });

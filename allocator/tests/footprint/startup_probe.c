@@ -1,4 +1,5 @@
-/* An empty program that prints its resident bytes (all, and those that only it uses) and its page faults, allocating nothing. */
+/* An empty program that prints its resident bytes (all, and those that only it uses) and its page faults, allocating
+ * nothing. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ int main(void) {
   getrusage(RUSAGE_SELF, &usage);
   const int file = open("/proc/self/smaps_rollup", O_RDONLY);
   if (file < 0 || read(file, text, sizeof text - 1) <= 0) return 1;
-  const int length = snprintf(out, sizeof out, "%ld %ld %ld\n", field("Rss:"), field("Private_Dirty:"), usage.ru_minflt);
+  const int length =
+      snprintf(out, sizeof out, "%ld %ld %ld\n", field("Rss:"), field("Private_Dirty:"), usage.ru_minflt);
   return write(1, out, (size_t)length) == length ? 0 : 1;
 }

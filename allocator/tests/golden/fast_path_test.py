@@ -20,13 +20,42 @@ from support import harness
 COMPILER = os.environ.get("FREESTONE_COMPILER", "gcc")
 TABLE = Path(__file__).with_name(f"{COMPILER}.txt")
 # By the longest prefix of the name; the aligned forms may take six more than malloc. A malloc above 4 KiB computes its class.
-LIMITS = {"malloc": 16, "malloc_16000": 22, "new": 16, "posix_memalign": 22, "aligned_alloc": 22, "memalign": 22, "aligned_new": 22}
+LIMITS = {
+    "malloc": 16,
+    "malloc_16000": 22,
+    "new": 16,
+    "posix_memalign": 22,
+    "aligned_alloc": 22,
+    "memalign": 22,
+    "aligned_new": 22,
+}
 LIMITS |= {"free": 18, "delete": 18, "sized_delete": 18, "aligned_delete": 18, "sized_aligned_delete": 18, "usable": 12}
 # realloc that keeps the block's place. calloc multiplies, and ends in a jump to the function that clears, which is not counted.
 LIMITS |= {"realloc": 25, "reallocarray": 30, "calloc": 28, "calloc_16000": 34}
 
 # Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their brackets.
-READ_MODIFY_WRITE = {"add", "sub", "inc", "dec", "and", "or", "xor", "not", "neg", "shl", "shr", "sar", "adc", "sbb", "bts", "btr", "btc", "xchg", "cmpxchg", "xadd"}
+READ_MODIFY_WRITE = {
+    "add",
+    "sub",
+    "inc",
+    "dec",
+    "and",
+    "or",
+    "xor",
+    "not",
+    "neg",
+    "shl",
+    "shr",
+    "sar",
+    "adc",
+    "sbb",
+    "bts",
+    "btr",
+    "btc",
+    "xchg",
+    "cmpxchg",
+    "xadd",
+}
 READ_ONLY = {"cmp", "test", "bt", "push", "jmp", "call"}
 NO_ACCESS = {"lea", "nop", "endbr64", "prefetcht0", "prefetchw"}
 
@@ -57,14 +86,21 @@ class Counts:
         if not memory or name in NO_ACCESS:
             return
         destination = operands.split(",")[0]
-        writes_memory = ("[" in destination or re.search(r"\b[fg]s:", destination) is not None) and name not in READ_ONLY
+        writes_memory = (
+            "[" in destination or re.search(r"\b[fg]s:", destination) is not None
+        ) and name not in READ_ONLY
         self.stores += writes_memory
         self.loads += not writes_memory or name in READ_MODIFY_WRITE
 
 
 def disassembly() -> dict[int, str]:
     """Address -> instruction, of the whole library."""
-    out = subprocess.run(["objdump", "-d", "-M", "intel", "--no-show-raw-insn", str(harness.LIBRARY)], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        ["objdump", "-d", "-M", "intel", "--no-show-raw-insn", str(harness.LIBRARY)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     result: dict[int, str] = {}
     for line in out.splitlines():
         match = re.match(r"\s*([0-9a-f]+):\t(.*)", line)
@@ -151,7 +187,11 @@ class FastPaths(unittest.TestCase):
         self.assertEqual(sorted(golden), sorted(self.counts))
         for name, row in self.counts.items():
             with self.subTest(name):
-                worse = [field.name for field in fields(Counts) if getattr(row, field.name) > getattr(golden[name], field.name)]
+                worse = [
+                    field.name
+                    for field in fields(Counts)
+                    if getattr(row, field.name) > getattr(golden[name], field.name)
+                ]
                 self.assertEqual(worse, [], f"{TABLE.name} says {golden[name]}\n{self.explain(name)}")
 
 

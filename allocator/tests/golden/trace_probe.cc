@@ -1,7 +1,8 @@
-// Prints, one line per scenario, the instructions that one call executed on its hit path, as addresses inside the library:
+// Prints, one line per scenario, the instructions that one call executed on its hit path, as addresses inside the
+// library:
 //   malloc_64 0x1230 0x1234 ...
-// An address outside the library stands as "outside". The call is single-stepped in a child, after enough calls of the same kind to fill
-// the thread's cache. Status 77 where single-stepping is not allowed.
+// An address outside the library stands as "outside". The call is single-stepped in a child, after enough calls of the
+// same kind to fill the thread's cache. Status 77 where single-stepping is not allowed.
 #include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -25,8 +26,8 @@ int main() { return 77; }
 namespace freestone_test {
 namespace {
 
-// One call of the surface on a block of its own: `take` makes the block, `use` may do something with it, `give` ends it. One of the three
-// is what is counted.
+// One call of the surface on a block of its own: `take` makes the block, `use` may do something with it, `give` ends
+// it. One of the three is what is counted.
 struct Scenario {
   const char* name;
   enum Counted { kTake, kUse, kGive } counted;
@@ -107,10 +108,14 @@ const Scenario kScenarios[] = {
     {"aligned_alloc_4096", kTake, take_aligned<4096, 4096>, keep, give},
     {"memalign_64_200", kTake, take_memalign<200, 64>, keep, give},
     {"memalign_4096", kTake, take_memalign<4096, 4096>, keep, give},
-    {"aligned_new_64_96", kTake, take_aligned_new<96, 64>, keep, [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
-    {"aligned_new_4096", kTake, take_aligned_new<4096, 4096>, keep, [](void* block) { aligned_delete(block, std::align_val_t{4096}); }},
-    {"aligned_delete_64", kGive, take_aligned_new<96, 64>, keep, [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
-    {"sized_aligned_delete_64", kGive, take_aligned_new<96, 64>, keep, [](void* block) { sized_aligned_delete(block, 96, std::align_val_t{64}); }},
+    {"aligned_new_64_96", kTake, take_aligned_new<96, 64>, keep,
+     [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
+    {"aligned_new_4096", kTake, take_aligned_new<4096, 4096>, keep,
+     [](void* block) { aligned_delete(block, std::align_val_t{4096}); }},
+    {"aligned_delete_64", kGive, take_aligned_new<96, 64>, keep,
+     [](void* block) { aligned_delete(block, std::align_val_t{64}); }},
+    {"sized_aligned_delete_64", kGive, take_aligned_new<96, 64>, keep,
+     [](void* block) { sized_aligned_delete(block, 96, std::align_val_t{64}); }},
     {"calloc_64", kTake, take_zeroed<64>, keep, give},
     {"calloc_4096", kTake, take_zeroed<4096>, keep, give},
     {"calloc_16000", kTake, take_zeroed<16000>, keep, give},

@@ -19,12 +19,15 @@ struct Block {
   Origin origin = Origin::kMalloc;
 };
 
-// The content is a function of the id and the place, so that a byte of another block or of an older life is never the expected one by
-// rule. Small blocks are checked whole; of large ones both ends and one word in every 512 bytes, so that a model step stays short.
+// The content is a function of the id and the place, so that a byte of another block or of an older life is never the
+// expected one by rule. Small blocks are checked whole; of large ones both ends and one word in every 512 bytes, so
+// that a model step stays short.
 inline constexpr size_t kWholeBytes = 256;
 inline constexpr size_t kStrideBytes = 512;
 
-inline uint64_t content_word(uint64_t id, size_t at) { return (id + 1) * 0x9E3779B97F4A7C15u ^ (at * 0xD1B54A32D192ED03u); }
+inline uint64_t content_word(uint64_t id, size_t at) {
+  return (id + 1) * 0x9E3779B97F4A7C15u ^ (at * 0xD1B54A32D192ED03u);
+}
 
 template <typename Visit>  // visit(at, length): length is 8, or less in the last bytes
 inline bool visit_content(size_t size, Visit visit) {

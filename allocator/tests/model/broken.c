@@ -1,5 +1,5 @@
-/* The control of the model test: the C library's malloc with one promise broken, named by BROKEN, for blocks of 100 to 200 bytes once
-   the program is well under way. The model must notice and say which promise it was. */
+/* The control of the model test: the C library's malloc with one promise broken, named by BROKEN, for blocks of 100 to
+   200 bytes once the program is well under way. The model must notice and say which promise it was. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@ extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 extern void __libc_free(void*);
 
-/* From the word before the block: the size, of which a block with a mapping of its own (bit 1) may use 16 bytes less, others 8. */
+/* From the word before the block: the size, of which a block with a mapping of its own (bit 1) may use 16 bytes less,
+ * others 8. */
 static size_t glibc_usable(const void* block) {
   const size_t word = ((const size_t*)block)[-1];
   return (word & ~(size_t)15) - (word & 2 ? 16 : 8);

@@ -20,7 +20,8 @@ inline size_t draw_small(Random& random) { return random.below(257); }
 inline size_t draw_geometric(Random& random) { return static_cast<size_t>(-std::log(1.0 - random.unit()) * 120.0); }
 inline size_t draw_log_uniform(Random& random) { return random.log_uniform(1, 512 * 1024); }
 
-// Around every border that an allocator may have: powers of two and their eighths, pages, units, each a byte less and more.
+// Around every border that an allocator may have: powers of two and their eighths, pages, units, each a byte less and
+// more.
 inline size_t draw_edges(Random& random) {
   const size_t power = size_t{16} << random.below(17);
   return power + power / 8 * random.below(8) + random.below(3) - 1;
@@ -41,8 +42,9 @@ inline size_t draw_large(Random& random) {
 }
 
 inline constexpr Law kLaws[] = {
-    {"small", draw_small, 20000, 20000}, {"geometric", draw_geometric, 5000, 17000}, {"log_uniform", draw_log_uniform, 400, 1000},
-    {"edges", draw_edges, 300, 300},    {"program", draw_program, 8000, 12000},      {"large", draw_large, 24, 40},
+    {"small", draw_small, 20000, 20000},          {"geometric", draw_geometric, 5000, 17000},
+    {"log_uniform", draw_log_uniform, 400, 1000}, {"edges", draw_edges, 300, 300},
+    {"program", draw_program, 8000, 12000},       {"large", draw_large, 24, 40},
 };
 
 }  // namespace freestone_test

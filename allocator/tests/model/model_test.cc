@@ -1,4 +1,5 @@
-// Random operations against a reference model. FREESTONE_TEST_SEED repeats a run, FREESTONE_TEST_OPS=10 is the long mode.
+// Random operations against a reference model. FREESTONE_TEST_SEED repeats a run, FREESTONE_TEST_OPS=10 is the long
+// mode.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -35,10 +36,12 @@ TEST_P(Model, KeepsEveryPromiseWhenThreadsExchangeBlocks) {
   const uint64_t seed = test_seed(law.name);
   auto exchange = std::make_unique<Exchange>();
   std::vector<std::unique_ptr<Player>> players;
-  for (uint64_t i = 0; i < kThreads; ++i) players.push_back(std::make_unique<Player>(law, seed + i, i << 48, exchange.get(), false));
+  for (uint64_t i = 0; i < kThreads; ++i)
+    players.push_back(std::make_unique<Player>(law, seed + i, i << 48, exchange.get(), false));
   std::vector<char> kept(kThreads, 0);
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { kept[i] = players[i]->play(run_length(law) / 2 / kThreads); });
+  for (size_t i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] { kept[i] = players[i]->play(run_length(law) / 2 / kThreads); });
   for (std::thread& thread : threads) thread.join();
   // What the threads left behind is freed by this one.
   for (size_t i = 0; i < kThreads; ++i) EXPECT_TRUE(kept[i] && players[i]->finish()) << players[i]->failure();

@@ -34,15 +34,18 @@ Player::Player(const Law& law, uint64_t seed, uint64_t id_base, Exchange* exchan
 
 bool Player::fail(const char* promise, const Block& block) {
   char text[256];
-  std::snprintf(text, sizeof text, "%s: block %p, size %zu, requested %zu, alignment %zu, origin %d, law %s, operation %llu", promise,
-                static_cast<void*>(block.start), block.size, block.requested, block.alignment, static_cast<int>(block.origin), law_.name,
-                static_cast<unsigned long long>(operations_));
+  std::snprintf(text, sizeof text,
+                "%s: block %p, size %zu, requested %zu, alignment %zu, origin %d, law %s, operation %llu", promise,
+                static_cast<void*>(block.start), block.size, block.requested, block.alignment,
+                static_cast<int>(block.origin), law_.name, static_cast<unsigned long long>(operations_));
   failure_ = text;
   return false;
 }
 
 void Player::note(const Block& block) {
-  if (exact_) intervals_[reinterpret_cast<uintptr_t>(block.start)] = reinterpret_cast<uintptr_t>(block.start) + std::max<size_t>(block.size, 1);
+  if (exact_)
+    intervals_[reinterpret_cast<uintptr_t>(block.start)] =
+        reinterpret_cast<uintptr_t>(block.start) + std::max<size_t>(block.size, 1);
 }
 
 void Player::forget(const Block& block) {
@@ -63,8 +66,10 @@ bool Player::admit(Block& block, size_t alignment, bool zeroed) {
   block.id = next_id_++;
   if (exact_) {
     const auto above = intervals_.lower_bound(address);
-    if (above != intervals_.end() && above->first < address + std::max<size_t>(usable, 1)) return fail("overlaps the block above", block);
-    if (above != intervals_.begin() && std::prev(above)->second > address) return fail("overlaps the block below", block);
+    if (above != intervals_.end() && above->first < address + std::max<size_t>(usable, 1))
+      return fail("overlaps the block above", block);
+    if (above != intervals_.begin() && std::prev(above)->second > address)
+      return fail("overlaps the block below", block);
   }
   note(block);
   fill(block);
@@ -112,7 +117,8 @@ bool Player::allocate_into(Block& slot) {
       case 2:
         block.origin = Origin::kMemalign;
         if (api().valloc != nullptr && random_.below(4) == 0) {
-          block.start = bytes(random_.below(2) == 0 || api().pvalloc == nullptr ? api().valloc(size) : api().pvalloc(size));
+          block.start =
+              bytes(random_.below(2) == 0 || api().pvalloc == nullptr ? api().valloc(size) : api().pvalloc(size));
           if (!admit(block, 4096, false)) return false;
           slot = block;
           return true;
@@ -135,12 +141,15 @@ bool Player::allocate_into(Block& slot) {
 bool Player::resize(Block& block) {
   if (block.origin >= Origin::kNew) return release(block);
   // Mostly small steps, as a growing buffer makes them; else any size of the law. Never 0, which may free.
-  const size_t size = std::max<size_t>(1, random_.below(3) == 0 ? law_.draw(random_) : block.requested + random_.below(block.requested + 32) - block.requested / 4);
+  const size_t size = std::max<size_t>(
+      1, random_.below(3) == 0 ? law_.draw(random_)
+                               : block.requested + random_.below(block.requested + 32) - block.requested / 4);
   Block grown;
   grown.requested = size;
   const Block old = block;
   forget(old);
-  grown.start = bytes(api().reallocarray != nullptr && random_.below(4) == 0 ? api().reallocarray(block.start, size, 1) : api().realloc(block.start, size));
+  grown.start = bytes(api().reallocarray != nullptr && random_.below(4) == 0 ? api().reallocarray(block.start, size, 1)
+                                                                             : api().realloc(block.start, size));
   block = Block{};
   if (grown.start == nullptr) return fail("realloc returned null", old);
   Block content = old;
@@ -172,10 +181,15 @@ bool Player::release(Block& block) {
         api().free(block.start);
       break;
     case Origin::kMemalign: api().free(block.start); break;
-    case Origin::kNew: random_.below(2) == 0 ? ::operator delete(block.start) : ::operator delete(block.start, size); break;
-    case Origin::kNewArray: random_.below(2) == 0 ? ::operator delete[](block.start) : ::operator delete[](block.start, size); break;
+    case Origin::kNew:
+      random_.below(2) == 0 ? ::operator delete(block.start) : ::operator delete(block.start, size);
+      break;
+    case Origin::kNewArray:
+      random_.below(2) == 0 ? ::operator delete[](block.start) : ::operator delete[](block.start, size);
+      break;
     case Origin::kNewAligned:
-      random_.below(2) == 0 ? ::operator delete(block.start, std::align_val_t{block.alignment}) : ::operator delete(block.start, size, std::align_val_t{block.alignment});
+      random_.below(2) == 0 ? ::operator delete(block.start, std::align_val_t{block.alignment})
+                            : ::operator delete(block.start, size, std::align_val_t{block.alignment});
       break;
   }
   if (errno != 1234) return fail("a free changed errno", block);
@@ -184,9 +198,11 @@ bool Player::release(Block& block) {
 }
 
 bool Player::exchange_with_others(Block& block) {
-  if (block.start != nullptr && !intact(block, block.size)) return fail("content changed while the block was live", block);
+  if (block.start != nullptr && !intact(block, block.size))
+    return fail("content changed while the block was live", block);
   block = exchange_->swap(random_, block);
-  if (block.start != nullptr && !intact(block, block.size)) return fail("content changed on the way from another thread", block);
+  if (block.start != nullptr && !intact(block, block.size))
+    return fail("content changed on the way from another thread", block);
   return true;
 }
 
@@ -197,7 +213,8 @@ bool Player::check_disjoint() {
     if (block.start != nullptr) live.push_back(&block);
   std::sort(live.begin(), live.end(), [](const Block* a, const Block* b) { return a->start < b->start; });
   for (size_t i = 1; i < live.size(); ++i)
-    if (live[i - 1]->start + std::max<size_t>(live[i - 1]->size, 1) > live[i]->start) return fail("two live blocks overlap", *live[i]);
+    if (live[i - 1]->start + std::max<size_t>(live[i - 1]->size, 1) > live[i]->start)
+      return fail("two live blocks overlap", *live[i]);
   return true;
 }
 

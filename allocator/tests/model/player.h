@@ -1,4 +1,5 @@
-// One thread of the model: plays random operations on a table of blocks and checks every promise of the interface as it goes.
+// One thread of the model: plays random operations on a table of blocks and checks every promise of the interface as it
+// goes.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,8 @@ class Exchange {
 
 class Player {
  public:
-  // `exact` keeps an interval map of all live blocks and looks for overlaps at every allocation (single-threaded runs only).
+  // `exact` keeps an interval map of all live blocks and looks for overlaps at every allocation (single-threaded runs
+  // only).
   Player(const Law& law, uint64_t seed, uint64_t id_base, Exchange* exchange, bool exact);
 
   // Returns false at the first broken promise; failure() then says which.

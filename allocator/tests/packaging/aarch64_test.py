@@ -17,14 +17,21 @@ SYSTEM = Path("/usr/aarch64-linux-gnu")
 INCLUDE = ROOT / "allocator" / "include"
 
 
-@unittest.skipUnless(shutil.which(COMPILER) and shutil.which("aarch64-linux-gnu-g++"), "no cross compiler (package g++-aarch64-linux-gnu)")
+@unittest.skipUnless(
+    shutil.which(COMPILER) and shutil.which("aarch64-linux-gnu-g++"),
+    "no cross compiler (package g++-aarch64-linux-gnu)",
+)
 @unittest.skipUnless(shutil.which(EMULATOR), "no emulator (package qemu-user)")
 class Aarch64(unittest.TestCase):
     build = BUILD / "aarch64"
 
     @classmethod
     def setUpClass(cls) -> None:
-        settings = [f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake", "-DFREESTONE_TESTS=OFF", "-DFREESTONE_LAB=OFF"]
+        settings = [
+            f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake",
+            "-DFREESTONE_TESTS=OFF",
+            "-DFREESTONE_LAB=OFF",
+        ]
         call("cmake", "-G", "Ninja", "-S", ROOT, "-B", cls.build, "-DCMAKE_BUILD_TYPE=Release", *settings)
         call("cmake", "--build", cls.build, "-j2", "--target", "freestone", "freestone_object_file")
 
@@ -45,7 +52,19 @@ class Aarch64(unittest.TestCase):
     def test_threads_exchange_blocks(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             program = Path(folder) / "threads"
-            call(COMPILER, "-O1", "-pthread", "-o", program, CLIENTS / "threads.c", "-I", INCLUDE, "-L", self.build, "-lfreestone")
+            call(
+                COMPILER,
+                "-O1",
+                "-pthread",
+                "-o",
+                program,
+                CLIENTS / "threads.c",
+                "-I",
+                INCLUDE,
+                "-L",
+                self.build,
+                "-lfreestone",
+            )
             found = answers(EMULATOR, "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}", program)
         self.assertEqual(found, {"damaged": "0", "valid": "1"})
 

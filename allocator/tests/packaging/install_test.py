@@ -37,7 +37,9 @@ class Installed(unittest.TestCase):
         cls.folder.cleanup()
 
     def pkg_config(self, *arguments: str) -> list[str]:
-        found = call("pkg-config", *arguments, "freestone", env=with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig"))
+        found = call(
+            "pkg-config", *arguments, "freestone", env=with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
+        )
         return found.split()
 
     def c_client(self, source: str, *link: str) -> Path:
@@ -46,7 +48,12 @@ class Installed(unittest.TestCase):
         return program
 
     def configure(self, source: Path, build: Path, *options: str) -> None:
-        given = [f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", *options]
+        given = [
+            f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_C_COMPILER={CC}",
+            f"-DCMAKE_CXX_COMPILER={CXX}",
+            *options,
+        ]
         call("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *given)
         call("cmake", "--build", build, "-j2")
 
@@ -59,7 +66,9 @@ class Installed(unittest.TestCase):
         for source in ("served.c", "indirect.c"):
             found = answers(self.c_client(source, *self.pkg_config("--libs")), env=env)
             self.assert_served(found, self.libdir / "libfreestone.so.1")
-            self.assertEqual(found.get("version", self.pkg_config("--modversion")[0]), self.pkg_config("--modversion")[0])
+            self.assertEqual(
+                found.get("version", self.pkg_config("--modversion")[0]), self.pkg_config("--modversion")[0]
+            )
 
     def test_a_c_program_links_the_object_and_the_archive_named_by_pkg_config(self) -> None:
         for variable in ("object", "archive"):
@@ -93,13 +102,18 @@ class Installed(unittest.TestCase):
         env = with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
         call("make", "-C", work, f"CC={CC}", "CFLAGS=-O2 -Wall -Wextra -Werror", env=env)
         printed = call(work / "measure", env=with_variable("LD_LIBRARY_PATH", self.libdir))
-        self.assertRegex(printed, r"(?s)active.*all allocated +live +9[5-9]\.\d.*after a trim +live +0\.\d.*Cannot allocate memory")
+        self.assertRegex(
+            printed, r"(?s)active.*all allocated +live +9[5-9]\.\d.*after a trim +live +0\.\d.*Cannot allocate memory"
+        )
 
     def test_the_cxx_example_builds_by_find_package(self) -> None:
         build = self.work / "cxx"
         self.configure(EXAMPLES / "cpp", build, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
         printed = call(build / "requests")
-        self.assertRegex(printed, r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large")
+        self.assertRegex(
+            printed,
+            r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large",
+        )
 
     def test_the_installed_files_carry_no_debug_information(self) -> None:
         for name in ("libfreestone.so.1", "libfreestone-hardened.so.1", "libfreestone.a", "freestone.o"):
@@ -119,7 +133,9 @@ class Installed(unittest.TestCase):
 
     def test_the_headers_compile_alone_without_a_warning(self) -> None:
         for header in sorted((self.prefix / "include" / "freestone").iterdir()):
-            language, compiler, standard = ("c", CC, "-std=c11") if header.suffix == ".h" else ("c++", CXX, "-std=c++17")
+            language, compiler, standard = (
+                ("c", CC, "-std=c11") if header.suffix == ".h" else ("c++", CXX, "-std=c++17")
+            )
             call(compiler, "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
                  "-I", self.prefix / "include", "-include", header, "/dev/null")  # fmt: skip
 

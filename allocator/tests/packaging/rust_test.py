@@ -42,11 +42,15 @@ class Crate(unittest.TestCase):
         self.assert_tested(self.cargo("test", "--tests", "--features", "override", FREESTONE_LIB_DIR=str(BUILD)))
 
     def test_its_tests_pass_with_the_hardened_library_in_place_of_malloc(self) -> None:
-        self.assert_tested(self.cargo("test", "--tests", "--features", "override,hardened", FREESTONE_LIB_DIR=str(BUILD)))
+        self.assert_tested(
+            self.cargo("test", "--tests", "--features", "override,hardened", FREESTONE_LIB_DIR=str(BUILD))
+        )
 
     def test_the_example_runs(self) -> None:
         printed = self.cargo("run", "--package", "freestone-example")
-        self.assertRegex(printed, r"(?s)index built +live +(\d\d)\.\d.*100000 words, 950000 places.*after a trim +live +0\.\d")
+        self.assertRegex(
+            printed, r"(?s)index built +live +(\d\d)\.\d.*100000 words, 950000 places.*after a trim +live +0\.\d"
+        )
 
     def test_the_package_holds_every_source_that_it_compiles(self) -> None:
         listed = set(self.cargo("package", "--list", "--allow-dirty").split())
@@ -65,7 +69,9 @@ class JemallocInterface(unittest.TestCase):
         found = answers("cargo", "run", "--quiet", "--manifest-path", folder / "Cargo.toml", env=env)
         self.assertEqual(found["unchanged"], "true", "figures stand still until the epoch advances")
         grown = int(found["grown"])
-        self.assertTrue(10_000_000 <= grown <= 11_250_000, f"10,000,000 bytes at most an eighth more than asked for: {grown}")
+        self.assertTrue(
+            10_000_000 <= grown <= 11_250_000, f"10,000,000 bytes at most an eighth more than asked for: {grown}"
+        )
         for name in ("active", "resident", "mapped"):
             self.assertGreaterEqual(int(found[name]), grown, name)
         self.assertGreater(int(found["metadata"]), 0)

@@ -1,4 +1,5 @@
-/* A library with a RUNPATH of its own: what it opens by bare name is found there, if the loader sees that the call comes from here. */
+/* A library with a RUNPATH of its own: what it opens by bare name is found there, if the loader sees that the call
+ * comes from here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

@@ -1,4 +1,5 @@
-/* A library that is loaded with RTLD_DEEPBIND: it allocates, frees what it is given, and says whose `whoami` it finds. */
+/* A library that is loaded with RTLD_DEEPBIND: it allocates, frees what it is given, and says whose `whoami` it finds.
+ */
 #include <stdlib.h>
 #include <string.h>
 

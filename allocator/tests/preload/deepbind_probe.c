@@ -1,4 +1,5 @@
-/* usage: deepbind_probe FINDER PLUGIN_NAME exchange|look. Prints what a plug-in finds that is loaded with RTLD_DEEPBIND, by each way of loading. */
+/* usage: deepbind_probe FINDER PLUGIN_NAME exchange|look. Prints what a plug-in finds that is loaded with
+ * RTLD_DEEPBIND, by each way of loading. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -20,7 +20,9 @@ class Deepbind(unittest.TestCase):
         self.assertEqual((done.status, done.out, done.err), (0, "dlopen: program\ndlmopen: program\n", ""))
 
     def test_the_option_keeps_the_flag(self) -> None:
-        done = run([PROBES / "deepbind_probe", str(FINDER), PLUGIN, "look"], extra={"FREESTONE_CONF": "drop_deepbind:false"})
+        done = run(
+            [PROBES / "deepbind_probe", str(FINDER), PLUGIN, "look"], extra={"FREESTONE_CONF": "drop_deepbind:false"}
+        )
         self.assertEqual((done.status, done.out, done.err), (0, "dlopen: plugin\ndlmopen: plugin\n", ""))
 
     def test_a_disabled_library_keeps_the_flag(self) -> None:

@@ -1,4 +1,5 @@
-/* Runs on the C library's malloc and loads the allocator late, again and again: dlopen_probe LIBRARY ROUNDS [namespace]. */
+/* Runs on the C library's malloc and loads the allocator late, again and again: dlopen_probe LIBRARY ROUNDS
+ * [namespace]. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* A library that uses the heap before the allocator's own constructors have run and after its destructors: preloaded on either side. */
+/* A library that uses the heap before the allocator's own constructors have run and after its destructors: preloaded on
+ * either side. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// Allocates in .preinit_array (before any constructor of a library), in static constructors, after main and in static destructors.
+// Allocates in .preinit_array (before any constructor of a library), in static constructors, after main and in static
+// destructors.
 #include <unistd.h>
 
 #include <cstdlib>

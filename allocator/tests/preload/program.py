@@ -25,5 +25,23 @@ def digest(path: Path) -> str:
 
 def sample_text(lines: int = 20_000) -> str:
     """The same words everywhere: input for text tools."""
-    words = ["slab", "span", "block", "cache", "class", "shard", "unit", "purge", "refill", "flush", "live", "dirty", "clean", "decay"]
-    return "\n".join(f"{i * 7919 % 10007} {words[i % 14]} {words[i * i % 13]} {'x' * (i % 50)}" for i in range(lines)) + "\n"
+    words = [
+        "slab",
+        "span",
+        "block",
+        "cache",
+        "class",
+        "shard",
+        "unit",
+        "purge",
+        "refill",
+        "flush",
+        "live",
+        "dirty",
+        "clean",
+        "decay",
+    ]
+    return (
+        "\n".join(f"{i * 7919 % 10007} {words[i % 14]} {words[i * i % 13]} {'x' * (i % 50)}" for i in range(lines))
+        + "\n"
+    )

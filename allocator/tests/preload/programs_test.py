@@ -49,7 +49,9 @@ def compared(program: Program, expected: str, library: Path | None) -> int:
     owners: dict[str, set[str]] = {}
     actual = outcome(program, library, owners)
     if expected != actual:
-        print(f"output on {library} differs from that on the C library's malloc:\n--- expected\n{expected[:2000]}\n--- actual\n{actual[:2000]}")
+        print(
+            f"output on {library} differs from that on the C library's malloc:\n--- expected\n{expected[:2000]}\n--- actual\n{actual[:2000]}"
+        )
         return 1
     names = {served for served in owners if served.startswith(program.served)}
     wrong = {served: owners[served] for served in names if library and owners[served] != {str(library)}}

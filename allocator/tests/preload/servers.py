@@ -20,12 +20,41 @@ def redis(session: Session) -> str:
     path = session.folder / "redis.sock"
     commands = []
     for i in range(12_000):
-        commands += [f"SET key:{i} {'v' * (i * 7 % 500)}", f"RPUSH list:{i % 50} {i}", f"HSET hash:{i % 40} field{i} {'h' * (i % 90)}"]
-        commands += [f"APPEND key:{i % 300} {'z' * (i % 700)}", f"ZADD zset:{i % 20} {i * 7919 % 10007} m{i}", f"SADD set:{i % 30} s{i % 1000}"]
+        commands += [
+            f"SET key:{i} {'v' * (i * 7 % 500)}",
+            f"RPUSH list:{i % 50} {i}",
+            f"HSET hash:{i % 40} field{i} {'h' * (i % 90)}",
+        ]
+        commands += [
+            f"APPEND key:{i % 300} {'z' * (i % 700)}",
+            f"ZADD zset:{i % 20} {i * 7919 % 10007} m{i}",
+            f"SADD set:{i % 30} s{i % 1000}",
+        ]
         if i % 3 == 0:
             commands.append(f"DEL key:{i // 2}")
-    commands += ["DBSIZE", "LRANGE list:7 0 40", "HLEN hash:3", "ZRANGE zset:5 0 60 WITHSCORES", "STRLEN key:299", "SCARD set:9", "DEBUG DIGEST"]
-    options: list[str | Path] = ["--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", session.folder, "--activedefrag", "no"]
+    commands += [
+        "DBSIZE",
+        "LRANGE list:7 0 40",
+        "HLEN hash:3",
+        "ZRANGE zset:5 0 60 WITHSCORES",
+        "STRLEN key:299",
+        "SCARD set:9",
+        "DEBUG DIGEST",
+    ]
+    options: list[str | Path] = [
+        "--port",
+        "0",
+        "--unixsocket",
+        path,
+        "--save",
+        "",
+        "--enable-debug-command",
+        "yes",
+        "--dir",
+        session.folder,
+        "--activedefrag",
+        "no",
+    ]
     with session.server("redis-server", *options, ready=lambda: accepts(path)):
         return session.run("redis-cli", "-s", path, text="\n".join(commands) + "\n")
 
@@ -44,7 +73,9 @@ http {{
 def fetch(path: Path, url: str) -> bytes:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
-        client.sendall(f"GET {url} HTTP/1.1\r\nHost: here\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n".encode())
+        client.sendall(
+            f"GET {url} HTTP/1.1\r\nHost: here\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n".encode()
+        )
         parts = []
         while part := client.recv(65536):
             parts.append(part)

@@ -73,18 +73,24 @@ class Session:
         words[0] = find(words[0]) or words[0]
         log = self.folder / "server.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(words, cwd=self.folder, env=self.environment(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                words, cwd=self.folder, env=self.environment(), stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            )
             try:
                 while not ready():
                     if process.poll() is not None:
-                        raise RuntimeError(f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
+                        raise RuntimeError(
+                            f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
+                        )
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.05)
                 yield process
             finally:
                 process.terminate()
                 if process.wait() not in (0, -15):
-                    raise RuntimeError(f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
+                    raise RuntimeError(
+                        f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
+                    )
 
     def served(self) -> dict[str, set[str]]:
         """Name of each program that ran -> the objects that served its malloc."""

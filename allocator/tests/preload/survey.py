@@ -75,7 +75,12 @@ def _play(program: Program, library: Path | None, answer: Connection) -> None:
 
 def has_own_malloc(program: Program, session: Session) -> bool:
     """Whether the program that counts was served by itself, as browsers are."""
-    return any(Path(owner).name == name for name, owners in session.served().items() if name.startswith(program.served) for owner in owners)
+    return any(
+        Path(owner).name == name
+        for name, owners in session.served().items()
+        if name.startswith(program.served)
+        for owner in owners
+    )
 
 
 def unserved(program: Program, session: Session, library: Path | None) -> str:
@@ -109,7 +114,9 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
         return Row(name, package, "skipped", f"not on this machine: {', '.join(missing)}")
     plays = {label: run(program, library) for label, library in zip(NAMES, (None, *LIBRARIES), strict=True)}
     expected = plays["none"]
-    row = Row(name, package, "same", "", {k: p.cpu_s for k, p in plays.items()}, {k: p.peak_kib for k, p in plays.items()})
+    row = Row(
+        name, package, "same", "", {k: p.cpu_s for k, p in plays.items()}, {k: p.peak_kib for k, p in plays.items()}
+    )
     reasons = [p.skipped for p in plays.values() if p.skipped]
     if reasons or expected.failure or not expected.output.strip():
         row.verdict = "skipped"
@@ -138,7 +145,10 @@ def main(arguments: list[str]) -> int:
         print(f"{row.verdict:9} {name} {row.detail.strip().splitlines()[-1] if row.detail else ''}", flush=True)
         result = {"schema": SCHEMA, "machine": platform.platform(), "programs": [asdict(r) for r in rows]}
         Path(path).write_text(json.dumps(result, indent=1) + "\n")
-    counts = {verdict: sum(r.verdict == verdict for r in rows) for verdict in ("same", "differs", "fails", "unsteady", "skipped")}
+    counts = {
+        verdict: sum(r.verdict == verdict for r in rows)
+        for verdict in ("same", "differs", "fails", "unsteady", "skipped")
+    }
     bad = counts["differs"] + counts["fails"]
     skipped = counts["skipped"] + counts["unsteady"]
     print(f"{counts['same']} passed, {bad} failed" + (f", {skipped} skipped" if skipped else ""))

@@ -1,5 +1,5 @@
-// One random workload whose truth is known: estimates_probe SEED SAMPLE_BYTES. Prints JSON: for each place of allocation, and for each
-// quantity, the truth and the variance that unbiased sampling must have.
+// One random workload whose truth is known: estimates_probe SEED SAMPLE_BYTES. Prints JSON: for each place of
+// allocation, and for each quantity, the truth and the variance that unbiased sampling must have.
 #include <pthread.h>
 
 #include <cinttypes>
@@ -67,7 +67,9 @@ void* dispatch(int site, size_t size, int how, std::integer_sequence<int, sites.
   static void* (*const table[])(size_t, int) = {allocate_at<sites>...};
   return table[site](size, how);
 }
-void* allocate(int site, size_t size, int how) { return dispatch(site, size, how, std::make_integer_sequence<int, kSites>{}); }
+void* allocate(int site, size_t size, int how) {
+  return dispatch(site, size, how, std::make_integer_sequence<int, kSites>{});
+}
 
 template <int... sites>
 uintptr_t address_of(int site, std::integer_sequence<int, sites...>) {
@@ -139,8 +141,8 @@ int main(int, char** arguments) {
     printf("%s{\"address\": %" PRIuPTR, s > 0 ? ",\n" : "\n", address_of(s, std::make_integer_sequence<int, kSites>{}));
     const char* names[2] = {"alloc", "inuse"};
     for (int q = 0; q < 2; ++q) {
-      printf(", \"%s_objects\": [%.17g, %.17g], \"%s_space\": [%.17g, %.17g]", names[q], sums[q].objects, sums[q].objects_variance, names[q], sums[q].bytes,
-             sums[q].bytes_variance);
+      printf(", \"%s_objects\": [%.17g, %.17g], \"%s_space\": [%.17g, %.17g]", names[q], sums[q].objects,
+             sums[q].objects_variance, names[q], sums[q].bytes, sums[q].bytes_variance);
     }
     printf("}");
   }

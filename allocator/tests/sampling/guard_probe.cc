@@ -1,5 +1,5 @@
-// One misuse of a guarded block per run: guard_probe CASE SIZE. With guard_sample:1 every block is guarded, in turn against the page
-// behind it and the page before it; `against(end)` gives one of the wanted kind.
+// One misuse of a guarded block per run: guard_probe CASE SIZE. With guard_sample:1 every block is guarded, in turn
+// against the page behind it and the page before it; `against(end)` gives one of the wanted kind.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>

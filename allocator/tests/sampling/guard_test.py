@@ -83,33 +83,82 @@ class Guards(unittest.TestCase):
                 self.assertRegex(done.err, r"(?m)^ allocated by thread \d+:\n  #0 .*place_of_allocation\+0x")
 
     def test_overflow(self) -> None:
-        self.check("overflow_write", "heap buffer overflow", signal.SIGSEGV, (r"write at 0x[0-9a-f]+, \d+ bytes after its end", "at by thread"))
-        self.check("overflow_read", "heap buffer overflow", signal.SIGSEGV, (r"read at 0x[0-9a-f]+, \d+ bytes after its end",))
+        self.check(
+            "overflow_write",
+            "heap buffer overflow",
+            signal.SIGSEGV,
+            (r"write at 0x[0-9a-f]+, \d+ bytes after its end", "at by thread"),
+        )
+        self.check(
+            "overflow_read", "heap buffer overflow", signal.SIGSEGV, (r"read at 0x[0-9a-f]+, \d+ bytes after its end",)
+        )
         self.check("overflow_far", "heap buffer overflow", signal.SIGSEGV, (r"write at",))
 
     def test_underflow(self) -> None:
-        self.check("underflow_write", "heap buffer underflow", signal.SIGSEGV, ("write at 0x[0-9a-f]+, 1 bytes before the block",))
-        self.check("underflow_read", "heap buffer underflow", signal.SIGSEGV, ("read at 0x[0-9a-f]+, 100 bytes before the block",))
+        self.check(
+            "underflow_write",
+            "heap buffer underflow",
+            signal.SIGSEGV,
+            ("write at 0x[0-9a-f]+, 1 bytes before the block",),
+        )
+        self.check(
+            "underflow_read",
+            "heap buffer underflow",
+            signal.SIGSEGV,
+            ("read at 0x[0-9a-f]+, 100 bytes before the block",),
+        )
 
     def test_overflow_within_the_alignment_is_seen_at_the_free(self) -> None:
-        self.check("overflow_slack", "heap buffer overflow", signal.SIGABRT, ("seen at its free by thread", r"freed by thread"), sizes=(12, 24, 100, 5000))
-        self.check("underflow_slack", "heap buffer underflow", signal.SIGABRT, ("seen at its free by thread",), sizes=(12, 24, 100, 5000))
+        self.check(
+            "overflow_slack",
+            "heap buffer overflow",
+            signal.SIGABRT,
+            ("seen at its free by thread", r"freed by thread"),
+            sizes=(12, 24, 100, 5000),
+        )
+        self.check(
+            "underflow_slack",
+            "heap buffer underflow",
+            signal.SIGABRT,
+            ("seen at its free by thread",),
+            sizes=(12, 24, 100, 5000),
+        )
 
     def test_use_after_free(self) -> None:
         freed = r"freed by thread \d+:\n  #0 .*place_of_free\+0x"
-        self.check("use_after_free_write", "use after free", signal.SIGSEGV, (r"write at 0x[0-9a-f]+, 0 bytes into the block", freed))
+        self.check(
+            "use_after_free_write",
+            "use after free",
+            signal.SIGSEGV,
+            (r"write at 0x[0-9a-f]+, 0 bytes into the block", freed),
+        )
         self.check("use_after_free_read", "use after free", signal.SIGSEGV, (r"read at", freed))
         self.check("use_after_free_late", "use after free", signal.SIGSEGV, (freed,))
         self.check("realloc_after_free", "use after free", signal.SIGABRT, (freed,))
 
     def test_double_free(self) -> None:
-        self.check("double_free", "double free", signal.SIGABRT, ("freed again by thread", r"freed by thread \d+:\n  #0 .*place_of_free\+0x"))
+        self.check(
+            "double_free",
+            "double free",
+            signal.SIGABRT,
+            ("freed again by thread", r"freed by thread \d+:\n  #0 .*place_of_free\+0x"),
+        )
 
     def test_invalid_free(self) -> None:
-        self.check("invalid_free", "invalid free", signal.SIGABRT, ("invalid free at 0x[0-9a-f]+, 16 bytes into the block",), sizes=(24, 100, 5000))
+        self.check(
+            "invalid_free",
+            "invalid free",
+            signal.SIGABRT,
+            ("invalid free at 0x[0-9a-f]+, 16 bytes into the block",),
+            sizes=(24, 100, 5000),
+        )
 
     def test_without_guard_install_pages_are_protected(self) -> None:
-        for case, kind in (("old_kernel_overflow_write", "heap buffer overflow"), ("old_kernel_underflow_write", "heap buffer underflow"), ("old_kernel_use_after_free_write", "use after free")):
+        for case, kind in (
+            ("old_kernel_overflow_write", "heap buffer overflow"),
+            ("old_kernel_underflow_write", "heap buffer underflow"),
+            ("old_kernel_use_after_free_write", "use after free"),
+        ):
             done = run(case, 100)
             if done.status == harness.SKIPPED:
                 self.skipTest("no seccomp here")
@@ -139,7 +188,10 @@ class Guards(unittest.TestCase):
     def test_real_programs_run_with_every_block_guarded(self) -> None:
         code = "import json;print(len(json.dumps([{'a':i,'b':[i]*3} for i in range(3000)])))"
         plain = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc"})
-        guarded = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "guard_sample:300,guard_slots:2000"})
+        guarded = harness.run(
+            ["/usr/bin/python3", "-I", "-c", code],
+            extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "guard_sample:300,guard_slots:2000"},
+        )
         self.assertEqual((guarded.status, guarded.out, guarded.err), (0, plain.out, ""))
 
     def test_stacks_of_reports_are_whole(self) -> None:

@@ -1,5 +1,5 @@
-// Blocks that are lost and blocks that are not: leak_probe CASE. Each way of being reachable holds blocks from `reachable`; `lost` loses
-// blocks whose addresses are then wiped from the stack and the registers.
+// Blocks that are lost and blocks that are not: leak_probe CASE. Each way of being reachable holds blocks from
+// `reachable`; `lost` loses blocks whose addresses are then wiped from the stack and the registers.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,8 @@ PLACE void* reachable(size_t size) {
   asm volatile("" : "+r"(block) : : "memory");
   return block;
 }
-// What the allocator leaves on a dead stack may be the address of a slab, which is that of its first block too: such a one is held.
+// What the allocator leaves on a dead stack may be the address of a slab, which is that of its first block too: such a
+// one is held.
 static void* volatile first_of_slab[64];
 static int firsts = 0;
 static bool is_held(void* block, size_t size) {

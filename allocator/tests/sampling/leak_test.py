@@ -33,7 +33,10 @@ class Exact(unittest.TestCase):
         done, report = run("lost", "leak:exact")
         self.assertEqual(done.status, 0)
         # A circle and a chain are lost as a whole.
-        self.assertEqual(sites(report), sorted([(7, 861), (3, 90000), (1, 300000), (1, 50 << 20), (1, 72), (1, 72), (10, 400), (5, 3500)]))
+        self.assertEqual(
+            sites(report),
+            sorted([(7, 861), (3, 90000), (1, 300000), (1, 50 << 20), (1, 72), (1, 72), (10, 400), (5, 3500)]),
+        )
         self.assertIn("freestone: leaks of process", done.err)
         self.assertIn(" lose_chain+0x", done.err)
         self.assertIn("7", [line.split()[3] for line in done.err.splitlines() if " 861 bytes in " in line])
@@ -47,7 +50,9 @@ class Exact(unittest.TestCase):
 
     def test_lost_among_reachable(self) -> None:
         _, report = run("all", "leak:exact")
-        self.assertEqual(report["lost"], {"blocks": 29, "bytes": 7 * 123 + 90000 + 300000 + (50 << 20) + 144 + 400 + 3500})
+        self.assertEqual(
+            report["lost"], {"blocks": 29, "bytes": 7 * 123 + 90000 + 300000 + (50 << 20) + 144 + 400 + 3500}
+        )
 
     def test_the_exit_status_is_for_ci_and_output_is_not_lost(self) -> None:
         done, _ = run("lost", "leak:exact,leak_error:23")
@@ -65,7 +70,9 @@ class Exact(unittest.TestCase):
 
     def test_real_programs_run_and_are_clean_of_false_reports(self) -> None:
         code = "import json;print(len(json.dumps([{'a':i,'b':[i]*3} for i in range(300)])))"
-        done = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "leak:exact"})
+        done = harness.run(
+            ["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "leak:exact"}
+        )
         self.assertEqual(done.status, 0)
         self.assertIn("leaks of process", done.err)
         print(done.err.splitlines()[0])

@@ -28,7 +28,13 @@ SQL = (
 
 def commands(build: Path, short: bool) -> dict[str, list[str]]:
     """Short ones for counting, which slows a program fifty times."""
-    lifetimes = [str(build / "freestone-workload"), "lifetimes", f"--steps={4000000 if short else 8000000}", "--void=no", "--idle-ms=0"]
+    lifetimes = [
+        str(build / "freestone-workload"),
+        "lifetimes",
+        f"--steps={4000000 if short else 8000000}",
+        "--void=no",
+        "--idle-ms=0",
+    ]
     return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=60000 if short else 400000)]}
 
 
@@ -45,7 +51,13 @@ def seconds(command: list[str], env: dict[str, str]) -> float:
 
 
 def instructions(command: list[str], env: dict[str, str]) -> int:
-    done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command], env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     found = re.search(r"Collected : (\d+)", done.stderr)
     assert found is not None, done.stderr
     return int(found[1])
@@ -72,11 +84,16 @@ def main() -> None:
         command = commands(build, short=False)[name]
         ratios = []
         for turn in range(rounds):
-            pair = {conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))}
+            pair = {
+                conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))
+            }
             ratios.append(pair[ON] / pair[OFF])
         least, most = median_interval(ratios)
         off, on = counts(commands(build, short=True)[name], build)
-        print(f"{name}: time {statistics.median(ratios):.4f} of without (95 % of the median: {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})", flush=True)
+        print(
+            f"{name}: time {statistics.median(ratios):.4f} of without (95 % of the median: {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-// Known call chains: the exported functions depth_N call each other from depth_9 to depth_0, which allocates. Compiled with and without
-// frame pointers. In the main thread, in a thread, on another stack (ucontext) and through each entry point of the library.
+// Known call chains: the exported functions depth_N call each other from depth_9 to depth_0, which allocates. Compiled
+// with and without frame pointers. In the main thread, in a thread, on another stack (ucontext) and through each entry
+// point of the library.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <ucontext.h>

@@ -30,7 +30,9 @@ class Stacks(unittest.TestCase):
         whole = {s: size for s, size in found.items() if s[-10:] == CHAIN}
         # malloc, calloc, realloc, aligned_alloc, new, a larger calloc, a run, realloc of a malloc; once in a thread, once on a fibre.
         ways = 777 * 5 + 50_000 + 1_000_000 + 100 + 5_000
-        from_main = sum(size for s, size in whole.items() if "main" in s[:-10] or any(f.startswith("__libc_start_main") for f in s))
+        from_main = sum(
+            size for s, size in whole.items() if "main" in s[:-10] or any(f.startswith("__libc_start_main") for f in s)
+        )
         self.assertEqual(sum(whole.values()), ways + 2 * 777, found)
         self.assertEqual(from_main, ways, whole)
         if to_the_start:

@@ -1,4 +1,5 @@
-// A library that comes and goes: it allocates, and throws and catches, so its tables and addresses are in stacks when it is unloaded.
+// A library that comes and goes: it allocates, and throws and catches, so its tables and addresses are in stacks when
+// it is unloaded.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>

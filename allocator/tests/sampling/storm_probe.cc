@@ -1,4 +1,5 @@
-// dlopen, throw, fork, dumps by call and by signal, threads that come and go, and allocation in between, all at once: storm_probe SECONDS GUEST.
+// dlopen, throw, fork, dumps by call and by signal, threads that come and go, and allocation in between, all at once:
+// storm_probe SECONDS GUEST.
 // Ends with 0 when every thread made progress to the end; a watchdog ends it with 9 when one did not.
 #include <dlfcn.h>
 #include <pthread.h>
@@ -152,7 +153,10 @@ int main(int, char** arguments) {
   for (long k = 0; k < kKinds; ++k) pthread_create(&ids[k], nullptr, keep_going, reinterpret_cast<void*>(k));
   pthread_create(&ids[kKinds], nullptr, watch, nullptr);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  const auto each_kind_ran = [] { return std::all_of(std::begin(progress), std::end(progress), [](const auto& steps) { return steps >= kLeastSteps; }); };
+  const auto each_kind_ran = [] {
+    return std::all_of(std::begin(progress), std::end(progress),
+                       [](const auto& steps) { return steps >= kLeastSteps; });
+  };
   while (std::chrono::steady_clock::now() < end || !each_kind_ran()) usleep(10000);
   over = true;
   for (pthread_t id : ids) pthread_join(id, nullptr);

@@ -13,7 +13,10 @@ from support import harness
 class Unchanged(unittest.TestCase):
     def test_hit_paths_are_those_of_the_golden_table(self) -> None:
         harness.require_freestone("a promise of libfreestone")
-        if harness.IS_HARDENED or os.environ.get("FREESTONE_BUILD_TYPE", "Release") not in ("Release", "RelWithDebInfo"):
+        if harness.IS_HARDENED or os.environ.get("FREESTONE_BUILD_TYPE", "Release") not in (
+            "Release",
+            "RelWithDebInfo",
+        ):
             self.skipTest("the table is that of the fast build, optimised")
         table = golden.table()
         code = golden.disassembly()
@@ -21,7 +24,10 @@ class Unchanged(unittest.TestCase):
         for _ in range(6):  # a call that happens to meet the end of what may be popped takes the slow path
             done = harness.run(
                 [harness.PROBES / "trace_probe"],
-                extra={"FREESTONE_EXPECT_LIBRARY": str(harness.LIBRARY), "FREESTONE_CONF": "prof:true,prof_file:/dev/null/none,prof_final:false,guard_sample:8m"},
+                extra={
+                    "FREESTONE_EXPECT_LIBRARY": str(harness.LIBRARY),
+                    "FREESTONE_CONF": "prof:true,prof_file:/dev/null/none,prof_final:false,guard_sample:8m",
+                },
             )
             if done.status == harness.SKIPPED:
                 self.skipTest("single-stepping is not allowed here")
@@ -34,9 +40,15 @@ class Unchanged(unittest.TestCase):
                 least[name] = min(least.get(name, 10**9), counts.instructions)
         self.assertEqual(set(least), set(table))
         # Above 1 KiB every allocation is counted while samples are wanted, and calloc asks whether it is the one.
-        counted = {name for name in table if name.startswith("calloc") or max(map(int, re.findall(r"\d+", name)), default=0) > 1024}
+        counted = {
+            name
+            for name in table
+            if name.startswith("calloc") or max(map(int, re.findall(r"\d+", name)), default=0) > 1024
+        }
         self.assertLess(len(counted), len(table) / 2)
-        slower = {name: least[name] for name, row in table.items() if name not in counted and least[name] > row.instructions}
+        slower = {
+            name: least[name] for name, row in table.items() if name not in counted and least[name] > row.instructions
+        }
         self.assertEqual(slower, {})
 
 

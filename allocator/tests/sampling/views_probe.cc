@@ -1,8 +1,10 @@
-// A history whose profile is known exactly: views_probe [api]. Blocks of 1000 bytes, so that the bytes of a place are its count times 1000.
+// A history whose profile is known exactly: views_probe [api]. Blocks of 1000 bytes, so that the bytes of a place are
+// its count times 1000.
 //   short_lived   allocates 300, frees them after 30 ms       (the peak falls into this)
 //   long_lived    allocates 200, keeps them
 //   freed_at_once allocates 500, frees each at once
-// With "api" the profile is off at the start, on for all this, off for another 100 of long_lived, and written to argv[2] by the API.
+// With "api" the profile is off at the start, on for all this, off for another 100 of long_lived, and written to
+// argv[2] by the API.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -53,7 +55,8 @@ int main(int count, char** arguments) {
     const int result = dump(arguments[2]);
     printf("dump %d\n", result);
   }
-  printf("%zu %zu %zu\n", reinterpret_cast<size_t>(&long_lived), reinterpret_cast<size_t>(&short_lived), reinterpret_cast<size_t>(&freed_at_once));
+  printf("%zu %zu %zu\n", reinterpret_cast<size_t>(&long_lived), reinterpret_cast<size_t>(&short_lived),
+         reinterpret_cast<size_t>(&freed_at_once));
   fflush(stdout);
   return kept[0] == nullptr;
 }

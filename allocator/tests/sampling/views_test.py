@@ -29,7 +29,9 @@ class Views(unittest.TestCase):
 
     def run_probe(self, conf: str, *words: str) -> list[int]:
         """The addresses of the three places."""
-        done = harness.run([harness.PROBES / "views_probe", *words], extra={"FREESTONE_CONF": f"{conf},prof_file:{self.path}"})
+        done = harness.run(
+            [harness.PROBES / "views_probe", *words], extra={"FREESTONE_CONF": f"{conf},prof_file:{self.path}"}
+        )
         self.assertEqual((done.status, done.err), (0, ""), done)
         return [int(word) for word in done.out.splitlines()[-1].split()]
 
@@ -42,17 +44,31 @@ class Views(unittest.TestCase):
 
     def place(self, starts: list[int], stack: tuple[int, ...]) -> str:
         """The function of the innermost frame, when it is one of PLACES."""
-        below = [(start, name) for start, name in zip(starts, PLACES, strict=True) if stack and start < stack[0] < start + 64]
+        below = [
+            (start, name) for start, name in zip(starts, PLACES, strict=True) if stack and start < stack[0] < start + 64
+        ]
         return max(below)[1] if below else ""
 
     def test_pprof_holds_all_views(self) -> None:
         starts = self.run_probe(EVERY)
         profile = profiles.read_pprof(self.path)
-        self.assertEqual(self.by_place(profile, starts, "inuse_space"), {"long_lived": 200_000, "short_lived": 0, "freed_at_once": 0})
-        self.assertEqual(self.by_place(profile, starts, "inuse_objects"), {"long_lived": 200, "short_lived": 0, "freed_at_once": 0})
-        self.assertEqual(self.by_place(profile, starts, "alloc_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000})
-        self.assertEqual(self.by_place(profile, starts, "peak_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 0})
-        self.assertEqual(self.by_place(profile, starts, "freed_objects"), {"long_lived": 0, "short_lived": 300, "freed_at_once": 500})
+        self.assertEqual(
+            self.by_place(profile, starts, "inuse_space"), {"long_lived": 200_000, "short_lived": 0, "freed_at_once": 0}
+        )
+        self.assertEqual(
+            self.by_place(profile, starts, "inuse_objects"), {"long_lived": 200, "short_lived": 0, "freed_at_once": 0}
+        )
+        self.assertEqual(
+            self.by_place(profile, starts, "alloc_space"),
+            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
+        )
+        self.assertEqual(
+            self.by_place(profile, starts, "peak_space"),
+            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 0},
+        )
+        self.assertEqual(
+            self.by_place(profile, starts, "freed_objects"), {"long_lived": 0, "short_lived": 300, "freed_at_once": 500}
+        )
         self.assertEqual(profile.types[:4], ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"])
         self.assertEqual((profile.default_type, profile.period), ("inuse_space", 1))
         self.assertEqual(profile.comments, [])
@@ -83,7 +99,11 @@ class Views(unittest.TestCase):
             self.assertIn(match[1], [m["build_id"] for m in profile.mappings if m["file"] == file])
 
     def test_collapsed_shows_the_chosen_view(self) -> None:
-        expected = {"live": {"long_lived": 200_000}, "cumulative": {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000}, "peak": {"long_lived": 200_000, "short_lived": 300_000}}
+        expected = {
+            "live": {"long_lived": 200_000},
+            "cumulative": {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
+            "peak": {"long_lived": 200_000, "short_lived": 300_000},
+        }
         for view, wanted in expected.items():
             self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:{view}")
             sums: dict[str, int] = {}
@@ -109,7 +129,14 @@ class Views(unittest.TestCase):
         for stack, row in heap.stacks.items():
             if name := self.place(starts, stack):
                 sums[name] = [a + b for a, b in zip(sums[name], row, strict=True)]
-        self.assertEqual(sums, {"long_lived": [200, 200_000, 200, 200_000], "short_lived": [0, 0, 300, 300_000], "freed_at_once": [0, 0, 500, 500_000]})
+        self.assertEqual(
+            sums,
+            {
+                "long_lived": [200, 200_000, 200, 200_000],
+                "short_lived": [0, 0, 300, 300_000],
+                "freed_at_once": [0, 0, 500, 500_000],
+            },
+        )
         self.assertEqual(heap.period, 1)
         self.assertEqual(heap.totals, tuple(sum(row[i] for row in heap.stacks.values()) for i in range(4)))
         self.assertTrue(any("views_probe" in line for line in heap.maps))
@@ -119,7 +146,10 @@ class Views(unittest.TestCase):
         starts = self.run_probe("prof:false,prof_sample_bytes:1", "api", str(written))
         self.assertFalse(self.path.exists(), "nothing is written at exit without prof")
         profile = profiles.read_pprof(written)
-        self.assertEqual(self.by_place(profile, starts, "alloc_space"), {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000})
+        self.assertEqual(
+            self.by_place(profile, starts, "alloc_space"),
+            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
+        )
 
     def test_prof_active_false_waits_for_the_api(self) -> None:
         self.run_probe(f"{EVERY},prof_active:false")
@@ -132,7 +162,9 @@ class Views(unittest.TestCase):
         self.assertFalse(self.path.exists())
 
     def test_a_file_that_cannot_be_written_is_named(self) -> None:
-        done = harness.run([harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:/nowhere/profile"})
+        done = harness.run(
+            [harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:/nowhere/profile"}
+        )
         self.assertEqual((done.status, done.err), (0, "freestone: the profile cannot be written to /nowhere/profile\n"))
 
     def test_the_path_names_the_process_and_the_dump(self) -> None:
@@ -145,7 +177,9 @@ class Views(unittest.TestCase):
     def test_children_of_fork_write_their_own(self) -> None:
         pattern = Path(self.folder.name) / "p.%p"
         code = "import os\nx=[bytes(3000) for _ in range(300)]\npid=os.fork()\ny=[bytes(2000) for _ in range(100)]\nif pid: os.waitpid(pid,0)\n"
-        done = harness.run(["/usr/bin/python3", "-I", "-c", code], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"})
+        done = harness.run(
+            ["/usr/bin/python3", "-I", "-c", code], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"}
+        )
         self.assertEqual((done.status, done.err), (0, ""), done)
         read = [profiles.read_pprof(p) for p in Path(self.folder.name).iterdir()]
         self.assertEqual(len(read), 2)
@@ -159,7 +193,11 @@ class Views(unittest.TestCase):
             conf = f"{EVERY},prof_active:{'false' if toggle else 'true'},prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)},prof_final:false,prof_file:{self.path}"
             code = "import sys\nprint('ready',flush=True)\nfor line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
             child = subprocess.Popen(
-                ["/usr/bin/python3", "-I", "-c", code], env=harness.environment([harness.LIBRARY] if harness.LIBRARY else [], {"FREESTONE_CONF": conf}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                ["/usr/bin/python3", "-I", "-c", code],
+                env=harness.environment([harness.LIBRARY] if harness.LIBRARY else [], {"FREESTONE_CONF": conf}),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             assert child.stdin and child.stdout
             child.stdout.readline()
@@ -181,7 +219,9 @@ class Views(unittest.TestCase):
 class Probes(unittest.TestCase):
     def test_static_probe_points_are_there(self) -> None:
         harness.require_freestone("a promise of libfreestone")
-        notes = subprocess.run(["readelf", "-n", str(harness.LIBRARY)], capture_output=True, text=True, check=True).stdout
+        notes = subprocess.run(
+            ["readelf", "-n", str(harness.LIBRARY)], capture_output=True, text=True, check=True
+        ).stdout
         for name in ("sample_allocate", "sample_free"):
             self.assertRegex(notes, rf"Provider: freestone\s+Name: {name}")
 

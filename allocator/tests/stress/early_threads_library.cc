@@ -1,5 +1,5 @@
-// A library whose constructor starts threads that use the heap and end, as numeric and network libraries do. Linked to a program, it is
-// initialised before a preloaded allocator.
+// A library whose constructor starts threads that use the heap and end, as numeric and network libraries do. Linked to
+// a program, it is initialised before a preloaded allocator.
 #include <pthread.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// A library that registers fork handlers from its constructor, as loggers and language runtimes do, and lets the test say what they do.
+// A library that registers fork handlers from its constructor, as loggers and language runtimes do, and lets the test
+// say what they do.
 #include "stress/fork_handler_library.h"
 
 #include <pthread.h>

@@ -2,7 +2,8 @@
 #pragma once
 
 enum class ForkHandlerAction { nothing, allocate, free_only, reallocate, large, aligned, thread, wait_for_lock };
-inline constexpr const char* kForkHandlerActions[] = {"nothing", "allocate", "free", "reallocate", "large", "aligned", "thread", "wait for a lock"};
+inline constexpr const char* kForkHandlerActions[] = {"nothing", "allocate", "free",   "reallocate",
+                                                      "large",   "aligned",  "thread", "wait for a lock"};
 inline constexpr int kForkHandlerMoments = 3;
 inline constexpr const char* kForkHandlerMomentNames[] = {"before the fork", "in the parent", "in the child"};
 

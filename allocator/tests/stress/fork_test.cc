@@ -1,4 +1,5 @@
-// fork at the worst moment: other threads are inside the allocator. The child must be able to use the whole heap at once.
+// fork at the worst moment: other threads are inside the allocator. The child must be able to use the whole heap at
+// once.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -20,7 +21,8 @@
 namespace freestone_test {
 namespace {
 
-// Threads that allocate, free and pass blocks around until told to stop; their blocks are reachable, so that a child may free them.
+// Threads that allocate, free and pass blocks around until told to stop; their blocks are reachable, so that a child
+// may free them.
 class Churn {
  public:
   explicit Churn(size_t threads, uint64_t seed) : tables_(threads) {

@@ -67,7 +67,8 @@ TEST(Signal, HandlerMayAllocateWhileItsThreadIsOutsideTheAllocator) {
   EXPECT_GT(signals.load(), 20u);
 }
 
-// Allocating inside a handler that struck the allocator is undefined; what may not happen is damage to a heap whose handler does not.
+// Allocating inside a handler that struck the allocator is undefined; what may not happen is damage to a heap whose
+// handler does not.
 TEST(Signal, LongJumpOutOfAHandlerOutsideTheAllocatorLeavesASoundHeap) {
   static sigjmp_buf back;
   struct sigaction action {};

@@ -1,4 +1,5 @@
-// Threads: blocks that cross them, threads that come and go, many more threads than cores, and what happens at a thread's end.
+// Threads: blocks that cross them, threads that come and go, many more threads than cores, and what happens at a
+// thread's end.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -92,7 +93,9 @@ TEST_F(Threads, ProducersAndConsumersKeepContentAndMemory) {
       Random random(seed + thread);
       for (uint64_t i = 0; i < scaled(6000) / producers; ++i) {
         std::vector<Block> batch;
-        for (uint64_t j = 0; j < 100; ++j) batch.push_back(make(thread << 40 | i << 8 | j, random.below(20) == 0 ? random.log_uniform(1000, 40000) : 1 + random.below(400)));
+        for (uint64_t j = 0; j < 100; ++j)
+          batch.push_back(make(thread << 40 | i << 8 | j,
+                               random.below(20) == 0 ? random.log_uniform(1000, 40000) : 1 + random.below(400)));
         channel.put(std::move(batch));
         if (thread == 0 && i % 500 == 0) peak = std::max(peak.load(), resident_bytes());
       }
@@ -112,7 +115,8 @@ TEST_F(Threads, BlocksOutliveTheThreadsThatMadeThem) {
     run_threads(8, [&](size_t thread) {
       Random random(seed + generation * 8 + thread);
       std::vector<Block> own;
-      for (uint64_t i = 0; i < 200; ++i) own.push_back(make(generation << 32 | thread << 16 | i, 1 + random.log_uniform(1, 5000)));
+      for (uint64_t i = 0; i < 200; ++i)
+        own.push_back(make(generation << 32 | thread << 16 | i, 1 + random.log_uniform(1, 5000)));
       for (int i = 0; i < 100; ++i) {
         std::swap(own[random.below(own.size())], own.back());
         destroy(own.back());
@@ -226,7 +230,8 @@ TEST_F(Threads, DestructorsAtTheirEndMayAllocateAndFree) {
       for (const pthread_key_t key : late_keys) pthread_setspecific(key, reinterpret_cast<void*>(1));
       destroy(make(9, 64));
     });
-  EXPECT_GT(late_runs.load(), static_cast<int>(8 * 8 * rounds)) << "destructors that set their key again were not called again";
+  EXPECT_GT(late_runs.load(), static_cast<int>(8 * 8 * rounds))
+      << "destructors that set their key again were not called again";
   for (const pthread_key_t key : late_keys) pthread_key_delete(key);
 }
 

@@ -42,7 +42,9 @@ void prepare_child(int errors_file) {
 }  // namespace
 
 std::string ChildEnd::describe() const {
-  std::string text = timed_out ? "ran past its time" : signal != 0 ? std::string("ended by ") + strsignal(signal) : "exited with " + std::to_string(exit_status);
+  std::string text = timed_out     ? "ran past its time"
+                     : signal != 0 ? std::string("ended by ") + strsignal(signal)
+                                   : "exited with " + std::to_string(exit_status);
   return text + "; standard error:\n" + errors;
 }
 

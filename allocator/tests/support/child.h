@@ -1,5 +1,5 @@
-// Runs a function in a forked child and tells how it ended: most properties of an allocator that are worth testing end a process or
-// change it for good.
+// Runs a function in a forked child and tells how it ended: most properties of an allocator that are worth testing end
+// a process or change it for good.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// A short mixed use of the heap that expects failures: a null is counted, anything else that is wrong is named. It holds its own table
-// outside the heap, so it goes on when nothing can be allocated.
+// A short mixed use of the heap that expects failures: a null is counted, anything else that is wrong is named. It
+// holds its own table outside the heap, so it goes on when nothing can be allocated.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,8 @@ class Exerciser {
  public:
   explicit Exerciser(uint64_t seed) : random_(seed) {}
 
-  // Small, medium, large and aligned blocks, grown, shrunk, checked and freed; some hundred MiB at most, hardly touched.
+  // Small, medium, large and aligned blocks, grown, shrunk, checked and freed; some hundred MiB at most, hardly
+  // touched.
   Exercise run(int steps) {
     for (int i = 0; i < steps && result_.sound(); ++i) step();
     if (api().malloc_trim != nullptr) api().malloc_trim(0);
@@ -58,7 +59,8 @@ class Exerciser {
     }
     held = Held{static_cast<unsigned char*>(block), size, static_cast<unsigned char>(random_.below(256))};
     if (api().malloc_usable_size(block) < size) break_with("usable size below the request");
-    if (zeroed && (held.start[0] != 0 || held.start[size - 1] != 0 || held.start[size / 2] != 0)) break_with("calloc gave bytes that are not zero");
+    if (zeroed && (held.start[0] != 0 || held.start[size - 1] != 0 || held.start[size / 2] != 0))
+      break_with("calloc gave bytes that are not zero");
     mark(held);
   }
   // The first bytes, then one in every page or so, or in every 64 KiB of a large block.

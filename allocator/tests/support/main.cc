@@ -1,5 +1,5 @@
-// The main function of every GoogleTest program here: checks which allocator it runs on, and reports 77 when every case was skipped, so
-// that CTest shows "skipped" and never "passed" for a program that checked nothing.
+// The main function of every GoogleTest program here: checks which allocator it runs on, and reports 77 when every case
+// was skipped, so that CTest shows "skipped" and never "passed" for a program that checked nothing.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

@@ -11,8 +11,8 @@
 
 namespace freestone_test {
 
-// Resident bytes. `field` of /proc/self/smaps_rollup, in bytes (exact, unlike the counters of /proc/self/statm, which lag by a batch per
-// thread); `field` names a line: "Rss:", "Private_Dirty:", "Anonymous:".
+// Resident bytes. `field` of /proc/self/smaps_rollup, in bytes (exact, unlike the counters of /proc/self/statm, which
+// lag by a batch per thread); `field` names a line: "Rss:", "Private_Dirty:", "Anonymous:".
 inline size_t resident_bytes(const char* field = "Rss:") {
   char text[4096];
   const int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);

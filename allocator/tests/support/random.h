@@ -20,11 +20,15 @@ class Random {  // splitmix64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
-  uint64_t below(uint64_t limit) { return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * limit) >> 64); }
+  uint64_t below(uint64_t limit) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * limit) >> 64);
+  }
   uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
   double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   // Every power of two between the bounds is equally likely.
-  uint64_t log_uniform(double low, double high) { return static_cast<uint64_t>(low * std::exp(unit() * std::log(high / low))); }
+  uint64_t log_uniform(double low, double high) {
+    return static_cast<uint64_t>(low * std::exp(unit() * std::log(high / low)));
+  }
 
  private:
   uint64_t state_;

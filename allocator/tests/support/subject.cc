@@ -16,7 +16,8 @@ std::string object_of(void* address) {
   return realpath(info.dli_fname, resolved) != nullptr ? resolved : info.dli_fname;
 }
 
-// Sanitizer builds link the allocator's objects into the test; its functions are then called freestone_malloc and so on.
+// Sanitizer builds link the allocator's objects into the test; its functions are then called freestone_malloc and so
+// on.
 #ifdef FREESTONE_TEST_PREFIXED
 constexpr const char* kPrefix = "freestone_";
 #else

@@ -1,8 +1,8 @@
 // The allocator under test, seen through its exported names only.
 //
-// Every call goes through a pointer found by dlsym, so the compiler can neither remove an allocation nor assume what a name does, and a
-// name that the subject lacks is a null pointer instead of a silent call into another allocator: a name counts as the subject's only
-// when the object that defines it is the one that defines malloc.
+// Every call goes through a pointer found by dlsym, so the compiler can neither remove an allocation nor assume what a
+// name does, and a name that the subject lacks is a null pointer instead of a silent call into another allocator: a
+// name counts as the subject's only when the object that defines it is the one that defines malloc.
 #pragma once
 
 #include <malloc.h>
@@ -42,7 +42,8 @@ struct Subject {
   std::string owner;  // path of the object that defines malloc
   bool is_freestone;
   bool is_hardened;
-  bool serves_operators;  // operator new and delete are the subject's; not so in sanitizer builds, whose names carry a prefix
+  bool serves_operators;  // operator new and delete are the subject's; not so in sanitizer builds, whose names carry a
+                          // prefix
 };
 
 // Looked up once; safe to call from several threads after main has called it.
@@ -50,8 +51,8 @@ const Subject& subject();
 
 inline const Api& api() { return subject().api; }
 
-// Ends the process with status 2 unless malloc belongs to the file named by FREESTONE_EXPECT_LIBRARY (when that is set): a test that ran
-// on another allocator than the one it was given would pass for the wrong reason.
+// Ends the process with status 2 unless malloc belongs to the file named by FREESTONE_EXPECT_LIBRARY (when that is
+// set): a test that ran on another allocator than the one it was given would pass for the wrong reason.
 void require_expected_subject();
 
 }  // namespace freestone_test

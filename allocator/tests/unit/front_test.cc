@@ -43,7 +43,9 @@ class Player {
 
   usize draw() {
     const u64 kind = random_.below(100);
-    return kind < 70 ? random_.below(600) : kind < 98 ? random_.log_uniform(600, 200.0 * kKiB) : random_.log_uniform(200.0 * kKiB, 3.0 * kMiB);
+    return kind < 70   ? random_.below(600)
+           : kind < 98 ? random_.log_uniform(600, 200.0 * kKiB)
+                       : random_.log_uniform(200.0 * kKiB, 3.0 * kMiB);
   }
 
   void take(Block& block) {
@@ -109,7 +111,8 @@ TEST(front, KeepsEveryByteInFourThreads) {
   expect_valid_heap();
 }
 
-// A block that changes hands is ordered by the hand-over alone: a data race inside the allocator shows under the thread sanitizer.
+// A block that changes hands is ordered by the hand-over alone: a data race inside the allocator shows under the thread
+// sanitizer.
 TEST(front, BlocksFreedByOtherThreadsComeBackWhole) {
   ensure_started();
   static std::atomic<u64*> mailboxes[128];

@@ -1,4 +1,5 @@
-// Room 6: the search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than its height says.
+// Room 6: the search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than its height
+// says.
 #include "span/free_tree.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ using freestone_test::test_seed;
 // A heap without memory: words and nodes in vectors. It counts what is looked at.
 struct Heap {
   explicit Heap(usize units_) : units(units_), words(units_ / kWordUnits) {
-    for (usize count = words.size(); nodes.size() < 2 || nodes.back().size() > 1; count = (count + kFan - 1) / kFan) nodes.emplace_back(count);
+    for (usize count = words.size(); nodes.size() < 2 || nodes.back().size() > 1; count = (count + kFan - 1) / kFan)
+      nodes.emplace_back(count);
   }
   usize units;
   std::vector<u64> words;
@@ -40,7 +42,8 @@ struct Storage {
 
 struct Subject {
   // Units below `start` are not the heap's.
-  explicit Subject(usize units, usize start_ = 0) : heap(std::make_unique<Heap>(units)), tree(Storage{heap.get()}), start(start_) {}
+  explicit Subject(usize units, usize start_ = 0)
+      : heap(std::make_unique<Heap>(units)), tree(Storage{heap.get()}), start(start_) {}
 
   void grow_to(usize end) { tree.cover(start, end); }
   void set(usize first, usize units, bool is_free) {
@@ -75,16 +78,20 @@ TEST(span_free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
     usize end = start + kWordUnits;
     subject.grow_to(end);
     for (int step = 0; step < 60; ++step) {
-      if (end < words * kWordUnits && random.below(4) == 0) subject.grow_to(end = min_of(words * kWordUnits, end + random.between(1, 30) * kWordUnits));
+      if (end < words * kWordUnits && random.below(4) == 0)
+        subject.grow_to(end = min_of(words * kWordUnits, end + random.between(1, 30) * kWordUnits));
       const usize most = end - start;
-      const usize units = min_of<usize>(most, random.below(3) == 0 ? random.between(1, 3 * kWordUnits + 5) : random.between(1, 9));
+      const usize units =
+          min_of<usize>(most, random.below(3) == 0 ? random.between(1, 3 * kWordUnits + 5) : random.between(1, 9));
       subject.set(start + random.below(most - units + 1), units, random.below(3) != 0);
       ASSERT_TRUE(subject.tree.is_valid());
-      for (const usize wanted : {usize{1}, usize{2}, usize{5}, usize{63}, usize{64}, usize{65}, usize{128}, usize{random.between(1, most)}})
+      for (const usize wanted :
+           {usize{1}, usize{2}, usize{5}, usize{63}, usize{64}, usize{65}, usize{128}, usize{random.between(1, most)}})
         ASSERT_EQ(subject.tree.find(wanted), subject.lowest(wanted, 1)) << wanted << " units";
       for (unsigned log2 = 0; log2 <= kWordShift; ++log2) {
         const usize length = usize{1} << log2;
-        ASSERT_EQ(subject.tree.find_aligned(log2), subject.lowest(length, length)) << length << " units at a multiple of themselves";
+        ASSERT_EQ(subject.tree.find_aligned(log2), subject.lowest(length, length))
+            << length << " units at a multiple of themselves";
       }
     }
   }
@@ -99,7 +106,8 @@ TEST(span_free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
   EXPECT_EQ(subject.tree.find_aligned(0), FreeTree<Storage>::kNone);
 }
 
-// The heap is full of holes that are too short or lie wrongly; the one that fits is at its end, across a border of the largest nodes.
+// The heap is full of holes that are too short or lie wrongly; the one that fits is at its end, across a border of the
+// largest nodes.
 TEST(span_free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
   for (usize bytes = 64 * kMiB; bytes <= 64 * kGiB; bytes *= 4) {
     const usize units = bytes >> kUnitShift;

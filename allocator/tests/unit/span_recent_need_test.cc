@@ -130,7 +130,9 @@ TEST(span_recent_need, UseAndWhatIsKeptNeverExceedThePeak) {
   usize peak = 0;
   for (u64 step = 0; step < scaled(100'000); ++step) {
     program.wait(random.below(4) == 0 ? random.below(300) : random.below(3));
-    program.use = random.below(8) == 0 ? random.below(10'000) : std::min<usize>(10'000, program.use + random.below(200) - std::min<usize>(program.use, 100));
+    program.use = random.below(8) == 0
+                      ? random.below(10'000)
+                      : std::min<usize>(10'000, program.use + random.below(200) - std::min<usize>(program.use, 100));
     program.need.note(program.use, program.now);
     peak = std::max(peak, program.use);
     ASSERT_LE(program.use + program.kept(), peak);

@@ -1,4 +1,5 @@
-/* glibc's allocator that forgets every FREESTONE_CONTROL_EVERY-th free (default 2): memory grows, content stays right. */
+/* glibc's allocator that forgets every FREESTONE_CONTROL_EVERY-th free (default 2): memory grows, content stays right.
+ */
 #include <stdatomic.h>
 #include <stddef.h>
 

@@ -11,7 +11,8 @@ static uint64_t granted = UINT64_MAX; /* the dynamic linker's own calls come bef
 static _Atomic uint64_t allocations;
 
 static void* control_refuse(void* pointer) {
-  if (atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) < granted) return pointer; /* relaxed: a counter */
+  if (atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) < granted)
+    return pointer; /* relaxed: a counter */
   errno = ENOMEM;
   return NULL; /* the block is lost on purpose: freeing it would undo a successful realloc */
 }

@@ -225,7 +225,8 @@ void ask_content(Answer& answer) {
   answer.add("realloc_keeps_content", kept);
 
   bool zero = true;
-  for (const std::size_t size : {std::size_t{1}, std::size_t{64}, std::size_t{1000}, std::size_t{50000}, std::size_t{3} << 20}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{64}, std::size_t{1000}, std::size_t{50000}, std::size_t{3} << 20}) {
     for (int round = 0; round < 20; ++round) {
       void* dirty = opaque(std::malloc(opaque(size)));
       std::memset(dirty, 0xff, size);

@@ -1,4 +1,5 @@
-// Preloaded: adds up what a process asks for, as the null allocator would hold it: multiples of 16 and a header of 16 each.
+// Preloaded: adds up what a process asks for, as the null allocator would hold it: multiples of 16 and a header of 16
+// each.
 // At its end the process says the sum on stderr.
 #define _GNU_SOURCE
 #include <stdatomic.h>

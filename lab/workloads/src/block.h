@@ -61,7 +61,9 @@ inline std::uint64_t get_word(const char* at) {
   std::memcpy(&word, at, 8);
   return word;
 }
-inline std::uint8_t tail_byte(std::uint64_t stamp, std::size_t i) { return static_cast<std::uint8_t>((stamp >> (i % 8 * 8)) + i); }
+inline std::uint8_t tail_byte(std::uint64_t stamp, std::size_t i) {
+  return static_cast<std::uint8_t>((stamp >> (i % 8 * 8)) + i);
+}
 
 inline void fill_range(char* p, std::size_t from, std::size_t bytes, std::uint64_t stamp) {  // from: a multiple of 8
   const std::size_t words = bytes / 8;
@@ -149,8 +151,8 @@ inline void accept(Block& block, void* at, std::size_t bytes, std::uint32_t numb
   mark(static_cast<char*>(at), bytes, stamp_of(block.bytes, number), touch);
 }
 inline void inspect(const Block& block, Touch touch, Tally& tally) {
-  if (!check(static_cast<const char*>(block.at), block.bytes, stamp_of(block.bytes, block.number), touch, tally.checksum))
-      [[unlikely]]
+  if (!check(static_cast<const char*>(block.at), block.bytes, stamp_of(block.bytes, block.number), touch,
+             tally.checksum)) [[unlikely]]
     ++tally.corrupted;
 }
 inline void take(Block& block, std::size_t bytes, std::uint32_t number, Touch touch, Tally& tally) {

@@ -1,5 +1,6 @@
-// Two clocks. `now_ns` times sections. `ticks_before`/`ticks_after` time one call: the fences keep the call's work between
-// the two readings, and what an empty pair of readings costs is measured by `TickScale` and removed from every sample.
+// Two clocks. `now_ns` times sections. `ticks_before`/`ticks_after` time one call: the fences keep the call's work
+// between the two readings, and what an empty pair of readings costs is measured by `TickScale` and removed from every
+// sample.
 #pragma once
 
 #include <time.h>
@@ -49,8 +50,8 @@ inline std::uint64_t ticks_before() { return now_ns(); }
 inline std::uint64_t ticks_after() { return now_ns(); }
 #endif
 
-// Both clocks at one moment. Being stopped between the two readings would put them apart by milliseconds: of several attempts the
-// one that took the fewest ticks counts, and its ticks are those of its middle.
+// Both clocks at one moment. Being stopped between the two readings would put them apart by milliseconds: of several
+// attempts the one that took the fewest ticks counts, and its ticks are those of its middle.
 struct BothClocks {
   std::uint64_t ns = 0;
   std::uint64_t ticks = 0;

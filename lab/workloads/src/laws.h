@@ -25,8 +25,8 @@ class ArticleSizes {
   double span_;
 };
 
-// Octave k (sizes 2^(k+2)+1 ... 2^(k+3)) with probability 2^-(k+1), the last octave (k = E-3) with what is left; uniform
-// inside: the probability of a single size falls as 1/s^2.
+// Octave k (sizes 2^(k+2)+1 ... 2^(k+3)) with probability 2^-(k+1), the last octave (k = E-3) with what is left;
+// uniform inside: the probability of a single size falls as 1/s^2.
 class ProgramSizes {
  public:
   explicit ProgramSizes(unsigned exponent) : mask_((1u << (exponent - 3)) - 1) {}
@@ -86,7 +86,8 @@ inline std::uint32_t draw_log_uniform(Random& random) {
   return static_cast<std::uint32_t>(16.0 * std::exp(random.unit() * std::log(65537.0 / 16.0)));
 }
 
-// The mixture of `cfrac-like`: 40 % malloc of 16...128, 20 % free, 20 % realloc by 16...80 more, 20 % calloc of 32...128.
+// The mixture of `cfrac-like`: 40 % malloc of 16...128, 20 % free, 20 % realloc by 16...80 more, 20 % calloc of
+// 32...128.
 enum class CfracCall : std::uint8_t { malloc_call, free_call, realloc_call, calloc_call };
 struct CfracStep {
   CfracCall call;

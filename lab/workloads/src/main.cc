@@ -74,11 +74,14 @@ void help(const Workload& workload) {
     if (param.kind == Param::Kind::choice)
       text.put("  (%s)\n", param.choices);
     else
-      text.put("  (%llu ... %llu%s%s%s)\n", static_cast<unsigned long long>(param.low), static_cast<unsigned long long>(param.high),
-               *param.unit ? " " : "", param.unit, param.sweeps ? "; or a list, one fresh process per value" : "");
+      text.put("  (%llu ... %llu%s%s%s)\n", static_cast<unsigned long long>(param.low),
+               static_cast<unsigned long long>(param.high), *param.unit ? " " : "", param.unit,
+               param.sweeps ? "; or a list, one fresh process per value" : "");
     text.put("      %s\n", param.help);
   }
-  text.put("\nPrints one JSON object. Exit status: 0 measured, 2 wrong parameter, 3 an allocation failed or contents were changed.\n");
+  text.put(
+      "\nPrints one JSON object. Exit status: 0 measured, 2 wrong parameter, 3 an allocation failed or contents were "
+      "changed.\n");
   text.write_to(STDOUT_FILENO);
 }
 
@@ -88,7 +91,8 @@ void general_help() {
       "freestone-workload NAME --help                its parameters\n"
       "freestone-workload list [--json]              all workloads\n"
       "freestone-workload laws [--json]              draws from every law, for checks against the formulas\n"
-      "freestone-workload percentiles Q...           percentiles of the whole numbers on stdin, as the reports compute them\n"
+      "freestone-workload percentiles Q...           percentiles of the whole numbers on stdin, as the reports compute "
+      "them\n"
       "Examples:\n"
       "  freestone-workload throughput --size=2^4..2^20 --threads=2\n"
       "  LD_PRELOAD=/path/libx.so freestone-workload latency --size=64\n",

@@ -37,7 +37,8 @@ class OwnArray {
     while (peak < now && !own_bytes_peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
   }
-  OwnArray(OwnArray&& other) noexcept : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+  OwnArray(OwnArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
   OwnArray& operator=(OwnArray&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(count_, other.count_);

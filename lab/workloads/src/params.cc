@@ -12,8 +12,10 @@ namespace workload {
 namespace {
 
 constexpr Param kCommon[] = {
-    integer("seed", "1", 1, std::uint64_t{1} << 62, "", "where the random numbers start; every thread has its own stream"),
-    integer("idle-ms", "100", 0, 600000, "ms", "how long to sleep with everything freed before idle_rss is read; 0: not read"),
+    integer("seed", "1", 1, std::uint64_t{1} << 62, "",
+            "where the random numbers start; every thread has its own stream"),
+    integer("idle-ms", "100", 0, 600000, "ms",
+            "how long to sleep with everything freed before idle_rss is read; 0: not read"),
 };
 
 bool parse_number(std::string_view text, std::uint64_t& out) {
@@ -102,10 +104,12 @@ void set(const Workload& workload, const Param& param, std::string_view text, Va
   }
   const char* form = param.sweeps ? "a whole number, a list 16,32,64 or a doubling range 2^4..2^10" : "a whole number";
   bool good = parse_list(text, value) && (param.sweeps || value.count == 1);
-  for (std::size_t i = 0; good && i < value.count; ++i) good = value.list[i] >= param.low && value.list[i] <= param.high;
+  for (std::size_t i = 0; good && i < value.count; ++i)
+    good = value.list[i] >= param.low && value.list[i] <= param.high;
   if (!good)
-    usage_error(workload.name, "--%s=%.*s: expected %s from %llu to %llu%s%s (2^k and the endings K, M, G are understood)",
-                param.name, length, text.data(), form, static_cast<unsigned long long>(param.low),
+    usage_error(workload.name,
+                "--%s=%.*s: expected %s from %llu to %llu%s%s (2^k and the endings K, M, G are understood)", param.name,
+                length, text.data(), form, static_cast<unsigned long long>(param.low),
                 static_cast<unsigned long long>(param.high), *param.unit ? " " : "", param.unit);
 }
 
@@ -122,7 +126,8 @@ const Param& Args::param(std::size_t i) const {
 const Value& Args::value(const char* name) const {
   for (std::size_t i = 0; i < size(); ++i)
     if (std::strcmp(param(i).name, name) == 0) return values_[i];
-  std::fprintf(stderr, "freestone-workload %s: reads a parameter that it does not declare: %s\n", workload_->name, name);
+  std::fprintf(stderr, "freestone-workload %s: reads a parameter that it does not declare: %s\n", workload_->name,
+               name);
   std::abort();
 }
 
@@ -138,15 +143,16 @@ void Args::parse(const Workload& workload, int count, char** words, Args& args) 
   for (int w = 0; w < count; ++w) {
     std::string_view word = words[w];
     if (!word.starts_with("--"))
-      usage_error(workload.name, "'%s' is not a parameter: expected --name=value ('%s --help' names them)", words[w], workload.name);
+      usage_error(workload.name, "'%s' is not a parameter: expected --name=value ('%s --help' names them)", words[w],
+                  workload.name);
     word.remove_prefix(2);
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     std::size_t found = 0;
     while (found < args.size() && name != args.param(found).name) ++found;
     if (found == args.size())
-      usage_error(workload.name, "unknown parameter --%.*s ('%s --help' names them)", static_cast<int>(name.size()), name.data(),
-                  workload.name);
+      usage_error(workload.name, "unknown parameter --%.*s ('%s --help' names them)", static_cast<int>(name.size()),
+                  name.data(), workload.name);
     std::string_view text;
     if (equals != std::string_view::npos) {
       text = word.substr(equals + 1);

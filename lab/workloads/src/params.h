@@ -1,5 +1,5 @@
-// Parameters of a workload: declared in one table, checked before anything runs. A bad one ends the program with one line
-// on stderr and exit status 2.
+// Parameters of a workload: declared in one table, checked before anything runs. A bad one ends the program with one
+// line on stderr and exit status 2.
 #pragma once
 
 #include <cstddef>

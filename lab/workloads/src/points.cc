@@ -63,7 +63,8 @@ bool receive(int fd, Report& report) {
   char line[512];
   std::size_t used = 0;
   for (const char* word : words)
-    used += static_cast<std::size_t>(std::snprintf(line + used, sizeof line - used, " %s", word)) % (sizeof line - used);
+    used +=
+        static_cast<std::size_t>(std::snprintf(line + used, sizeof line - used, " %s", word)) % (sizeof line - used);
   const bool killed = WIFSIGNALED(status);
   std::fprintf(stderr, "freestone-workload: the point%s ended by %s %d\n", line, killed ? "signal" : "exit status",
                killed ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -76,7 +77,8 @@ bool receive(int fd, Report& report) {
 
 int hand_over(const Report& report, int fd) {
   Head head{kMagic, report.tally, report.other_failures, report.figure_count, report.caveat_count};
-  const bool good = write_all(fd, &head, sizeof head) && write_all(fd, report.figures, report.figure_count * sizeof(Figure)) &&
+  const bool good = write_all(fd, &head, sizeof head) &&
+                    write_all(fd, report.figures, report.figure_count * sizeof(Figure)) &&
                     write_all(fd, report.caveats, report.caveat_count * sizeof report.caveats[0]);
   if (!good) return 1;
   return report.failures() == 0 ? 0 : 3;
@@ -109,7 +111,8 @@ void run_point(std::span<const char* const> words, Report& report) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
   }
-  if (!complete || !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 3)) point_failed(words, status);
+  if (!complete || !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 3))
+    point_failed(words, status);
 }
 
 void absorb(Report& report, const Report& part) {
@@ -174,7 +177,8 @@ void run_sweep(const Args& args, std::size_t swept, Report& report) {
       auto number = static_cast<unsigned long long>(value.list[0]);
       if (i == swept) number = point;
       if (std::strcmp(param.name, "idle-ms") == 0) number = 0;
-      if (param.kind == Param::Kind::choice) std::snprintf(texts[i], sizeof texts[i], "--%s=%s", param.name, value.text);
+      if (param.kind == Param::Kind::choice)
+        std::snprintf(texts[i], sizeof texts[i], "--%s=%s", param.name, value.text);
       else std::snprintf(texts[i], sizeof texts[i], "--%s=%llu", param.name, number);
       words[count++] = texts[i];
     }
@@ -194,9 +198,13 @@ void run_sweep(const Args& args, std::size_t swept, Report& report) {
       report.add(name, figure.value, figure.unit, figure.better, figure.samples);
     }
   }
-  for (std::size_t m = 0; m < merged; ++m) report.add(merges[m].name, merges[m].value(), merges[m].unit, merges[m].better, merges[m].samples);
-  report.caveat("%zu points of %s, each in a fresh process; the figures without a point's value are the geometric mean (times, rates), the "
-                "largest (KiB) or the sum (counts); idle_rss is not read", values.count, args.param(swept).name);
+  for (std::size_t m = 0; m < merged; ++m)
+    report.add(merges[m].name, merges[m].value(), merges[m].unit, merges[m].better, merges[m].samples);
+  report.caveat(
+      "%zu points of %s, each in a fresh process; the figures without a point's value are the geometric mean (times, "
+      "rates), the "
+      "largest (KiB) or the sum (counts); idle_rss is not read",
+      values.count, args.param(swept).name);
 }
 
 }  // namespace workload

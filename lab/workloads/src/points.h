@@ -8,15 +8,16 @@
 
 namespace workload {
 
-// Runs `freestone-workload WORDS...` and takes its figures, tally and caveats into `report`. A point that crashes ends this
-// program too, with the same signal's status (128 + signal) or the same exit status.
+// Runs `freestone-workload WORDS...` and takes its figures, tally and caveats into `report`. A point that crashes ends
+// this program too, with the same signal's status (128 + signal) or the same exit status.
 void run_point(std::span<const char* const> words, Report& report);
 
 // In a point's process: hands the report to the parent through `fd`. Returns the exit status.
 int hand_over(const Report& report, int fd);
 
 // Runs the workload once per value of the parameter `swept`. Every directed figure is reported per point, as
-// FIGURE_PARAMETER_VALUE, and once for all points: the geometric mean (times, rates), the largest (KiB) or the sum (counts).
+// FIGURE_PARAMETER_VALUE, and once for all points: the geometric mean (times, rates), the largest (KiB) or the sum
+// (counts).
 void run_sweep(const Args& args, std::size_t swept, Report& report);
 
 // Takes over what `part` found beside its figures: tally, failures and new caveats.

@@ -18,7 +18,8 @@ bool slurp(const char* path, char* buffer, std::size_t room) {
   if (fd < 0) return false;
   std::size_t used = 0;
   ssize_t got = 0;
-  while (used + 1 < room && (got = ::read(fd, buffer + used, room - 1 - used)) > 0) used += static_cast<std::size_t>(got);
+  while (used + 1 < room && (got = ::read(fd, buffer + used, room - 1 - used)) > 0)
+    used += static_cast<std::size_t>(got);
   ::close(fd);
   buffer[used] = 0;
   return got >= 0 && used > 0;

@@ -5,13 +5,14 @@
 
 namespace workload {
 
-extern const Workload kThroughput, kBurst, kPair, kLatency, kOverhead, kOverheadPoint, kRss, kLifetimes, kRing, kBatch, kMicro,
-    kLarson, kCfracLike, kCross, kChurn, kRealloc, kAligned, kLarge, kPhases, kStartup, kNothing, kFragmentation, kFalseSharing,
-    kCalls, kGrowShrink, kDrift, kIdleThreads, kServer;
+extern const Workload kThroughput, kBurst, kPair, kLatency, kOverhead, kOverheadPoint, kRss, kLifetimes, kRing, kBatch,
+    kMicro, kLarson, kCfracLike, kCross, kChurn, kRealloc, kAligned, kLarge, kPhases, kStartup, kNothing,
+    kFragmentation, kFalseSharing, kCalls, kGrowShrink, kDrift, kIdleThreads, kServer;
 
 inline const Workload* const kWorkloads[] = {
-    &kThroughput, &kBurst,  &kPair,    &kLatency, &kOverhead, &kOverheadPoint, &kRss,    &kLifetimes, &kRing,          &kBatch,
-    &kMicro,      &kLarson, &kCfracLike, &kCross, &kChurn,    &kRealloc,       &kAligned, &kLarge,    &kPhases,        &kStartup,
-    &kNothing,    &kFragmentation, &kFalseSharing, &kCalls,   &kGrowShrink, &kDrift,        &kIdleThreads,   &kServer};
+    &kThroughput,    &kBurst,        &kPair,    &kLatency,    &kOverhead, &kOverheadPoint, &kRss,
+    &kLifetimes,     &kRing,         &kBatch,   &kMicro,      &kLarson,   &kCfracLike,     &kCross,
+    &kChurn,         &kRealloc,      &kAligned, &kLarge,      &kPhases,   &kStartup,       &kNothing,
+    &kFragmentation, &kFalseSharing, &kCalls,   &kGrowShrink, &kDrift,    &kIdleThreads,   &kServer};
 
 }  // namespace workload

@@ -88,7 +88,8 @@ int Report::print(const Args& args) const {
       continue;
     }
     if (value.count > 1) text.put("[");
-    for (std::size_t k = 0; k < value.count; ++k) text.put("%s%llu", k ? "," : "", static_cast<unsigned long long>(value.list[k]));
+    for (std::size_t k = 0; k < value.count; ++k)
+      text.put("%s%llu", k ? "," : "", static_cast<unsigned long long>(value.list[k]));
     if (value.count > 1) text.put("]");
   }
   text.put("},\"figures\":{");
@@ -111,12 +112,13 @@ int Report::print(const Args& args) const {
     }
     text.put("]");
   }
-  text.put("},\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":", static_cast<unsigned long long>(failures()),
-           static_cast<unsigned long long>(tally.checksum));
+  text.put("},\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":",
+           static_cast<unsigned long long>(failures()), static_cast<unsigned long long>(tally.checksum));
   text.put_string(malloc_owner());
-  text.put(",\"failure_kinds\":{\"null_answers\":%llu,\"corrupted\":%llu,\"misaligned\":%llu,\"other\":%llu},\"caveats\":[",
-           static_cast<unsigned long long>(tally.null_answers), static_cast<unsigned long long>(tally.corrupted),
-           static_cast<unsigned long long>(tally.misaligned), static_cast<unsigned long long>(other_failures));
+  text.put(
+      ",\"failure_kinds\":{\"null_answers\":%llu,\"corrupted\":%llu,\"misaligned\":%llu,\"other\":%llu},\"caveats\":[",
+      static_cast<unsigned long long>(tally.null_answers), static_cast<unsigned long long>(tally.corrupted),
+      static_cast<unsigned long long>(tally.misaligned), static_cast<unsigned long long>(other_failures));
   for (std::size_t i = 0; i < caveat_count; ++i) {
     if (i) text.put(",");
     text.put_string(caveats[i]);

@@ -10,8 +10,8 @@
 
 namespace workload {
 
-// Which way a figure is better. What repeats another figure in other units, or describes the run, is `neither`: a summary over
-// directed figures then counts every fact once.
+// Which way a figure is better. What repeats another figure in other units, or describes the run, is `neither`: a
+// summary over directed figures then counts every fact once.
 enum class Better : std::uint8_t { lower, higher, neither };
 
 struct Figure {

@@ -1,8 +1,9 @@
 // Threads of a workload, and what is timed.
 //
 // `run_team` runs a body on every thread. Between `start()` and `stop()` of its Lane lies a timed section: all threads
-// begin together, and its time runs from the first thread's start to the last one's stop. Drawing numbers, making tables and
-// cleaning up stand outside. One thread means the main thread, with no other in the process: allocators know that case.
+// begin together, and its time runs from the first thread's start to the last one's stop. Drawing numbers, making
+// tables and cleaning up stand outside. One thread means the main thread, with no other in the process: allocators know
+// that case.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class Lane {
   unsigned index() const { return index_; }
   unsigned count() const { return count_; }
   void start();
-  void stop(Timing* other = nullptr);  // the section counts for `other` instead of the team's timing; thread 0's is used
+  void stop(
+      Timing* other = nullptr);  // the section counts for `other` instead of the team's timing; thread 0's is used
   // Waits for all threads, runs `work` on thread 0 alone, waits again.
   template <class F>
   void alone(F work) {

@@ -74,13 +74,15 @@ struct fst_index_entry {
 enum fst_codec { FST_RAW = 0, FST_ZSTD = 1 };
 
 enum fst_block_type {
-    FST_BLOCK_META = 1,    /* JSON: who recorded what, where */
-    FST_BLOCK_EVENTS = 2,  /* calls of one thread, in its order */
-    FST_BLOCK_SAMPLES = 3, /* resident memory of one process: (varint steps since the last, varint KiB, varint anonymous KiB)* */
-    FST_BLOCK_GAP = 4,     /* nothing was recorded between first_time and last_time; of one thread, or of all: thread FST_ALL */
-    FST_BLOCK_STACKS = 5,  /* sampled call stacks, with --stacks only */
-    FST_BLOCK_SUMMARY = 6, /* JSON: what the writer counted */
-    FST_BLOCK_INDEX = 7,
+  FST_BLOCK_META = 1,   /* JSON: who recorded what, where */
+  FST_BLOCK_EVENTS = 2, /* calls of one thread, in its order */
+  FST_BLOCK_SAMPLES =
+      3, /* resident memory of one process: (varint steps since the last, varint KiB, varint anonymous KiB)* */
+  FST_BLOCK_GAP =
+      4, /* nothing was recorded between first_time and last_time; of one thread, or of all: thread FST_ALL */
+  FST_BLOCK_STACKS = 5,  /* sampled call stacks, with --stacks only */
+  FST_BLOCK_SUMMARY = 6, /* JSON: what the writer counted */
+  FST_BLOCK_INDEX = 7,
 };
 
 #define FST_ALL 0xffffffffu
@@ -145,7 +147,8 @@ static inline int fst_is_death(unsigned kind) { return kind >= FST_REALLOC && ki
 static inline int fst_has_reference(unsigned kind) { return fst_is_death(kind) || kind == FST_TOUCH; }
 static inline int fst_has_extra(unsigned kind) { return kind == FST_FORK || kind == FST_TOUCH; }
 static inline int fst_is_aligned(unsigned kind) {
-    return (kind >= FST_ALIGNED_ALLOC && kind <= FST_MEMALIGN) || kind == FST_NEW_ALIGNED || kind == FST_NEW_ARRAY_ALIGNED;
+  return (kind >= FST_ALIGNED_ALLOC && kind <= FST_MEMALIGN) || kind == FST_NEW_ALIGNED ||
+         kind == FST_NEW_ARRAY_ALIGNED;
 }
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// Size arithmetic: requests whose size wraps, or that no machine can hold, must be refused; a small block in their place
-// is an overflow waiting to happen. In a twin the request is ordinary.
+// Size arithmetic: requests whose size wraps, or that no machine can hold, must be refused; a small block in their
+// place is an overflow waiting to happen. In a twin the request is ordinary.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -11,7 +11,18 @@
 namespace attack {
 namespace {
 
-enum Call { kMalloc, kCalloc, kRealloc, kReallocarray, kMemalign, kAlignedAlloc, kPosixMemalign, kPvalloc, kNew, kNewArray };
+enum Call {
+  kMalloc,
+  kCalloc,
+  kRealloc,
+  kReallocarray,
+  kMemalign,
+  kAlignedAlloc,
+  kPosixMemalign,
+  kPvalloc,
+  kNew,
+  kNewArray
+};
 
 constexpr std::size_t kMax = ~std::size_t{0};
 
@@ -73,11 +84,19 @@ const Case kCases[] = {
     {"huge_malloc_minus_64", kAny, "malloc(SIZE_MAX - 63)", impossible, {-64, kMalloc}},
     {"huge_malloc_half_range", kAny, "malloc(PTRDIFF_MAX + 1)", impossible, {kHalfRange, kMalloc}},
     {"calloc_wraps_to_zero", kAny, "calloc(2, SIZE_MAX / 2 + 1)", impossible, {kHalfRange, kCalloc, 2}},
-    {"calloc_wraps_to_small", kAny, "calloc(3, SIZE_MAX / 3 + 1) wraps to a few bytes", impossible, {kThird, kCalloc, 3}},
+    {"calloc_wraps_to_small",
+     kAny,
+     "calloc(3, SIZE_MAX / 3 + 1) wraps to a few bytes",
+     impossible,
+     {kThird, kCalloc, 3}},
     {"calloc_wraps_large_count", kAny, "calloc(2^32 + 1, 2^32)", impossible, {1L << 32, kCalloc, (1L << 32) + 1}},
     {"realloc_huge", kAny, "realloc(p, SIZE_MAX - 15): the block must live on", impossible, {-16, kRealloc}},
     {"reallocarray_wraps", kAny, "reallocarray(p, 2, SIZE_MAX / 2 + 1)", impossible, {kHalfRange, kReallocarray, 2}},
-    {"reallocarray_wraps_to_small", kAny, "reallocarray(p, 3, SIZE_MAX / 3 + 1)", impossible, {kThird, kReallocarray, 3}},
+    {"reallocarray_wraps_to_small",
+     kAny,
+     "reallocarray(p, 3, SIZE_MAX / 3 + 1)",
+     impossible,
+     {kThird, kReallocarray, 3}},
     {"memalign_wraps", kAny, "memalign(4096, SIZE_MAX - 99)", impossible, {-100, kMemalign}},
     {"aligned_alloc_wraps", kAny, "aligned_alloc(64, SIZE_MAX - 63)", impossible, {-64, kAlignedAlloc}},
     {"posix_memalign_wraps", kAny, "posix_memalign(64, SIZE_MAX - 7)", impossible, {-8, kPosixMemalign}},
@@ -88,6 +107,7 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kArithmetic = {"arithmetic", "the request is refused and no live block is lost", kCases, sizeof kCases / sizeof kCases[0]};
+const Family kArithmetic = {"arithmetic", "the request is refused and no live block is lost", kCases,
+                            sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

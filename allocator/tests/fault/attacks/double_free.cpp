@@ -55,7 +55,8 @@ void delayed(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take();
   w.give(block);
-  w.churn(static_cast<std::size_t>(params.count), 16 * kMebibyte, params.distance != 0 ? static_cast<std::size_t>(params.distance) : w.size());
+  w.churn(static_cast<std::size_t>(params.count), 16 * kMebibyte,
+          params.distance != 0 ? static_cast<std::size_t>(params.distance) : w.size());
   second_free(w, block);
 }
 
@@ -235,8 +236,16 @@ void sized_twice(World& w, const Params&) {
 const Case kCases[] = {
     {"double_free_immediate", kAll, "free(p); free(p)", plain},
     {"double_free_calloc", kAll, "a block of calloc, freed twice", plain, {0, static_cast<int>(Source::kCalloc)}},
-    {"double_free_aligned", kAll, "a block of memalign(64), freed twice", plain, {0, static_cast<int>(Source::kAligned)}},
-    {"double_free_page_aligned", kAll, "a block of memalign(4096), freed twice", plain, {0, static_cast<int>(Source::kPageAligned)}},
+    {"double_free_aligned",
+     kAll,
+     "a block of memalign(64), freed twice",
+     plain,
+     {0, static_cast<int>(Source::kAligned)}},
+    {"double_free_page_aligned",
+     kAll,
+     "a block of memalign(4096), freed twice",
+     plain,
+     {0, static_cast<int>(Source::kPageAligned)}},
     {"double_free_realloc", kAll, "a block of realloc, freed twice", plain, {0, static_cast<int>(Source::kRealloc)}},
     {"double_delete", kAll, "operator delete twice", plain, {0, static_cast<int>(Source::kNew)}},
     {"double_delete_array", kAll, "operator delete[] twice", plain, {0, static_cast<int>(Source::kNewArray)}},
@@ -251,7 +260,12 @@ const Case kCases[] = {
     {"double_free_stale_1", kAll, "one malloc of the size between: its owner must keep it", stale, {0, 0, 1}},
     {"double_free_stale_64", kAll, "64 mallocs of the size between", stale, {0, 0, 64}},
     {"double_free_stale_churned", kAll, "64 pairs, then 64 mallocs between", stale, {64, 0, 64}},
-    {"double_free_stale_long", kSlab, "20,000 pairs, then 512 mallocs between", stale, {20000, 0, 512}, kSlab,
+    {"double_free_stale_long",
+     kSlab,
+     "20,000 pairs, then 512 mallocs between",
+     stale,
+     {20000, 0, 512},
+     kSlab,
      "after so long the address has honestly been handed out again: to the allocator the stale free is its owner's"},
     {"double_free_after_flush", kAll, "up to 4096 blocks of the size pass through the cache between", after_flush},
     {"double_free_after_trim", kAll, "the cache is flushed and malloc_trim called between", after_trim},
@@ -259,13 +273,18 @@ const Case kCases[] = {
     {"double_free_after_slab_reused", kAll, "its memory may serve another size by now", after_slab_left, {0, 1}},
     {"double_free_cycle", kAll, "a and b freed in turn eight times", cycle},
     {"double_free_all_again", kAll, "up to 256 blocks freed, then all again", all_again},
-    {"double_free_key_overwritten", kAll, "the freed block's second word is overwritten before the second free", mark_wiped},
+    {"double_free_key_overwritten", kAll, "the freed block's second word is overwritten before the second free",
+     mark_wiped},
     {"double_free_block_wiped", kAll, "the freed block is zeroed before the second free", mark_wiped, {0, 1}},
     {"double_free_local_then_remote", kAll, "this thread frees, then another", across_threads, {0, kLocalRemote}},
     {"double_free_remote_then_local", kAll, "another thread frees, then this one", across_threads, {0, kRemoteLocal}},
     {"double_free_two_remotes", kAll, "two other threads free in turn", across_threads, {0, kRemoteRemote}},
     {"double_free_remote_twice", kAll, "one other thread frees twice", across_threads, {0, kRemoteTwice}},
-    {"double_free_after_thread_exit", kAll, "a thread frees and ends, then this one frees", across_threads, {0, kExitedLocal}},
+    {"double_free_after_thread_exit",
+     kAll,
+     "a thread frees and ends, then this one frees",
+     across_threads,
+     {0, kExitedLocal}},
     {"double_free_two_exited_threads", kAll, "two threads free and end in turn", across_threads, {0, kExitedExited}},
     {"double_free_pending_remote", kAll, "another thread's block, freed here twice", pending_remote},
     {"double_free_concurrent", kAll, "two threads free at the same moment", concurrent},
@@ -273,7 +292,7 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kDoubleFree = {"double-free", "no address is handed out twice and no live block changes afterwards", kCases,
-                            sizeof kCases / sizeof kCases[0]};
+const Family kDoubleFree = {"double-free", "no address is handed out twice and no live block changes afterwards",
+                            kCases, sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

@@ -190,7 +190,9 @@ void World::disregard(void* block) {
 
 Byte* World::populate() {
   const unsigned kind = size_class();
-  const std::size_t count = kind == kSmall ? 96 + random_.below(64) : kind == kMedium ? 32 + random_.below(16) : 6 + random_.below(3);
+  const std::size_t count = kind == kSmall    ? 96 + random_.below(64)
+                            : kind == kMedium ? 32 + random_.below(16)
+                                              : 6 + random_.below(3);
   const std::size_t first = live_;
   for (std::size_t i = 0; i < count; i++)
     if (take() == nullptr) refused("a block of the heap in use");
@@ -203,7 +205,8 @@ Byte* World::neighbour_above(const Byte* block) const {
   Byte* best = nullptr;
   for (std::size_t i = 0; i < live_; i++) {
     Byte* const other = blocks_[i].address;
-    if (address_of(other) > address_of(block) && (best == nullptr || address_of(other) < address_of(best))) best = other;
+    if (address_of(other) > address_of(block) && (best == nullptr || address_of(other) < address_of(best)))
+      best = other;
   }
   return best;
 }
@@ -350,7 +353,8 @@ bool World::holds_secret(const Byte* block, std::size_t bytes) const {
   bool found = false;
   for_parts(bytes, [&](std::size_t from, std::size_t length) {
     const Byte* const first = block + from;
-    for (std::uintptr_t place = (address_of(first) + 3) & ~std::uintptr_t{3}; place + 4 <= address_of(first) + length; place += 4) {
+    for (std::uintptr_t place = (address_of(first) + 3) & ~std::uintptr_t{3}; place + 4 <= address_of(first) + length;
+         place += 4) {
       const std::uint32_t wanted = static_cast<std::uint32_t>(secret_ >> (8 * (place & 4)));
       found = found || *at<const std::uint32_t>(place) == wanted;
     }

@@ -158,8 +158,8 @@ struct Family {
   std::size_t count;
 };
 
-extern const Family kDoubleFree, kInvalidFree, kOverflow, kUnderflow, kUseAfterFree, kUninitialised, kMismatch, kZeroSize,
-    kMetadata, kRealloc, kArithmetic, kPredictability;
+extern const Family kDoubleFree, kInvalidFree, kOverflow, kUnderflow, kUseAfterFree, kUninitialised, kMismatch,
+    kZeroSize, kMetadata, kRealloc, kArithmetic, kPredictability;
 
 // The compiler loses track of where a pointer came from, so that it keeps every access and every call.
 template <class T>

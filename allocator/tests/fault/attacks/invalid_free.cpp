@@ -13,8 +13,21 @@ namespace attack {
 namespace {
 
 enum Where {
-  kStack, kAlloca, kStatic, kConstant, kCode, kThreadLocal, kEnvironment, kMapping, kMappingInside, kUnmapped, kOne, kNonCanonical,
-  kMinusOne, kLibcData, kBreak
+  kStack,
+  kAlloca,
+  kStatic,
+  kConstant,
+  kCode,
+  kThreadLocal,
+  kEnvironment,
+  kMapping,
+  kMappingInside,
+  kUnmapped,
+  kOne,
+  kNonCanonical,
+  kMinusOne,
+  kLibcData,
+  kBreak
 };
 
 alignas(16) thread_local Byte t_buffer[512];
@@ -76,7 +89,9 @@ void displaced(World& w, const Params& params) {
     dress(block, w.size(), w.size());
     w.disregard(block);
   }
-  const std::uintptr_t base = address_of(block) + (params.how == 1 ? w.size() : params.how == 2 ? (w.size() / 2 & ~std::size_t{15}) : 0);
+  const std::uintptr_t base = address_of(block) + (params.how == 1   ? w.size()
+                                                   : params.how == 2 ? (w.size() / 2 & ~std::size_t{15})
+                                                                     : 0);
   Byte* const wrong = at<Byte>(base + static_cast<std::uintptr_t>(params.distance));
   w.fault();
   if (w.misuse()) {
@@ -94,7 +109,8 @@ void never_allocated(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take();
   Byte* const above = w.neighbour_above(block);
-  const std::size_t stride = above != nullptr && above - block < 65536 ? static_cast<std::size_t>(above - block) : w.size();
+  const std::size_t stride =
+      above != nullptr && above - block < 65536 ? static_cast<std::size_t>(above - block) : w.size();
   Byte* const wrong = w.highest() + stride * static_cast<std::size_t>(params.count);
   w.fault();
   if (w.misuse()) ::free(opaque(wrong));
@@ -152,7 +168,8 @@ void usable_size(World& w, const Params& params) {
     w.past();
     if (answer != 0) w.effect("a usable size was told for a pointer to no live block");
   } else {
-    if (params.how != 0 && ::malloc_usable_size(block) < w.size()) w.effect("the usable size is below the size asked for");
+    if (params.how != 0 && ::malloc_usable_size(block) < w.size())
+      w.effect("the usable size is below the size asked for");
     w.past();
   }
   w.aftermath();
@@ -190,11 +207,27 @@ const Case kCases[] = {
     {"invalid_free_plus_gibibyte", kAll, "1 GiB above", displaced, {kGibibyte}},
     {"invalid_free_minus_gibibyte", kAll, "1 GiB below", displaced, {-kGibibyte}},
     {"invalid_free_high_bit", kAll, "a live block's address with bit 47 flipped", displaced, {1L << 47}},
-    {"invalid_free_never_allocated", kAll, "a block's place that was never handed out, 1 block above the highest", never_allocated, {0, 0, 1}},
+    {"invalid_free_never_allocated",
+     kAll,
+     "a block's place that was never handed out, 1 block above the highest",
+     never_allocated,
+     {0, 0, 1}},
     {"invalid_free_never_allocated_far", kAll, "the same, 1000 blocks above", never_allocated, {0, 0, 1000}},
-    {"invalid_free_aligned_interior", kAll, "64 bytes into a block of memalign(64)", aligned_interior, {64, static_cast<int>(Source::kAligned)}},
-    {"invalid_free_page_aligned_interior", kAll, "128 bytes into a block of memalign(4096)", aligned_interior, {128, static_cast<int>(Source::kPageAligned)}},
-    {"invalid_free_calloc_interior", kAll, "64 bytes into a block of calloc", aligned_interior, {64, static_cast<int>(Source::kCalloc)}},
+    {"invalid_free_aligned_interior",
+     kAll,
+     "64 bytes into a block of memalign(64)",
+     aligned_interior,
+     {64, static_cast<int>(Source::kAligned)}},
+    {"invalid_free_page_aligned_interior",
+     kAll,
+     "128 bytes into a block of memalign(4096)",
+     aligned_interior,
+     {128, static_cast<int>(Source::kPageAligned)}},
+    {"invalid_free_calloc_interior",
+     kAll,
+     "64 bytes into a block of calloc",
+     aligned_interior,
+     {64, static_cast<int>(Source::kCalloc)}},
     {"invalid_delete_static", kAny, "operator delete of static memory", deleted},
     {"invalid_delete_interior", kAll, "operator delete sixteen bytes into a live block", deleted, {0, 1}},
     {"usable_size_freed", kAll, "malloc_usable_size of a freed block", usable_size},
@@ -204,7 +237,8 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kInvalidFree = {"invalid-free", "no foreign memory is handed out or written to, no live block is handed out again", kCases,
+const Family kInvalidFree = {"invalid-free",
+                             "no foreign memory is handed out or written to, no live block is handed out again", kCases,
                              sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

@@ -1,8 +1,10 @@
 // freestone-attack CASE --size small|medium|large|any|BYTES --seed S [--twin] : runs one case in this process.
 // freestone-attack list --json                                                : describes every case.
-// freestone-attack probe                                                      : shows that malloc works, and whose it is.
+// freestone-attack probe                                                      : shows that malloc works, and whose it
+// is.
 // freestone-attack place BYTES                                                : used by the cases on predictability.
-// freestone-attack hang [closed|flood|child]                                  : never ends; for the tests of the runner.
+// freestone-attack hang [closed|flood|child]                                  : never ends; for the tests of the
+// runner.
 // The last arguments may be --parent PID: the process started by PID is killed when PID ends, however that comes about.
 #include <dlfcn.h>
 #include <signal.h>
@@ -17,11 +19,14 @@
 namespace attack {
 namespace {
 
-const Family* const kFamilies[] = {&kDoubleFree,    &kInvalidFree, &kOverflow, &kUnderflow, &kUseAfterFree, &kUninitialised,
-                                   &kMismatch,      &kZeroSize,    &kMetadata, &kRealloc,   &kArithmetic,   &kPredictability};
+const Family* const kFamilies[] = {&kDoubleFree,   &kInvalidFree,   &kOverflow,   &kUnderflow,
+                                   &kUseAfterFree, &kUninitialised, &kMismatch,   &kZeroSize,
+                                   &kMetadata,     &kRealloc,       &kArithmetic, &kPredictability};
 
-constexpr std::size_t kSmallSizes[] = {16, 24, 32, 40, 48, 56, 64, 72, 88, 96, 104, 120, 128, 152, 200, 232, 248, 256, 320, 504};
-constexpr std::size_t kMediumSizes[] = {1024, 1040, 1500, 2040, 2048, 3000, 4072, 4096, 6000, 8184, 8192, 12000, 16384, 20000};
+constexpr std::size_t kSmallSizes[] = {16,  24,  32,  40,  48,  56,  64,  72,  88,  96,
+                                       104, 120, 128, 152, 200, 232, 248, 256, 320, 504};
+constexpr std::size_t kMediumSizes[] = {1024, 1040, 1500, 2040, 2048,  3000,  4072,
+                                        4096, 6000, 8184, 8192, 12000, 16384, 20000};
 constexpr std::size_t kLargeSizes[] = {65536, 98304, 131072, 135000, 200000, 262144, 400000, 524288, 1048576};
 
 template <std::size_t N>
@@ -94,7 +99,8 @@ int probe() {
 }
 
 int place(const char* text) {
-  const std::uintptr_t places[2] = {address_of(opaque(::malloc(strtoul(text, nullptr, 10)))), address_of(::dlsym(RTLD_NEXT, "getpid"))};
+  const std::uintptr_t places[2] = {address_of(opaque(::malloc(strtoul(text, nullptr, 10)))),
+                                    address_of(::dlsym(RTLD_NEXT, "getpid"))};
   return ::write(STDOUT_FILENO, places, sizeof places) == sizeof places ? 0 : 5;
 }
 
@@ -118,7 +124,9 @@ int hang(const char* how) {
 }
 
 int usage(const char* problem, const char* value) {
-  fprintf(stderr, "freestone-attack: %s: %s; expected CASE --size small|medium|large|any|16..4194304 --seed NUMBER [--twin], list --json, or probe\n",
+  fprintf(stderr,
+          "freestone-attack: %s: %s; expected CASE --size small|medium|large|any|16..4194304 --seed NUMBER [--twin], "
+          "list --json, or probe\n",
           problem, value);
   return 2;
 }

@@ -11,7 +11,7 @@
 namespace attack {
 namespace {
 
-enum Link { kRaw, kProtected, kSwapped };        // how a link is encoded: as it is, XORed with its page number, byte-swapped
+enum Link { kRaw, kProtected, kSwapped };  // how a link is encoded: as it is, XORed with its page number, byte-swapped
 enum Aim { kTarget, kLiveBlock, kUnlinkPair };   // what it points to
 
 std::uint64_t encode(const Byte* place, std::uint64_t link, int how) {
@@ -48,7 +48,8 @@ void overwrite_link(World& w, const Params& params) {
   Byte* const a = w.take();
   Byte* const b = w.take();
   Byte* const place = params.distance >= 0 ? b + 8 * params.distance : b + w.size() + 8 * params.distance;
-  const std::uint64_t aim = params.count == kLiveBlock ? address_of(live) : address_of(w.target()) - (params.count == kUnlinkPair ? 16 : 0);
+  const std::uint64_t aim =
+      params.count == kLiveBlock ? address_of(live) : address_of(w.target()) - (params.count == kUnlinkPair ? 16 : 0);
   if (w.misuse()) {
     w.give(a);
     w.give(b);
@@ -187,7 +188,8 @@ void own_header(World& w, const Params& params) {
     const std::uint64_t flags = w.size_class() == kLarge ? 2 : 1;
     const std::uint64_t size = params.how == 0 ? 2 * w.size() : params.how == 1 ? w.size() / 2 : 0;
     poke(at<Byte>(address_of(block) - 16), 0);
-    poke(at<Byte>(address_of(block) - 8), params.how == 2 ? ~std::uint64_t{0} : ((size + 0xfff) & ~std::uint64_t{0xf}) | flags);
+    poke(at<Byte>(address_of(block) - 8),
+         params.how == 2 ? ~std::uint64_t{0} : ((size + 0xfff) & ~std::uint64_t{0xf}) | flags);
   }
   w.give(block);
   w.past();
@@ -278,22 +280,54 @@ void aligned_header(World& w, const Params& params) {
 constexpr long kKiB = 1024;
 
 const Case kCases[] = {
-    {"freed_link_raw", kAll, "the first word of a freed block: the target's address", overwrite_link, {0, kRaw, kTarget}},
+    {"freed_link_raw",
+     kAll,
+     "the first word of a freed block: the target's address",
+     overwrite_link,
+     {0, kRaw, kTarget}},
     {"freed_link_protected", kAll, "the same, XORed with the page number", overwrite_link, {0, kProtected, kTarget}},
     {"freed_link_swapped", kAll, "the same, byte-swapped", overwrite_link, {0, kSwapped, kTarget}},
-    {"freed_link_live", kAll, "the first word of a freed block: a live block's address", overwrite_link, {0, kRaw, kLiveBlock}},
-    {"freed_link_live_protected", kAll, "the same, XORed with the page number", overwrite_link, {0, kProtected, kLiveBlock}},
-    {"freed_second_word", kAll, "the second word of a freed block: the target's address", overwrite_link, {1, kRaw, kTarget}},
-    {"freed_second_word_back", kAll, "the second word: 16 bytes before the target", overwrite_link, {1, kRaw, kUnlinkPair}},
-    {"freed_last_word", kAll, "the last word of a freed block: the target's address", overwrite_link, {-1, kRaw, kTarget}},
-    {"freed_last_word_live", kAll, "the last word of a freed block: a live block's address", overwrite_link, {-1, kRaw, kLiveBlock}},
+    {"freed_link_live",
+     kAll,
+     "the first word of a freed block: a live block's address",
+     overwrite_link,
+     {0, kRaw, kLiveBlock}},
+    {"freed_link_live_protected",
+     kAll,
+     "the same, XORed with the page number",
+     overwrite_link,
+     {0, kProtected, kLiveBlock}},
+    {"freed_second_word",
+     kAll,
+     "the second word of a freed block: the target's address",
+     overwrite_link,
+     {1, kRaw, kTarget}},
+    {"freed_second_word_back",
+     kAll,
+     "the second word: 16 bytes before the target",
+     overwrite_link,
+     {1, kRaw, kUnlinkPair}},
+    {"freed_last_word",
+     kAll,
+     "the last word of a freed block: the target's address",
+     overwrite_link,
+     {-1, kRaw, kTarget}},
+    {"freed_last_word_live",
+     kAll,
+     "the last word of a freed block: a live block's address",
+     overwrite_link,
+     {-1, kRaw, kLiveBlock}},
     {"freed_pair_unlink", kAll, "both words as an entry of a list that is taken out", overwrite_pair},
     {"freed_pair_target", kAll, "both words: the target", overwrite_pair, {0, 1}},
     {"freed_pair_flushed", kAll, "both words, after the block left the cache", overwrite_pair, {1, 0}},
     {"freed_link_low_byte", kAll, "the lowest byte of the first word", overwrite_partly, {1}},
     {"freed_link_low_bytes", kAll, "the two lowest bytes of the first word", overwrite_partly, {2}},
     {"duplicate_in_cache", kAll, "a, b, a; the copy plants a link", duplicate_then_link, {0, kProtected}},
-    {"duplicate_behind_cache", kAll, "a, b, a behind 7 frees; the copy plants a link", duplicate_then_link, {1, kProtected}},
+    {"duplicate_behind_cache",
+     kAll,
+     "a, b, a behind 7 frees; the copy plants a link",
+     duplicate_then_link,
+     {1, kProtected}},
     {"duplicate_behind_cache_raw", kAll, "the same with a plain link", duplicate_then_link, {1, kRaw}},
     {"false_block_freed", kAll, "a false block in static memory is freed", spirit},
     {"false_block_mapped_flag", kAll, "the same, marked as a mapping of its own", spirit, {2}},
@@ -310,15 +344,28 @@ const Case kCases[] = {
     {"sorted_list_forward", kAny, "the third word of a freed 1 KiB block in a sorted list", sorted_list, {2}},
     {"sorted_list_backward", kAny, "the fourth word of a freed 1 KiB block in a sorted list", sorted_list, {3}},
     {"aligned_header_64k_zeros", kAll, "zeros at the start of the block's 64 KiB", aligned_header, {64 * kKiB}},
-    {"aligned_header_64k_target", kAll, "the target's address at the start of the block's 64 KiB", aligned_header, {64 * kKiB, 1}},
+    {"aligned_header_64k_target",
+     kAll,
+     "the target's address at the start of the block's 64 KiB",
+     aligned_header,
+     {64 * kKiB, 1}},
     {"aligned_header_4m_zeros", kAll, "zeros at the start of the block's 4 MiB", aligned_header, {4096 * kKiB}},
-    {"aligned_header_4m_target", kAll, "the target's address at the start of the block's 4 MiB", aligned_header, {4096 * kKiB, 1}},
-    {"aligned_header_32m_target", kAll, "the target's address at the start of the block's 32 MiB", aligned_header, {32768 * kKiB, 1}},
+    {"aligned_header_4m_target",
+     kAll,
+     "the target's address at the start of the block's 4 MiB",
+     aligned_header,
+     {4096 * kKiB, 1}},
+    {"aligned_header_32m_target",
+     kAll,
+     "the target's address at the start of the block's 32 MiB",
+     aligned_header,
+     {32768 * kKiB, 1}},
 };
 
 }  // namespace
 
-const Family kMetadata = {"metadata", "no target address and no overlapping block is handed out, and nothing is written to the target", kCases,
-                          sizeof kCases / sizeof kCases[0]};
+const Family kMetadata = {
+    "metadata", "no target address and no overlapping block is handed out, and nothing is written to the target",
+    kCases, sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

@@ -1,4 +1,5 @@
-// Mismatches: the size, the alignment or the kind of call that returns a block is not the one that it was obtained with.
+// Mismatches: the size, the alignment or the kind of call that returns a block is not the one that it was obtained
+// with.
 // In a twin they agree. Without an effect on another object (a block in the wrong class is one) it is neutralised.
 #include <dlfcn.h>
 #include <malloc.h>
@@ -25,7 +26,8 @@ std::size_t wrong_size(std::size_t size, int how) {
   }
 }
 
-// Several blocks go back wrongly, so that an allocator that trusts the size hands some of them out as what they are not.
+// Several blocks go back wrongly, so that an allocator that trusts the size hands some of them out as what they are
+// not.
 template <class Give>
 void return_many(World& w, Source source, std::size_t alignment, Give give) {
   w.populate();
@@ -136,14 +138,22 @@ const Case kCases[] = {
     {"sized_delete_array_half", kAll, "operator delete[] told half the size", sized_delete_array, {0, kHalf}},
     {"sized_delete_array_double", kAll, "operator delete[] told twice the size", sized_delete_array, {0, kDouble}},
     {"sized_aligned_delete_half", kAll, "aligned operator delete told half the size", sized_aligned_delete, {0, kHalf}},
-    {"sized_aligned_delete_double", kAll, "aligned operator delete told twice the size", sized_aligned_delete, {0, kDouble}},
+    {"sized_aligned_delete_double",
+     kAll,
+     "aligned operator delete told twice the size",
+     sized_aligned_delete,
+     {0, kDouble}},
     {"aligned_new_plain_delete", kAll, "new with alignment 64, delete without", aligned_delete, {64, 0, 0}},
     {"plain_new_aligned_delete", kAll, "new without alignment, delete with 64", aligned_delete, {0, 0, 64}},
     {"aligned_delete_larger", kAll, "new with alignment 64, delete with 4096", aligned_delete, {64, 0, 4096}},
     {"free_sized_half", kAll, "free_sized told half the size", free_sized, {0, kHalf}},
     {"free_sized_double", kAll, "free_sized told twice the size", free_sized, {0, kDouble}},
     {"free_aligned_sized_half", kAll, "free_aligned_sized told half the size", free_aligned_sized, {0, kHalf}},
-    {"free_aligned_sized_alignment", kAll, "free_aligned_sized told 4096 for an alignment of 64", free_aligned_sized, {4096}},
+    {"free_aligned_sized_alignment",
+     kAll,
+     "free_aligned_sized told 4096 for an alignment of 64",
+     free_aligned_sized,
+     {4096}},
     {"malloc_delete", kAll, "malloc, operator delete", call_mismatch, {0, kM, kN}},
     {"malloc_delete_array", kAll, "malloc, operator delete[]", call_mismatch, {0, kM, kA}},
     {"new_free", kAll, "operator new, free", call_mismatch, {0, kN, kM}},
@@ -156,7 +166,7 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kMismatch = {"mismatch", "no block is handed out that overlaps a live one, and no live block changes", kCases,
-                          sizeof kCases / sizeof kCases[0]};
+const Family kMismatch = {"mismatch", "no block is handed out that overlaps a live one, and no live block changes",
+                          kCases, sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

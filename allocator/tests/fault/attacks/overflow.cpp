@@ -71,7 +71,8 @@ Access inside(Byte* block, std::size_t size, long distance) {
 void linear(World& w, const Params& params) {
   Byte* const block = w.populate();
   w.disregard(block);
-  const Access access = w.misuse() ? beyond(block, w.size(), params.distance) : inside(block, w.size(), params.distance);
+  const Access access =
+      w.misuse() ? beyond(block, w.size(), params.distance) : inside(block, w.size(), params.distance);
   w.fault();
   put(w, access.from, access.bytes, params.how);
   next_use(w, block, static_cast<int>(params.count), Source::kMalloc);
@@ -88,8 +89,8 @@ void linear_source(World& w, const Params& params) {
   for (Byte*& each : blocks) each = w.take(w.size(), source);
   const std::size_t chosen = w.random().below(16);
   w.disregard(blocks[chosen]);
-  const Access access =
-      w.misuse() ? beyond(blocks[chosen], w.size(), params.distance) : inside(blocks[chosen], w.size(), params.distance);
+  const Access access = w.misuse() ? beyond(blocks[chosen], w.size(), params.distance)
+                                   : inside(blocks[chosen], w.size(), params.distance);
   w.fault();
   put(w, access.from, access.bytes, params.how);
   next_use(w, blocks[chosen], kFreed, source);
@@ -149,7 +150,8 @@ void one_nul(World& w, const Params&) {
 
 void read_beyond(World& w, const Params& params) {
   Byte* const block = w.populate();
-  const Access access = w.misuse() ? beyond(block, w.size(), params.distance) : inside(block, w.size(), params.distance);
+  const Access access =
+      w.misuse() ? beyond(block, w.size(), params.distance) : inside(block, w.size(), params.distance);
   w.fault();
   peruse(access.from, access.bytes);
   w.past();
@@ -173,9 +175,11 @@ constexpr long kPg = 4096;
 constexpr long kMiB = 1L << 20;
 
 constexpr char kJump[] =
-    "the byte lands inside another live block and touches no check value: seeing it takes a page per block or memory tagging";
+    "the byte lands inside another live block and touches no check value: seeing it takes a page per block or memory "
+    "tagging";
 constexpr char kLeap[] =
-    "among large blocks the byte leaps over any guard between them into another live block: seeing it takes memory tagging";
+    "among large blocks the byte leaps over any guard between them into another live block: seeing it takes memory "
+    "tagging";
 constexpr char kReadApart[] = "a read leaves no trace: seeing it takes a page per block or memory tagging";
 constexpr char kNeverAgain[] =
     "no call names the block again: seeing it in time takes a page per block or memory tagging";
@@ -204,18 +208,70 @@ const Case kOverflowCases[] = {
     {"overflow_nul", kAll, "only the terminating NUL lands past the end", one_nul},
     {"overflow_then_realloc_1", kAll, "one byte past the end, then realloc", linear, {1, kStore, kReallocated}},
     {"overflow_then_realloc_8", kAll, "eight bytes past the end, then realloc", linear, {8, kStore, kReallocated}},
-    {"overflow_then_remote_free_1", kAll, "one byte past the end, then another thread frees", linear, {1, kStore, kFreedRemotely}},
-    {"overflow_then_remote_free_32", kAll, "32 bytes past the end, then another thread frees", linear, {32, kStore, kFreedRemotely}},
-    {"overflow_never_freed_8", kAll, "eight bytes past the end of a block that stays", linear, {8, kStore, kUnused}, kSlab, kNeverAgain},
-    {"overflow_never_freed_32", kAll, "32 bytes past the end of a block that stays", linear, {32, kStore, kUnused}, kSlab, kNeverAgain},
-    {"overflow_calloc_1", kAll, "one byte past a block of calloc", linear_source, {1, kStore, static_cast<long>(Source::kCalloc)}},
-    {"overflow_calloc_8", kAll, "eight bytes past a block of calloc", linear_source, {8, kStore, static_cast<long>(Source::kCalloc)}},
-    {"overflow_aligned_1", kAll, "one byte past a block of memalign(64)", linear_source, {1, kStore, static_cast<long>(Source::kAligned)}},
-    {"overflow_aligned_8", kAll, "eight bytes past a block of memalign(64)", linear_source, {8, kStore, static_cast<long>(Source::kAligned)}},
-    {"overflow_page_aligned_8", kAll, "eight bytes past a block of memalign(4096)", linear_source, {8, kStore, static_cast<long>(Source::kPageAligned)}},
-    {"overflow_realloc_1", kAll, "one byte past a block that realloc grew", linear_source, {1, kStore, static_cast<long>(Source::kRealloc)}},
-    {"overflow_new_1", kAll, "one byte past a block of operator new", linear_source, {1, kStore, static_cast<long>(Source::kNew)}},
-    {"overflow_new_array_8", kAll, "one element past a block of operator new[]", linear_source, {8, kStore, static_cast<long>(Source::kNewArray)}},
+    {"overflow_then_remote_free_1",
+     kAll,
+     "one byte past the end, then another thread frees",
+     linear,
+     {1, kStore, kFreedRemotely}},
+    {"overflow_then_remote_free_32",
+     kAll,
+     "32 bytes past the end, then another thread frees",
+     linear,
+     {32, kStore, kFreedRemotely}},
+    {"overflow_never_freed_8",
+     kAll,
+     "eight bytes past the end of a block that stays",
+     linear,
+     {8, kStore, kUnused},
+     kSlab,
+     kNeverAgain},
+    {"overflow_never_freed_32",
+     kAll,
+     "32 bytes past the end of a block that stays",
+     linear,
+     {32, kStore, kUnused},
+     kSlab,
+     kNeverAgain},
+    {"overflow_calloc_1",
+     kAll,
+     "one byte past a block of calloc",
+     linear_source,
+     {1, kStore, static_cast<long>(Source::kCalloc)}},
+    {"overflow_calloc_8",
+     kAll,
+     "eight bytes past a block of calloc",
+     linear_source,
+     {8, kStore, static_cast<long>(Source::kCalloc)}},
+    {"overflow_aligned_1",
+     kAll,
+     "one byte past a block of memalign(64)",
+     linear_source,
+     {1, kStore, static_cast<long>(Source::kAligned)}},
+    {"overflow_aligned_8",
+     kAll,
+     "eight bytes past a block of memalign(64)",
+     linear_source,
+     {8, kStore, static_cast<long>(Source::kAligned)}},
+    {"overflow_page_aligned_8",
+     kAll,
+     "eight bytes past a block of memalign(4096)",
+     linear_source,
+     {8, kStore, static_cast<long>(Source::kPageAligned)}},
+    {"overflow_realloc_1",
+     kAll,
+     "one byte past a block that realloc grew",
+     linear_source,
+     {1, kStore, static_cast<long>(Source::kRealloc)}},
+    {"overflow_new_1",
+     kAll,
+     "one byte past a block of operator new",
+     linear_source,
+     {1, kStore, static_cast<long>(Source::kNew)}},
+    {"overflow_new_array_8",
+     kAll,
+     "one element past a block of operator new[]",
+     linear_source,
+     {8, kStore, static_cast<long>(Source::kNewArray)}},
     {"overflow_stray_32", kAll, "one byte, 32 past the end", stray, {32}, kSlab, kJump},
     {"overflow_stray_page", kAll, "one byte, a page past the end", stray, {kPg}, kSlab, kJump},
     {"overflow_stray_mebibyte", kAll, "one byte, 1 MiB past the end", stray, {kMiB}, kLarge, kLeap},
@@ -238,9 +294,21 @@ const Case kUnderflowCases[] = {
     {"underflow_memcpy_32", kAll, "memcpy 32 bytes early", linear, {-32, kMemcpy}},
     {"underflow_memcpy_page", kAll, "memcpy a page early", linear, {-kPg, kMemcpy}},
     {"underflow_memcpy_mebibyte", kAll, "memcpy 1 MiB early", linear, {-kMiB, kMemcpy}},
-    {"underflow_then_realloc_8", kAll, "eight bytes before the start, then realloc", linear, {-8, kStore, kReallocated}},
-    {"underflow_aligned_8", kAll, "eight bytes before a block of memalign(64)", linear_source, {-8, kStore, static_cast<long>(Source::kAligned)}},
-    {"underflow_new_array_8", kAll, "one element before a block of operator new[]", linear_source, {-8, kStore, static_cast<long>(Source::kNewArray)}},
+    {"underflow_then_realloc_8",
+     kAll,
+     "eight bytes before the start, then realloc",
+     linear,
+     {-8, kStore, kReallocated}},
+    {"underflow_aligned_8",
+     kAll,
+     "eight bytes before a block of memalign(64)",
+     linear_source,
+     {-8, kStore, static_cast<long>(Source::kAligned)}},
+    {"underflow_new_array_8",
+     kAll,
+     "one element before a block of operator new[]",
+     linear_source,
+     {-8, kStore, static_cast<long>(Source::kNewArray)}},
     {"underflow_stray_32", kAll, "one byte, 32 before the start", stray, {-32}, kSlab, kJump},
     {"underflow_stray_page", kAll, "one byte, a page before the start", stray, {-kPg}, kSlab, kJump},
     {"underflow_stray_mebibyte", kAll, "one byte, 1 MiB before the start", stray, {-kMiB}, kLarge, kLeap},
@@ -249,7 +317,8 @@ const Case kUnderflowCases[] = {
     {"underread_mebibyte", kAll, "1 MiB before the start is read", read_beyond, {-kMiB}},
 };
 
-constexpr char kHarmless[] = "no other live block is written to or read, and the heap goes on without handing one out again";
+constexpr char kHarmless[] =
+    "no other live block is written to or read, and the heap goes on without handing one out again";
 
 }  // namespace
 

@@ -71,7 +71,8 @@ void adjacent(World& w, const Params&) {
   for (int i = 0; i < kTrials; i++) {
     Byte* const victim = w.take();
     Byte* const next = w.take();
-    right += address_of(next) > address_of(victim) && address_of(next) - address_of(victim) <= w.size() + w.size() / 4 + 64;
+    right +=
+        address_of(next) > address_of(victim) && address_of(next) - address_of(victim) <= w.size() + w.size() / 4 + 64;
   }
   conclude(w, right, "the next block is the upper neighbour");
 }
@@ -135,12 +136,21 @@ const Case kCases[] = {
     {"predict_stride", kAll, "the distance between new blocks", constant_stride},
     {"predict_adjacent", kSlab, "the next block is the neighbour", adjacent},
     {"predict_address", kAll, "the address of a block in a fresh process", across_processes},
-    {"predict_distance_to_libc", kAll, "the distance of a block from the C library in a fresh process", across_processes, {0, 1}},
-    {"predict_place_in_slab", kSlab, "the low 14 bits of a block's address in a fresh process", across_processes, {0, 2}},
+    {"predict_distance_to_libc",
+     kAll,
+     "the distance of a block from the C library in a fresh process",
+     across_processes,
+     {0, 1}},
+    {"predict_place_in_slab",
+     kSlab,
+     "the low 14 bits of a block's address in a fresh process",
+     across_processes,
+     {0, 2}},
 };
 
 }  // namespace
 
-const Family kPredictability = {"predictability", "no more than half of the predictions come true", kCases, sizeof kCases / sizeof kCases[0]};
+const Family kPredictability = {"predictability", "no more than half of the predictions come true", kCases,
+                                sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

@@ -29,7 +29,8 @@ void of_freed(World& w, const Params& params) {
   if (!w.misuse()) w.forget(block);
   Byte* const moved = static_cast<Byte*>(::realloc(opaque(block), bytes));
   if (moved != nullptr) {  // the first use of what came back belongs to the misuse: it may be inaccessible
-    if (w.misuse() && w.holds_secret(moved, bytes < w.size() ? bytes : w.size())) w.effect("realloc copied the freed block's secret");
+    if (w.misuse() && w.holds_secret(moved, bytes < w.size() ? bytes : w.size()))
+      w.effect("realloc copied the freed block's secret");
     w.adopt(moved, bytes);
   }
   w.past();
@@ -178,9 +179,20 @@ const Case kCases[] = {
     {"realloc_write_old", kAll, "the old pointer is written through after a move", stale_after_move, {0, kWrite}},
     {"realloc_read_old", kAll, "the old pointer is read through after a move", stale_after_move, {0, kRead}},
     {"realloc_shrunk_overflow_1", kAll, "one byte past the end after shrinking", stale_after_shrink},
-    {"realloc_shrunk_write_tail", kAll, "the old last word after shrinking", stale_after_shrink, {0, 1}, kSlab,
-     "the word lies beyond the block's new place and touches no check value: seeing it takes a page per block or memory tagging"},
-    {"realloc_shrunk_read_tail", kAll, "the old last word is read after shrinking", stale_after_shrink, {0, 2}, kSlab,
+    {"realloc_shrunk_write_tail",
+     kAll,
+     "the old last word after shrinking",
+     stale_after_shrink,
+     {0, 1},
+     kSlab,
+     "the word lies beyond the block's new place and touches no check value: seeing it takes a page per block or "
+     "memory tagging"},
+    {"realloc_shrunk_read_tail",
+     kAll,
+     "the old last word is read after shrinking",
+     stale_after_shrink,
+     {0, 2},
+     kSlab,
      "a read leaves no trace: seeing it takes a page per block or memory tagging"},
     {"realloc_plus_1", kAll, "realloc one byte into a live block", of_wrong, {0, kPlus1}},
     {"realloc_plus_8", kAll, "realloc eight bytes into a live block", of_wrong, {0, kPlus8}},
@@ -195,7 +207,8 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kRealloc = {"realloc", "no live block is handed out again, changed or copied from, and no foreign memory touched", kCases,
-                         sizeof kCases / sizeof kCases[0]};
+const Family kRealloc = {"realloc",
+                         "no live block is handed out again, changed or copied from, and no foreign memory touched",
+                         kCases, sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

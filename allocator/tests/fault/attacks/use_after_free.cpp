@@ -84,7 +84,8 @@ void write_before_reuse(World& w, const Params& params) {
   w.aftermath();
 }
 
-// The attacker makes the program allocate `count` blocks of the size after `distance` pairs, then uses the stale pointer.
+// The attacker makes the program allocate `count` blocks of the size after `distance` pairs, then uses the stale
+// pointer.
 void write_after_reuse(World& w, const Params& params) {
   w.populate();
   Byte* const block = w.take();
@@ -216,14 +217,28 @@ const Case kCases[] = {
     {"write_freed_flushed", kAll, "after the block left the thread's cache", write_before_reuse, {kFlushed, kWhole}},
     {"write_freed_trimmed", kAll, "after malloc_trim", write_before_reuse, {kTrimmed, kFirstWord}},
     {"write_freed_churned", kAll, "after 64 pairs of the size", write_before_reuse, {kChurned, kWhole}},
-    {"write_freed_by_exited_thread", kAll, "freed by a thread that ended", write_before_reuse, {kThreadExited, kFirstWord}},
-    {"write_freed_pending_remote", kAll, "another thread's block, freed here", write_before_reuse, {kPendingRemote, kFirstWord}},
+    {"write_freed_by_exited_thread",
+     kAll,
+     "freed by a thread that ended",
+     write_before_reuse,
+     {kThreadExited, kFirstWord}},
+    {"write_freed_pending_remote",
+     kAll,
+     "another thread's block, freed here",
+     write_before_reuse,
+     {kPendingRemote, kFirstWord}},
     {"write_reused_1", kAll, "one malloc later", write_after_reuse, {0, kWhole, 1}},
     {"write_reused_word", kAll, "one malloc later, only the middle word", write_after_reuse, {0, kMiddle, 1}},
     {"write_reused_16", kAll, "16 mallocs later", write_after_reuse, {0, kWhole, 16}},
     {"write_reused_64", kAll, "64 mallocs later", write_after_reuse, {0, kWhole, 64}},
     {"write_reused_churned", kAll, "64 pairs and 64 mallocs later", write_after_reuse, {64, kWhole, 64}},
-    {"write_reused_long", kSlab, "262,144 pairs (at most 64 MiB) and 1024 mallocs later", write_after_reuse, {262144, kWhole, 1024}, kSlab, kTooLong},
+    {"write_reused_long",
+     kSlab,
+     "262,144 pairs (at most 64 MiB) and 1024 mallocs later",
+     write_after_reuse,
+     {262144, kWhole, 1024},
+     kSlab,
+     kTooLong},
     {"write_reused_by_thread", kAll, "another thread allocates 16 blocks meanwhile", write_after_remote_reuse},
     {"read_freed_first_word", kAll, "the freed block's first word", read_before_reuse, {kPlain, kFirstWord}},
     {"read_freed_middle", kAll, "a word in the middle of the freed block", read_before_reuse, {kPlain, kMiddle}},
@@ -234,7 +249,13 @@ const Case kCases[] = {
     {"read_reused_1", kAll, "one malloc later", read_after_reuse, {0, 0, 1}},
     {"read_reused_16", kAll, "16 mallocs later", read_after_reuse, {0, 0, 16}},
     {"read_reused_churned", kAll, "64 pairs and 64 mallocs later", read_after_reuse, {64, 0, 64}},
-    {"read_reused_long", kSlab, "262,144 pairs (at most 64 MiB) and 1024 mallocs later", read_after_reuse, {262144, 0, 1024}, kSlab, kTooLong},
+    {"read_reused_long",
+     kSlab,
+     "262,144 pairs (at most 64 MiB) and 1024 mallocs later",
+     read_after_reuse,
+     {262144, 0, 1024},
+     kSlab,
+     kTooLong},
     {"virtual_call_freed", kAll, "a deleted object's virtual function", virtual_call},
     {"virtual_call_reused", kAll, "after one block with a false table", virtual_call, {0, 0, 1}},
     {"virtual_call_sprayed", kAll, "after 64 pairs and 64 blocks with a false table", virtual_call, {64, 0, 64}},
@@ -242,7 +263,8 @@ const Case kCases[] = {
 
 }  // namespace
 
-const Family kUseAfterFree = {"use-after-free", "no new owner's data and no freed secret is read or written, and no metadata is misled", kCases,
-                              sizeof kCases / sizeof kCases[0]};
+const Family kUseAfterFree = {"use-after-free",
+                              "no new owner's data and no freed secret is read or written, and no metadata is misled",
+                              kCases, sizeof kCases / sizeof kCases[0]};
 
 }  // namespace attack

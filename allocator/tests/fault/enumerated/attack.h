@@ -1,7 +1,9 @@
-// The enumerated attacks: what one attack is, and what the kinds use. Each runs in a child of its own; docs/HARDENING.md has the verdict.
+// The enumerated attacks: what one attack is, and what the kinds use. Each runs in a child of its own;
+// docs/HARDENING.md has the verdict.
 //
-// An attack is a kind of misuse, a means, a size, an offset, the state of the heap before it and the moment by which it must be seen. Its twin takes the
-// same steps without the misuse and must come to its end. The program knows no allocator: one is preloaded.
+// An attack is a kind of misuse, a means, a size, an offset, the state of the heap before it and the moment by which it
+// must be seen. Its twin takes the same steps without the misuse and must come to its end. The program knows no
+// allocator: one is preloaded.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +12,33 @@
 namespace enumerated {
 
 // What writes.
-enum class Means { store, vector_store, memcpy_call, memmove_call, memset_call, strcpy_call, strcat_call, snprintf_call, read_call, count };
+enum class Means {
+  store,
+  vector_store,
+  memcpy_call,
+  memmove_call,
+  memset_call,
+  strcpy_call,
+  strcat_call,
+  snprintf_call,
+  read_call,
+  count
+};
 // How the block came about, and what lies around it.
 enum class State { alone, neighbours, lowest, highest, holes, reused, grown, aligned, zeroed, by_new, count };
 // By when it must be seen.
-enum class Moment { at_once, at_free, at_realloc, at_reuse, at_flush, at_trim, at_exit, at_thread_end, in_child, count };
+enum class Moment {
+  at_once,
+  at_free,
+  at_realloc,
+  at_reuse,
+  at_flush,
+  at_trim,
+  at_exit,
+  at_thread_end,
+  in_child,
+  count
+};
 
 const char* name_of(Means means);
 const char* name_of(State state);

@@ -80,8 +80,10 @@ void write_across(const Attack& attack, bool alone) {
   std::size_t length = alone ? 1 : reach;
   if (length < least_of(attack.means)) length = least_of(attack.means);
   // A string's last byte is zero, and where it lands there is a zero already: one character more.
-  const bool is_string = attack.means == Means::strcpy_call || attack.means == Means::strcat_call || attack.means == Means::snprintf_call;
-  const long first_past = static_cast<long>(attack.bytes) + attack.offset + (is_string ? 1 : 0) - static_cast<long>(length);
+  const bool is_string =
+      attack.means == Means::strcpy_call || attack.means == Means::strcat_call || attack.means == Means::snprintf_call;
+  const long first_past =
+      static_cast<long>(attack.bytes) + attack.offset + (is_string ? 1 : 0) - static_cast<long>(length);
   char* from = opaque_at(block, attack.offset > 0 ? first_past : attack.offset);
   if (attack.offset > 0 && first_past < 0) from = block, length = attack.bytes + reach;
   if (attack.twin) {
@@ -127,7 +129,8 @@ void copy_from(const Attack& attack) {
   char* const block = take(attack);
   const bool freed = attack.offset == 1;
   if (freed && !attack.twin) give(attack, block);
-  const std::size_t bytes = attack.twin || freed ? attack.bytes : attack.bytes + static_cast<std::size_t>(attack.offset);
+  const std::size_t bytes =
+      attack.twin || freed ? attack.bytes : attack.bytes + static_cast<std::size_t>(attack.offset);
   misuse_begins();
   if (attack.seed % 2 == 0) {
     ::memcpy(opaque(target), opaque(block), bytes);
@@ -230,7 +233,8 @@ void double_free_after_reuse(const Attack& attack) {
   std::free(block);
   char* again = nullptr;
   std::size_t taken = 0;
-  for (; taken < count_of(attack.bytes) && again != block; ++taken) again = many[taken] = static_cast<char*>(std::malloc(attack.bytes));
+  for (; taken < count_of(attack.bytes) && again != block; ++taken)
+    again = many[taken] = static_cast<char*>(std::malloc(attack.bytes));
   if (again != block) {
     for (std::size_t i = 0; i < taken; ++i) std::free(many[i]);
   } else {
@@ -250,9 +254,13 @@ void free_interior(const Attack& attack) {
 char static_bytes[8192];
 void free_elsewhere(const Attack& attack) {
   char stack_bytes[512];
-  char* places[] = {opaque(stack_bytes) + 64, opaque(static_bytes) + 1024,
-                    static_cast<char*>(mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
-                    reinterpret_cast<char*>(0x10), reinterpret_cast<char*>(&std::exit), opaque(stack_bytes) + 65};
+  char* places[] = {
+      opaque(stack_bytes) + 64,
+      opaque(static_bytes) + 1024,
+      static_cast<char*>(mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+      reinterpret_cast<char*>(0x10),
+      reinterpret_cast<char*>(&std::exit),
+      opaque(stack_bytes) + 65};
   Random random{attack.seed};
   char* const place = places[random.below(6)];
   std::free(std::malloc(attack.bytes));
@@ -265,7 +273,8 @@ void reallocate_wrongly(const Attack& attack) {
   if (attack.offset >= static_cast<long>(attack.bytes)) _exit(kNotApplicable);
   if (freed && !attack.twin) std::free(block);
   misuse_begins();
-  char* const moved = static_cast<char*>(std::realloc(attack.twin ? block : opaque_at(block, attack.offset), attack.bytes + 40));
+  char* const moved =
+      static_cast<char*>(std::realloc(attack.twin ? block : opaque_at(block, attack.offset), attack.bytes + 40));
   if (attack.twin) std::free(moved);
 }
 void usable_size_of_freed(const Attack& attack) {
@@ -367,34 +376,51 @@ constexpr unsigned some(T... values) { return ((1U << static_cast<unsigned>(valu
 
 constexpr unsigned kAllStates = bits<State>();
 constexpr unsigned kPlain = kAllStates & ~some(State::by_new);
-constexpr unsigned kSmallWrites = some(Means::store, Means::memcpy_call, Means::memmove_call, Means::memset_call, Means::vector_store, Means::read_call);
-constexpr unsigned kChecked = some(Means::memcpy_call, Means::memmove_call, Means::memset_call, Means::strcpy_call, Means::strcat_call);
+constexpr unsigned kSmallWrites = some(Means::store, Means::memcpy_call, Means::memmove_call, Means::memset_call,
+                                       Means::vector_store, Means::read_call);
+constexpr unsigned kChecked =
+    some(Means::memcpy_call, Means::memmove_call, Means::memset_call, Means::strcpy_call, Means::strcat_call);
 constexpr unsigned kOnce = some(Moment::at_once);
 
 }  // namespace
 
 const Kind kKinds[] = {
     {"write past the end", write_linear, Offsets::past, bits<Means>(), kAllStates, some(Moment::at_free), 1, true},
-    {"write past the end, then realloc", write_linear, Offsets::past, bits<Means>(), kPlain, some(Moment::at_realloc), 1, true},
-    {"libc call writes past the end, seen at once", write_linear, Offsets::just_past, kChecked, kAllStates, kOnce, 1, true},
+    {"write past the end, then realloc", write_linear, Offsets::past, bits<Means>(), kPlain, some(Moment::at_realloc),
+     1, true},
+    {"libc call writes past the end, seen at once", write_linear, Offsets::just_past, kChecked, kAllStates, kOnce, 1,
+     true},
     {"libc call writes after free, seen at once", write_freed, Offsets::inside, kChecked, kAllStates, kOnce, 1, true},
     {"libc call reads past the end or after free", copy_from, Offsets::strays, 0, kAllStates, kOnce, 1, true},
-    {"write before the start", write_linear, Offsets::before, bits<Means>(), kAllStates, some(Moment::at_free), 1, true},
-    {"write one byte up to 8 before the start", write_stray, Offsets::just_before, some(Means::store), kAllStates, some(Moment::at_free), 1, true},
-    {"write one byte up to 32 before the start", write_stray, Offsets::before, some(Means::store), kAllStates, some(Moment::at_free, Moment::at_exit), 0.3, true},
-    {"write a page past the end", write_linear, Offsets::page, bits<Means>(), kAllStates, some(Moment::at_free), 1, true},
-    {"write past the end of what stays", write_linear, Offsets::past, bits<Means>(), kAllStates, some(Moment::at_trim, Moment::at_exit), 1, true},
-    {"write one byte up to 8 past the end", write_stray, Offsets::just_past, some(Means::store), kAllStates, some(Moment::at_free, Moment::at_exit), 1, true},
-    {"write one byte up to 64 past the end", write_stray, Offsets::strays, some(Means::store), kAllStates, some(Moment::at_free, Moment::at_exit), 0.3, true},
+    {"write before the start", write_linear, Offsets::before, bits<Means>(), kAllStates, some(Moment::at_free), 1,
+     true},
+    {"write one byte up to 8 before the start", write_stray, Offsets::just_before, some(Means::store), kAllStates,
+     some(Moment::at_free), 1, true},
+    {"write one byte up to 32 before the start", write_stray, Offsets::before, some(Means::store), kAllStates,
+     some(Moment::at_free, Moment::at_exit), 0.3, true},
+    {"write a page past the end", write_linear, Offsets::page, bits<Means>(), kAllStates, some(Moment::at_free), 1,
+     true},
+    {"write past the end of what stays", write_linear, Offsets::past, bits<Means>(), kAllStates,
+     some(Moment::at_trim, Moment::at_exit), 1, true},
+    {"write one byte up to 8 past the end", write_stray, Offsets::just_past, some(Means::store), kAllStates,
+     some(Moment::at_free, Moment::at_exit), 1, true},
+    {"write one byte up to 64 past the end", write_stray, Offsets::strays, some(Means::store), kAllStates,
+     some(Moment::at_free, Moment::at_exit), 0.3, true},
     {"string without an end", string_without_end, Offsets::none, 0, kAllStates, kOnce, 1, true},
-    {"write after free, seen at reuse", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_reuse), 1, true},
-    {"write after free, seen at flush", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_flush), 1, true},
-    {"write after free, seen at trim", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_trim), 1, true},
-    {"write after free, seen at exit", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_exit), 1, true},
-    {"write after free, seen by a child", write_freed, Offsets::inside, kSmallWrites, kAllStates, some(Moment::in_child), 1, true},
-    {"write after flush", write_flushed, Offsets::inside, kSmallWrites, kAllStates, some(Moment::at_reuse, Moment::at_trim, Moment::at_exit), 1, true},
-    {"write after free by an ended thread", write_freed_by_thread, Offsets::inside, some(Means::store, Means::memset_call), kPlain,
-     some(Moment::at_reuse, Moment::at_exit), 1, true},
+    {"write after free, seen at reuse", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_reuse),
+     1, true},
+    {"write after free, seen at flush", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_flush),
+     1, true},
+    {"write after free, seen at trim", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_trim),
+     1, true},
+    {"write after free, seen at exit", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_exit),
+     1, true},
+    {"write after free, seen by a child", write_freed, Offsets::inside, kSmallWrites, kAllStates,
+     some(Moment::in_child), 1, true},
+    {"write after flush", write_flushed, Offsets::inside, kSmallWrites, kAllStates,
+     some(Moment::at_reuse, Moment::at_trim, Moment::at_exit), 1, true},
+    {"write after free by an ended thread", write_freed_by_thread, Offsets::inside,
+     some(Means::store, Means::memset_call), kPlain, some(Moment::at_reuse, Moment::at_exit), 1, true},
     {"read after free", read_secret, Offsets::inside, 0, kAllStates, kOnce, 1, true},
     {"read of what was never written", read_uninitialised, Offsets::none, 0, some(State::alone), kOnce, 1, true},
     {"double free", double_free, Offsets::strays, 0, kAllStates, kOnce, 1, true},
@@ -410,7 +436,8 @@ const Kind kKinds[] = {
     {"wrong size given", wrong_size, Offsets::strays, 0, some(State::alone), kOnce, 1, true},
     {"wrong alignment given", wrong_alignment, Offsets::none, 0, some(State::alone), kOnce, 1, true},
     {"wrong family of functions", wrong_family, Offsets::none, 0, some(State::alone), kOnce, 1, true},
-    {"use of a zero-size block", zero_size, Offsets::none, some(Means::store, Means::memset_call, Means::memcpy_call), some(State::alone), kOnce, 1, true},
+    {"use of a zero-size block", zero_size, Offsets::none, some(Means::store, Means::memset_call, Means::memcpy_call),
+     some(State::alone), kOnce, 1, true},
     {"size too large", too_large, Offsets::none, 0, some(State::alone), kOnce, 1, true},
 };
 const std::size_t kKindCount = sizeof kKinds / sizeof kKinds[0];

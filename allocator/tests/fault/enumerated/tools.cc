@@ -11,15 +11,18 @@
 namespace enumerated {
 
 const char* name_of(Means means) {
-  static const char* const names[] = {"store", "vector", "memcpy", "memmove", "memset", "strcpy", "strcat", "snprintf", "read"};
+  static const char* const names[] = {"store",  "vector", "memcpy",   "memmove", "memset",
+                                      "strcpy", "strcat", "snprintf", "read"};
   return names[static_cast<int>(means)];
 }
 const char* name_of(State state) {
-  static const char* const names[] = {"alone", "neighbours", "lowest", "highest", "holes", "reused", "grown", "aligned", "zeroed", "new"};
+  static const char* const names[] = {"alone",  "neighbours", "lowest",  "highest", "holes",
+                                      "reused", "grown",      "aligned", "zeroed",  "new"};
   return names[static_cast<int>(state)];
 }
 const char* name_of(Moment moment) {
-  static const char* const names[] = {"at once", "free", "realloc", "reuse", "flush", "trim", "exit", "thread end", "child"};
+  static const char* const names[] = {"at once", "free", "realloc",    "reuse", "flush",
+                                      "trim",    "exit", "thread end", "child"};
   return names[static_cast<int>(moment)];
 }
 
@@ -105,7 +108,9 @@ void write_by(Means means, char* from, std::size_t length) {
   switch (means) {
     case Means::store:
     case Means::count:
-      for (std::size_t i = 0; i < length; ++i) static_cast<volatile char*>(from)[i] = static_cast<char>(opaque(from)[i] ^ 0x35);  // another byte, and never zero where zero was
+      for (std::size_t i = 0; i < length; ++i)
+        static_cast<volatile char*>(from)[i] =
+            static_cast<char>(opaque(from)[i] ^ 0x35);  // another byte, and never zero where zero was
       break;
     case Means::vector_store: {
       using Vector = char __attribute__((vector_size(16), aligned(1)));
@@ -132,7 +137,8 @@ void write_by(Means means, char* from, std::size_t length) {
       if (::pipe(ends) != 0) _exit(kNotApplicable);
       for (std::size_t done = 0; done < length;) {
         const std::size_t piece = length - done < 65536 ? length - done : 65536;
-        if (::write(ends[1], source, piece) < 0 || ::read(ends[0], opaque(from) + done, piece) < 0) _exit(kNotApplicable);
+        if (::write(ends[1], source, piece) < 0 || ::read(ends[0], opaque(from) + done, piece) < 0)
+          _exit(kNotApplicable);
         done += piece;
       }
       break;

@@ -1,5 +1,5 @@
-// The heap takes addresses only as it grows: a program that limits or locks its address space, or that has mappings of its own where the
-// heap would grow, works as under the C library's malloc.
+// The heap takes addresses only as it grows: a program that limits or locks its address space, or that has mappings of
+// its own where the heap would grow, works as under the C library's malloc.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -102,7 +102,8 @@ uintptr_t mapping_end(const void* address) {
     uintptr_t to = 0;
     if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2) continue;
     // Pieces that the kernel did not merge lie side by side.
-    if (from == found || (from <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < to)) found = to;
+    if (from == found || (from <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < to))
+      found = to;
   }
   if (file != nullptr) std::fclose(file);
   return found;
@@ -124,7 +125,8 @@ struct Obstacle {
 // A mapping of the program's own `distance` behind the heap, where that is free.
 bool place(uintptr_t heap_end, size_t distance, size_t bytes, Obstacle& obstacle) {
   void* wanted = reinterpret_cast<void*>(heap_end + distance);
-  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got != wanted) return false;
   obstacle = {static_cast<unsigned char*>(got), bytes};
   obstacle.start[0] = obstacle.start[bytes - 1] = 0xEE;
@@ -159,7 +161,9 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
-    if (block.start[0] != static_cast<unsigned char>(i) || block.start[block.bytes - 1] != static_cast<unsigned char>(i)) return 3;
+    if (block.start[0] != static_cast<unsigned char>(i) ||
+        block.start[block.bytes - 1] != static_cast<unsigned char>(i))
+      return 3;
     if (api().malloc_usable_size(block.start) < block.bytes) return 4;
     api().free(block.start);
   }
@@ -190,7 +194,14 @@ TEST(AddressSpace, OthersMappingsInTheWayAreGoneAround) {
       {{3 * kMiB, 5 * kMiB}},
       {{0, size_t{4} << 30}},
       {{70 * kMiB, 200 * kMiB}},
-      {{0, 4096}, {kMiB, 4096}, {2 * kMiB, 4096}, {3 * kMiB, 4096}, {4 * kMiB, 4096}, {5 * kMiB, 4096}, {6 * kMiB, 4096}, {7 * kMiB, 4096}},
+      {{0, 4096},
+       {kMiB, 4096},
+       {2 * kMiB, 4096},
+       {3 * kMiB, 4096},
+       {4 * kMiB, 4096},
+       {5 * kMiB, 4096},
+       {6 * kMiB, 4096},
+       {7 * kMiB, 4096}},
       {{2 * kMiB, kMiB}, {9 * kMiB, 4096}, {33 * kMiB, 17 * kMiB}, {150 * kMiB, 4096}, {300 * kMiB, size_t{1} << 30}},
   };
   for (size_t i = 0; i < cases.size(); ++i) {

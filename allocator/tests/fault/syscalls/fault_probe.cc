@@ -1,5 +1,5 @@
-// Started afresh under a failing kernel or a limit. Status 0: all went well; 3: some allocations gave null with ENOMEM, nothing else was
-// wrong; 1: a promise was broken (named on standard error).
+// Started afresh under a failing kernel or a limit. Status 0: all went well; 3: some allocations gave null with ENOMEM,
+// nothing else was wrong; 1: a promise was broken (named on standard error).
 //   fault_probe start                     one exercise of the heap
 //   fault_probe fill:PERCENT:BYTES        fills memory until null; at least PERCENT of BYTES must have been had, twice
 #include <pthread.h>
@@ -54,7 +54,9 @@ int fill(size_t percent, size_t limit) {
   }
   // With memory free again, everything works: small blocks, and a thread that allocates.
   pthread_t thread;
-  const auto body = [](void*) -> void* { return Exerciser(5).run(200).broken == nullptr ? nullptr : reinterpret_cast<void*>(1); };
+  const auto body = [](void*) -> void* {
+    return Exerciser(5).run(200).broken == nullptr ? nullptr : reinterpret_cast<void*>(1);
+  };
   void* result = nullptr;
   if (pthread_create(&thread, nullptr, body, nullptr) == 0) pthread_join(thread, &result);
   if (result != nullptr) return broken("heap unsound in a thread after the limit was reached");

@@ -1,5 +1,6 @@
-/* Locks all of its memory as an ordinary user, whose limit counts what is mapped, touched or not; then allocates until the limit refuses.
-   Status 0: all went well; 3: the limit is too small for any program; otherwise what is broken, on standard error. */
+/* Locks all of its memory as an ordinary user, whose limit counts what is mapped, touched or not; then allocates until
+   the limit refuses. Status 0: all went well; 3: the limit is too small for any program; otherwise what is broken, on
+   standard error. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// A request that cannot be met is refused by the one call to the kernel that asks for it, if any: nothing is given back for it, nothing
-// changes, and what could be had before can be had afterwards.
+// A request that cannot be met is refused by the one call to the kernel that asks for it, if any: nothing is given back
+// for it, nothing changes, and what could be had before can be had afterwards.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -78,7 +78,8 @@ TEST_P(Refusal, CostsOneCallToTheKernelAtMost) {
       return 0;
     };
     const SupervisedEnd end =
-        run_supervised({kMarker, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_mincore, SYS_brk}, plan, [&] { return ask_again_and_again(request, GetParam()); });
+        run_supervised({kMarker, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_mincore, SYS_brk},
+                       plan, [&] { return ask_again_and_again(request, GetParam()); });
     ASSERT_TRUE(end.child.exited_with(0)) << request.name << ": " << end.child.describe();
     ASSERT_EQ(markers, 2U);
     const unsigned own = calls[SYS_mmap] + calls[SYS_mremap];
@@ -91,7 +92,9 @@ TEST_P(Refusal, CostsOneCallToTheKernelAtMost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Refusal, testing::Values(size_t{1} << 37, size_t{1} << 40, size_t{1} << 46, size_t{1} << 62, SIZE_MAX / 2 - 4096, SIZE_MAX - 100000));
+INSTANTIATE_TEST_SUITE_P(Sizes, Refusal,
+                         testing::Values(size_t{1} << 37, size_t{1} << 40, size_t{1} << 46, size_t{1} << 62,
+                                         SIZE_MAX / 2 - 4096, SIZE_MAX - 100000));
 
 // The same under limits: of the library, which asks nobody, and of the kernel.
 size_t fill_mebibytes() {
@@ -134,7 +137,8 @@ TEST_F(RefusalUnderLimit, LeavesWhatCouldBeHad) {
 // Run by CTest with a hard limit in the options.
 TEST_F(RefusalUnderLimit, OfTheLibraryLeavesWhatCouldBeHad) {
   const char* options = std::getenv("FREESTONE_CONF");
-  if (!subject().is_freestone || options == nullptr || std::strstr(options, "limit_hard") == nullptr) GTEST_SKIP() << "needs FREESTONE_CONF=limit_hard:1g";
+  if (!subject().is_freestone || options == nullptr || std::strstr(options, "limit_hard") == nullptr)
+    GTEST_SKIP() << "needs FREESTONE_CONF=limit_hard:1g";
   const ChildEnd end = run_in_child(keep_what_could_be_had);
   EXPECT_TRUE(end.exited_with(0)) << end.describe();
 }

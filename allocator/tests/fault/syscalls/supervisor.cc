@@ -39,7 +39,8 @@ int install_filter(const std::vector<int>& numbers) {
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter));
 }
 
-// The file descriptor crosses from child to parent. sendmsg and recvmsg are not among the calls that a plan may hold up.
+// The file descriptor crosses from child to parent. sendmsg and recvmsg are not among the calls that a plan may hold
+// up.
 void send_descriptor(int socket, int descriptor) {
   char byte = 'f';
   iovec part{&byte, 1};
@@ -105,7 +106,9 @@ std::string SystemCall::caller() const {
     uint64_t from = 0;
     uint64_t to = 0;
     const size_t path = line.find('/');
-    if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2 && from <= instruction && instruction < to && path != std::string::npos) return line.substr(path);
+    if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2 && from <= instruction && instruction < to &&
+        path != std::string::npos)
+      return line.substr(path);
   }
   return {};
 }
@@ -136,7 +139,8 @@ SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, 
 }
 
 bool supervision_works(std::string& reason) {
-  static const SupervisedEnd trial = run_supervised({SYS_getppid}, [](const SystemCall&) { return EPERM; }, [] { return getppid() == -EPERM ? 0 : 1; });
+  static const SupervisedEnd trial = run_supervised(
+      {SYS_getppid}, [](const SystemCall&) { return EPERM; }, [] { return getppid() == -EPERM ? 0 : 1; });
   if (trial.child.exited_with(0)) return true;
   reason = "seccomp user notification does not work here: " + trial.child.describe();
   return false;

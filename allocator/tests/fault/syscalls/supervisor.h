@@ -1,5 +1,6 @@
-// Failing system calls, injected from outside the process: a seccomp filter hands chosen calls of a child to this process, which lets
-// each go on or answers it with an error. It sees calls made by inline assembly as well as those of the C library.
+// Failing system calls, injected from outside the process: a seccomp filter hands chosen calls of a child to this
+// process, which lets each go on or answers it with an error. It sees calls made by inline assembly as well as those of
+// the C library.
 #pragma once
 
 #include <sys/types.h>
@@ -32,8 +33,8 @@ struct SupervisedEnd {
   unsigned injected = 0;  // that it let fail
 };
 
-// Forks; the child runs body() with the calls in `numbers` under the plan, and leaves by _exit(body()). One thread or many: the filter
-// holds for all of them. body() starts after the filter is in place.
+// Forks; the child runs body() with the calls in `numbers` under the plan, and leaves by _exit(body()). One thread or
+// many: the filter holds for all of them. body() starts after the filter is in place.
 SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body);
 
 // False (with the reason) where the kernel or the sandbox refuses such filters: the tests are then skipped.

@@ -1,5 +1,5 @@
-// Memory calls that fail: the program gets null and ENOMEM or does not notice, never a crash, a hang or damage, and when the kernel has
-// memory again, so has the program.
+// Memory calls that fail: the program gets null and ENOMEM or does not notice, never a crash, a hang or damage, and
+// when the kernel has memory again, so has the program.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -28,8 +28,9 @@ struct FaultyCall {
 };
 
 const FaultyCall kCalls[] = {
-    {"mmap", SYS_mmap, ENOMEM, true},       {"mprotect", SYS_mprotect, ENOMEM, true}, {"munmap", SYS_munmap, ENOMEM, false},
-    {"mremap", SYS_mremap, ENOMEM, false},  {"madvise", SYS_madvise, EINVAL, false},  {"madvise_eagain", SYS_madvise, EAGAIN, false},
+    {"mmap", SYS_mmap, ENOMEM, true},        {"mprotect", SYS_mprotect, ENOMEM, true},
+    {"munmap", SYS_munmap, ENOMEM, false},   {"mremap", SYS_mremap, ENOMEM, false},
+    {"madvise", SYS_madvise, EINVAL, false}, {"madvise_eagain", SYS_madvise, EAGAIN, false},
 };
 
 // The child asks for its parent's id when the trouble is to end.
@@ -46,7 +47,8 @@ int exercise_and_recover(uint64_t seed) {
   Exerciser calm(seed + 1);
   const Exercise after = calm.run(120);
   if (!after.sound() || after.nulls != 0) {
-    dprintf(STDERR_FILENO, "after the trouble: %s, %u nulls\n", after.broken != nullptr ? after.broken : "sound", after.nulls);
+    dprintf(STDERR_FILENO, "after the trouble: %s, %u nulls\n", after.broken != nullptr ? after.broken : "sound",
+            after.nulls);
     return kNotRecovered;
   }
   return during.nulls == 0 ? 0 : kNullsSeen;
@@ -69,7 +71,8 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
       if (over || now.number != call.number) return 0;
       return fails(++seen) ? call.error : 0;
     };
-    const SupervisedEnd end = run_supervised({call.number, kMarker}, plan, [seed] { return exercise_and_recover(seed); });
+    const SupervisedEnd end =
+        run_supervised({call.number, kMarker}, plan, [seed] { return exercise_and_recover(seed); });
     ++points_;
     injected_ += end.injected;
     last_calls_ = seen;
@@ -77,7 +80,8 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
         << call.name << ", " << where << ", seed " << seed << ": " << end.child.describe();
   }
 
-  // Runs the points at which there is a call, up to the 80th: all of them, or in a short run every so many, others with another seed.
+  // Runs the points at which there is a call, up to the 80th: all of them, or in a short run every so many, others with
+  // another seed.
   void run_points(uint64_t seed, const std::function<bool(unsigned n, unsigned k)>& fails, const char* where) {
     run_point(seed, [](unsigned) { return false; }, "no failure");
     const unsigned calls = std::min(last_calls_, kMostPoints);
@@ -107,11 +111,14 @@ TEST_P(FailingCall, AtRandomIsSurvived) {
   for (uint64_t i = 0; i < scaled(170) && !HasFailure(); ++i) {
     Random random(seed + i);
     const uint64_t per_mille = 50 + random.below(950);
-    run_point(seed + i, [&](unsigned) { return random.below(1000) < per_mille; }, "at random, " + std::to_string(per_mille) + " of 1000");
+    run_point(
+        seed + i, [&](unsigned) { return random.below(1000) < per_mille; },
+        "at random, " + std::to_string(per_mille) + " of 1000");
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 std::string probe_path() { return std::string(FREESTONE_PROBE_DIR) + "/fault_probe"; }
 
@@ -143,7 +150,8 @@ TEST_F(StartUp, SurvivesAnyFailingMapping) {
         return seen == k || (lasting && seen > k) ? ENOMEM : 0;
       };
       const SupervisedEnd end = start_under({SYS_mmap}, plan);
-      ASSERT_TRUE(end.child.exited_with(0) || end.child.exited_with(3)) << "mapping " << k << (lasting ? " and later: " : ": ") << end.child.describe();
+      ASSERT_TRUE(end.child.exited_with(0) || end.child.exited_with(3))
+          << "mapping " << k << (lasting ? " and later: " : ": ") << end.child.describe();
       made = std::max(made, seen);
     }
   }
@@ -151,7 +159,8 @@ TEST_F(StartUp, SurvivesAnyFailingMapping) {
 }
 
 TEST_F(StartUp, WorksWhenLargeReservationsAreRefused) {
-  for (const size_t largest : {size_t{1} << 40, size_t{1} << 36, size_t{1} << 32, size_t{1} << 30, size_t{512} << 20, size_t{256} << 20, size_t{64} << 20}) {
+  for (const size_t largest : {size_t{1} << 40, size_t{1} << 36, size_t{1} << 32, size_t{1} << 30, size_t{512} << 20,
+                               size_t{256} << 20, size_t{64} << 20}) {
     const auto plan = [largest](const SystemCall& call) { return call.arguments[1] >= largest ? ENOMEM : 0; };
     const SupervisedEnd end = start_under({SYS_mmap}, plan);
     EXPECT_TRUE(end.child.exited_with(0)) << "mappings of " << largest << " bytes refused: " << end.child.describe();
@@ -167,13 +176,15 @@ TEST_F(StartUp, WorksWhereFixedPlacesAreRefused) {
         return call.arguments[1] >= largest ? ENOMEM : 0;
       };
       const SupervisedEnd end = start_under({SYS_mmap}, plan);
-      EXPECT_TRUE(end.child.exited_with(0)) << "error " << error << ", mappings of " << largest << " bytes refused: " << end.child.describe();
+      EXPECT_TRUE(end.child.exited_with(0))
+          << "error " << error << ", mappings of " << largest << " bytes refused: " << end.child.describe();
     }
   }
 }
 
 TEST_F(StartUp, WorksUnderStrictCommitAccounting) {
-  // What vm.overcommit_memory=2 does to a process: only so many bytes may be mapped writable, reserved ranges do not count.
+  // What vm.overcommit_memory=2 does to a process: only so many bytes may be mapped writable, reserved ranges do not
+  // count.
   size_t writable = 0;
   const auto plan = [&](const SystemCall& call) {
     if ((call.arguments[2] & PROT_WRITE) == 0) return 0;
@@ -187,7 +198,8 @@ TEST_F(StartUp, WorksUnderStrictCommitAccounting) {
 }
 
 TEST_F(StartUp, WorksWhereNewerSystemCallsDoNotExist) {
-  const std::vector<int> optional = {SYS_rseq, SYS_membarrier, SYS_getrandom, SYS_process_madvise, SYS_sched_getaffinity, SYS_getcpu, SYS_prctl};
+  const std::vector<int> optional = {
+      SYS_rseq, SYS_membarrier, SYS_getrandom, SYS_process_madvise, SYS_sched_getaffinity, SYS_getcpu, SYS_prctl};
   const SupervisedEnd end = start_under(optional, [](const SystemCall&) { return ENOSYS; });
   EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
 }
@@ -205,7 +217,8 @@ TEST_F(StartUp, SurvivesAFullTableOfMappings) {
     const auto plan = [limit](const SystemCall& call) { return mappings_of(call.process) >= limit ? ENOMEM : 0; };
     const SupervisedEnd end = start_under({SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap}, plan);
     EXPECT_EQ(end.child.signal, 0) << limit << " mappings: " << end.child.describe();
-    EXPECT_TRUE(end.child.exit_status == 0 || end.child.exit_status == 3 || end.child.exit_status == kLoaderGaveUp) << limit << " mappings: " << end.child.describe();
+    EXPECT_TRUE(end.child.exit_status == 0 || end.child.exit_status == 3 || end.child.exit_status == kLoaderGaveUp)
+        << limit << " mappings: " << end.child.describe();
   }
 }
 

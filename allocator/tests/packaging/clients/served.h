@@ -26,7 +26,8 @@ static inline uint64_t live_bytes(void) {
 static inline void require_growth(uint64_t before, uint64_t bytes, const char *by) {
   const uint64_t grown = live_bytes() - before;
   if (grown >= bytes && grown < bytes * 2) return;
-  printf("error: %llu bytes by %s, but the heap grew by %llu\n", (unsigned long long)bytes, by, (unsigned long long)grown);
+  printf("error: %llu bytes by %s, but the heap grew by %llu\n", (unsigned long long)bytes, by,
+         (unsigned long long)grown);
   exit(1);
 }
 

@@ -111,8 +111,9 @@ static int add_children(pid_t pid, pid_t* list, int count) {
         snprintf(name, sizeof name, "task/%s/children", entry->d_name);
         if (read_proc(pid, name, text, sizeof text) <= 0) continue;
         char* save = NULL;
-        for (char* word = strtok_r(text, " \n", &save); word && count < kMaxProcesses; word = strtok_r(NULL, " \n", &save))
-            list[count++] = (pid_t)atoi(word);
+        for (char* word = strtok_r(text, " \n", &save); word && count < kMaxProcesses;
+             word = strtok_r(NULL, " \n", &save))
+          list[count++] = (pid_t)atoi(word);
     }
     closedir(tasks);
     return count;
@@ -156,8 +157,8 @@ static struct Tree look(bool with_pss, long page_kib) {
     return tree;
 }
 
-// 1: some mapping of `pid` names `library`. 0: libc is mapped and `library` is not, which cannot change any more, for the
-// linker maps preloaded objects before the program's own libraries. -1: too early to say, or the process is gone.
+// 1: some mapping of `pid` names `library`. 0: libc is mapped and `library` is not, which cannot change any more, for
+// the linker maps preloaded objects before the program's own libraries. -1: too early to say, or the process is gone.
 static int maps_name(pid_t pid, const char* library) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/maps", pid);

@@ -32,9 +32,13 @@ void run_aligned(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
-  if ((low & (low - 1)) != 0) usage_error("aligned", "--low=%llu: expected a power of two", static_cast<unsigned long long>(low));
-  if ((high & (high - 1)) != 0) usage_error("aligned", "--high=%llu: expected a power of two", static_cast<unsigned long long>(high));
-  if (low > high) usage_error("aligned", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+  if ((low & (low - 1)) != 0)
+    usage_error("aligned", "--low=%llu: expected a power of two", static_cast<unsigned long long>(low));
+  if ((high & (high - 1)) != 0)
+    usage_error("aligned", "--high=%llu: expected a power of two", static_cast<unsigned long long>(high));
+  if (low > high)
+    usage_error("aligned", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low),
+                static_cast<unsigned long long>(high));
   const auto octaves = static_cast<std::uint64_t>(std::countr_zero(high) - std::countr_zero(low) + 1);
   const auto live = static_cast<std::uint32_t>(args.number("live"));
   const std::uint64_t top = args.number("top");
@@ -54,7 +58,8 @@ void run_aligned(const Args& args, Report& report) {
     OwnArray<Block> slots(live);
     lane.alone([&] { base_kib = static_cast<double>(resident_exact_kib()); });
     std::uint32_t number = lane.index() << 26;
-    for (std::uint32_t i = 0; i < live; ++i) take_aligned(slots[i], asks[i & 0xFFFF], posix, number++, touch, lane.tally);
+    for (std::uint32_t i = 0; i < live; ++i)
+      take_aligned(slots[i], asks[i & 0xFFFF], posix, number++, touch, lane.tally);
     for (const Block& slot : slots) requested[lane.index()] += slot.bytes;
     lane.alone([&] { peak_kib = static_cast<double>(resident_exact_kib()); });
     lane.start();
@@ -70,11 +75,14 @@ void run_aligned(const Args& args, Report& report) {
   });
   double total = 0;
   for (const std::uint64_t bytes : requested) total += static_cast<double>(bytes) / 1024;
-  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::lower, timing.allocations);
+  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::lower,
+             timing.allocations);
   report.add("memory_overhead", (peak_kib - base_kib) / total, "ratio", Better::lower, std::uint64_t{live} * threads);
   add_timing(report, timing, threads);
-  report.caveat("sizes are rounded up to a multiple of the alignment; memory_overhead is resident over requested when all blocks live%s",
-                touch == Touch::full || touch == Touch::page ? "" : " (below 1 where pages of a block were never touched)");
+  report.caveat(
+      "sizes are rounded up to a multiple of the alignment; memory_overhead is resident over requested when all blocks "
+      "live%s",
+      touch == Touch::full || touch == Touch::page ? "" : " (below 1 where pages of a block were never touched)");
 }
 
 constexpr Param kParams[] = {

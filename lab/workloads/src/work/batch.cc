@@ -31,14 +31,16 @@ void run_batch(const Args& args, Report& report) {
     lane.tally.add(tally);
     lane.stop();
   });
-  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::lower, timing.allocations);
-  report.add("calls_per_second", static_cast<double>(timing.allocations + timing.frees) / timing.seconds, "1/s", Better::neither,
-             timing.allocations + timing.frees);
+  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::lower,
+             timing.allocations);
+  report.add("calls_per_second", static_cast<double>(timing.allocations + timing.frees) / timing.seconds, "1/s",
+             Better::neither, timing.allocations + timing.frees);
   add_timing(report, timing, threads);
 }
 
 constexpr Param kParams[] = {
-    choice("law", "mixed", "mixed|fixed", "mixed: six of 64 B, three of 1 KiB, one of 8 KiB, repeated; fixed: all of 64 B"),
+    choice("law", "mixed", "mixed|fixed",
+           "mixed: six of 64 B, three of 1 KiB, one of 8 KiB, repeated; fixed: all of 64 B"),
     swept("threads", "1", 1, 128, "", "independent threads"),
     integer("blocks", "128", 1, 1000000, "", "blocks in a batch"),
     integer("rounds", "50000", 1, 100000000, "", "batches per thread"),

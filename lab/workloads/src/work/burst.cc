@@ -60,10 +60,12 @@ void run_throughput(const Args& args, Report& report) {
   const double items = out.pairs() / 2;
   report.add("items_per_second", items / out.timing.seconds, "1/s", Better::higher, out.timing.allocations);
   report.add("items_per_cpu_second", items / out.timing.cpu_seconds, "1/s", Better::neither, out.timing.allocations);
-  report.add("pair_ns", out.timing.seconds * 1e9 / out.pairs_per_thread(), "ns", Better::neither, out.timing.allocations);
+  report.add("pair_ns", out.timing.seconds * 1e9 / out.pairs_per_thread(), "ns", Better::neither,
+             out.timing.allocations);
   add_timing(report, out.timing, out.threads);
-  report.caveat("an item is 2 malloc and 2 free; items_per_second is of all threads together, items_per_cpu_second per second "
-                "that a processor worked; indices are drawn before the timed part");
+  report.caveat(
+      "an item is 2 malloc and 2 free; items_per_second is of all threads together, items_per_cpu_second per second "
+      "that a processor worked; indices are drawn before the timed part");
 }
 
 void run_burst(const Args& args, Report& report) {
@@ -77,21 +79,26 @@ constexpr Param kThroughputParams[] = {
     swept("size", "2^1..2^25", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
     swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
-    integer("rounds", "0", 0, 100000000, "", "times that all blocks are allocated, replaced and freed; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),
+    integer("rounds", "0", 0, 100000000, "",
+            "times that all blocks are allocated, replaced and freed; 0: 200 up to 1 KiB, fewer for larger blocks, "
+            "shared by the threads"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 constexpr Param kBurstParams[] = {
     swept("size", "16..1M", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
     swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
-    integer("rounds", "0", 0, 100000000, "", "bursts; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),
+    integer("rounds", "0", 0, 100000000, "",
+            "bursts; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
 }  // namespace
 
-const Workload kThroughput{"throughput", "malloc and free per second: blocks of one size allocated, replaced at random, freed",
+const Workload kThroughput{"throughput",
+                           "malloc and free per second: blocks of one size allocated, replaced at random, freed",
                            kThroughputParams, run_throughput};
-const Workload kBurst{"burst", "time of a burst: 1000 blocks of one size allocated, randomly replaced, freed", kBurstParams, run_burst};
+const Workload kBurst{"burst", "time of a burst: 1000 blocks of one size allocated, randomly replaced, freed",
+                      kBurstParams, run_burst};
 
 }  // namespace workload

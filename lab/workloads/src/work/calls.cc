@@ -1,4 +1,5 @@
-// `calls`: every call of the surface, one kind after the other: 64 blocks are made by it, then all are ended, each side timed.
+// `calls`: every call of the surface, one kind after the other: 64 blocks are made by it, then all are ended, each side
+// timed.
 #include <malloc.h>
 
 #include <cstdio>
@@ -41,13 +42,15 @@ void* posix_memalign_of(std::size_t alignment, std::size_t bytes) {
 
 class Calls {
  public:
-  Calls(Lane& lane, Report& report, const Args& args) : lane_(lane), report_(report), rounds_(args.number("rounds")), sizes_(1u << 12) {
+  Calls(Lane& lane, Report& report, const Args& args)
+      : lane_(lane), report_(report), rounds_(args.number("rounds")), sizes_(1u << 12) {
     Random random(args.number("seed"), 0);
     const ProgramSizes law(static_cast<unsigned>(args.number("exponent")));
     for (auto& size : sizes_) size = law.draw(random);
   }
 
-  // Blocks made by `make(bytes)` and ended by `end(block, bytes)`; a side without a name is another kind's and not reported.
+  // Blocks made by `make(bytes)` and ended by `end(block, bytes)`; a side without a name is another kind's and not
+  // reported.
   template <class Make, class End>
   void pairs(const char* make_name, const char* end_name, std::size_t alignment, Make make, End end) {
     if (lane_.tally.null_answers != 0) return;  // no figure is valid then, and an exception needs memory
@@ -82,7 +85,8 @@ class Calls {
     say(end_name, end_ns);
   }
 
-  // Blocks that `change(block, bytes)` puts elsewhere or leaves; a change counts as an end and a birth. Made and freed untimed.
+  // Blocks that `change(block, bytes)` puts elsewhere or leaves; a change counts as an end and a birth. Made and freed
+  // untimed.
   template <class Change>
   void changes(const char* name, std::size_t bytes_first, std::size_t bytes_then, Change change) {
     Block blocks[kHeld];
@@ -128,13 +132,16 @@ class Calls {
   }
 
  private:
-  std::uint32_t size_of(std::uint64_t round, std::size_t i) const { return sizes_[(round * kHeld + i) & (sizes_.size() - 1)]; }
+  std::uint32_t size_of(std::uint64_t round, std::size_t i) const {
+    return sizes_[(round * kHeld + i) & (sizes_.size() - 1)];
+  }
 
   void say(const char* name, std::uint64_t ns) {
     if (name == nullptr) return;
     char figure[48];
     std::snprintf(figure, sizeof figure, "%s_ns", name);
-    report_.add(figure, static_cast<double>(ns) / static_cast<double>(rounds_ * kHeld), "ns", Better::lower, rounds_ * kHeld);
+    report_.add(figure, static_cast<double>(ns) / static_cast<double>(rounds_ * kHeld), "ns", Better::lower,
+                rounds_ * kHeld);
   }
 
   Lane& lane_;
@@ -153,26 +160,32 @@ void run_calls(const Args& args, Report& report) {
     calls.pairs("calloc", nullptr, 1, [](std::size_t n) { return std::calloc(1, n); }, release);
     calls.pairs("realloc_null", nullptr, 1, [](std::size_t n) { return std::realloc(nullptr, n); }, release);
     calls.pairs("reallocarray_null", nullptr, 1, [](std::size_t n) { return ::reallocarray(nullptr, 1, n); }, release);
-    calls.pairs("aligned_alloc_64", nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, (n + 63) / 64 * 64); }, release);
+    calls.pairs(
+        "aligned_alloc_64", nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, (n + 63) / 64 * 64); },
+        release);
     calls.pairs("posix_memalign_64", nullptr, 64, [](std::size_t n) { return posix_memalign_of(64, n); }, release);
-    calls.pairs("posix_memalign_4096", nullptr, 4096, [](std::size_t n) { return posix_memalign_of(4096, n); }, release);
+    calls.pairs(
+        "posix_memalign_4096", nullptr, 4096, [](std::size_t n) { return posix_memalign_of(4096, n); }, release);
     calls.pairs("memalign_32", nullptr, 32, [](std::size_t n) { return ::memalign(32, n); }, release);
     calls.pairs("valloc", nullptr, 4096, [](std::size_t n) { return ::valloc(n); }, release);
     calls.pairs(nullptr, sized ? "free_sized" : nullptr, 1, [](std::size_t n) { return std::malloc(n); },
                 sized ? [](void* at, std::size_t n) { ::free_sized(at, n); } : release);
-    calls.pairs(nullptr, sized ? "free_aligned_sized" : nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, n); },
-                sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, n); } : release);
+    calls.pairs(
+        nullptr, sized ? "free_aligned_sized" : nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, n); },
+        sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, n); } : release);
     calls.pairs("new", "delete", 1, [](std::size_t n) { return no_throw([=] { return ::operator new(n); }); },
                 [](void* at, std::size_t) { ::operator delete(at); });
     calls.pairs("new_nothrow", "delete_sized", 1, [](std::size_t n) { return ::operator new(n, std::nothrow); },
                 [](void* at, std::size_t n) { ::operator delete(at, n); });
-    calls.pairs("new_array", "delete_array", 1, [](std::size_t n) { return no_throw([=] { return ::operator new[](n); }); },
-                [](void* at, std::size_t) { ::operator delete[](at); });
+    calls.pairs(
+        "new_array", "delete_array", 1, [](std::size_t n) { return no_throw([=] { return ::operator new[](n); }); },
+        [](void* at, std::size_t) { ::operator delete[](at); });
     calls.pairs("new_aligned_64", "delete_aligned_64", 64,
                 [](std::size_t n) { return no_throw([=] { return ::operator new(n, std::align_val_t(64)); }); },
                 [](void* at, std::size_t) { ::operator delete(at, std::align_val_t(64)); });
-    calls.pairs("new_array_nothrow", "delete_array_sized", 1, [](std::size_t n) { return ::operator new[](n, std::nothrow); },
-                [](void* at, std::size_t n) { ::operator delete[](at, n); });
+    calls.pairs(
+        "new_array_nothrow", "delete_array_sized", 1, [](std::size_t n) { return ::operator new[](n, std::nothrow); },
+        [](void* at, std::size_t n) { ::operator delete[](at, n); });
     calls.pairs("new_array_aligned_64", "delete_array_aligned_sized_64", 64,
                 [](std::size_t n) { return no_throw([=] { return ::operator new[](n, std::align_val_t(64)); }); },
                 [](void* at, std::size_t n) { ::operator delete[](at, n, std::align_val_t(64)); });
@@ -182,9 +195,11 @@ void run_calls(const Args& args, Report& report) {
     calls.usable_size(usable);
   });
   add_timing(report, timing, 1);
-  report.caveat("each figure contains writing or checking 16 bytes of the block; a realloc counts as an allocation and a free");
+  report.caveat(
+      "each figure contains writing or checking 16 bytes of the block; a realloc counts as an allocation and a free");
   if (!usable) report.caveat("malloc_usable_size does not belong to the library that serves malloc: it is not asked");
-  if (!sized) report.caveat("the library that serves malloc has no free_sized and free_aligned_sized: their figures are absent");
+  if (!sized)
+    report.caveat("the library that serves malloc has no free_sized and free_aligned_sized: their figures are absent");
 }
 
 constexpr Param kParams[] = {
@@ -194,6 +209,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kCalls{"calls", "every call of malloc's and operator new's surface, each timed alone", kParams, run_calls};
+const Workload kCalls{"calls", "every call of malloc's and operator new's surface, each timed alone", kParams,
+                      run_calls};
 
 }  // namespace workload

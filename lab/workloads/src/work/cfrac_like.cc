@@ -1,4 +1,5 @@
-// `cfrac-like`: small blocks in bursts of 50,000 calls: malloc, calloc, realloc and free mixed, then all freed. The mixture is drawn;
+// `cfrac-like`: small blocks in bursts of 50,000 calls: malloc, calloc, realloc and free mixed, then all freed. The
+// mixture is drawn;
 // it is not the program cfrac.
 #include <cstdlib>
 #include <cstring>
@@ -88,16 +89,20 @@ void run_cfrac_like(const Args& args, Report& report) {
   const double calls = static_cast<double>(bursts * kBurst) * threads;
   report.add("call_ns", timing.seconds * 1e9 * threads / calls, "ns", Better::lower, bursts * kBurst * threads);
   add_timing(report, timing, threads);
-  report.caveat("a drawn mixture, not the program cfrac; blocks are wholly written and verified; a realloc counts as one allocation and one free");
+  report.caveat(
+      "a drawn mixture, not the program cfrac; blocks are wholly written and verified; a realloc counts as one "
+      "allocation and one free");
 }
 
 constexpr Param kParams[] = {
-    integer("steps", "5000000", 1, 10000000000, "", "calls per thread, rounded up to bursts of 50,000; all blocks are freed after each burst"),
+    integer("steps", "5000000", 1, 10000000000, "",
+            "calls per thread, rounded up to bursts of 50,000; all blocks are freed after each burst"),
     swept("threads", "1", 1, 128, "", "independent threads"),
 };
 
 }  // namespace
 
-const Workload kCfracLike{"cfrac-like", "small malloc, calloc, realloc and free mixed, all freed every 50,000 calls", kParams, run_cfrac_like};
+const Workload kCfracLike{"cfrac-like", "small malloc, calloc, realloc and free mixed, all freed every 50,000 calls",
+                          kParams, run_cfrac_like};
 
 }  // namespace workload

@@ -22,7 +22,8 @@ void* live(void* given) {
   Life& life = *static_cast<Life*>(given);
   Tally tally;
   for (std::uint32_t i = 0; i < life.blocks; ++i)
-    take(life.slots[i], (*life.sizes)[(life.number + i) & (life.sizes->size() - 1)], life.number + i, life.touch, tally);
+    take(life.slots[i], (*life.sizes)[(life.number + i) & (life.sizes->size() - 1)], life.number + i, life.touch,
+         tally);
   for (std::uint32_t i = life.kept; i < life.blocks; ++i) give(life.slots[i], life.touch, tally);
   life.tally = tally;
   return nullptr;
@@ -60,7 +61,8 @@ void run_churn(const Args& args, Report& report) {
       report.tally.add(life.tally);
     }
     timing.seconds += static_cast<double>(now_ns() - begin) * 1e-9;
-    if (wave % sample_every == 0 || wave + 1 == waves) resident.add(static_cast<double>(now_ns() - origin) * 1e-9, static_cast<double>(resident_exact_kib()));
+    if (wave % sample_every == 0 || wave + 1 == waves)
+      resident.add(static_cast<double>(now_ns() - origin) * 1e-9, static_cast<double>(resident_exact_kib()));
     if (wave == waves / 4) early = static_cast<double>(resident_exact_kib());
   }
   const double last = static_cast<double>(resident_exact_kib());
@@ -70,7 +72,9 @@ void run_churn(const Args& args, Report& report) {
   report.add("thread_us", timing.seconds * 1e6 / threads, "us", Better::lower, waves * width);
   report.add("rss_growth", last - early, "KiB", Better::lower, 2);
   add_timing(report, timing, width);
-  report.caveat("thread_us contains the system's own cost of a thread; rss_growth is from a quarter of the waves to the last one, all freed");
+  report.caveat(
+      "thread_us contains the system's own cost of a thread; rss_growth is from a quarter of the waves to the last "
+      "one, all freed");
 }
 
 constexpr Param kParams[] = {

@@ -1,5 +1,5 @@
-// `cross`: blocks that one thread allocates and another frees. Each thread has one inbox, a single-producer single-consumer queue
-// that its neighbour fills (in `fan-in`, thread 0 reads the queues of all others).
+// `cross`: blocks that one thread allocates and another frees. Each thread has one inbox, a single-producer
+// single-consumer queue that its neighbour fills (in `fan-in`, thread 0 reads the queues of all others).
 //   share     a drawn share of a thread's frees goes to the next thread, the others are freed at home
 //   batch     every block goes to the next thread, handed over 128 at a time
 //   fan-in    thread 0 frees what all others allocate
@@ -34,8 +34,8 @@ struct Drawn {
   std::uint32_t remote;
 };
 
-void produce(Course& course, const OwnArray<Drawn>& drawn, Queue& out, Queue* inbox, OwnArray<Block>& home, std::uint32_t number,
-             Tally& tally) {
+void produce(Course& course, const OwnArray<Drawn>& drawn, Queue& out, Queue* inbox, OwnArray<Block>& home,
+             std::uint32_t number, Tally& tally) {
   Block group[kMost];
   std::uint32_t held = 0;
   const std::size_t mask = drawn.size() - 1;
@@ -97,9 +97,12 @@ void run_cross(const Args& args, Report& report) {
   if (threads < 2) usage_error("cross", "--threads=%u: expected at least 2", threads);
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
-  if (low > high) usage_error("cross", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+  if (low > high)
+    usage_error("cross", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low),
+                static_cast<unsigned long long>(high));
   const std::uint64_t capacity = args.number("queue");
-  if ((capacity & (capacity - 1)) != 0) usage_error("cross", "--queue=%llu: expected a power of two", static_cast<unsigned long long>(capacity));
+  if ((capacity & (capacity - 1)) != 0)
+    usage_error("cross", "--queue=%llu: expected a power of two", static_cast<unsigned long long>(capacity));
   const std::uint64_t producers = pattern == fan_in ? threads - 1 : pattern == pipeline ? 1 : threads;
   Course course{pattern,
                 args.number("blocks") / producers,
@@ -134,13 +137,16 @@ void run_cross(const Args& args, Report& report) {
     lane.stop();
   });
   for (auto& queue : course.queues) queue.~Queue();
-  report.add("blocks_per_second", static_cast<double>(timing.allocations) / timing.seconds, "1/s", Better::higher, timing.allocations);
+  report.add("blocks_per_second", static_cast<double>(timing.allocations) / timing.seconds, "1/s", Better::higher,
+             timing.allocations);
   add_timing(report, timing, threads);
   report.caveat("a thread that waits for a full or an empty queue yields: the time contains the scheduler's");
 }
 
 constexpr Param kParams[] = {
-    choice("pattern", "share", "share|batch|fan-in|pipeline", "share: a drawn share is freed by the next thread; batch: all of them, handed over 128 at a time; fan-in: thread 0 frees "
+    choice("pattern", "share", "share|batch|fan-in|pipeline",
+           "share: a drawn share is freed by the next thread; batch: all of them, handed over 128 at a time; fan-in: "
+           "thread 0 frees "
            "what the others allocate; pipeline: thread 0 allocates, those between verify and pass on, the last frees"),
     swept("threads", "2", 2, 64, "", "threads"),
     integer("blocks", "2000000", 64, 10000000000, "", "blocks in all, shared by the producers"),

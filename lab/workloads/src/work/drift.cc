@@ -1,5 +1,5 @@
-// `drift`: a long-running server whose blocks change their sizes slowly. Blocks are replaced at random while the middle of their
-// sizes wanders from small to large and back; one in sixteen survives for some phases, wherever it lies.
+// `drift`: a long-running server whose blocks change their sizes slowly. Blocks are replaced at random while the middle
+// of their sizes wanders from small to large and back; one in sixteen survives for some phases, wherever it lies.
 #include <algorithm>
 
 #include "process.h"
@@ -103,13 +103,15 @@ void run_drift(const Args& args, Report& report) {
   report.add("memory_over_live_worst", worst, "ratio", Better::lower, samples);
   report.add("memory_over_live_last", last, "ratio", Better::lower);
   report.add("rss_most", most_kib, "KiB", Better::neither, samples);
-  report.add("pair_ns", timing.seconds * 1e9 / static_cast<double>(timing.allocations), "ns", Better::lower, timing.allocations);
+  report.add("pair_ns", timing.seconds * 1e9 / static_cast<double>(timing.allocations), "ns", Better::lower,
+             timing.allocations);
   add_timing(report, timing, 1);
 }
 
 constexpr Param kParams[] = {
     integer("live-mib", "16", 1, 16384, "MiB", "requested bytes that are live all the time"),
-    integer("phases", "24", 1, 10000, "", "phases; the middle of the sizes wanders through twelve, from 64 B to 15 KB and back"),
+    integer("phases", "24", 1, 10000, "",
+            "phases; the middle of the sizes wanders through twelve, from 64 B to 15 KB and back"),
     integer("turnover", "150", 1, 10000, "%", "bytes allocated in a phase, as a share of the live bytes"),
     integer("survivors", "20", 0, 90, "%", "the most that blocks which survive may take of the live bytes"),
     choice("touch", "page", kTouchChoices, kTouchHelp),
@@ -117,6 +119,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kDrift{"drift", "resident over live bytes while sizes drift and some blocks survive", kParams, run_drift};
+const Workload kDrift{"drift", "resident over live bytes while sizes drift and some blocks survive", kParams,
+                      run_drift};
 
 }  // namespace workload

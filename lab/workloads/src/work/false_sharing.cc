@@ -1,7 +1,8 @@
-// `false-sharing`: each thread writes to a small block of its own. Where the blocks of two threads share a cache line, the
-// writing slows down.
+// `false-sharing`: each thread writes to a small block of its own. Where the blocks of two threads share a cache line,
+// the writing slows down.
 //   active   every thread allocates its own blocks
-//   passive  the main thread allocates one block per thread, next to each other, and hands them out; a thread frees its block first
+//   passive  the main thread allocates one block per thread, next to each other, and hands them out; a thread frees its
+//   block first
 //            and allocates again, which tells whether an allocator spreads shared lines further
 #include "registry.h"
 #include "team.h"
@@ -36,13 +37,16 @@ void run_false_sharing(const Args& args, Report& report) {
     lane.tally.add(tally);
     lane.stop();
   });
-  report.add("write_ns", timing.seconds * 1e9 / static_cast<double>(rounds * writes), "ns", Better::lower, rounds * writes);
+  report.add("write_ns", timing.seconds * 1e9 / static_cast<double>(rounds * writes), "ns", Better::lower,
+             rounds * writes);
   add_timing(report, timing, threads);
-  if (threads == 1) report.caveat("one thread shares lines with nobody: this is the baseline to compare more threads with");
+  if (threads == 1)
+    report.caveat("one thread shares lines with nobody: this is the baseline to compare more threads with");
 }
 
 constexpr Param kParams[] = {
-    choice("form", "active", "active|passive", "active: own blocks; passive: blocks handed out by the main thread are freed first"),
+    choice("form", "active", "active|passive",
+           "active: own blocks; passive: blocks handed out by the main thread are freed first"),
     swept("threads", "2", 1, 64, "", "threads that write at the same time"),
     integer("size", "8", 1, 4096, "B", "bytes of a block"),
     integer("rounds", "2000", 1, 100000000, "", "blocks per thread, one after another"),
@@ -51,6 +55,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kFalseSharing{"false-sharing", "threads writing to small blocks that may share a cache line", kParams, run_false_sharing};
+const Workload kFalseSharing{"false-sharing", "threads writing to small blocks that may share a cache line", kParams,
+                             run_false_sharing};
 
 }  // namespace workload

@@ -1,4 +1,5 @@
-// `grow-shrink`: heaps that grow by so many MiB and shrink again, cycle after cycle: what giving memory back and taking it costs.
+// `grow-shrink`: heaps that grow by so many MiB and shrink again, cycle after cycle: what giving memory back and taking
+// it costs.
 #include <algorithm>
 
 #include "process.h"
@@ -17,7 +18,9 @@ void run_grow_shrink(const Args& args, Report& report) {
   const std::uint64_t cycles = args.number("cycles");
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
-  if (low > high) usage_error("grow-shrink", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+  if (low > high)
+    usage_error("grow-shrink", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low),
+                static_cast<unsigned long long>(high));
   const auto touch = static_cast<Touch>(args.pick("touch"));
   double base = 0;
   double grown = 0;
@@ -57,11 +60,14 @@ void run_grow_shrink(const Args& args, Report& report) {
     for (std::size_t i = 0; i < kept; ++i) give(floor[i], touch, lane.tally);
   });
   report.add("cycle_ms", timing.seconds * 1e3 / static_cast<double>(cycles), "ms", Better::lower, cycles);
-  report.add("faults_per_cycle", static_cast<double>(timing.faults) / static_cast<double>(cycles), "count", Better::neither, cycles);
+  report.add("faults_per_cycle", static_cast<double>(timing.faults) / static_cast<double>(cycles), "count",
+             Better::neither, cycles);
   report.add("rss_grown", grown - base, "KiB", Better::lower);
   report.add("rss_shrunk", shrunk - base, "KiB", Better::lower);
   add_timing(report, timing, threads);
-  report.caveat("a sixteenth of the first cycle's blocks stays, scattered; KiB above the resident memory at the start, right after a cycle");
+  report.caveat(
+      "a sixteenth of the first cycle's blocks stays, scattered; KiB above the resident memory at the start, right "
+      "after a cycle");
 }
 
 constexpr Param kParams[] = {
@@ -75,6 +81,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kGrowShrink{"grow-shrink", "heaps that grow and shrink by so many MiB, cycle after cycle", kParams, run_grow_shrink};
+const Workload kGrowShrink{"grow-shrink", "heaps that grow and shrink by so many MiB, cycle after cycle", kParams,
+                           run_grow_shrink};
 
 }  // namespace workload

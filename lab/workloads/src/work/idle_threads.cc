@@ -51,9 +51,12 @@ void run_idle_threads(const Args& args, Report& report) {
   report.add("rss_asleep", asleep, "KiB", Better::lower);
   report.add("rss_asleep_later", later, "KiB", Better::lower);
   report.add("thread_kib", later / threads, "KiB", Better::neither, threads);
-  report.add("pair_ns", timing.cpu_seconds * 1e9 / static_cast<double>(timing.allocations), "ns", Better::lower, timing.allocations);
+  report.add("pair_ns", timing.cpu_seconds * 1e9 / static_cast<double>(timing.allocations), "ns", Better::lower,
+             timing.allocations);
   add_timing(report, timing, threads);
-  report.caveat("KiB above what the process had with all threads started; every block is freed, and all threads but the first sleep");
+  report.caveat(
+      "KiB above what the process had with all threads started; every block is freed, and all threads but the first "
+      "sleep");
 }
 
 constexpr Param kParams[] = {
@@ -66,6 +69,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kIdleThreads{"idle-threads", "what threads that sleep keep of the memory they freed", kParams, run_idle_threads};
+const Workload kIdleThreads{"idle-threads", "what threads that sleep keep of the memory they freed", kParams,
+                            run_idle_threads};
 
 }  // namespace workload

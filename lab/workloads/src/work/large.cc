@@ -15,7 +15,9 @@ void run_large(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
-  if (low > high) usage_error("large", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+  if (low > high)
+    usage_error("large", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low),
+                static_cast<unsigned long long>(high));
   const auto live = static_cast<std::uint32_t>(args.number("live"));
   const std::uint64_t steps = args.number("steps");
   const auto touch = static_cast<Touch>(args.pick("touch"));
@@ -35,9 +37,12 @@ void run_large(const Args& args, Report& report) {
     lane.tally.add(tally);
     lane.stop();
   });
-  report.add("pair_us", timing.seconds * 1e6 * threads / static_cast<double>(timing.allocations), "us", Better::lower, timing.allocations);
+  report.add("pair_us", timing.seconds * 1e6 * threads / static_cast<double>(timing.allocations), "us", Better::lower,
+             timing.allocations);
   add_timing(report, timing, threads);
-  report.caveat("what a block costs here is mostly its page faults: minor_faults tells how many pages were given back and asked for again");
+  report.caveat(
+      "what a block costs here is mostly its page faults: minor_faults tells how many pages were given back and asked "
+      "for again");
 }
 
 constexpr Param kParams[] = {

@@ -1,6 +1,7 @@
-// `larson`: a server in miniature. A thread replaces blocks of its array at random, then hands the array to a new thread and ends;
-// the new thread frees what the dead one allocated. With --rotate the array goes to the neighbour's successor, so that blocks
-// cross between lineages that run at the same time as well.
+// `larson`: a server in miniature. A thread replaces blocks of its array at random, then hands the array to a new
+// thread and ends;
+// the new thread frees what the dead one allocated. With --rotate the array goes to the neighbour's successor, so that
+// blocks cross between lineages that run at the same time as well.
 #include "clock.h"
 #include "process.h"
 #include "random.h"
@@ -36,7 +37,8 @@ void* work(void* given) {
   for (std::uint64_t i = 0; i < shift.steps; ++i) {
     const Pick& pick = (*shift.picks)[(shift.first_pick + i) & mask];
     Block& slot = shift.slots[pick.slot];
-    inherited += slot.number - shift.number >= shift.steps ? 1 : 0;  // numbered by another thread: that one allocated it
+    inherited +=
+        slot.number - shift.number >= shift.steps ? 1 : 0;  // numbered by another thread: that one allocated it
     give(slot, shift.touch, tally);
     take(slot, pick.bytes, number++, shift.touch, tally);
   }
@@ -50,7 +52,9 @@ void run_larson(const Args& args, Report& report) {
   const auto blocks = static_cast<std::uint32_t>(args.number("blocks"));
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
-  if (low > high) usage_error("larson", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+  if (low > high)
+    usage_error("larson", "--low=%llu: expected at most --high=%llu", static_cast<unsigned long long>(low),
+                static_cast<unsigned long long>(high));
   const std::uint64_t generations = args.number("generations");
   const std::uint64_t steps = args.number("steps");
   const auto touch = static_cast<Touch>(args.pick("touch"));
@@ -70,7 +74,8 @@ void run_larson(const Args& args, Report& report) {
   for (std::uint64_t generation = 0; generation < generations; ++generation) {
     for (unsigned t = 0; t < threads; ++t) {
       const std::size_t array = rotate ? (t + generation) % threads : t;
-      shifts[t] = Shift{{}, &slots[array * blocks], &picks, steps, (generation * threads + t) * 7919, number, touch, {}, 0};
+      shifts[t] =
+          Shift{{}, &slots[array * blocks], &picks, steps, (generation * threads + t) * 7919, number, touch, {}, 0};
       number += static_cast<std::uint32_t>(steps);
     }
     for (auto& shift : shifts) shift.thread.start(report, work, &shift);
@@ -85,14 +90,16 @@ void run_larson(const Args& args, Report& report) {
   timing.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   timing.faults = minor_faults_process() - faults;
   for (auto& slot : slots) give(slot, touch, report.tally);
-  report.add("calls_per_second", static_cast<double>(timing.allocations + timing.frees) / timing.seconds, "1/s", Better::higher,
-             timing.allocations + timing.frees);
-  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::neither, timing.allocations);
+  report.add("calls_per_second", static_cast<double>(timing.allocations + timing.frees) / timing.seconds, "1/s",
+             Better::higher, timing.allocations + timing.frees);
+  report.add("pair_ns", timing.seconds * 1e9 * threads / static_cast<double>(timing.allocations), "ns", Better::neither,
+             timing.allocations);
   report.add("crossed_frees", static_cast<double>(crossed), "count", Better::neither, timing.frees);
   report.add("threads_ended", static_cast<double>(generations * threads), "count", Better::neither);
   timing.cpu_seconds = __builtin_nan("");
   add_timing(report, timing, threads);
-  report.caveat("creating and ending %llu threads is part of the time", static_cast<unsigned long long>(generations * threads));
+  report.caveat("creating and ending %llu threads is part of the time",
+                static_cast<unsigned long long>(generations * threads));
 }
 
 constexpr Param kParams[] = {
@@ -108,6 +115,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kLarson{"larson", "arrays of blocks handed from ending threads to new ones, replaced at random", kParams, run_larson};
+const Workload kLarson{"larson", "arrays of blocks handed from ending threads to new ones, replaced at random", kParams,
+                       run_larson};
 
 }  // namespace workload

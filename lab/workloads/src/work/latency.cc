@@ -1,5 +1,5 @@
-// `latency`: how long single calls of malloc and free take, as percentiles. Every call is timed by the processor's counter; the
-// cost of an empty pair of readings is measured in the same process and removed from each sample.
+// `latency`: how long single calls of malloc and free take, as percentiles. Every call is timed by the processor's
+// counter; the cost of an empty pair of readings is measured in the same process and removed from each sample.
 #include <cstdio>
 #include <cstdlib>
 
@@ -34,7 +34,8 @@ void add_percentiles(Report& report, const char* call, const Histogram& histogra
     const char* name;
     double share;
     std::uint64_t least;
-  } kPoints[] = {{"p50", .5, 1}, {"p90", .9, 1000}, {"p99", .99, 10000}, {"p99_9", .999, 100000}, {"p99_99", .9999, kDeepTail}};
+  } kPoints[] = {
+      {"p50", .5, 1}, {"p90", .9, 1000}, {"p99", .99, 10000}, {"p99_9", .999, 100000}, {"p99_99", .9999, kDeepTail}};
   char name[48];
   for (const auto& point : kPoints) {
     if (histogram.total() < point.least) continue;
@@ -117,7 +118,9 @@ void run_latency(const Args& args, Report& report) {
   report.add("empty_p50", empty.percentile(0.5) * ns, "ns", Better::neither, empty.total());
   report.add("tick", ns, "ns", Better::neither);
   add_timing(report, timing, threads);
-  report.caveat("the clock's median cost is removed from each sample; the fences around a call keep it from overlapping its neighbours");
+  report.caveat(
+      "the clock's median cost is removed from each sample; the fences around a call keep it from overlapping its "
+      "neighbours");
   if (malloc_ticks.total() < kDeepTail) report.caveat("p99.99 needs a million samples and is left out below that");
 }
 
@@ -125,13 +128,16 @@ constexpr Param kParams[] = {
     swept("size", "64", 1, std::uint64_t{1} << 30, "B", "bytes of every block (with --law=fixed)"),
     swept("threads", "1", 1, 256, "", "threads, each with blocks of its own"),
     choice("law", "fixed", "fixed|mixed", "sizes: all of --size, or 16 B ... 64 KiB with every octave equally likely"),
-    integer("live", "1000", 1, 1000000, "", "blocks live in each thread, replaced at random; 1: the last block freed is the next one allocated"),
-    integer("samples", "0", 0, 10000000000, "", "timed calls of malloc, and of free, over all threads; 0: 1,000,000, above 64 KiB 200,000"),
+    integer("live", "1000", 1, 1000000, "",
+            "blocks live in each thread, replaced at random; 1: the last block freed is the next one allocated"),
+    integer("samples", "0", 0, 10000000000, "",
+            "timed calls of malloc, and of free, over all threads; 0: 1,000,000, above 64 KiB 200,000"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
 }  // namespace
 
-const Workload kLatency{"latency", "percentiles of single malloc and free calls, the clock's own cost removed", kParams, run_latency};
+const Workload kLatency{"latency", "percentiles of single malloc and free calls, the clock's own cost removed", kParams,
+                        run_latency};
 
 }  // namespace workload

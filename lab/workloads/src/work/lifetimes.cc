@@ -1,6 +1,7 @@
-// `lifetimes`: blocks live and die by a skewed choice of slots. A step picks a slot; an empty one gets a block that is written, a
-// full one is read and freed. The same steps run against a void source as well (one warm buffer per thread), whose time is what the
-// workload itself costs; it flatters nobody, but it is cache-warm, so it takes off less than the touching of real blocks costs.
+// `lifetimes`: blocks live and die by a skewed choice of slots. A step picks a slot; an empty one gets a block that is
+// written, a full one is read and freed. The same steps run against a void source as well (one warm buffer per thread),
+// whose time is what the workload itself costs; it flatters nobody, but it is cache-warm, so it takes off less than the
+// touching of real blocks costs.
 #include <algorithm>
 
 #include "laws.h"
@@ -46,8 +47,8 @@ struct Load {
 };
 
 template <class Source>
-void run_steps(const Source& source, const OwnArray<Step>& steps, OwnArray<Block>& slots, std::uint32_t& number, Touch touch,
-               Tally& tally, Load& load) {
+void run_steps(const Source& source, const OwnArray<Step>& steps, OwnArray<Block>& slots, std::uint32_t& number,
+               Touch touch, Tally& tally, Load& load) {
   for (const Step& step : steps) {
     Block& slot = slots[step.slot];
     if (slot.at == nullptr) {
@@ -69,8 +70,8 @@ void run_lifetimes(const Args& args, Report& report) {
   const bool with_void = args.yes("void");
   const auto touch = kModes[args.pick("touch")];
   if (slot_count < FoldedSlots::kLeastSlots)
-    usage_error("lifetimes", "--slots=%llu: expected at least %u per thread", static_cast<unsigned long long>(args.number("slots")),
-                FoldedSlots::kLeastSlots);
+    usage_error("lifetimes", "--slots=%llu: expected at least %u per thread",
+                static_cast<unsigned long long>(args.number("slots")), FoldedSlots::kLeastSlots);
   if (chunk_steps == 0) usage_error("lifetimes", "--steps: expected at least %u", kChunks);
   const ArticleSizes article(exponent);
   const ProgramSizes program(exponent);
@@ -146,13 +147,20 @@ void run_lifetimes(const Args& args, Report& report) {
   report.add("requested_peak", largest_requested, "KiB", Better::neither, kChunks + 1);
   report.add("pairs_per_second", pairs / timing.seconds, "1/s", Better::neither, timing.frees);
   add_timing(report, timing, threads);
-  report.caveat("ns per pair: a pair is one allocation and one free with the writing and reading of the block, per thread; numbers are "
-                "drawn outside the timed part; memory_overhead is peak resident growth over peak requested, sampled %u times", kChunks + 1);
-  if (!program_law) report.caveat("size law of the article: proportional to 1/size; the program that the article ran draws 1/size^2 (--law=program)");
+  report.caveat(
+      "ns per pair: a pair is one allocation and one free with the writing and reading of the block, per thread; "
+      "numbers are "
+      "drawn outside the timed part; memory_overhead is peak resident growth over peak requested, sampled %u times",
+      kChunks + 1);
+  if (!program_law)
+    report.caveat(
+        "size law of the article: proportional to 1/size; the program that the article ran draws 1/size^2 "
+        "(--law=program)");
 }
 
 constexpr Param kParams[] = {
-    choice("law", "program", "program|article", "sizes: P(s) falls as 1/s^2 (program) or as 1/s (article), 5 B ... 2^exponent"),
+    choice("law", "program", "program|article",
+           "sizes: P(s) falls as 1/s^2 (program) or as 1/s (article), 5 B ... 2^exponent"),
     integer("exponent", "16", 6, 24, "", "the largest size is 2 to this power"),
     swept("threads", "1", 1, 64, "", "independent threads that share the slots"),
     integer("slots", "2^18", 64, std::uint64_t{1} << 28, "", "slots in all; about half are full"),
@@ -163,7 +171,8 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kLifetimes{"lifetimes", "random lifetimes by a folded 80/20 choice of slots, two size laws, void cost subtracted", kParams,
-                          run_lifetimes};
+const Workload kLifetimes{"lifetimes",
+                          "random lifetimes by a folded 80/20 choice of slots, two size laws, void cost subtracted",
+                          kParams, run_lifetimes};
 
 }  // namespace workload

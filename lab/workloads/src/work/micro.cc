@@ -1,5 +1,6 @@
-// `micro`: pairs of eleven sizes, calloc of six, realloc chains, and a thread run, in one process. The weights of the eleven sizes
-// make the composite; relative to a baseline it is the weighted mean of ratios, which the lab computes from the single figures.
+// `micro`: pairs of eleven sizes, calloc of six, realloc chains, and a thread run, in one process. The weights of the
+// eleven sizes make the composite; relative to a baseline it is the weighted mean of ratios, which the lab computes
+// from the single figures.
 #include <cstdio>
 #include <cstdlib>
 
@@ -28,7 +29,8 @@ double pair_ns(std::uint64_t rounds, std::size_t bytes, Tally& out) {
     Block block;
     void* at = kCalloc ? std::calloc(1, bytes) : std::malloc(bytes);
     hide(at);
-    if (kCalloc && at != nullptr && (get_word(static_cast<char*>(at)) | get_word(static_cast<char*>(at) + bytes - 8)) != 0)
+    if (kCalloc && at != nullptr &&
+        (get_word(static_cast<char*>(at)) | get_word(static_cast<char*>(at) + bytes - 8)) != 0)
       ++tally.corrupted;
     accept(block, at, bytes, static_cast<std::uint32_t>(i), Touch::first64, tally);
     give(block, Touch::first64, tally);
@@ -109,11 +111,13 @@ void run_micro(const Args& args, Report& report) {
       lane.stop();
     });
     std::snprintf(name, sizeof name, "mops_threads_%u", threads);
-    report.add(name, static_cast<double>(timing.allocations) / timing.seconds * 1e-6, "1e6/s", Better::higher, timing.allocations);
+    report.add(name, static_cast<double>(timing.allocations) / timing.seconds * 1e-6, "1e6/s", Better::higher,
+               timing.allocations);
   }
   report.add("timed_allocations", static_cast<double>(report.tally.allocations), "count", Better::neither);
   report.add("timed_frees", static_cast<double>(report.tally.frees), "count", Better::neither);
-  report.caveat("all parts run in one process, in a fixed order; weighted is the sum of weight x ns of the eleven malloc sizes");
+  report.caveat(
+      "all parts run in one process, in a fixed order; weighted is the sum of weight x ns of the eleven malloc sizes");
 }
 
 constexpr Param kParams[] = {

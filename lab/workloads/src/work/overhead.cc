@@ -1,5 +1,6 @@
-// `overhead`: what a request costs in memory. `usable` is what the allocator says a block can hold, for every size; `rss` is
-// what the kernel counts per block when many blocks of one size are live and written, each size in a fresh process.
+// `overhead`: what a request costs in memory. `usable` is what the allocator says a block can hold, for every size;
+// `rss` is what the kernel counts per block when many blocks of one size are live and written, each size in a fresh
+// process.
 #include <malloc.h>
 
 #include <algorithm>
@@ -31,7 +32,9 @@ struct Usable {
   double small_sum = 0;
 };
 
-double percent(std::size_t got, std::uint64_t asked) { return 100 * (static_cast<double>(got) / static_cast<double>(asked) - 1); }
+double percent(std::size_t got, std::uint64_t asked) {
+  return 100 * (static_cast<double>(got) / static_cast<double>(asked) - 1);
+}
 
 void ask_usable(const Args& args, Report& report) {
   const std::uint64_t steps = args.pick("grid") == 0 ? 32 : 512;
@@ -73,18 +76,24 @@ void ask_usable(const Args& args, Report& report) {
     last_usable = usable;
     last_size = size;
   }
-  report.add("usable_overhead_small", 100 * sum.small_sum / static_cast<double>(sum.small_sizes), "%", Better::lower, sum.small_sizes);
-  report.add("usable_overhead_all", 100 * sum.overhead_sum / static_cast<double>(sum.sizes), "%", Better::lower, sum.sizes);
+  report.add("usable_overhead_small", 100 * sum.small_sum / static_cast<double>(sum.small_sizes), "%", Better::lower,
+             sum.small_sizes);
+  report.add("usable_overhead_all", 100 * sum.overhead_sum / static_cast<double>(sum.sizes), "%", Better::lower,
+             sum.sizes);
   report.add("usable_overhead_worst", 100 * sum.worst, "%", Better::lower, sum.sizes);
   report.add("usable_overhead_worst_size", static_cast<double>(sum.worst_size), "B", Better::neither);
-  report.caveat("the series usable_overhead_percent holds the first and the last size asked for each usable size. The worst is over sizes from 16 B");
+  report.caveat(
+      "the series usable_overhead_percent holds the first and the last size asked for each usable size. The worst is "
+      "over sizes from 16 B");
 }
 
 void run_overhead(const Args& args, Report& report) {
   if (same_owner_as_malloc("malloc_usable_size")) {
     ask_usable(args, report);
   } else {
-    report.caveat("malloc_usable_size does not belong to the library that serves malloc: it is not asked, the usable figures are absent");
+    report.caveat(
+        "malloc_usable_size does not belong to the library that serves malloc: it is not asked, the usable figures are "
+        "absent");
   }
   const std::uint64_t budget = args.number("budget-mib");
   if (budget == 0) return;
@@ -114,8 +123,11 @@ void run_overhead(const Args& args, Report& report) {
     }
   }
   if (small != 0) report.add("rss_overhead_small", 100 * small_sum / small, "%", Better::lower, small);
-  report.caveat("memory_overhead_percent: resident growth per requested byte with about %llu MiB of blocks live and wholly written, sizes 2^k, 2^k + 1, 1.5 x 2^k, "
-                "each in a fresh process", static_cast<unsigned long long>(budget));
+  report.caveat(
+      "memory_overhead_percent: resident growth per requested byte with about %llu MiB of blocks live and wholly "
+      "written, sizes 2^k, 2^k + 1, 1.5 x 2^k, "
+      "each in a fresh process",
+      static_cast<unsigned long long>(budget));
 }
 
 void run_point_of(const Args& args, Report& report) {
@@ -123,17 +135,21 @@ void run_point_of(const Args& args, Report& report) {
   const std::size_t count = std::max<std::size_t>(1, (args.number("budget-mib") << 20) / size);
   OwnArray<Block> blocks(count);
   const std::uint64_t before = resident_exact_kib();
-  for (std::size_t i = 0; i < count; ++i) take(blocks[i], size, static_cast<std::uint32_t>(i), Touch::full, report.tally);
+  for (std::size_t i = 0; i < count; ++i)
+    take(blocks[i], size, static_cast<std::uint32_t>(i), Touch::full, report.tally);
   const std::uint64_t after = resident_exact_kib();
   for (auto& block : blocks) give(block, Touch::full, report.tally);
-  report.add("rss_per_block", static_cast<double>(after - std::min(before, after)) * 1024 / static_cast<double>(count), "B", Better::lower, count);
+  report.add("rss_per_block", static_cast<double>(after - std::min(before, after)) * 1024 / static_cast<double>(count),
+             "B", Better::lower, count);
 }
 
 constexpr Param kParams[] = {
-    choice("grid", "coarse", "coarse|published", "sizes asked: each up to 1024, then 32 (coarse) or 512 (published) per doubling"),
+    choice("grid", "coarse", "coarse|published",
+           "sizes asked: each up to 1024, then 32 (coarse) or 512 (published) per doubling"),
     integer("top", "1G", 1024, std::uint64_t{1} << 32, "B", "the largest size asked for its usable size"),
     integer("rss-top", "16M", 8, std::uint64_t{1} << 30, "B", "the largest size whose resident memory is measured"),
-    integer("budget-mib", "16", 0, 4096, "MiB", "about how much is live when resident memory is measured; 0: that part is left out"),
+    integer("budget-mib", "16", 0, 4096, "MiB",
+            "about how much is live when resident memory is measured; 0: that part is left out"),
 };
 constexpr Param kPointParams[] = {
     integer("size", "64", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
@@ -143,6 +159,7 @@ constexpr Param kPointParams[] = {
 }  // namespace
 
 const Workload kOverhead{"overhead", "usable size and resident bytes per request, 1 B to 1 GiB", kParams, run_overhead};
-const Workload kOverheadPoint{"overhead-point", "one size of overhead's resident part", kPointParams, run_point_of, true};
+const Workload kOverheadPoint{"overhead-point", "one size of overhead's resident part", kPointParams, run_point_of,
+                              true};
 
 }  // namespace workload

@@ -40,7 +40,8 @@ void pairs(std::uint64_t rounds, std::size_t bytes, Touch touch, std::uint32_t n
     void* at = allocate(kCall, bytes);
     hide(at);
     if constexpr (kCall == call_calloc)
-      if (at != nullptr && (touch == Touch::full ? !all_zero(static_cast<char*>(at), bytes) : *static_cast<char*>(at) != 0))
+      if (at != nullptr &&
+          (touch == Touch::full ? !all_zero(static_cast<char*>(at), bytes) : *static_cast<char*>(at) != 0))
         ++tally.corrupted;
     accept(block, at, bytes, number++, touch, tally);
     if constexpr (kCall == call_new) {
@@ -61,7 +62,9 @@ void run_pair(const Args& args, Report& report) {
   const auto touch = static_cast<Touch>(args.pick("touch"));
   const unsigned threads = args.threads();
   const std::uint64_t rounds = args.number("rounds") / threads;
-  if (rounds == 0) usage_error("pair", "--rounds=%llu: expected at least one per thread", static_cast<unsigned long long>(args.number("rounds")));
+  if (rounds == 0)
+    usage_error("pair", "--rounds=%llu: expected at least one per thread",
+                static_cast<unsigned long long>(args.number("rounds")));
   const auto body = [&](std::uint64_t count, std::uint32_t number, Tally& tally) {
     switch (call) {
       case call_malloc: return pairs<call_malloc>(count, bytes, touch, number, tally);
@@ -79,7 +82,8 @@ void run_pair(const Args& args, Report& report) {
     lane.stop();
   });
   report.add("pair_ns", timing.seconds * 1e9 / static_cast<double>(rounds), "ns", Better::lower, timing.allocations);
-  report.add("pairs_per_second", static_cast<double>(timing.allocations) / timing.seconds, "1/s", Better::neither, timing.allocations);
+  report.add("pairs_per_second", static_cast<double>(timing.allocations) / timing.seconds, "1/s", Better::neither,
+             timing.allocations);
   add_timing(report, timing, threads);
   if (call == call_aligned) report.caveat("aligned_alloc(64, size): sizes are rounded up to a multiple of 64");
 }
@@ -88,7 +92,8 @@ constexpr Param kParams[] = {
     swept("size", "16..256K", 1, std::uint64_t{1} << 30, "B", "bytes of the block"),
     swept("threads", "1", 1, 256, "", "threads that share the rounds"),
     integer("rounds", "1000000", 1, 10000000000, "", "pairs in all, after 1000 per thread that are not timed"),
-    choice("call", "malloc", "malloc|calloc|new|aligned", "which pair: malloc, calloc, operator new, aligned_alloc(64)"),
+    choice("call", "malloc", "malloc|calloc|new|aligned",
+           "which pair: malloc, calloc, operator new, aligned_alloc(64)"),
     choice("touch", "first64", kTouchChoices, kTouchHelp),
 };
 

@@ -1,4 +1,5 @@
-// `phases`: a program that grows to a peak, shrinks to a tenth in random order, idles, grows again, frees everything and idles.
+// `phases`: a program that grows to a peak, shrinks to a tenth in random order, idles, grows again, frees everything
+// and idles.
 #include <algorithm>
 
 #include "clock.h"
@@ -86,7 +87,9 @@ void run_phases(const Args& args, Report& report) {
     report.add("rss_freed_idle", rss(), "KiB", Better::lower);
   });
   add_timing(report, timing, 1, Better::lower);
-  report.caveat("KiB above the resident memory at the start, own tables excluded; while idle the program makes no allocator call");
+  report.caveat(
+      "KiB above the resident memory at the start, own tables excluded; while idle the program makes no allocator "
+      "call");
 }
 
 constexpr Param kParams[] = {
@@ -98,6 +101,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kPhases{"phases", "grow to a peak, shrink, idle, grow again, free all, idle: resident memory over time", kParams, run_phases};
+const Workload kPhases{"phases", "grow to a peak, shrink, idle, grow again, free all, idle: resident memory over time",
+                       kParams, run_phases};
 
 }  // namespace workload

@@ -41,7 +41,8 @@ void run_realloc(const Args& args, Report& report) {
       for (std::uint32_t v = 0; v < width; ++v) {
         void* at = std::malloc(16);
         hide(at);
-        vectors[v] = {static_cast<char*>(at), 16, stamp_of(lane.index(), static_cast<std::uint32_t>(round) * width + v)};
+        vectors[v] = {static_cast<char*>(at), 16,
+                      stamp_of(lane.index(), static_cast<std::uint32_t>(round) * width + v)};
         if (at == nullptr) {
           ++tally.null_answers;
           continue;
@@ -67,7 +68,8 @@ void run_realloc(const Args& args, Report& report) {
           }
           moved += reinterpret_cast<std::uintptr_t>(at) != before ? 1 : 0;
           vector.at = static_cast<char*>(at);
-          if (get_word(vector.at) != vector.stamp || get_word(vector.at + vector.bytes - 8) != vector.stamp + vector.bytes / 8 - 1)
+          if (get_word(vector.at) != vector.stamp ||
+              get_word(vector.at + vector.bytes - 8) != vector.stamp + vector.bytes / 8 - 1)
             ++tally.corrupted;
           fill_range(vector.at, vector.bytes, bytes, vector.stamp);
           vector.bytes = bytes;
@@ -97,7 +99,9 @@ void run_realloc(const Args& args, Report& report) {
   report.add("timed_reallocations", calls, "count", Better::neither);
   report.add("moved_share", static_cast<double>(moved_all) / calls, "ratio", Better::neither, calls_all);
   add_timing(report, timing, threads);
-  report.caveat("the new part of a vector is written after each growth, and all of it is read at its end: that is part of the time");
+  report.caveat(
+      "the new part of a vector is written after each growth, and all of it is read at its end: that is part of the "
+      "time");
 }
 
 constexpr Param kParams[] = {

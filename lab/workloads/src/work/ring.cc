@@ -1,6 +1,8 @@
 // `ring`: every step allocates a block of three size bands, and frees the blocks whose time has come. Two forms:
-// corrected  a block lives U[50,2000] x scale steps; frees happen in the timed part, whole blocks are written and verified;
-// published  a ring of 100,000 slots with countdowns that are visited at most three times, so nothing is freed before the
+// corrected  a block lives U[50,2000] x scale steps; frees happen in the timed part, whole blocks are written and
+// verified;
+// published  a ring of 100,000 slots with countdowns that are visited at most three times, so nothing is freed before
+// the
 //            clock stops, and the first 64 bytes are touched. It measures allocation into a growing heap, and says so.
 #include <cstdio>
 
@@ -63,8 +65,8 @@ std::uint64_t clock_cost_ticks() {
   return static_cast<std::uint64_t>(cost.percentile(0.5));
 }
 
-void run_calls(const Plan& plan, OwnArray<Block>& slots, Touch touch, std::uint32_t every, std::uint64_t cost, std::uint32_t number,
-               Tally& out, Latencies& latencies) {
+void run_calls(const Plan& plan, OwnArray<Block>& slots, Touch touch, std::uint32_t every, std::uint64_t cost,
+               std::uint32_t number, Tally& out, Latencies& latencies) {
   Tally tally;
   std::uint32_t until = every;
   for (std::size_t i = 0; i < plan.count; ++i) {
@@ -145,7 +147,8 @@ void run_corrected(const Args& args, Report& report) {
   add_latencies(report, "free", all.frees, ns);
   report.add("clock_cost", static_cast<double>(cost) * ns, "ns", Better::neither, 20000);
   add_timing(report, timing, threads);
-  report.caveat("calls are timed mallocs plus timed frees; a percentile is given where at least ten samples lie beyond it");
+  report.caveat(
+      "calls are timed mallocs plus timed frees; a percentile is given where at least ten samples lie beyond it");
 }
 
 struct RingSlot {
@@ -179,29 +182,32 @@ void run_published(const Args& args, Report& report) {
     for (auto& slot : slots) give(slot.block, Touch::first64, lane.tally);
   });
   const auto allocations = static_cast<double>(timing.allocations);
-  report.add("published_score", (allocations + static_cast<double>(report.tally.frees)) / timing.seconds, "1/s", Better::higher,
-             report.tally.allocations + report.tally.frees);
-  report.add("calls_per_second", (allocations + static_cast<double>(timing.frees)) / timing.seconds, "1/s", Better::neither,
-             timing.allocations + timing.frees);
+  report.add("published_score", (allocations + static_cast<double>(report.tally.frees)) / timing.seconds, "1/s",
+             Better::higher, report.tally.allocations + report.tally.frees);
+  report.add("calls_per_second", (allocations + static_cast<double>(timing.frees)) / timing.seconds, "1/s",
+             Better::neither, timing.allocations + timing.frees);
   add_timing(report, timing, threads);
-  report.caveat("published form: %llu of %llu frees happen in the timed part; it measures allocation into a growing heap. "
-                "published_score counts the frees after the clock stopped, as the source did", static_cast<unsigned long long>(timing.frees),
-                static_cast<unsigned long long>(report.tally.frees));
+  report.caveat(
+      "published form: %llu of %llu frees happen in the timed part; it measures allocation into a growing heap. "
+      "published_score counts the frees after the clock stopped, as the source did",
+      static_cast<unsigned long long>(timing.frees), static_cast<unsigned long long>(report.tally.frees));
   report.caveat("only the first 64 bytes of a block are touched, and latencies are not sampled in this form");
 }
 
 void run_ring(const Args& args, Report& report) {
   if (args.number("steps") * args.threads() > std::uint64_t{1} << 31)
-    usage_error("ring", "--steps=%llu: with %u threads expected at most %llu", static_cast<unsigned long long>(args.number("steps")),
-                args.threads(), (1ull << 31) / args.threads());
+    usage_error("ring", "--steps=%llu: with %u threads expected at most %llu",
+                static_cast<unsigned long long>(args.number("steps")), args.threads(), (1ull << 31) / args.threads());
   if (args.pick("form") == 0) run_corrected(args, report);
   else run_published(args, report);
 }
 
 constexpr Param kParams[] = {
-    choice("form", "corrected", "corrected|published", "corrected: frees in the timed part, whole blocks; published: as the source ran it"),
+    choice("form", "corrected", "corrected|published",
+           "corrected: frees in the timed part, whole blocks; published: as the source ran it"),
     swept("threads", "1", 1, 128, "", "independent threads"),
-    integer("steps", "250000", 1000, 100000000, "", "steps per thread; each allocates one block (corrected) or visits one slot (published)"),
+    integer("steps", "250000", 1000, 100000000, "",
+            "steps per thread; each allocates one block (corrected) or visits one slot (published)"),
     integer("scale", "1", 1, 1000, "", "corrected: a block lives U[50,2000] times this many steps"),
     integer("slots", "100000", 100, 10000000, "", "published: slots of the ring"),
     integer("sample-every", "8", 0, 1000000, "", "corrected: every how many calls one is timed; 0: none"),
@@ -210,6 +216,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kRing{"ring", "blocks of three size bands with drawn lifetimes, 1 to 128 threads, with latencies", kParams, run_ring};
+const Workload kRing{"ring", "blocks of three size bands with drawn lifetimes, 1 to 128 threads, with latencies",
+                     kParams, run_ring};
 
 }  // namespace workload

@@ -1,5 +1,5 @@
-// `rss`: threads that fill their slots, then replace blocks at random; resident memory is sampled over time, after all threads
-// have freed everything and ended, and after the program has idled.
+// `rss`: threads that fill their slots, then replace blocks at random; resident memory is sampled over time, after all
+// threads have freed everything and ended, and after the program has idled.
 #include <atomic>
 
 #include "clock.h"
@@ -40,7 +40,8 @@ void* work(void* given) {
     take(slot, worker.bytes, number++, worker.touch, tally);
   }
   worker.working->fetch_sub(1);
-  while (worker.working->load() != 0) sleep_ms(1);  // all stop together: the stable reading has every thread's blocks live
+  while (worker.working->load() != 0)
+    sleep_ms(1);  // all stop together: the stable reading has every thread's blocks live
   for (auto& slot : slots) give(slot, worker.touch, tally);
   worker.tally = tally;
   return nullptr;
@@ -64,8 +65,16 @@ void run_rss(const Args& args, Report& report) {
   sample();
   const std::uint64_t faults = minor_faults_process();
   for (unsigned t = 0; t < threads; ++t) {
-    Worker& worker = *new (&workers[t]) Worker{{}, args.number("seed"), t, static_cast<std::uint32_t>(args.number("blocks")), args.number("size"),
-                                               args.number("steps"), static_cast<Touch>(args.pick("touch")), &filling, &working, {}};
+    Worker& worker = *new (&workers[t]) Worker{{},
+                                               args.number("seed"),
+                                               t,
+                                               static_cast<std::uint32_t>(args.number("blocks")),
+                                               args.number("size"),
+                                               args.number("steps"),
+                                               static_cast<Touch>(args.pick("touch")),
+                                               &filling,
+                                               &working,
+                                               {}};
     if (!worker.thread.start(report, work, &worker)) {
       filling.fetch_sub(1);
       working.fetch_sub(1);
@@ -102,8 +111,11 @@ void run_rss(const Args& args, Report& report) {
   report.add("rss_idle", static_cast<double>(sample()), "KiB", Better::lower);
   report.add("rss_largest", static_cast<double>(most), "KiB", Better::lower, resident.count);
   add_timing(report, timing, threads);
-  report.caveat("rss_stable is the last reading with all blocks live, rss_stopped follows the end of all threads, rss_idle %llu ms later; "
-                "the work is fixed, not the time", static_cast<unsigned long long>(idle));
+  report.caveat(
+      "rss_stable is the last reading with all blocks live, rss_stopped follows the end of all threads, rss_idle %llu "
+      "ms later; "
+      "the work is fixed, not the time",
+      static_cast<unsigned long long>(idle));
   if (stable == 0) report.caveat("the threads ended before a reading with all blocks live: more --steps are needed");
 }
 

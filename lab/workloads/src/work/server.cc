@@ -1,5 +1,6 @@
-// `server`: threads that serve requests. A request takes some short blocks and frees them at its end, in another order; some
-// requests replace an entry of the thread's store, which lives long; a share of the short blocks is freed by another thread.
+// `server`: threads that serve requests. A request takes some short blocks and frees them at its end, in another order;
+// some requests replace an entry of the thread's store, which lives long; a share of the short blocks is freed by
+// another thread.
 #include <algorithm>
 #include <new>
 
@@ -98,7 +99,8 @@ void run_server(const Args& args, Report& report) {
 
 constexpr Param kParams[] = {
     swept("threads", "4", 2, 64, "", "threads that serve"),
-    integer("requests", "200000", 64, 10000000000, "", "requests in all; each takes 16 short blocks, one in four replaces an entry"),
+    integer("requests", "200000", 64, 10000000000, "",
+            "requests in all; each takes 16 short blocks, one in four replaces an entry"),
     integer("remote", "5", 0, 100, "%", "short blocks that the next thread frees"),
     integer("entries", "3000", 1, 10000000, "", "entries of each thread's store, 16 B to 32 KiB"),
     choice("touch", "page", kTouchChoices, kTouchHelp),
@@ -106,6 +108,7 @@ constexpr Param kParams[] = {
 
 }  // namespace
 
-const Workload kServer{"server", "requests with short and long blocks, some freed by another thread", kParams, run_server};
+const Workload kServer{"server", "requests with short and long blocks, some freed by another thread", kParams,
+                       run_server};
 
 }  // namespace workload

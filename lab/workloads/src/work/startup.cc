@@ -1,4 +1,5 @@
-// `startup`: an empty program is started again and again: its time from start to end, its resident memory and its page faults.
+// `startup`: an empty program is started again and again: its time from start to end, its resident memory and its page
+// faults.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,8 +49,11 @@ void run_startup(const Args& args, Report& report) {
   report.add("start_time", ns.percentile(.5) * 1e-3, "us", Better::lower, ns.total());
   report.add("start_p90", ns.percentile(.9) * 1e-3, "us", Better::lower, ns.total());
   for (std::size_t i = 0; i < part.figure_count; ++i)
-    report.add(part.figures[i].name, part.figures[i].value, part.figures[i].unit, part.figures[i].better, part.figures[i].samples);
-  report.caveat("the time is of fork, exec, dynamic linking and exit together; the empty program is linked with libstdc++ and does nothing");
+    report.add(part.figures[i].name, part.figures[i].value, part.figures[i].unit, part.figures[i].better,
+               part.figures[i].samples);
+  report.caveat(
+      "the time is of fork, exec, dynamic linking and exit together; the empty program is linked with libstdc++ and "
+      "does nothing");
 }
 
 // `nothing` ends at once, without a report; with --report=yes it says what it weighs.

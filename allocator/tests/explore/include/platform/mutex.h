@@ -1,4 +1,5 @@
-// Room 4, platform: the lock of src/platform/mutex.h, which it stands in for: a thread that cannot have it lets others run.
+// Room 4, platform: the lock of src/platform/mutex.h, which it stands in for: a thread that cannot have it lets others
+// run.
 #pragma once
 
 #include "base/atomic.h"

@@ -1,6 +1,6 @@
-// A list allocator without a single check: the block's size stands in the word before it, freed blocks of one size form a
-// last-in-first-out list whose links are their first words, and whatever size is read is believed. The known-bad control
-// of the attack suite; the other controls are built upon it.
+// A list allocator without a single check: the block's size stands in the word before it, freed blocks of one size form
+// a last-in-first-out list whose links are their first words, and whatever size is read is believed. The known-bad
+// control of the attack suite; the other controls are built upon it.
 #pragma once
 
 #include <errno.h>
