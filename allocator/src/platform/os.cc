@@ -96,7 +96,6 @@ Failure map_at(void* address, usize bytes) {
 }
 
 Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }
-Failure make_readable(void* address, usize bytes) { return protect(address, bytes, PROT_READ); }
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }

@@ -30,8 +30,6 @@ void* map(usize bytes);
 Failure map_at(void* address, usize bytes);
 // Grants access to reserved memory. Fails under strict overcommit, data limits or when mappings run out.
 Failure commit(void* address, usize bytes);
-// Grants reading only: untouched pages read as zero and cost nothing.
-Failure make_readable(void* address, usize bytes);
 // Withdraws access; the memory stays.
 Failure protect_none(void* address, usize bytes);
 // Gives addresses back. On failure (mapping limit) the range stays mapped.

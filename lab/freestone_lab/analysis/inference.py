@@ -273,8 +273,3 @@ def verdict(
 def side(estimate: Estimate) -> int:
     """-1 when the whole interval is below 1, 1 when it is above, 0 when it includes 1."""
     return -1 if estimate.high < 1 else 1 if estimate.low > 1 else 0
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The geometric mean of positive ratios; `ratios` must not be empty."""
-    return math.exp(sum(math.log(r) for r in ratios) / len(ratios))

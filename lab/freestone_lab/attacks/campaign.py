@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from freestone_lab.attacks.judgement import DEFENDED, VERDICTS, Judgement, Verdict, judge_attack, judge_twin
+from freestone_lab.attacks.judgement import DEFENDED, VERDICTS, Judgement, judge_attack, judge_twin
 from freestone_lab.attacks.trials import attacking, spawn
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
@@ -271,8 +271,3 @@ def _sample(peer: Peer, tally: Tally, failure: str) -> Sample:
         figures["defended"] = sum(tally.counts[verdict] for verdict in DEFENDED) / judged
         figures |= {verdict: tally.counts[verdict] / judged for verdict in VERDICTS if verdict != "not_applicable"}
     return Sample(peer.name, 0, status, figures=figures, counts={**tally.counts, "runs": judged})
-
-
-def verdicts_of(sample: Sample) -> dict[Verdict, int]:
-    """How often each verdict was given in `sample`."""
-    return {verdict: sample.counts.get(verdict, 0) for verdict in VERDICTS}

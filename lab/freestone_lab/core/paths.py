@@ -58,16 +58,6 @@ def build_dir(preset: str = "release") -> Path:
     return installed() or root() / "build" / preset
 
 
-def results_dir() -> Path:
-    """results/ of the repository, or of the user's data when installed; created on demand."""
-    if installed() is None:
-        folder = root() / "results"
-    else:
-        folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "freestone" / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def cache_dir() -> Path:
     """Where the lab keeps what it compiles for itself: the build tree, or the user's cache outside a repository."""
     if installed() is None:

@@ -17,7 +17,6 @@ from freestone_lab.report.export import quantity
 
 MOST_LINES = 10
 MOST_NAMED = 3
-WAYS = ("preload", "systemd", "docker", "link")
 
 
 @dataclass(frozen=True)

@@ -117,11 +117,6 @@ def as_command(app: App, workdir: Path) -> Command:
     return Command(app.name, app.title, argv, folder, env, parts.stdin, parts.outputs, app.expects, caveats)
 
 
-def as_commands(workdir: Path | None = None, names: Sequence[str] = ()) -> list[Command]:
-    """The commands of every application that is here, inputs prepared below `workdir` (default: the cache)."""
-    return [as_command(app, workdir or work_folder()) for app in available(names)[0]]
-
-
 def install() -> list[str]:
     """Installs what is absent: Debian packages, and espresso from source. Returns what was left out, and why."""
     left = [f"{name}: apt-get could not install it" for name in packages.install(missing_packages())]
