@@ -10,15 +10,16 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.peers import discover
 from freestone_lab.report import trace_page
 from freestone_lab.trace import behaviour, corpus, describe, fitted, foreign, reader, replaying, transform, writer
+from freestone_lab.trace.events import Trace, TraceError
 
 DEFAULT_PEERS = ("glibc", "freestone")
 
 
-def load(path: Path, partial: bool = False) -> reader.Trace:
+def load(path: Path, partial: bool = False) -> Trace:
     """The trace; UserError when it cannot be read."""
     try:
         return reader.read(path, partial=partial)
-    except reader.TraceError as error:
+    except TraceError as error:
         raise UserError(str(error)) from error
 
 
@@ -36,7 +37,7 @@ def check(options: Namespace) -> int:
     for path in options.traces:
         try:
             found = reader.read(path)
-        except reader.TraceError as error:
+        except TraceError as error:
             print(f"freestone: {error}")
             damaged = True
         else:
@@ -112,7 +113,7 @@ def record_corpus(options: Namespace) -> None:
     print(f"{len(made)} traces, {units.size_words(sum(path.stat().st_size for path in made))}")
 
 
-def _write(trace: reader.Trace, path: Path) -> None:
+def _write(trace: Trace, path: Path) -> None:
     if not trace.events:
         raise UserError("nothing is left of the trace")
     try:

@@ -19,6 +19,7 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
 from freestone_lab.trace import figures, reader, recording, replaying, transform
+from freestone_lab.trace.events import TraceError
 from freestone_lab.workloads import apps
 
 SECONDS = 60.0  # the longest recording of one program
@@ -140,7 +141,7 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
         for row in _rows(Path(scratch), names, say):
             try:
                 made.append(_record(row, Path(scratch), target / f"{row.name}.fst", most_bytes))
-            except (UserError, reader.TraceError, subprocess.TimeoutExpired) as error:
+            except (UserError, TraceError, subprocess.TimeoutExpired) as error:
                 say(f"{row.name}: left out: {error}")
                 continue
             say(f"{row.name}: {made[-1].stat().st_size} bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from freestone_lab.core import units
 from freestone_lab.trace import figures
-from freestone_lab.trace.reader import Trace
+from freestone_lab.trace.events import Trace
 
 
 def lines(trace: Trace, file_bytes: int) -> list[str]:

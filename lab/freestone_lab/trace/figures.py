@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freestone_lab.trace import layout
-from freestone_lab.trace.reader import Array, Trace
+from freestone_lab.trace.events import Array, Trace
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import numpy as np
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout
+from freestone_lab.trace.events import Array, Events, Trace
 from freestone_lab.trace.layout import Kind
-from freestone_lab.trace.reader import Array, Events, Trace
 
 SCHEMA = "freestone-trace-model/1"
 PHASES = 16

@@ -14,8 +14,8 @@ import numpy as np
 import zstandard
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.trace.events import Events, Trace
 from freestone_lab.trace.layout import Kind
-from freestone_lab.trace.reader import Events, Trace
 
 STEP_NS = 1000
 Call = tuple[Kind, int, int, int]  # kind, address or 0, size or -1, the old address of a realloc or 0

@@ -11,8 +11,8 @@ import numpy as np
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout, writer
+from freestone_lab.trace.events import Array, Events, Trace
 from freestone_lab.trace.layout import Kind
-from freestone_lab.trace.reader import Array, Events, Trace
 
 
 def cut(trace: Trace, begin_s: float = 0.0, end_s: float | None = None, process: int | None = None) -> Trace:

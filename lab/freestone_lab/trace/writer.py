@@ -13,8 +13,8 @@ import numpy as np
 import zstandard
 
 from freestone_lab.trace import layout, varints
+from freestone_lab.trace.events import Array, Curve, Events, Trace
 from freestone_lab.trace.layout import BlockType, Kind
-from freestone_lab.trace.reader import Array, Curve, Events, Trace
 
 BLOCK_EVENTS = 1 << 16
 LEVEL = 15

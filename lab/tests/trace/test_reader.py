@@ -11,6 +11,7 @@ from trace_tools import with_right_checksums
 
 from freestone_lab.core import paths
 from freestone_lab.trace import layout, reader, recording, varints
+from freestone_lab.trace.events import TraceError
 
 BUILD = paths.build_dir()
 
@@ -32,7 +33,7 @@ def test_every_flipped_byte_is_found(small: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.fst"
     for place in range(len(data)):
         damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
-        with pytest.raises(reader.TraceError, match=r"damaged\.fst: at byte \d+: \w"):
+        with pytest.raises(TraceError, match=r"damaged\.fst: at byte \d+: \w"):
             reader.read(damaged)
 
 
@@ -41,10 +42,10 @@ def test_every_cut_is_found(small: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.fst"
     for length in range(len(data)):
         damaged.write_bytes(data[:length])
-        with pytest.raises(reader.TraceError, match=r"damaged\.fst: at byte \d+: \w"):
+        with pytest.raises(TraceError, match=r"damaged\.fst: at byte \d+: \w"):
             reader.read(damaged)
     damaged.write_bytes(data + b"x")
-    with pytest.raises(reader.TraceError, match="follow the end mark"):
+    with pytest.raises(TraceError, match="follow the end mark"):
         reader.read(damaged)
 
 
@@ -57,7 +58,7 @@ def test_damage_under_right_checksums_is_an_error_or_another_trace(small: Path, 
         damaged.write_bytes(with_right_checksums(changed))
         try:
             reader.read(damaged)
-        except reader.TraceError as error:
+        except TraceError as error:
             assert str(error).startswith(str(damaged))
 
 
@@ -70,7 +71,7 @@ def test_what_is_whole_of_a_cut_trace_can_be_read(small: Path, tmp_path: Path) -
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(reader.TraceError, match="No such file"):
+    with pytest.raises(TraceError, match="No such file"):
         reader.read(tmp_path / "none.fst")
 
 

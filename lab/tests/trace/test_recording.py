@@ -16,6 +16,7 @@ import pytest
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import figures, layout, reader, recording
+from freestone_lab.trace.events import Trace, TraceError
 from freestone_lab.trace.layout import Kind
 
 BUILD = paths.build_dir()
@@ -23,14 +24,12 @@ PROGRAM = BUILD / "trace_program"
 pytestmark = pytest.mark.skipif(
     not (PROGRAM.exists() and (BUILD / recording.WRITER).exists()), reason="the recorder is not built"
 )
-Record = Callable[..., reader.Trace]
+Record = Callable[..., Trace]
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    def recorded(
-        *words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object
-    ) -> reader.Trace:
+    def recorded(*words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object) -> Trace:
         output = tmp_path / "t.fst"
         command = (str(PROGRAM), *words)
         request = recording.Request(output, command, **options)  # type: ignore[arg-type]
@@ -42,7 +41,7 @@ def record(tmp_path: Path) -> Record:
     return recorded
 
 
-def of_kind(trace: reader.Trace, kind: Kind, size: int | None = None) -> int:
+def of_kind(trace: Trace, kind: Kind, size: int | None = None) -> int:
     found = 0
     for events in trace.threads.values():
         chosen = (events.kinds == kind) & ~events.failed
@@ -143,7 +142,7 @@ def test_a_full_disk_ends_neither_the_program_nor_the_trace(tmp_path: Path) -> N
         os.kill(child, signal.SIGUSR1)
         said = process.stderr.read()
         assert process.wait() == 0 and "File too large" in said
-    with pytest.raises(reader.TraceError, match="cut short"):
+    with pytest.raises(TraceError, match="cut short"):
         reader.read(output)
     assert "cut short" in reader.read(output, partial=True).cut
 
@@ -223,7 +222,7 @@ def test_the_recording_ends_and_the_program_goes_on(tmp_path: Path) -> None:
 def _problem(path: Path) -> str | None:
     try:
         reader.read(path)
-    except reader.TraceError as error:
+    except TraceError as error:
         return str(error)
     return None
 

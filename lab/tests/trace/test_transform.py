@@ -10,6 +10,7 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.trace import figures, layout, reader, recording, replaying, transform, writer
+from freestone_lab.trace.events import EVENT_ARRAYS, Trace
 
 BUILD = paths.build_dir()
 PROGRAM = BUILD / "trace_program"
@@ -18,21 +19,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def recorded(folder: Path, *words: str) -> reader.Trace:
+def recorded(folder: Path, *words: str) -> Trace:
     output = folder / "t.fst"
     line, env = recording.command_line(recording.Request(output, (str(PROGRAM), *words)))
     subprocess.run(line, env=env, check=True, capture_output=True)
     return reader.read(output)
 
 
-def replayed(trace: reader.Trace, path: Path) -> int:
+def replayed(trace: Trace, path: Path) -> int:
     writer.write(trace, path)
     found = replaying.replay(replaying.command(replaying.make_plan(path, replaying.Way()), replaying.Way(idle_ms=0)))
     assert found["failures"] == 0 and found["dropped"] == 0
     return int(found["calls"])
 
 
-def calls(trace: reader.Trace) -> int:
+def calls(trace: Trace) -> int:
     return sum(int((layout.IS_BIRTH[e.kinds] | layout.IS_DEATH[e.kinds]).sum()) for e in trace.threads.values())
 
 
@@ -45,7 +46,7 @@ def test_a_trace_that_is_written_again_is_the_same(tmp_path: Path, words: tuple[
     assert size == again.stat().st_size <= Path(trace.path).stat().st_size * 1.2
     assert found.meta == trace.meta and found.summary == trace.summary and list(found.threads) == list(trace.threads)
     for number, events in trace.threads.items():
-        for name in reader.EVENT_ARRAYS:
+        for name in EVENT_ARRAYS:
             assert np.array_equal(getattr(found.threads[number], name), getattr(events, name)), name
     for process, curve in trace.curves.items():
         assert np.array_equal(found.curves[process].resident, curve.resident)

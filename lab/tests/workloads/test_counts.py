@@ -12,15 +12,16 @@ import workload_tools as tools
 
 from freestone_lab.core import paths
 from freestone_lab.trace import figures, layout, reader, recording
+from freestone_lab.trace.events import Trace
 
 pytestmark = pytest.mark.skipif(not (paths.build_dir() / recording.WRITER).exists(), reason="the recorder is not built")
-Recorded = Callable[..., reader.Trace]
+Recorded = Callable[..., Trace]
 MIB = 1 << 20
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Recorded:
-    def run(*words: str) -> reader.Trace:
+    def run(*words: str) -> Trace:
         command = (str(tools.program()), *words, "--idle-ms=0")
         line, env = recording.command_line(recording.Request(tmp_path / "t.fst", command))
         subprocess.run(line, env=env, capture_output=True, check=True)
@@ -29,7 +30,7 @@ def recorded(tmp_path: Path) -> Recorded:
     return run
 
 
-def asked(trace: reader.Trace) -> int:
+def asked(trace: Trace) -> int:
     """The bytes that all threads ask for."""
     return sum(int(events.sizes[events.births >= 0].sum()) for events in trace.threads.values())
 
