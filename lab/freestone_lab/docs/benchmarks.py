@@ -15,8 +15,8 @@ from freestone_lab.core.result import Peer, Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import pages
 from freestone_lab.docs.pages import cell_text, differences, grid, with_section, write_all
+from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
-from freestone_lab.report import quantity
 from freestone_lab.report.charts import MEMORY_CURVE, Chart
 from freestone_lab.report.composite import Composite
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall
@@ -128,8 +128,8 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
         "name": stored.name,
         "part": part,
         "result": result,
-        "about": f"{render.moment(result.created)}. {render.machine(result.fingerprint)}"
-        f"{len(analysis.experiments)} experiments, {render.rounds_words(analysis)}.",
+        "about": f"{cells.moment(result.created)}. {cells.machine(result.fingerprint)}"
+        f"{len(analysis.experiments)} experiments, {cells.rounds_words(analysis)}.",
         "overview": "\n".join(overview(part)),
         "published": published(result),
         "pictures": [(name, plots[name]) for name in wanted if name in plots],
@@ -172,7 +172,7 @@ def published(result: Result) -> str:
 
 
 def marked(text: str, word: str) -> str:
-    tone = render.tone(word)
+    tone = cells.tone(word)
     return f"**{text}**" if tone == "good" else f"*{text}*" if tone == "bad" else text
 
 
@@ -192,7 +192,7 @@ def overall_cell(score: Overall, role: quantity.Role, failed: bool) -> str:
         return "1" if score.verdict is None else quantity.ratio(score.ratio)
     text = f"{quantity.ratio(score.ratio)} ({quantity.span(score.estimate.low, score.estimate.high)})"
     suffix = "" if score.complete else f", {score.experiments} of {score.of}"
-    return marked(text, render.verdict_word(score, role)) + suffix + (", failed" if failed else "")
+    return marked(text, cells.verdict_word(score, role)) + suffix + (", failed" if failed else "")
 
 
 def every_row(part: Part, roles: tuple[Role, ...]) -> str:
@@ -206,8 +206,8 @@ def every_row(part: Part, roles: tuple[Role, ...]) -> str:
         fitting.sort(key=lambda f: (not f.headline, roles.index(f.role)))
         figure = fitting[0] if fitting else None
         if figure is not None:
-            cells = [figure_cell(view, figure, name, analysis.result.baseline) for name in names]
-            rows.append([cell_text(view.experiment.id), *cells, render.null_cell(figure)])
+            ratios = [figure_cell(view, figure, name, analysis.result.baseline) for name in names]
+            rows.append([cell_text(view.experiment.id), *ratios, cells.null_cell(figure)])
     return grid(["experiment", *names, "null"], rows) if rows else ""
 
 
@@ -219,7 +219,7 @@ def figure_cell(view: ExperimentView, figure: FigureView, peer: str, baseline: s
         return "-"
     if peer == baseline or cell.estimate is None:
         return quantity.show(cell.summary.median, figure.spec.unit)
-    return marked(quantity.ratio(cell.estimate.ratio), render.verdict_word(cell, figure.role, figure.spec))
+    return marked(quantity.ratio(cell.estimate.ratio), cells.verdict_word(cell, figure.role, figure.spec))
 
 
 def composite(table: Composite) -> str:

@@ -12,8 +12,7 @@ import synthetic
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report import charts, plots, quantity, render_report, svg
-from freestone_lab.report import page as render
+from freestone_lab.report import cells, charts, plots, quantity, render_report, svg
 from freestone_lab.report.composite import composite_table
 from freestone_lab.report.overview import analyse, least_pairs
 from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
@@ -199,7 +198,7 @@ def null_notes(
     experiment = Experiment(identity, "w", specs={"wall": TIME}, samples=samples)
     view = analyse(Result("2026-11-20T12:00:00Z", ["x"], 1, {}, everyone, [experiment])).experiments[0]
     (figure,) = [f for f in view.figures if f.name == "wall"]
-    return {render.null_note(figure, "glibc"), render.null_cell(figure)}
+    return {cells.null_note(figure, "glibc"), cells.null_cell(figure)}
 
 
 def test_why_the_null_allocator_has_no_figure_stands_in_its_place() -> None:
