@@ -1,7 +1,8 @@
 """Columns: no line of a source or document is longer than 120 characters.
 
-Tables are exempt: rows of Markdown, and the files of TABLES, whose lines are records (a change, an option, a program). So are lines that are one link.
-long_lines.txt lists the files that still have longer lines, with the number that each may have. It only ever shrinks.
+Tables are exempt: rows of Markdown, and the files of TABLES, whose lines are records (a change, an option, a program).
+So are lines that are one link. long_lines.txt lists the files that still have longer lines, with the number that each
+may have. It only ever shrinks.
 
 usage: columns_test.py ROOT
 """
