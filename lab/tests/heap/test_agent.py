@@ -72,7 +72,7 @@ def until(met: Callable[[], bool]) -> None:
 
 def test_every_figure_of_the_library_has_its_type_and_help() -> None:
     source = (paths.root() / "allocator/src/report/statistics_print.cc").read_text()
-    rows = re.findall(r'\{"(\w+)", &Statistics::\w+, k(Gauge|Counter), "([^"]+)"\}', source)
+    rows = re.findall(r'\{"(\w+)", &Statistics::\w+, k(Gauge|Counter),\s+"([^"]+)"\}', source)
     assert {name: (kind.lower(), text) for name, kind, text in rows} == metrics.FIGURES
 
 
