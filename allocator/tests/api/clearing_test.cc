@@ -14,7 +14,7 @@ constexpr size_t kSlabRun = 100 * 1024;  // a block with a span of its own, whic
 class Clearing : public testing::Test {
  protected:
   void SetUp() override {
-    if (!CONTROL_HARDENED) GTEST_SKIP() << "a mitigation";
+    if (!API_HARDENED) GTEST_SKIP() << "a mitigation";
   }
 };
 
