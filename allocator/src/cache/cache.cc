@@ -232,7 +232,7 @@ void note_event(Cache& cache) {
     flush_all(cache);
   }
   ++cache.events;
-  if (cache.events % kEventsPerPurgeCheck == 0) purge_slabs_after_shrinking(cache.user);
+  purge_cold_pages(cache.user, cache.events % kEventsPerPurgeCheck == 0);
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }

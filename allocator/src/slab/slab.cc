@@ -10,59 +10,21 @@
 #include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
-#include "slab/room_tree.h"
+#include "slab/holding.h"
 #include "span/free_memory.h"
-#include "span/recent_need.h"
 #include "span/span_heap.h"
 
 namespace freestone {
 
-namespace {
+Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
+Atomic<usize> empty_bytes[kLastSmallClass + 1];
 
-constexpr u64 kWordsMask = low_mask(kSlabWordsMax);
-constexpr u64 kBusy = bit(kSlabWordsMax);
-constexpr unsigned kGenerationShift = 32;
+namespace {
 
 Atomic<u32> shards_in_use{1};
 Atomic<u32> shards_used{1};  // the most that were ever in use: slabs may lie in their trees
-Atomic<u32> slab_units_in_use;  // relaxed: a statistic
 Atomic<u32> populate_refused;   // 1: the kernel is too old
-Atomic<u32> purging_slabs;      // 1: a thread is looking at the two below, or walks the slabs
-RecentNeed slab_need;           // of bytes in blocks outside the slabs
-usize peak_bytes_out = 0;       // the most of them since the last purge of slabs
 Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
-
-u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
-
-// All blocks of word `index` free.
-u64 full_word(const ClassInfo& info, unsigned index) { return low_mask(min_of(64U, info.blocks - index * 64)); }
-
-RoomTree tree_of(const Record& record, SizeClass size_class) { return {record.shard.load_relaxed(), size_class}; }
-
-// The holder of a token sets busy and learns which words may have bits.
-u64 begin_holding(Record& record) {
-  u64 summary = record.summary.load_seq();
-  while (!record.summary.replace_seq(summary, (summary & ~kWordsMask) | kBusy)) {
-  }
-  return summary & kWordsMask;
-}
-
-// The holder gives the token up: into the tree if any word has bits, out of existence otherwise. `words` are those
-// that it left bits in.
-void end_holding(Record& record, SizeClass size_class, UnitIndex unit, u64 words) {
-  u64 summary = record.summary.load_seq();
-  while (!record.summary.replace_seq(summary, (summary & ~kBusy) | words)) {
-  }
-  if (((summary | words) & kWordsMask) != 0) tree_of(record, size_class).offer(unit);
-}
-
-// Every block is free. Scans from the highest word: blocks are handed out from the lowest, so a used slab fails soon.
-bool looks_wholly_free(const ClassInfo& info, const Record& record) {
-  for (unsigned w = slab_words(info); w-- > 0;) {
-    if (record.words[w].load_seq() != full_word(info, w)) return false;
-  }
-  return true;
-}
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
@@ -92,7 +54,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   if (span.first == kNoUnit) return kNoUnit;
   if (span.zeroed) populate_if_growing(size_class, span.first);
   if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
-  slab_units_in_use.add_relaxed(info.units);
+  slab_units_in_use[size_class].add_relaxed(info.units);
   Record& record = record_of(span.first);
   // Relaxed stores: the slab is ours alone until end_holding publishes it.
   for (unsigned w = 0; w < slab_words(info); ++w) record.words[w].store_relaxed(full_word(info, w));
@@ -154,6 +116,41 @@ constexpr unsigned neighbours_shift(usize bytes) {
   return shift;
 }
 
+// `blocks` of a word are handed out: the pages that they lie in will have memory (SLAB-5).
+FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned word, u64 blocks) {
+  const ClassInfo& info = class_info(size_class);
+  const usize page = os::page_bytes();
+  u64 touched = 0;
+  for (; blocks != 0; blocks &= blocks - 1) {
+    const usize start = usize{word * 64 + lowest_bit(blocks)} * info.bytes;
+    const usize last = (start + info.bytes - 1) / page;
+    touched |= low_mask(static_cast<unsigned>(last + 1)) & ~low_mask(static_cast<unsigned>(start / page));
+  }
+  const u64 empty = record.empty_pages.load_relaxed();
+  touched &= empty;
+  if (touched == 0) return;
+  record.empty_pages.store_relaxed(empty & ~touched);
+  empty_bytes[size_class].sub_relaxed(count_bits(touched) * page);
+  note_came(Came::again, count_bits(touched) * page);
+}
+
+// Gives back the units of a slab that is no more; those of which every page is empty as clean ones.
+void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bool dirty) {
+  const ClassInfo& info = class_info(size_class);
+  if (empty_pages == 0) return return_guarded_span(unit, info.units, slab_guard(info), dirty);
+  const usize page = os::page_bytes();
+  empty_bytes[size_class].sub_relaxed(count_bits(empty_pages) * page);
+  const auto pages_per_unit = static_cast<unsigned>(max_of<usize>(kUnitBytes / page, 1));
+  const auto is_empty = [&](u32 k) { return page <= kUnitBytes && (empty_pages >> (k * pages_per_unit) & low_mask(pages_per_unit)) == low_mask(pages_per_unit); };
+  for (u32 from = 0; from < info.units;) {
+    u32 to = from + 1;
+    while (to < info.units && is_empty(to) == is_empty(from)) ++to;
+    const bool last = to == info.units;
+    return_guarded_span(unit + from, to - from, last ? slab_guard(info) : 0, dirty && !is_empty(from));
+    from = to;
+  }
+}
+
 // Takes blocks from a slab whose token the caller holds, and gives the token up. They fill the places below `top`, the lowest address in
 // the lowest place that is used, down to `bottom` at most. Returns that place.
 void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void** bottom, void** top) {
@@ -193,24 +190,14 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
       words &= words - 1;
     }
     if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~(all ^ left));
+    if (FREESTONE_UNLIKELY(record.empty_pages.load_relaxed() != 0)) touch_pages(record, size_class, w, all ^ left);
   }
   end_holding(record, size_class, unit, words);
   return top;
 }
 
-// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked at.
-void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
-  if constexpr (!kMitigations.zero_on_free) return;
-  const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
-  for (unsigned w = 0; w < slab_words(info); ++w) {
-    for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
-      expect_clear(unit_address(unit) + usize{w * 64 + lowest_bit(left)} * info.bytes, info.bytes);
-    }
-  }
-}
+}  // namespace
 
-// Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing
-// happens, and whoever next sees all blocks free tries again.
 void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
@@ -226,10 +213,11 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       expect_blocks_clear(unit, info, left);
       set_tags(unit, info.units, kTagNone);
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
-      slab_units_in_use.sub_relaxed(info.units);
+      slab_units_in_use[size_class].sub_relaxed(info.units);
+      const u64 empty_pages = record.empty_pages.load_relaxed();
+      record.empty_pages.store_relaxed(0);
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
-      return_guarded_span(unit, info.units, slab_guard(info), dirty);
-      return;
+      return return_slab_units(size_class, unit, empty_pages, dirty);
     }
     u64 words = 0;
     for (unsigned w = 0; w < slab_words(info); ++w) {
@@ -240,6 +228,8 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
     end_holding(record, size_class, unit, words);
   }
 }
+
+namespace {
 
 // Sets `blocks` free in one word of a slab (SLAB-3, the giver's side).
 void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned w, u64 blocks) {
@@ -263,17 +253,6 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
   }
   const ClassInfo& info = class_info(size_class);
   if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record)) try_release(size_class, unit, user);
-}
-
-// Calls visit(unit, size_class) for the first unit of every slab.
-template <typename Visit>
-void for_each_slab(Visit visit) {
-  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end;) {
-    const u8 tag = tag_of(unit);
-    const bool slab = tag != kTagNone && tag <= kLastSmallClass;
-    if (slab) visit(unit, SizeClass{tag});
-    unit += slab ? class_info(tag).units : 1;
-  }
 }
 
 }  // namespace
@@ -357,6 +336,7 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
     if (const u64 candidates = free_blocks & zero; candidates != 0) {
       const unsigned number = lowest_bit(candidates);
       record.zero_blocks.and_seq(~bit(number));
+      if (record.empty_pages.load_relaxed() != 0) touch_pages(record, size_class, 0, bit(number));
       free_blocks &= ~bit(number);
       block = unit_address(unit) + usize{number} * class_info(size_class).bytes;
     }
@@ -382,65 +362,6 @@ void* block_start(SizeClass size_class, const void* pointer) {
   const u32 number = block_number(info, address_of(pointer) - address_of(slab));
   return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
 }
-
-usize purge_slabs(SlabUser& user, WentBack why) {
-  usize purged = 0;
-  const usize page = os::page_bytes();
-  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
-    const ClassInfo& info = class_info(size_class);
-    Record& record = record_of(unit);
-    if (looks_wholly_free(info, record)) return try_release(size_class, unit, user);
-    if (units_to_bytes(info.units) % page != 0) return;  // a page that reaches into neighbours is not ours to purge
-    if (!tree_of(record, size_class).claim(unit, user.token)) return;
-    begin_holding(record);
-    u64 free_blocks[kSlabWordsMax];
-    for (unsigned w = 0; w < slab_words(info); ++w) free_blocks[w] = record.words[w].exchange_seq(0);
-    expect_blocks_clear(unit, info, free_blocks);
-    const auto block_is_free = [&](usize number) { return number >= info.blocks || (free_blocks[number / 64] & bit(number % 64)) != 0; };
-    const usize slab_bytes = units_to_bytes(info.units);
-    usize stretch = 0;  // bytes of whole free pages that end at `offset`
-    for (usize offset = 0; offset <= slab_bytes; offset += page) {
-      bool page_is_free = offset < slab_bytes;
-      for (usize number = block_number(info, offset); page_is_free && number * info.bytes < offset + page && number < info.blocks; ++number) {
-        page_is_free = block_is_free(number);
-      }
-      if (page_is_free) {
-        stretch += page;
-      } else if (stretch > 0) {
-        if (purge_range(unit_address(unit) + offset - stretch, stretch, why)) purged += stretch;
-        stretch = 0;
-      }
-    }
-    u64 words = 0;
-    for (unsigned w = 0; w < slab_words(info); ++w) {
-      if (free_blocks[w] == 0) continue;
-      record.words[w].or_seq(free_blocks[w]);
-      words |= bit(w);
-    }
-    end_holding(record, size_class, unit, words);
-    if (looks_wholly_free(info, record)) try_release(size_class, unit, user);
-  });
-  user.token.store_relaxed(kNoUnit);
-  return purged;
-}
-
-void purge_slabs_after_shrinking(SlabUser& user) {
-  constexpr usize kWorthIt = 4 * kMiB;
-  u32 idle = 0;
-  if (!purging_slabs.replace_acquire(idle, 1)) return;
-  usize bytes_out = 0;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes_out += blocks_outside(c) * class_info(c).bytes;
-  slab_need.note(bytes_out, os::coarse_milliseconds());
-  peak_bytes_out = max_of(peak_bytes_out, bytes_out);
-  const usize slab_bytes = units_to_bytes(slab_units_in_use.load_relaxed());
-  if (bytes_out <= peak_bytes_out / 2 && slab_bytes >= bytes_out + (options.dirty_bytes == 0 ? 0 : slab_need.kept(bytes_out)) + kWorthIt) {
-    peak_bytes_out = bytes_out;
-    purge_slabs(user, WentBack::slabs);
-  }
-  purging_slabs.store_release(0);
-}
-
-void forget_slab_purge() { purging_slabs.store_relaxed(0); }
 
 void repair_slab_in_child(UnitIndex unit) {
   if (unit == kNoUnit) return;
@@ -499,6 +420,9 @@ bool slabs_are_valid() {
       if (word != 0 && (summary & bit(w)) == 0) valid = false;
       any = any || word != 0;
     }
+    u64 words[kSlabWordsMax];
+    load_words(info, record, words);
+    if ((record.empty_pages.load_relaxed() & ~free_pages(info, words, os::page_bytes())) != 0) valid = false;
     const bool offered = (slabs_with_room(unit / kGroupUnits, record.shard.load_seq(), size_class).load_seq() & bit(unit % kGroupUnits)) != 0;
     if (any && !offered) valid = false;
   });

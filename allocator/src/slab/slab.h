@@ -18,6 +18,7 @@
 //         summary. Holder: clear the summary, then exchange the word. Both pairs are sequentially consistent, so either the
 //         holder takes the new bits or the giver sees that it must set the summary: no free block is lost.
 // SLAB-4  Tree bits may say too much (a claim then finds nothing) but, once an offer has returned, never too little.
+// SLAB-5  A page in `empty_pages` has no memory behind it, and all its blocks are free. Only the holder of the token changes these bits.
 #pragma once
 
 #include "region/region.h"
@@ -76,9 +77,8 @@ inline bool is_block_free(SizeClass size_class, const void* block) { return plac
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
-// Does so if the blocks outside the slabs fell to half of their peak since the last time and more is free inside slabs than recent swings
-// say will be needed soon. Called now and then; a program that shrinks and goes idle keeps little even where every slab has a survivor.
-void purge_slabs_after_shrinking(SlabUser& user);
+// Does so for what is surplus, when the heap grew or blocks became few (slab_purge.cc). Called on slow paths; looks closer when `due`.
+void purge_cold_pages(SlabUser& user, bool due);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();
@@ -97,7 +97,7 @@ void count_slabs(SlabCounts (&counts)[kClassEnd]);
 // token it can hold, so that nobody releases them meanwhile.
 void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context);
 
-// Debug: walks every slab and checks SLAB-3 at rest (no other thread may run).
+// Debug: walks every slab and checks SLAB-3 and SLAB-5 at rest (no other thread may run).
 bool slabs_are_valid();
 
 }  // namespace freestone

@@ -125,6 +125,37 @@ TEST(slab, ZeroedBlocksAreZero) {
   expect_valid_heap();
 }
 
+// SLAB-5: what went back is known until it is handed out again, so it is neither given twice nor counted as memory.
+TEST(slab, PagesThatWentBackAreKnown) {
+  ensure_started();
+  if (os::page_bytes() != 4 * kKiB) GTEST_SKIP() << "slabs of whole pages";
+  for (const usize bytes : {usize{640}, usize{2048}, usize{5120}, usize{32768}}) {
+    const SizeClass c = class_of(bytes);
+    const ClassInfo& info = class_info(c);
+    SlabUser user;
+    std::vector<void*> held(info.blocks * 2);
+    usize count = 0;
+    while (count < info.blocks) {
+      const unsigned got = take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count);
+      ASSERT_GT(got, 0u);
+      for (unsigned k = 0; k < got; ++k) std::memset(held[count + k], 0, info.bytes);
+      count += got;
+    }
+    void* pinned = held[count - 1];  // its slab stays
+    return_blocks(c, user, held.data(), static_cast<unsigned>(count - 1));
+    EXPECT_GT(purge_slabs(user, WentBack::trim), 0u);
+    expect_valid_heap();
+    EXPECT_EQ(purge_slabs(user, WentBack::trim), 0u) << "the same pages went back twice";
+    const unsigned again = take_blocks(c, user, 1, 8, held.data());
+    for (unsigned k = 0; k < again; ++k) std::memset(held[k], 0, info.bytes);
+    expect_valid_heap();
+    return_blocks(c, user, held.data(), again);
+    EXPECT_GT(purge_slabs(user, WentBack::trim), 0u) << "pages that were used again are still taken for empty";
+    return_blocks(c, user, &pinned, 1);
+    expect_valid_heap();
+  }
+}
+
 // Every block passes through mailboxes, so most are returned by another thread than took them, while others take from the same slab.
 TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
   ensure_started();

@@ -1,0 +1,108 @@
+// Room 7, slab: what a thread may do with a slab whose token it holds (slab.h), for the files of this room.
+#pragma once
+
+#include "base/bits.h"
+#include "slab/room_tree.h"
+#include "slab/slab.h"
+#include "span/free_memory.h"
+
+namespace freestone {
+
+inline constexpr u64 kWordsMask = low_mask(kSlabWordsMax);
+inline constexpr u64 kBusy = bit(kSlabWordsMax);
+inline constexpr unsigned kGenerationShift = 32;
+
+extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the next: statistics
+extern Atomic<usize> empty_bytes[kLastSmallClass + 1];      // of slabs in use: what went back and was not touched since (SLAB-5)
+
+inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
+
+// All blocks of word `index` free.
+inline u64 full_word(const ClassInfo& info, unsigned index) { return low_mask(min_of(64U, info.blocks - index * 64)); }
+
+inline RoomTree tree_of(const Record& record, SizeClass size_class) { return {record.shard.load_relaxed(), size_class}; }
+
+// The holder of a token sets busy and learns which words may have bits.
+inline u64 begin_holding(Record& record) {
+  u64 summary = record.summary.load_seq();
+  while (!record.summary.replace_seq(summary, (summary & ~kWordsMask) | kBusy)) {
+  }
+  return summary & kWordsMask;
+}
+
+// The holder gives the token up: into the tree if any word has bits, out of existence otherwise. `words` are those
+// that it left bits in.
+inline void end_holding(Record& record, SizeClass size_class, UnitIndex unit, u64 words) {
+  u64 summary = record.summary.load_seq();
+  while (!record.summary.replace_seq(summary, (summary & ~kBusy) | words)) {
+  }
+  if (((summary | words) & kWordsMask) != 0) tree_of(record, size_class).offer(unit);
+}
+
+// Every block is free. Scans from the highest word: blocks are handed out from the lowest, so a used slab fails soon.
+inline bool looks_wholly_free(const ClassInfo& info, const Record& record) {
+  for (unsigned w = slab_words(info); w-- > 0;) {
+    if (record.words[w].load_seq() != full_word(info, w)) return false;
+  }
+  return true;
+}
+
+// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked at.
+inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
+  if constexpr (!kMitigations.zero_on_free) return;
+  const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
+  for (unsigned w = 0; w < slab_words(info); ++w) {
+    for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
+      expect_clear(unit_address(unit) + usize{w * 64 + lowest_bit(left)} * info.bytes, info.bytes);
+    }
+  }
+}
+
+// Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing
+// happens, and whoever next sees all blocks free tries again.
+void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user);
+
+// Whether the blocks `first` to `last` are free in `words`.
+inline bool all_set(const u64* words, u32 first, u32 last) {
+  const unsigned end = last / 64;
+  u64 mask = ~u64{0} << (first % 64);
+  for (unsigned w = first / 64; w < end; ++w, mask = ~u64{0}) {
+    if ((words[w] & mask) != mask) return false;
+  }
+  mask &= low_mask(last % 64 + 1);
+  return (words[end] & mask) == mask;
+}
+
+// The pages of a slab of which every block is free in `words`, as bits; not those behind the last block.
+inline u64 free_pages(const ClassInfo& info, const u64* words, usize page) {
+  u64 pages = 0;
+  unsigned number = 0;
+  for (usize offset = 0; offset < usize{info.blocks} * info.bytes; offset += page, ++number) {
+    const u32 last = min_of(block_number(info, offset + page - 1), info.blocks - 1);
+    if (all_set(words, block_number(info, offset), last)) pages |= bit(number);
+  }
+  return pages;
+}
+
+// Reads the words of a slab; returns which of them have bits.
+inline u64 load_words(const ClassInfo& info, const Record& record, u64* words) {
+  u64 nonempty = 0;
+  for (unsigned w = 0; w < slab_words(info); ++w) {
+    words[w] = record.words[w].load_seq();
+    if (words[w] != 0) nonempty |= bit(w);
+  }
+  return nonempty;
+}
+
+// Calls visit(unit, size_class) for the first unit of every slab.
+template <typename Visit>
+void for_each_slab(Visit visit) {
+  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end;) {
+    const u8 tag = tag_of(unit);
+    const bool slab = tag != kTagNone && tag <= kLastSmallClass;
+    if (slab) visit(unit, SizeClass{tag});
+    unit += slab ? class_info(tag).units : 1;
+  }
+}
+
+}  // namespace freestone

@@ -1,0 +1,172 @@
+// Room 7, slab: which memory inside slabs in use goes back to the kernel: whole pages of which every block is free.
+//
+// What the blocks of a class outside the slabs and its recent swings (span/recent_need.h) leave over is surplus. It goes
+//   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down the heap for it, a
+//     part of the heap at a time, so that no call takes long;
+//   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps little.
+//
+// The kernel is called by the holder of a slab's token, for whom nobody waits.
+
+#include "config/options.h"
+#include "platform/os.h"
+#include "slab/holding.h"
+#include "span/recent_need.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr usize kWorthIt = 4 * kMiB;
+constexpr usize kLookBytes = kMiB;     // growth from one look at the surplus to the next
+constexpr usize kColdBytesMin = kMiB;  // less is left where it is
+constexpr usize kColdDivisor = 32;     // and less than this part of what is in use
+constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap grew by
+constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
+
+Atomic<u32> looking;    // 1: a thread uses what follows, or walks the slabs
+Atomic<u64> looked_at;  // relaxed: what had come by the last look
+Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again until asked
+// Guarded by `looking`.
+struct State {
+  RecentNeed need;                            // of bytes in blocks outside the slabs
+  RecentNeed class_need[kLastSmallClass + 1];  // the same by class
+  usize peak = 0;       // the most of them since the slabs were last purged as a whole
+  UnitIndex hand = 0;   // the walk goes on below this unit
+};
+State state;
+
+u64 came_bytes() {
+  const auto of = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
+  return of(Came::fresh) + of(Came::again);
+}
+
+// Gives back the free pages of one slab. Returns the bytes.
+usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack why) {
+  const usize page = os::page_bytes();
+  const ClassInfo& info = class_info(size_class);
+  Record& record = record_of(unit);
+  if (looks_wholly_free(info, record)) return try_release(size_class, unit, user), 0;
+  if (units_to_bytes(info.units) % page != 0) return 0;  // a page that reaches into neighbours is not ours to purge
+  u64 words[kSlabWordsMax];
+  load_words(info, record, words);
+  if ((free_pages(info, words, page) & ~record.empty_pages.load_relaxed()) == 0) return 0;
+  if (!tree_of(record, size_class).claim(unit, user.token)) return 0;
+  begin_holding(record);
+  load_words(info, record, words);  // these stay free: nobody takes blocks without the token
+  expect_blocks_clear(unit, info, words);
+  usize purged = 0;
+  u64 empty = record.empty_pages.load_relaxed();
+  for (u64 left = free_pages(info, words, page) & ~empty; left != 0;) {
+    const unsigned first = lowest_bit(left);
+    const unsigned count = lowest_bit(~(left >> first) | bit(63));
+    const u64 pages = low_mask(count) << first;
+    left &= ~pages;
+    if (!purge_range(unit_address(unit) + first * page, count * page, why)) {
+      refused.store_relaxed(1);
+      break;
+    }
+    empty |= pages;
+    purged += count * page;
+  }
+  record.empty_pages.store_relaxed(empty);
+  empty_bytes[size_class].add_relaxed(purged);
+  end_holding(record, size_class, unit, load_words(info, record, words));
+  if (looks_wholly_free(info, record)) try_release(size_class, unit, user);
+  return purged;
+}
+
+struct Surplus {
+  usize of[kLastSmallClass + 1];
+  usize bytes = 0;      // of all classes
+  usize blocks = 0;     // bytes in blocks outside the slabs
+  usize slabs = 0;      // bytes of slabs
+  usize kept = 0;       // what recent swings of all blocks say will be needed soon
+};
+
+void look(Surplus& surplus) {
+  const u64 now = os::coarse_milliseconds();
+  usize kept[kLastSmallClass + 1];
+  usize all_kept = 0;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+    surplus.of[c] = 0;
+    const usize units = slab_units_in_use[c].load_relaxed();
+    if (units == 0) continue;
+    const ClassInfo& info = class_info(c);
+    const usize room = units / info.units * info.blocks * info.bytes;
+    const usize out = min_of(blocks_outside(c) * info.bytes, room);  // may be read between a taker's steps and a giver's
+    RecentNeed& need = state.class_need[c];
+    need.note(out, now);
+    kept[c] = need.kept(out);
+    all_kept += kept[c];
+    surplus.of[c] = room - min_of(room, out + empty_bytes[c].load_relaxed());
+    surplus.blocks += out;
+    surplus.slabs += units_to_bytes(units);
+  }
+  state.need.note(surplus.blocks, now);
+  surplus.kept = options.dirty_bytes == 0 ? 0 : state.need.kept(surplus.blocks);
+  // What one class may need again another may need instead: together they keep no more than all blocks swing by.
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+    if (surplus.of[c] == 0) continue;
+    const usize share = all_kept <= surplus.kept ? kept[c] : static_cast<usize>(static_cast<unsigned __int128>(kept[c]) * surplus.kept / all_kept);
+    surplus.of[c] -= min_of(surplus.of[c], share);
+    surplus.bytes += surplus.of[c];
+  }
+}
+
+// The hand goes on, and gives back twice what the heap grew by at most.
+void walk(SlabUser& user, Surplus& surplus, usize grown) {
+  const usize heap = region.frontier.load_acquire() - region.heap_start;
+  const usize units = min_of(heap, (grown >> kUnitShift) * kWalkUnits);
+  usize given = 0;
+  usize walked = 0;
+  while (walked < units && given < 2 * grown && refused.load_relaxed() == 0) {
+    if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire()) state.hand = region.frontier.load_acquire();
+    const UnitIndex unit = state.hand - 1;
+    const u8 tag = tag_of(unit);
+    const bool slab = tag != kTagNone && tag <= kLastSmallClass;
+    const UnitIndex first = slab ? slab_start(class_info(tag), unit) : unit;
+    if (slab && surplus.of[tag] > 0) {
+      const usize went = purge_slab(tag, first, user, WentBack::slabs);
+      surplus.of[tag] -= min_of(surplus.of[tag], went);
+      given += went;
+    }
+    walked += state.hand - first;
+    state.hand = first;
+  }
+}
+
+}  // namespace
+
+usize purge_slabs(SlabUser& user, WentBack why) {
+  usize purged = 0;
+  refused.store_relaxed(0);
+  for_each_slab([&](UnitIndex unit, SizeClass size_class) { purged += purge_slab(size_class, unit, user, why); });
+  user.token.store_relaxed(kNoUnit);
+  return purged;
+}
+
+void purge_cold_pages(SlabUser& user, bool due) {
+  const u64 came = came_bytes();
+  const u64 grown = came - looked_at.load_relaxed();
+  if (!due && grown < kLookBytes) return;
+  u32 idle = 0;
+  if (!looking.replace_acquire(idle, 1)) return;
+  Surplus surplus;
+  look(surplus);
+  state.peak = max_of(state.peak, surplus.blocks);
+  u64 left = 0;  // of what it grew by
+  if (surplus.blocks <= state.peak / 2 && surplus.slabs >= surplus.blocks + surplus.kept + kWorthIt) {
+    state.peak = surplus.blocks;
+    purge_slabs(user, WentBack::slabs);
+  } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
+    left = grown - min_of<u64>(grown, kGrownPerLook);
+    walk(user, surplus, grown - left);
+  }
+  looked_at.store_relaxed(came - left);
+  user.token.store_relaxed(kNoUnit);
+  looking.store_release(0);
+}
+
+void forget_slab_purge() { looking.store_relaxed(0); }
+
+}  // namespace freestone
