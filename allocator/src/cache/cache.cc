@@ -13,6 +13,7 @@
 #include "region/account.h"
 #include "region/metadata.h"
 #include "span/free_memory.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -46,6 +47,7 @@ constexpr ClassOfGranules kClassOfGranules;
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerPurgeCheck = 128;
+constexpr u32 kEventsPerClock = 8;
 
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
 class Changing {
@@ -232,7 +234,10 @@ void note_event(Cache& cache) {
     flush_all(cache);
   }
   ++cache.events;
-  purge_cold_pages(cache.user, cache.events % kEventsPerPurgeCheck == 0);
+  // A program that goes on with little must not keep what it needed before.
+  const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
+  if (FREESTONE_UNLIKELY(tick)) decay_spans();
+  purge_cold_pages(cache.user, tick || cache.events % kEventsPerPurgeCheck == 0);
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }

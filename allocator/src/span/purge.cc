@@ -23,12 +23,12 @@ struct State {
   usize regretted = 0;   // of these, taken again since by large spans
   usize low_water = 0;   // the fewest dirty units since the last decay step: memory that nobody needed
   UnitIndex used_end = 0;  // no unit at or above was ever taken
-  u64 last_decay_ms = 0;
   u32 operations = 0;
   bool above = false;    // the watermark was crossed, and its lower end not yet reached
   bool refused = false;  // the kernel keeps pages (locked memory): do not try again until asked
 };
 constinit State state;
+Atomic<u64> last_decay_ms;  // written under span_lock
 
 // How many units one free gives back beyond twice what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
@@ -55,10 +55,10 @@ usize due_by_decay() {
   const u64 now = os::coarse_milliseconds();
   const u64 half_life = options.dirty_decay_ms;
   if (half_life == 0) return span_map.dirty_units();
-  const u64 elapsed = now - state.last_decay_ms;
+  const u64 elapsed = now - last_decay_ms.load_relaxed();
   if (elapsed < half_life / kDecayTicks) return 0;
-  const bool first_step = state.last_decay_ms == 0;
-  state.last_decay_ms = now;
+  const bool first_step = last_decay_ms.load_relaxed() == 0;
+  last_decay_ms.store_relaxed(now);
   const usize unused = state.low_water;
   state.low_water = span_map.dirty_units();
   if (first_step) return 0;
@@ -153,6 +153,8 @@ usize purge_spans(usize keep_bytes, WentBack why) {
   }
   return units_to_bytes(purge_up_to(excess, why));
 }
+
+bool decay_is_due() { return os::coarse_milliseconds() - last_decay_ms.load_relaxed() >= options.dirty_decay_ms / kDecayTicks; }
 
 void decay_spans() {
   usize due;

@@ -16,7 +16,8 @@ namespace freestone {
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
-// Gives back what was not needed for a while; cheap when called too early.
+// Gives back what was not needed for a while, when a step of it is due.
+bool decay_is_due();
 void decay_spans();
 
 // Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units once the lock
