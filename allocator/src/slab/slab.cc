@@ -18,6 +18,7 @@ namespace freestone {
 
 Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
 Atomic<usize> empty_bytes[kLastSmallClass + 1];
+Atomic<u64> refilled_bytes;
 
 namespace {
 
@@ -131,6 +132,7 @@ FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned w
   if (touched == 0) return;
   record.empty_pages.store_relaxed(empty & ~touched);
   empty_bytes[size_class].sub_relaxed(count_bits(touched) * page);
+  refilled_bytes.add_relaxed(count_bits(touched) * page);
   note_came(Came::again, count_bits(touched) * page);
 }
 

@@ -21,6 +21,7 @@ constexpr usize kLookBytes = kMiB;     // growth from one look at the surplus to
 constexpr usize kColdBytesMin = kMiB;  // less is left where it is
 constexpr usize kColdDivisor = 32;     // and less than this part of what is in use
 constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap grew by
+constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
 
 Atomic<u32> looking;    // 1: a thread uses what follows, or walks the slabs
@@ -30,14 +31,17 @@ Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again 
 struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
   RecentNeed class_need[kLastSmallClass + 1];  // the same by class
+  usize most_out[2][kLastSmallClass + 1];      // the most in this window and in the one before, by class
+  u64 window_ms = 0;    // when this window began
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
   UnitIndex hand = 0;   // the walk goes on below this unit
 };
 State state;
 
+// What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and so on.
 u64 came_bytes() {
   const auto of = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
-  return of(Came::fresh) + of(Came::again);
+  return of(Came::fresh) + of(Came::again) - refilled_bytes.load_relaxed();
 }
 
 // Gives back the free pages of one slab. Returns the bytes.
@@ -87,6 +91,9 @@ void look(Surplus& surplus) {
   const u64 now = os::coarse_milliseconds();
   usize kept[kLastSmallClass + 1];
   usize all_kept = 0;
+  const bool new_window = now - state.window_ms >= kWindowMs;
+  const bool long_ago = now - state.window_ms >= 2 * kWindowMs;
+  if (new_window) state.window_ms = now;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     surplus.of[c] = 0;
     const usize units = slab_units_in_use[c].load_relaxed();
@@ -94,11 +101,13 @@ void look(Surplus& surplus) {
     const ClassInfo& info = class_info(c);
     const usize room = units / info.units * info.blocks * info.bytes;
     const usize out = min_of(blocks_outside(c) * info.bytes, room);  // may be read between a taker's steps and a giver's
-    RecentNeed& need = state.class_need[c];
-    need.note(out, now);
-    kept[c] = need.kept(out);
+    if (new_window) state.most_out[1][c] = long_ago ? out : state.most_out[0][c];
+    state.most_out[0][c] = new_window ? out : max_of(out, state.most_out[0][c]);
+    const usize most = max_of(state.most_out[0][c], state.most_out[1][c]);
+    state.class_need[c].note(out, now);
+    kept[c] = state.class_need[c].kept(out) - min_of(state.class_need[c].kept(out), most - out);
     all_kept += kept[c];
-    surplus.of[c] = room - min_of(room, out + empty_bytes[c].load_relaxed());
+    surplus.of[c] = room - min_of(room, most + empty_bytes[c].load_relaxed());
     surplus.blocks += out;
     surplus.slabs += units_to_bytes(units);
   }
@@ -113,13 +122,13 @@ void look(Surplus& surplus) {
   }
 }
 
-// The hand goes on, and gives back twice what the heap grew by at most.
+// The hand goes on, and gives back what the heap grew by at most.
 void walk(SlabUser& user, Surplus& surplus, usize grown) {
   const usize heap = region.frontier.load_acquire() - region.heap_start;
   const usize units = min_of(heap, (grown >> kUnitShift) * kWalkUnits);
   usize given = 0;
   usize walked = 0;
-  while (walked < units && given < 2 * grown && refused.load_relaxed() == 0) {
+  while (walked < units && given < grown && refused.load_relaxed() == 0) {
     if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire()) state.hand = region.frontier.load_acquire();
     const UnitIndex unit = state.hand - 1;
     const u8 tag = tag_of(unit);
