@@ -44,4 +44,11 @@ inline bool is_clear(const char* at, usize bytes) {
   return is_zero(any);
 }
 
+// Of memory that is not clear.
+inline usize first_not_zero(const char* at, usize bytes) {
+  usize k = 0;
+  while (k < bytes && at[k] == 0) ++k;
+  return k;
+}
+
 }  // namespace freestone

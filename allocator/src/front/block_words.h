@@ -16,6 +16,7 @@
 #include "base/chunks.h"
 #include "base/compiler.h"
 #include "front/hardened.h"
+#include "platform/message.h"
 #include "slab/size_class.h"
 
 namespace freestone::hardened {
@@ -97,6 +98,13 @@ inline bool canaries_are_whole(const char* from, const char* end) {
   for (; end - from >= static_cast<std::ptrdiff_t>(sizeof eight); from += sizeof eight) any |= load_word(from) ^ eight;
   for (; from < end; ++from) any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
   return any == 0;
+}
+// Where from on canaries are not whole; `end` when they are. The first byte of a gap is zero.
+inline usize first_wrong(const char* block, const char* from, const char* end, u8 first) {
+  for (const char* at = from; at < end; ++at) {
+    if (static_cast<u8>(*at) != (at == from ? first : block_secrets.canary)) return static_cast<usize>(at - block);
+  }
+  return BlockFacts::kUnknown;
 }
 inline bool gap_is_whole(const char* from, const char* end) { return from >= end || (*from == 0 && canaries_are_whole(from + 1, end)); }
 

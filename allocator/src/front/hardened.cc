@@ -52,6 +52,15 @@ Seen look(const char* block, usize block_bytes, Claim& claim) {
   return gap_is_whole(block + claim.bytes, trailer) ? Seen::live : Seen::damaged;
 }
 
+// Where the trailer is whole it says what was asked for, and the gap where the damage begins.
+BlockFacts overflow_facts(const char* block, usize block_bytes) {
+  const char* const trailer = block + block_bytes - kTrailerBytes;
+  const u64 word = load_trailer(trailer);
+  const usize bytes = claim_of(word).bytes;
+  if (!is_trailer(block, word) || bytes > block_bytes - kTrailerBytes) return {block_bytes};
+  return {block_bytes, bytes, first_wrong(block, block + bytes, trailer, 0)};
+}
+
 // Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a row see.
 bool before_is_damaged(const char* block, const SlabBlock& found) {
   if (found.offset == 0) return false;
@@ -73,7 +82,7 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
     case Seen::live: break;
     case Seen::free:
     case Seen::changing: return misuse("double free", block, info.bytes), false;
-    case Seen::damaged: return misuse("heap overflow", block, info.bytes), false;
+    case Seen::damaged: return misuse("heap overflow", block, overflow_facts(static_cast<const char*>(block), info.bytes)), false;
   }
   if (before_is_damaged(static_cast<const char*>(block), found)) misuse("heap overflow before the start", block, found.bytes);
   return true;
@@ -89,7 +98,7 @@ void* hand_out_any(void* memory, usize bytes, Origin origin) {
 }  // namespace
 
 FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin) {
-  misuse("write after free", block, block_bytes);
+  misuse("write after free", block, {.block_bytes = block_bytes, .wrong_byte = first_not_zero(block, block_bytes)});
   std::memset(block, 0, block_bytes);
   return mark_live(block, block_bytes, bytes, origin);
 }

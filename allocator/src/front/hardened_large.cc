@@ -42,6 +42,12 @@ bool end_is_whole(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
   return load_word(zone.from) == mark_of(block, claim.origin) && canaries_are_whole(zone.from + kTrailerBytes, zone.end);
 }
+// The keyed word begins with a zero byte; where it alone is wrong, the place is the block's end.
+BlockFacts overflow_facts(const void* block, const Claim& claim) {
+  const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
+  if (load_word(zone.from) != mark_of(block, claim.origin)) return {claim.bytes, claim.bytes, claim.bytes};
+  return {claim.bytes, claim.bytes, first_wrong(static_cast<const char*>(block), zone.from + kTrailerBytes, zone.end, block_secrets.canary)};
+}
 // A fork may happen between any two of these: in the record a block is live only while its end is whole.
 void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
@@ -156,7 +162,7 @@ bool examine_large(const void* block, Claim& claim) {
     return false;
   }
   claim = claim_of_large(request);
-  if (FREESTONE_UNLIKELY(!end_is_whole(block, claim))) misuse("heap overflow", block, claim.bytes);
+  if (FREESTONE_UNLIKELY(!end_is_whole(block, claim))) misuse("heap overflow", block, overflow_facts(block, claim));
   return true;
 }
 

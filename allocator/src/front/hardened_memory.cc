@@ -13,8 +13,9 @@ namespace {
 FREESTONE_SLOW void complain_freed(const void* block, usize block_bytes, bool writes) {
   misuse(writes ? "write after free" : "read after free", block, block_bytes);
 }
-FREESTONE_SLOW void complain_beyond(const void* block, usize block_bytes, bool writes) {
-  misuse(writes ? "heap overflow" : "read past the end", block, block_bytes);
+// The access begins `inside` bytes from the start of a block of which `live` were asked for.
+FREESTONE_SLOW void complain_beyond(const void* block, usize block_bytes, usize live, usize inside, bool writes) {
+  misuse(writes ? "heap overflow" : "read past the end", block, {block_bytes, live, max_of(live, inside)});
 }
 
 FREESTONE_SLOW void check_in_slab(const char* from, usize bytes, u8 tag, bool writes) {
@@ -24,12 +25,12 @@ FREESTONE_SLOW void check_in_slab(const char* from, usize bytes, u8 tag, bool wr
   const u32 number = block_number(info, offset);
   const usize inside = offset - usize{number} * info.bytes;
   const char* const block = from - inside;
-  if (number >= info.blocks) return complain_beyond(block, 0, writes);  // what is left of the slab behind its last block
+  if (number >= info.blocks) return complain_beyond(block, 0, 0, inside, writes);  // what is left of the slab behind its last block
   const u64 word = load_trailer(block + info.bytes - kTrailerBytes);
   if (word == 0) return complain_freed(block, info.bytes, writes);
   if (word == kChanging) return;
   const usize live = claim_of(word).bytes;
-  if (inside > live || bytes > live - inside) complain_beyond(block, info.bytes, writes);
+  if (inside > live || bytes > live - inside) complain_beyond(block, info.bytes, live, inside, writes);
 }
 
 // The first unit of the run that this one is inside of; kNoUnit when it is further away than is worth looking.
@@ -44,9 +45,9 @@ UnitIndex run_start(UnitIndex unit) {
   return kNoUnit;
 }
 
-FREESTONE_SLOW void complain_in_run(const char* block, usize bytes, usize live, bool writes) {
+FREESTONE_SLOW void complain_in_run(const char* block, usize bytes, usize live, usize inside, bool writes) {
   if (!options.check_libc || bytes == 0) return;
-  live == kFreedBytes ? complain_freed(block, 0, writes) : complain_beyond(block, live, writes);
+  live == kFreedBytes ? complain_freed(block, 0, writes) : complain_beyond(block, live, live, inside, writes);
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ __attribute__((noinline)) void check_access(const void* from, usize bytes, bool 
   const char* const block = unit_address(first);
   const usize live = large_live_bytes(block);
   const auto inside = static_cast<usize>(start - block);
-  if (FREESTONE_UNLIKELY(live == kFreedBytes || inside > live || bytes > live - inside)) complain_in_run(block, bytes, live, writes);
+  if (FREESTONE_UNLIKELY(live == kFreedBytes || inside > live || bytes > live - inside)) complain_in_run(block, bytes, live, inside, writes);
 }
 
 }  // namespace freestone::hardened

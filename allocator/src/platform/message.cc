@@ -57,11 +57,6 @@ void tell_observer(const char* kind, const void* block, const char* detail) {
   if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr) observer(kind, block, detail);
 }
 
-void put_block_line(const char* kind, const void* block, usize block_bytes) {
-  (Message() << kind << " of " << block << " (block of " << u64{block_bytes} << " bytes)").write();
-  tell_witness(block);
-}
-
 }  // namespace
 
 void end_by_failure(const char* kind, const void* block, const char* detail) {
@@ -69,22 +64,59 @@ void end_by_failure(const char* kind, const void* block, const char* detail) {
   abort_now();
 }
 
-void fail(const char* kind, const void* block, const char* detail) {
-  (Message() << kind << " of " << block << " (" << detail << ')').write();
+namespace {
+
+constexpr u32 kJson = 1;  // the position of the word in options.def
+
+// {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"   and more, before the brace that closes it. No text of ours needs an escape.
+Message json_start(const char* kind, const void* block) {
+  Message line("{\"freestone\":\"misuse\",\"process\":");
+  line << os::process_id() << ",\"kind\":\"" << kind << "\",\"address\":\"" << block << '"';
+  return line;
+}
+
+void say(const char* kind, const void* block, const char* detail) {
+  if (options.on_error_format == kJson) {
+    (json_start(kind, block) << ",\"detail\":\"" << detail << "\"}").write();
+  } else {
+    (Message() << kind << " of " << block << " (" << detail << ')').write();
+  }
   tell_witness(block);
+}
+
+void say(const char* kind, const void* block, const BlockFacts& facts) {
+  const bool json = options.on_error_format == kJson;
+  Message line = json ? json_start(kind, block) : Message();
+  if (!json) line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";
+  if (json) line << ",\"block_bytes\":" << u64{facts.block_bytes};
+  if (facts.asked_bytes != BlockFacts::kUnknown) {
+    json ? line << ",\"asked_bytes\":" << u64{facts.asked_bytes} : line << ", " << u64{facts.asked_bytes} << " asked for";
+  }
+  if (facts.wrong_byte != BlockFacts::kUnknown) {
+    json ? line << ",\"wrong_byte\":" << u64{facts.wrong_byte} : line << ", wrong from byte " << u64{facts.wrong_byte};
+  }
+  (line << (json ? '}' : ')')).write();
+  tell_witness(block);
+}
+
+}  // namespace
+
+void fail(const char* kind, const void* block, const char* detail) {
+  say(kind, block, detail);
   end_by_failure(kind, block, detail);
 }
 
 void fail_block(const char* kind, const void* block, usize block_bytes) {
-  put_block_line(kind, block, block_bytes);
+  say(kind, block, BlockFacts{block_bytes});
   end_by_failure(kind, block, "");
 }
 
-void misuse(const char* kind, const void* block, usize block_bytes) {
-  if (options.on_error == 0) fail_block(kind, block, block_bytes);
+void misuse(const char* kind, const void* block, const BlockFacts& facts) {
   static Atomic<u32> reports;
   constexpr u32 kReportsMax = 100;
-  if (reports.fetch_add_relaxed(1) < kReportsMax) put_block_line(kind, block, block_bytes);
+  const bool ends = options.on_error == 0;
+  if (ends || reports.fetch_add_relaxed(1) < kReportsMax) say(kind, block, facts);
+  if (ends) end_by_failure(kind, block, "");
 }
 
 void abort_now() { std::abort(); }

@@ -1,0 +1,77 @@
+"""The line that a detected misuse writes: as text, and as one JSON object with on_error_format:json."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import unittest
+
+from support import harness
+from support.harness import Finished
+
+START = """
+import ctypes
+c = ctypes.CDLL(None)
+c.malloc.restype = ctypes.c_void_p
+for call in (c.malloc, c.free): call.argtypes = [ctypes.c_size_t if call is c.malloc else ctypes.c_void_p]
+def block(n): return c.malloc(n)
+def store(p, at, byte): (ctypes.c_ubyte * (at + 1)).from_address(p)[at] = byte
+"""
+
+
+def misuse(code: str, conf: str = "on_error_format:json") -> Finished:
+    return harness.run([sys.executable, "-S", "-c", START + code], extra={"FREESTONE_CONF": conf, "PYTHONMALLOC": "pymalloc"})
+
+
+class MisuseLine(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a line of libfreestone")
+
+    def line_of(self, code: str) -> dict[str, object]:
+        done = misuse(code)
+        self.assertEqual(done.status, -signal.SIGABRT, done)
+        lines = [line for line in done.err.splitlines() if line]
+        self.assertEqual(len(lines), 1, done.err)
+        told = json.loads(lines[0])
+        self.assertEqual(told["freestone"], "misuse")
+        self.assertGreater(told["process"], 1)
+        self.assertGreater(int(told["address"], 16), 0)
+        return dict(told)
+
+    def test_a_double_free_says_the_size_of_the_block(self) -> None:
+        told = self.line_of("p = block(40000); c.free(p); c.free(p)")
+        self.assertEqual(told["kind"], "double free")
+        self.assertGreaterEqual(int(str(told["block_bytes"])), 40000)
+
+    def test_a_foreign_address_says_what_is_wrong_with_it(self) -> None:
+        told = self.line_of("c.free(16)")
+        self.assertEqual((told["kind"], told["address"]), ("invalid free", "0x10"))
+        if "detail" in told:
+            self.assertIn("address", str(told["detail"]))
+
+    def test_text_is_what_is_written_without_the_option(self) -> None:
+        done = misuse("c.free(16)", conf="")
+        self.assertEqual(done.status, -signal.SIGABRT, done)
+        self.assertTrue(done.err.startswith("freestone: invalid free of 0x10 ("), done.err)
+
+    def test_an_overflow_says_what_was_asked_for_and_the_first_wrong_byte(self) -> None:
+        if not harness.IS_HARDENED:
+            self.skipTest("a check of the hardened build")
+        for size, at in ((33, 33), (33, 35), (100, 103), (3000, 3000), (50000, 50000), (50000, 50020)):
+            with self.subTest(size=size, at=at):
+                told = self.line_of(f"p = block({size}); store(p, {at}, 0x41); c.free(p)")
+                self.assertEqual(told["kind"], "heap overflow")
+                self.assertEqual((told["asked_bytes"], told["wrong_byte"]), (size, at))
+        done = misuse("p = block(33); store(p, 35, 0x41); c.free(p)", conf="")
+        self.assertIn("33 asked for, wrong from byte 35)", done.err)
+
+    def test_a_checked_copy_says_where_it_leaves_the_block(self) -> None:
+        if not harness.IS_HARDENED:
+            self.skipTest("a check of the hardened build")
+        told = self.line_of("p = block(100); ctypes.memset(p + 90, 65, 30)")
+        self.assertEqual((told["kind"], told["asked_bytes"], told["wrong_byte"]), ("heap overflow", 100, 100))
+
+
+if __name__ == "__main__":
+    harness.main()
