@@ -9,14 +9,17 @@ from typing import Literal
 from rich.markup import escape
 from rich.table import Table
 
-from freestone_lab.attacks import campaign, tables
+from freestone_lab.attacks import campaign, enumerated, tables
 from freestone_lab.core import outputs, result_file, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
+from freestone_lab.peers import discover as peers
 from freestone_lab.report.terminal import console, show_written
 
 
 def run(options: Namespace) -> int:
+    if options.enumerated:
+        return _enumerated(options)
     program = campaign.build_program()
     cases = campaign.select_cases(campaign.load_cases(program), options.case)
     if options.list_cases:
@@ -46,6 +49,23 @@ def run(options: Namespace) -> int:
         written.append(options.markdown)
     show_written(console(stderr=True), written)
     return 0 if _passes(result, gates) else 1
+
+
+def _enumerated(options: Namespace) -> int:
+    out = console(stderr=True)
+    chosen = peers.discover(only=options.names)
+    result = enumerated.run(
+        chosen,
+        options.rounds,
+        options.first_seed,
+        kind=options.kind,
+        progress=lambda peer: out.print(escape(f"{peer}: {options.rounds} attacks of each kind")),
+    )
+    _show_grid(enumerated.grid(result))
+    path = options.output or outputs.new_name("enumerated", ".json.gz")
+    result_file.save(result, path)
+    show_written(out, [path])
+    return 0
 
 
 class _Reporter:
@@ -107,23 +127,27 @@ def _passes(result: Result, gates: dict[str, float]) -> bool:
 
 
 def _show(result: Result, details: list[str]) -> None:
-    out = console()
     grids = [tables.summary(result), tables.by_family(result)]
     grids += [tables.escape_grid(result, peer, apart=apart) for peer in details for apart in (False, True)]
     for grid in grids:
-        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        numeric = grid.headings[-1] != "for example"
-        for index, heading in enumerate(grid.headings):
-            justify: Literal["left", "right"] = "right" if numeric and index else "left"
-            table.add_column(heading.replace("-", "-\n"), justify=justify, overflow="fold", no_wrap=index == 0)
-        for row in grid.rows:
-            table.add_row(*(escape(cell) for cell in row))
-        out.print(table)
-        for note in grid.notes:
-            out.print(escape(note))
-        out.print()
+        _show_grid(grid)
     for note in tables.apart_notes(result):
-        out.print(escape(f"apart: {note}"), style="dim")
+        console().print(escape(f"apart: {note}"), style="dim")
+
+
+def _show_grid(grid: tables.Grid) -> None:
+    out = console()
+    table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    numeric = grid.headings[-1] != "for example"
+    for index, heading in enumerate(grid.headings):
+        justify: Literal["left", "right"] = "right" if numeric and index else "left"
+        table.add_column(heading.replace("-", "-\n"), justify=justify, overflow="fold", no_wrap=index == 0)
+    for row in grid.rows:
+        table.add_row(*(escape(cell) for cell in row))
+    out.print(table)
+    for note in grid.notes:
+        out.print(escape(note))
+    out.print()
 
 
 def _list(cases: list[campaign.AttackCase]) -> None:

@@ -407,6 +407,8 @@ def attacks(parser: argparse.ArgumentParser) -> None:
         freestone bench attacks --quick freestone-hardened glibc --details freestone-hardened
 
         freestone bench attacks --case double-free --case 'overflow_*_1' --size small
+
+        freestone bench attacks --enumerated --rounds 200 freestone-hardened scudo glibc
     """
     parser.add_argument("names", nargs="*", metavar=ALLOCATOR,
                         help="which; all when none is named, and `nocheck`, which checks nothing")  # fmt: skip
@@ -423,6 +425,12 @@ def attacks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gate", metavar="NAME=PERCENT,...",
                         help="exit 1 below that share, or at any false alarm")  # fmt: skip
     parser.add_argument("--list", dest="list_cases", action="store_true", help="only list the cases")
+    parser.add_argument("--enumerated", action="store_true",
+                        help="the attacks drawn from a table of kinds, means and offsets instead")  # fmt: skip
+    parser.add_argument("--rounds", type=at_least(1), default=100, metavar="N",
+                        help="with --enumerated: attacks of each kind")  # fmt: skip
+    parser.add_argument("--kind", default="", metavar="TEXT",
+                        help="with --enumerated: only kinds whose name has this in it")  # fmt: skip
 
 
 def mitigations(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,9 @@
 // The enumerated attacks: draws them, runs each in a child, counts kind by kind.
 //
-//   enumerated [--rounds N] [--seed S] [--kind TEXT] [--holes] [--expect SHARE|promised]
+//   enumerated [--rounds N] [--seed S] [--kind TEXT] [--holes] [--expect SHARE|promised] [--json]
 //
 // Half of the attacks of a kind are at fixed offsets and sizes, half are drawn anew from the seed, which is printed. The verdict names the worst kind
-// first. Exit status 1: a twin failed, or a kind is below what is expected.
+// first; with --json it is one object, kinds in the order of the table. Exit status 1: a twin failed, or a kind is below what is expected.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +42,7 @@ Outcome run(const Kind& kind, const Attack& attack, int* status) {
   const pid_t child = fork();
   if (child == 0) {
     const int null = open("/dev/null", O_RDWR);
+    dup2(null, 1);
     if (!std::getenv("ENUMERATED_LOUD")) dup2(null, 2);
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
@@ -155,6 +156,15 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
   }
 }
 
+void print_json(const std::vector<Verdict>& verdicts, unsigned rounds, std::uint64_t seed) {
+  std::printf("{\"seed\": %llu, \"rounds\": %u, \"kinds\": [", static_cast<unsigned long long>(seed), rounds);
+  for (const Verdict& v : verdicts) {
+    std::printf("%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, \"twins_failed\": %u, \"failed_before\": %u}",
+                &v == verdicts.data() ? "" : ",", v.kind->name, v.seen, v.trapped, v.held, v.missed, v.twins_failed, v.failed_before);
+  }
+  std::printf("]}\n");
+}
+
 }  // namespace
 
 void misuse_begins() { *begun = 1; }
@@ -164,7 +174,7 @@ int main(int count, char** arguments) {
   std::uint64_t seed = static_cast<std::uint64_t>(time(nullptr)) * 1000003 + static_cast<std::uint64_t>(getpid());
   const char* only = "";
   const char* expected = "";
-  bool show_holes = false;
+  bool show_holes = false, json = false;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const char* const value = i + 1 < count ? arguments[i + 1] : "";
@@ -173,10 +183,11 @@ int main(int count, char** arguments) {
     else if (argument == "--kind") only = value, ++i;
     else if (argument == "--expect") expected = value, ++i;
     else if (argument == "--holes") show_holes = true;
-    else return std::fprintf(stderr, "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes or --expect\n", argument.c_str()), 2;
+    else if (argument == "--json") json = true;
+    else return std::fprintf(stderr, "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes, --expect or --json\n", argument.c_str()), 2;
   }
   begun = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  std::printf("seed %llu, %u rounds of each kind\n", static_cast<unsigned long long>(seed), rounds);
+  if (!json) std::printf("seed %llu, %u rounds of each kind\n", static_cast<unsigned long long>(seed), rounds);
   std::fflush(stdout);
   std::vector<Verdict> verdicts;
   for (std::size_t k = 0; k < kKindCount; ++k) {
@@ -185,6 +196,7 @@ int main(int count, char** arguments) {
     verdicts.back().kind = &kKinds[k];
     judge(verdicts.back(), rounds, seed + k * 7919);
   }
+  if (json) return print_json(verdicts, rounds, seed), 0;
   std::stable_sort(verdicts.begin(), verdicts.end(), [](const Verdict& a, const Verdict& b) { return a.share() < b.share(); });
   bool good = true;
   std::printf("%-44s %6s %6s %6s %6s %6s %6s\n", "kind", "share", "seen", "trap", "held", "missed", "of");

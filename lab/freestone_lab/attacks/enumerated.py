@@ -1,0 +1,152 @@
+"""The enumerated attacks under allocators: kinds of misuse, each by every means at every offset, counted kind by kind.
+
+`run` gives a Result with one experiment per kind; each peer has one sample there, whose figure `stopped` is the share
+that was seen, trapped or without effect, and whose `counts` hold the verdicts. The program is built from
+allocator/tests/fault/enumerated, linked to no allocator, and forks a child for every attack and its twin.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from freestone_lab.attacks import campaign
+from freestone_lab.attacks.tables import Grid
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
+from freestone_lab.measure import fingerprint
+
+WORKLOAD = "enumerated"
+ROUNDS = 100
+VERDICTS = ("seen", "trapped", "held", "missed", "twins_failed", "failed_before")
+TIME_LIMIT_S = 7200.0
+_PREFIX = f"{WORKLOAD}/"
+_SOURCES = Path("allocator") / "tests" / "fault" / "enumerated"
+# The compiler must neither see through a misuse nor replace a call.
+_FLAGS = ("-O1", "-w", "-std=c++20", "-pthread", "-fno-builtin", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE")
+
+
+def build_program() -> Path:
+    """The program: the build tree's when it is newer than its sources, otherwise compiled now."""
+    sources = paths.root() / _SOURCES
+    files = sorted(sources.glob("*.*"))
+    if not files:
+        raise UserError(f"{sources}: holds no sources; expected the enumerated attacks of a Freestone checkout")
+    newest = max(file.stat().st_mtime for file in files)
+    target = paths.cache_dir() / "attacks" / "enumerated"
+    for built in (paths.build_dir() / "allocator" / "tests" / "enumerated", target):
+        if built.is_file() and built.stat().st_mtime >= newest:
+            return built
+    target.parent.mkdir(parents=True, exist_ok=True)
+    units = [str(file) for file in files if file.suffix == ".cc"]
+    command = ["c++", *_FLAGS, *units, "-ldl", "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
+        raise UserError(f"{sources}: the enumerated attacks do not compile: {reason}")
+    return target
+
+
+def run(
+    chosen: Sequence[Peer],
+    rounds: int = ROUNDS,
+    seed: int = 1,
+    *,
+    kind: str = "",
+    progress: Callable[[str], None] | None = None,
+) -> Result:
+    """`rounds` attacks of each kind whose name contains `kind` under each peer: the same ones under all."""
+    program, probe = build_program(), campaign.build_program()
+    result = Result(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=["freestone", *sys.argv[1:]],
+        seed=seed,
+        fingerprint=fingerprint.collect(chosen, [program]),
+        peers=list(chosen),
+    )
+    table: dict[str, Experiment] = {}
+    for peer in chosen:
+        if progress is not None:
+            progress(peer.name)
+        failure = campaign.start_failure(probe, peer)
+        rows: list[dict[str, Any]] = []
+        if not failure:
+            try:
+                rows = _judge(program, peer, rounds, seed, kind)
+            except (subprocess.SubprocessError, ValueError, KeyError) as error:
+                failure = f"the attacks came to no end: {error}"
+        if failure:
+            result.fingerprint.setdefault("not_judged", {})[peer.name] = failure
+        for row in rows:
+            experiment = table.setdefault(row["kind"], _experiment(row["kind"], rounds, seed))
+            experiment.samples.append(_sample(peer, row))
+    result.experiments = list(table.values())
+    return result
+
+
+def _judge(program: Path, peer: Peer, rounds: int, seed: int, kind: str) -> list[dict[str, Any]]:
+    command = [str(program), "--json", "--rounds", str(rounds), "--seed", str(seed), "--kind", kind]
+    done = subprocess.run(
+        command, env=campaign.environment(peer), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=True
+    )
+    told, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index('{"seed"'))  # some allocators print, too
+    return list(told["kinds"])
+
+
+def _experiment(kind: str, rounds: int, seed: int) -> Experiment:
+    specs = {"stopped": FigureSpec("ratio", "higher", "seen, trapped or without effect")}
+    return Experiment(f"{_PREFIX}{kind}", WORKLOAD, {"rounds": rounds, "seed": seed}, specs)
+
+
+def _sample(peer: Peer, row: dict[str, Any]) -> Sample:
+    counts = {verdict: int(row[verdict]) for verdict in VERDICTS}
+    judged = counts["seen"] + counts["trapped"] + counts["held"] + counts["missed"]
+    figures = {"stopped": 1 - counts["missed"] / judged} if judged else {}
+    return Sample(peer.name, 0, "ok", figures=figures, counts=counts)
+
+
+def kinds(result: Result) -> dict[str, dict[str, float]]:
+    """Per kind each peer's share that was stopped, the kind that the first peer does worst in first."""
+    found = {
+        experiment.id.removeprefix(_PREFIX): {
+            sample.peer: sample.figures["stopped"] for sample in experiment.samples if "stopped" in sample.figures
+        }
+        for experiment in result.experiments
+        if experiment.workload == WORKLOAD
+    }
+    first = result.peers[0].name if result.peers else ""
+    return dict(sorted(found.items(), key=lambda item: item[1].get(first, 0.0)))
+
+
+def false_alarms(result: Result) -> dict[str, int]:
+    """Per peer how many harmless twins failed, or died before the misuse; peers without any are left out."""
+    sums: dict[str, int] = {}
+    for experiment in result.experiments:
+        for sample in experiment.samples:
+            wrong = sample.counts.get("twins_failed", 0) + sample.counts.get("failed_before", 0)
+            if experiment.workload == WORKLOAD and wrong:
+                sums[sample.peer] = sums.get(sample.peer, 0) + wrong
+    return sums
+
+
+def grid(result: Result) -> Grid:
+    """Percent stopped per kind, rounded down, so that 100 means all."""
+    names = [peer.name for peer in result.peers]
+
+    def cell(shares: dict[str, float], name: str) -> str:
+        return "-" if name not in shares else f"{int(100 * shares[name] + 1e-9)}"
+
+    rows: list[tuple[str, ...]] = [
+        (kind, *(cell(shares, name) for name in names)) for kind, shares in kinds(result).items()
+    ]
+    worst = [min((shares[name] for shares in kinds(result).values() if name in shares), default=0.0) for name in names]
+    rows.append(("the worst kind", *(f"{int(100 * share + 1e-9)}" for share in worst)))
+    notes = [f"{name}: {count} harmless twins failed" for name, count in false_alarms(result).items()]
+    notes += [f"{name}: not judged: {why}" for name, why in result.fingerprint.get("not_judged", {}).items()]
+    return Grid("Enumerated attacks: percent stopped", ("kind", *names), rows, notes)

@@ -1,0 +1,41 @@
+"""The table of the enumerated attacks in docs/HARDENING.md, made from docs/results/attacks/enumerated.json.gz."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from freestone_lab.attacks import enumerated
+from freestone_lab.core.result import Result
+from freestone_lab.core.result_file import load
+from freestone_lab.docs.pages import differences, grid, with_section, write_all
+
+DOCUMENT = Path("docs/HARDENING.md")
+RESULT = Path("docs/results/attacks/enumerated.json.gz")
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content; empty while no result is stored."""
+    if not (root / RESULT).is_file():
+        return {}
+    page = (root / DOCUMENT).read_text(encoding="utf-8")
+    return {DOCUMENT: with_section(page, DOCUMENT, "enumerated", table(load(root / RESULT)))}
+
+
+def write(root: Path) -> list[Path]:
+    return write_all(root, documents(root))
+
+
+def outdated(root: Path) -> list[str]:
+    return differences(root, documents(root))
+
+
+def table(result: Result) -> str:
+    made = enumerated.grid(result)
+    rounds = max((int(experiment.params["rounds"]) for experiment in result.experiments), default=0)
+    said = (
+        f"Percent seen, trapped or without effect, rounded down, {rounds} of each kind with seed {result.seed},\n"
+        f"`{shlex.join(result.command)}` (`{RESULT}`). The worst kind of the first column comes first:"
+    )
+    notes = "".join(f"\n- {note}" for note in made.notes)
+    return f"{said}\n\n{grid(made.headings, made.rows, '---:')}" + (f"\n{notes}" if notes else "")

@@ -1,0 +1,63 @@
+"""The enumerated attacks: the program's verdicts become a result, and the result a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from freestone_lab.attacks import enumerated
+from freestone_lab.core.result import Peer, Result
+from freestone_lab.docs import enumerated_table
+from freestone_lab.peers import discover
+
+ROW = {"seen": 6, "trapped": 2, "held": 1, "missed": 1, "twins_failed": 0, "failed_before": 0}
+
+
+def result_of(rows: dict[str, dict[str, dict[str, int]]]) -> Result:
+    """Kind to peer to what differs from ROW."""
+    peers = dict.fromkeys(name for by_peer in rows.values() for name in by_peer)
+    result = Result("", ["freestone", "bench", "attacks"], 1, {}, [Peer(name, None) for name in peers])
+    for kind, by_peer in rows.items():
+        experiment = enumerated._experiment(kind, 10, 1)
+        for peer in result.peers:
+            if peer.name in by_peer:
+                experiment.samples.append(enumerated._sample(peer, {**ROW, **by_peer[peer.name]}))
+        result.experiments.append(experiment)
+    return result
+
+
+def test_the_worst_kind_of_the_first_allocator_comes_first_and_no_miss_is_rounded_away() -> None:
+    result = result_of(
+        {
+            "good": {"a": {"missed": 0}, "b": {"missed": 91}},
+            "nearly": {"a": {"seen": 1990}, "b": {}},
+            "bad": {"a": {"missed": 11}, "b": {"missed": 0}},
+        }
+    )
+    grid = enumerated.grid(result)
+    assert grid.rows == [
+        ("bad", "45", "100"),
+        ("nearly", "99", "90"),
+        ("good", "100", "9"),
+        ("the worst kind", "45", "9"),
+    ]
+
+
+def test_a_failed_twin_is_said_and_an_unjudged_allocator_is_no_good_one() -> None:
+    result = result_of({"kind": {"a": {"twins_failed": 2}, "b": {"failed_before": 1}}})
+    result.peers.append(Peer("absent", None))
+    result.fingerprint["not_judged"] = {"absent": "does not start"}
+    text = enumerated_table.table(result)
+    assert "| kind | 90 | 90 | - |" in text
+    assert "a: 2 harmless twins failed" in text and "b: 1 harmless twins failed" in text
+    assert "absent: not judged: does not start" in text
+
+
+def test_the_program_judges_glibc() -> None:
+    result = enumerated.run([discover.find("glibc")], rounds=3, seed=5, kind="size too large")
+    assert enumerated.kinds(result) == {"size too large": {"glibc": 1.0}}
+    assert not enumerated.false_alarms(result)
+
+
+def test_a_kind_without_any_judged_attack_has_no_share() -> None:
+    with pytest.raises(KeyError):
+        _ = enumerated._sample(Peer("a", None), {**ROW, **dict.fromkeys(ROW, 0)}).figures["stopped"]
