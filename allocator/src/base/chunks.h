@@ -1,4 +1,5 @@
-// Room 1, base: memory in pieces of 16 bytes, by instructions rather than by a call. Every target has them: SSE2 or NEON.
+// Room 1, base: memory in pieces of 16 bytes, by instructions rather than by a call. Every target has them: SSE2 or
+// NEON.
 //
 // All of it works on multiples of 16 at multiples of 16, as blocks and slabs are.
 #pragma once

@@ -1,15 +1,19 @@
-// Room 9, front: what the hardened build writes into a block, and how it is checked. Words and loops only; no state but the secrets.
+// Room 9, front: what the hardened build writes into a block, and how it is checked. Words and loops only; no state but
+// the secrets.
 //
 //   live      | the program's bytes | 0, canary .. | trailer  |
 //   changing  | anything ............................ | 1       |
 //   free      | 0 ................................... | 0       |
 //
-// The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the word, then the origin (7)
-// and the bytes asked for (16), then a zero byte. What lies between the bytes asked for and the trailer belongs to nobody: a zero, where a string that
-// lost its end stops, and canary bytes. Where there is nothing between, the zero is the trailer's lowest byte.
+// The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the
+// word, then the origin (7) and the bytes asked for (16), then a zero byte. What lies between the bytes asked for and
+// the trailer belongs to nobody: a zero, where a string that lost its end stops, and canary bytes. Where there is
+// nothing between, the zero is the trailer's lowest byte.
 //
-// WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free); where it is neither
-//          0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written first and the new trailer last.
+// WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free);
+// where it is neither
+//          0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written first and the new
+//          trailer last.
 #pragma once
 
 #include "base/bits.h"
@@ -31,7 +35,8 @@ inline constexpr unsigned kBytesBits = 16;
 inline constexpr unsigned kOriginShift = kBytesShift + kBytesBits;
 inline constexpr unsigned kOriginBits = 7;
 inline constexpr unsigned kPlainBits = kOriginShift + kOriginBits;
-static_assert(kSmallBytesMax < u64{1} << kBytesBits && highest_bit(kSmallBytesMax) < 1U << (kOriginBits - kOriginFamilyBits));
+static_assert(kSmallBytesMax < u64{1} << kBytesBits &&
+              highest_bit(kSmallBytesMax) < 1U << (kOriginBits - kOriginFamilyBits));
 
 // What a trailer says in plain: the bytes asked for and the origin.
 constexpr u64 plain_word(usize bytes, Origin origin) {
@@ -39,25 +44,34 @@ constexpr u64 plain_word(usize bytes, Origin origin) {
 }
 // Its check bits, above kPlainBits; of `word` only the lower bits count.
 FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
-  // What stands in plain comes above all bits in which addresses of the heap differ: no two blocks' trailers follow from each other.
+  // What stands in plain comes above all bits in which addresses of the heap differ: no two blocks' trailers follow
+  // from each other.
   constexpr unsigned kAbovePlain = 64 - kPlainBits;
   return (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
 }
-FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) { return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain; }
+FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) {
+  return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain;
+}
 // What of its check bits cannot be. Its lowest byte, which must be zero, is for the caller to look at.
-FREESTONE_INLINE u64 forged_bits(const void* block, u64 word) { return (word ^ check_product(block, word)) >> kPlainBits; }
-inline bool is_trailer(const void* block, u64 word) { return (forged_bits(block, word) | (word & low_mask(kBytesShift))) == 0; }
+FREESTONE_INLINE u64 forged_bits(const void* block, u64 word) {
+  return (word ^ check_product(block, word)) >> kPlainBits;
+}
+inline bool is_trailer(const void* block, u64 word) {
+  return (forged_bits(block, word) | (word & low_mask(kBytesShift))) == 0;
+}
 
 struct Claim {
   usize bytes;
   Origin origin;
 };
 FREESTONE_INLINE Claim claim_of(u64 trailer) {
-  return {(trailer >> kBytesShift) & low_mask(kBytesBits), static_cast<Origin>((trailer >> kOriginShift) & low_mask(kOriginBits))};
+  return {(trailer >> kBytesShift) & low_mask(kBytesBits),
+          static_cast<Origin>((trailer >> kOriginShift) & low_mask(kOriginBits))};
 }
 
-// Between the bytes asked for and the trailer lies the gap. Of it the last bytes are written and compared by two pieces of fixed place, the
-// second alone when it holds all; the table of what stands there is read at the gap, so that one row serves all.
+// Between the bytes asked for and the trailer lies the gap. Of it the last bytes are written and compared by two pieces
+// of fixed place, the second alone when it holds all; the table of what stands there is read at the gap, so that one
+// row serves all.
 inline constexpr usize kNearGap = kChunkBytes;
 inline constexpr usize kSeenGap = 24;
 inline constexpr usize kSeenBytes = kSeenGap + kTrailerBytes;  // from the end of the block
@@ -82,8 +96,12 @@ FREESTONE_INLINE const char* near_piece(const char* end) { return end - kTrailer
 FREESTONE_INLINE Chunk near_row(usize gap) { return seen_row(kNearColumn + gap); }
 FREESTONE_INLINE Chunk near_mask(usize gap) { return seen_mask(kNearColumn + gap); }
 // What differs from them.
-FREESTONE_INLINE Chunk seen_damage(const char* end, usize gap) { return (load_chunk(end - kSeenBytes) ^ seen_row(gap)) & seen_mask(gap); }
-FREESTONE_INLINE Chunk near_damage(const char* end, usize gap) { return (load_chunk(near_piece(end)) ^ near_row(gap)) & near_mask(gap); }
+FREESTONE_INLINE Chunk seen_damage(const char* end, usize gap) {
+  return (load_chunk(end - kSeenBytes) ^ seen_row(gap)) & seen_mask(gap);
+}
+FREESTONE_INLINE Chunk near_damage(const char* end, usize gap) {
+  return (load_chunk(near_piece(end)) ^ near_row(gap)) & near_mask(gap);
+}
 
 // A gap of any length: a zero and canary bytes in [from, end).
 inline void store_gap(char* from, char* end) {
@@ -94,7 +112,8 @@ inline void store_gap(char* from, char* end) {
 inline bool canaries_are_whole(const char* from, const char* end) {
   const u64 eight = u64{block_secrets.canary} * 0x0101'0101'0101'0101;
   u64 any = 0;
-  for (; from < end && address_of(from) % sizeof(u64) != 0; ++from) any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
+  for (; from < end && address_of(from) % sizeof(u64) != 0; ++from)
+    any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
   for (; end - from >= static_cast<std::ptrdiff_t>(sizeof eight); from += sizeof eight) any |= load_word(from) ^ eight;
   for (; from < end; ++from) any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
   return any == 0;
@@ -106,7 +125,9 @@ inline usize first_wrong(const char* block, const char* from, const char* end, u
   }
   return BlockFacts::kUnknown;
 }
-inline bool gap_is_whole(const char* from, const char* end) { return from >= end || (*from == 0 && canaries_are_whole(from + 1, end)); }
+inline bool gap_is_whole(const char* from, const char* end) {
+  return from >= end || (*from == 0 && canaries_are_whole(from + 1, end));
+}
 
 // A gap longer than kSeenGap, up to the end of the block: by two pieces where they meet.
 FREESTONE_INLINE void store_long_gap(char* from, char* end) {
@@ -123,14 +144,18 @@ FREESTONE_INLINE bool long_gap_is_whole(const char* from, const char* end) {
 
 // WORDS-1: what is written before stays before.
 FREESTONE_INLINE void in_order() { __atomic_thread_fence(__ATOMIC_RELEASE); }
-FREESTONE_INLINE u64 load_trailer(const void* trailer) { return __atomic_load_n(static_cast<const u64*>(trailer), __ATOMIC_RELAXED); }
+FREESTONE_INLINE u64 load_trailer(const void* trailer) {
+  return __atomic_load_n(static_cast<const u64*>(trailer), __ATOMIC_RELAXED);
+}
 // The bytes asked for, by one load: no more than the word says when it is whole.
 FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
   static_assert(kBytesShift % 8 == 0 && kBytesBits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   using Bytes = u16 __attribute__((aligned(1), may_alias));  // not by memcpy, which calls this
   return *reinterpret_cast<const Bytes*>(static_cast<const char*>(trailer) + kBytesShift / 8);
 }
-FREESTONE_INLINE void store_trailer(void* trailer, u64 word) { __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED); }
+FREESTONE_INLINE void store_trailer(void* trailer, u64 word) {
+  __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED);
+}
 FREESTONE_INLINE void begin_change(void* trailer) {
   store_trailer(trailer, kChanging);
   in_order();

@@ -36,7 +36,9 @@ __attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, 
   if (FREESTONE_UNLIKELY(!is_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
-__attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) { deallocate_checked<true>(block, bytes, origin); }
+__attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) {
+  deallocate_checked<true>(block, bytes, origin);
+}
 
 namespace {
 
@@ -61,12 +63,14 @@ BlockFacts overflow_facts(const char* block, usize block_bytes) {
   return {block_bytes, bytes, first_wrong(block, block + bytes, trailer, 0)};
 }
 
-// Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a row see.
+// Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a
+// row see.
 bool before_is_damaged(const char* block, const SlabBlock& found) {
   if (found.offset == 0) return false;
   for (int looks = 0; looks < 100; ++looks) {
     if (!damage_before(block, found).any() || load_trailer(block - kTrailerBytes) == kChanging) return false;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look reads anew: without it the compiler may keep what the first one saw
+    __atomic_thread_fence(
+        __ATOMIC_ACQUIRE);  // each look reads anew: without it the compiler may keep what the first one saw
   }
   return true;
 }
@@ -77,22 +81,29 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   SlabBlock found;
   shape_of(address_of(block) - region.base, tag, found);
   const u32 number = block_number(info, found.offset);
-  if (usize{number} * info.bytes != found.offset || number >= info.blocks) return misuse(invalid, block, info.bytes), false;
+  if (usize{number} * info.bytes != found.offset || number >= info.blocks)
+    return misuse(invalid, block, info.bytes), false;
   switch (look(static_cast<const char*>(block), info.bytes, claim)) {
-    case Seen::live: break;
+    case Seen::live:
+      break;
     case Seen::free:
-    case Seen::changing: return misuse("double free", block, info.bytes), false;
-    case Seen::damaged: return misuse("heap overflow", block, overflow_facts(static_cast<const char*>(block), info.bytes)), false;
+    case Seen::changing:
+      return misuse("double free", block, info.bytes), false;
+    case Seen::damaged:
+      return misuse("heap overflow", block, overflow_facts(static_cast<const char*>(block), info.bytes)), false;
   }
-  if (before_is_damaged(static_cast<const char*>(block), found)) misuse("heap overflow before the start", block, found.bytes);
+  if (before_is_damaged(static_cast<const char*>(block), found))
+    misuse("heap overflow before the start", block, found.bytes);
   return true;
 }
 
 void* hand_out_any(void* memory, usize bytes, Origin origin) {
-  if (!in_window(memory)) return memory;  // null, a mapping, or glibc's: there is no window while the allocator is switched off
+  if (!in_window(memory))
+    return memory;  // null, a mapping, or glibc's: there is no window while the allocator is switched off
   const u8 tag = tag_of(unit_of(memory));
   if (is_slab_tag(tag)) return hand_out(memory, class_info(tag).bytes, bytes, origin);
-  return has_record(memory, tag) ? hand_out_large(memory, bytes, origin) : memory;  // a sampled block ends where a guard begins
+  return has_record(memory, tag) ? hand_out_large(memory, bytes, origin)
+                                 : memory;  // a sampled block ends where a guard begins
 }
 
 }  // namespace
@@ -114,13 +125,15 @@ __attribute__((noinline)) void clear_and_quarantine_larger(void* block, usize bl
 
 FREESTONE_SLOW void put_in_quarantine_slow(void* block, usize block_bytes) {
   if (sampling.load_relaxed() == Sampling::every_block) sample_freed(block);
-  if (this_thread.cache_offset != 0) block = thread_cache().quarantine.exchange(block, block_bytes > kQuarantineSmallMax);
+  if (this_thread.cache_offset != 0)
+    block = thread_cache().quarantine.exchange(block, block_bytes > kQuarantineSmallMax);
   if (block != nullptr) deallocate(block);
 }
 
 __attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes, Origin origin) {
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
-  if (!is_slab_tag(tag)) return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_unrecorded(block);
+  if (!is_slab_tag(tag))
+    return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_unrecorded(block);
   const usize block_bytes = kShapes.of[tag].bytes;
   Claim claim;
   if (!examine(block, tag, "invalid free", claim)) return;
@@ -128,7 +141,9 @@ __attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes,
   clear_and_quarantine(block, block_bytes);
 }
 
-FREESTONE_SLOW void* allocate_checked_slow(usize bytes, Origin origin) { return hand_out_any(allocate_slow(bytes + kTrailerBytes), bytes, origin); }
+FREESTONE_SLOW void* allocate_checked_slow(usize bytes, Origin origin) {
+  return hand_out_any(allocate_slow(bytes + kTrailerBytes), bytes, origin);
+}
 
 __attribute__((noinline)) void* allocate_above_table(usize bytes, Origin origin) {
   const SizeClass c = class_above_fine(bytes + kTrailerBytes);
@@ -136,7 +151,8 @@ __attribute__((noinline)) void* allocate_above_table(usize bytes, Origin origin)
   void** top = cache.top[c];
   if (FREESTONE_UNLIKELY(top == cache.low[c])) return allocate_checked_slow(bytes, origin);
   cache.top[c] = top - 1;
-  return is_slab_class(c) ? hand_out(top[-1], class_info(c).bytes, bytes, origin) : hand_out_large(top[-1], bytes, origin);
+  return is_slab_class(c) ? hand_out(top[-1], class_info(c).bytes, bytes, origin)
+                          : hand_out_large(top[-1], bytes, origin);
 }
 
 __attribute__((noinline)) void* allocate_through_heap(usize bytes, usize alignment, Origin origin) {
@@ -144,7 +160,9 @@ __attribute__((noinline)) void* allocate_through_heap(usize bytes, usize alignme
     errno = ENOMEM;
     return nullptr;
   }
-  return hand_out_any(alignment <= kGranule ? allocate(bytes + kTrailerBytes) : allocate_aligned(bytes + kTrailerBytes, alignment), bytes, origin);
+  return hand_out_any(
+      alignment <= kGranule ? allocate(bytes + kTrailerBytes) : allocate_aligned(bytes + kTrailerBytes, alignment),
+      bytes, origin);
 }
 
 FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
@@ -181,7 +199,8 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
 static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
   char* const trailer = trailer_of(block, block_bytes);
   begin_change(trailer);
-  const usize gap = block_bytes - kTrailerBytes - bytes, longer = max_of(gap, block_bytes - kTrailerBytes - claim.bytes);
+  const usize gap = block_bytes - kTrailerBytes - bytes,
+              longer = max_of(gap, block_bytes - kTrailerBytes - claim.bytes);
   if (FREESTONE_LIKELY(longer <= kNearGap)) {
     char* const near = near_piece(block + block_bytes);
     store_chunk(near, (load_chunk(near) & ~near_mask(longer)) | near_row(gap));
@@ -190,7 +209,10 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
     store_gap(block + bytes, trailer);
   }
   in_order();
-  store_trailer(trailer, trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
+  store_trailer(
+      trailer,
+      trailer_word(block,
+                   plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
 }
 
 // Gives a live slab block, of which all was looked at, another size.
@@ -248,7 +270,8 @@ void* reallocate_checked(void* block, usize bytes) {
     return nullptr;
   }
   LiveBlock live;
-  if (!kMitigations.trailer || !live_block(block, live) || live.gap > kSeenGap || is_damaged<false>(block, live, 0, 0)) {
+  if (!kMitigations.trailer || !live_block(block, live) || live.gap > kSeenGap ||
+      is_damaged<false>(block, live, 0, 0)) {
     return reallocate_other(block, bytes);
   }
   return reallocate_in_slab(block, live.found.bytes, claim_of(live.word), bytes);
@@ -263,7 +286,10 @@ usize usable_bytes_checked(const void* block) {
   if (is_slab_tag(tag)) return examine(block, tag, "invalid malloc_usable_size", claim) ? claim.bytes : 0;
   if (has_record(block, tag)) return examine_large(block, claim) ? claim.bytes : 0;
   const usize bytes = usable_bytes(block);
-  return in_window(block) ? bytes : bytes - kHeldBackBytes;  // a mapping has no check word, but counts as if: good_size is the same everywhere
+  return in_window(block)
+             ? bytes
+             : bytes -
+                   kHeldBackBytes;  // a mapping has no check word, but counts as if: good_size is the same everywhere
 }
 
 }  // namespace hardened

@@ -37,22 +37,27 @@ Behind behind(const void* block, usize bytes, u64 shrunk) {
   char* const start = static_cast<char*>(const_cast<void*>(block));
   return {start + bytes, start + min_of(round_up(bytes + least, 4 * kKiB), span_bytes(block))};
 }
-u64 mark_of(const void* block, Origin origin) { return check_product(block, plain_word(0, origin)) & ~low_mask(kPlainBits); }
+u64 mark_of(const void* block, Origin origin) {
+  return check_product(block, plain_word(0, origin)) & ~low_mask(kPlainBits);
+}
 bool end_is_whole(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
-  return load_word(zone.from) == mark_of(block, claim.origin) && canaries_are_whole(zone.from + kTrailerBytes, zone.end);
+  return load_word(zone.from) == mark_of(block, claim.origin) &&
+         canaries_are_whole(zone.from + kTrailerBytes, zone.end);
 }
 // The keyed word begins with a zero byte; where it alone is wrong, the place is the block's end.
 BlockFacts overflow_facts(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
   if (load_word(zone.from) != mark_of(block, claim.origin)) return {claim.bytes, claim.bytes, claim.bytes};
-  return {claim.bytes, claim.bytes, first_wrong(static_cast<const char*>(block), zone.from + kTrailerBytes, zone.end, block_secrets.canary)};
+  return {claim.bytes, claim.bytes,
+          first_wrong(static_cast<const char*>(block), zone.from + kTrailerBytes, zone.end, block_secrets.canary)};
 }
 // A fork may happen between any two of these: in the record a block is live only while its end is whole.
 void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
   store_word(zone.from, mark_of(block, origin));
-  std::memset(zone.from + kTrailerBytes, block_secrets.canary, static_cast<usize>(zone.end - zone.from) - kTrailerBytes);
+  std::memset(zone.from + kTrailerBytes, block_secrets.canary,
+              static_cast<usize>(zone.end - zone.from) - kTrailerBytes);
   in_order();
   large_request(block) = (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift) | shrunk;
 }
@@ -114,12 +119,13 @@ struct Residence {
   u8 present[kRunPagesMax];
   usize page = os::page_bytes();
   bool is_known;
-  Residence(void* block, usize bytes) : is_known(bytes <= kRunPagesMax * page && !os::resident_pages(block, bytes, present)) {}
+  Residence(void* block, usize bytes)
+      : is_known(bytes <= kRunPagesMax * page && !os::resident_pages(block, bytes, present)) {}
   bool has(usize offset) const { return !is_known || (present[offset / page] & 1) != 0; }
 };
 
-// HARD-2: a freed class run waits zero. One of which the program touched all is cleared; any other loses its memory, which costs less
-// than touching the rest.
+// HARD-2: a freed class run waits zero. One of which the program touched all is cleared; any other loses its memory,
+// which costs less than touching the rest.
 [[maybe_unused]] void empty_run(void* block, usize used) {
   Record& record = record_of(unit_of(block));
   const Residence residence(block, used);
@@ -183,7 +189,8 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   const usize open_end = sealed_tail ? min_of(old_end, static_cast<usize>(tail.from - start)) : old_end;
   const usize from = min_of(bytes, claim.bytes);
   if (from < open_end) std::memset(start + from, 0, open_end - from);
-  set_live(block, bytes, family_of(claim.origin), sealed_tail ? kShrunk : 0);  // what realloc gives has no alignment of its own
+  set_live(block, bytes, family_of(claim.origin),
+           sealed_tail ? kShrunk : 0);  // what realloc gives has no alignment of its own
   return true;
 }
 
@@ -224,7 +231,8 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
     if (tag == kTagRun) {
       std::memset(block, 0, kClearAlwaysBytes);
     } else {
-      empty_run(block, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - static_cast<char*>(block)));
+      empty_run(block,
+                static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - static_cast<char*>(block)));
     }
   }
   if (tag == kTagRun) return deallocate_run(block);

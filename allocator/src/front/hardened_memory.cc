@@ -25,7 +25,8 @@ FREESTONE_SLOW void check_in_slab(const char* from, usize bytes, u8 tag, bool wr
   const u32 number = block_number(info, offset);
   const usize inside = offset - usize{number} * info.bytes;
   const char* const block = from - inside;
-  if (number >= info.blocks) return complain_beyond(block, 0, 0, inside, writes);  // what is left of the slab behind its last block
+  if (number >= info.blocks)
+    return complain_beyond(block, 0, 0, inside, writes);  // what is left of the slab behind its last block
   const u64 word = load_trailer(block + info.bytes - kTrailerBytes);
   if (word == 0) return complain_freed(block, info.bytes, writes);
   if (word == kChanging) return;
@@ -59,11 +60,14 @@ __attribute__((noinline)) void check_access(const void* from, usize bytes, bool 
   if (is_slab_tag(tag)) return check_in_slab(start, bytes, tag, writes);
   const UnitIndex first = tag == kTagInside ? run_start(unit) : unit;
   if (FREESTONE_UNLIKELY(first == kNoUnit)) return;
-  if (const u8 at_start = tag_of(first); at_start != kTagRun && (at_start <= kLastSmallClass || at_start >= kTagClassEnd)) return;
+  if (const u8 at_start = tag_of(first);
+      at_start != kTagRun && (at_start <= kLastSmallClass || at_start >= kTagClassEnd))
+    return;
   const char* const block = unit_address(first);
   const usize live = large_live_bytes(block);
   const auto inside = static_cast<usize>(start - block);
-  if (FREESTONE_UNLIKELY(live == kFreedBytes || inside > live || bytes > live - inside)) complain_in_run(block, bytes, live, inside, writes);
+  if (FREESTONE_UNLIKELY(live == kFreedBytes || inside > live || bytes > live - inside))
+    complain_in_run(block, bytes, live, inside, writes);
 }
 
 }  // namespace freestone::hardened

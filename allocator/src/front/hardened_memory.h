@@ -1,5 +1,5 @@
-// Room 9, front: whether an access of so many bytes stays inside the block that it begins in. For libc's memory functions in the hardened
-// library (abi/libc_memory.cc).
+// Room 9, front: whether an access of so many bytes stays inside the block that it begins in. For libc's memory
+// functions in the hardened library (abi/libc_memory.cc).
 #pragma once
 
 #include "front/block_words.h"
@@ -9,7 +9,8 @@ namespace freestone::hardened {
 
 // What is needed of a slab's tag to find the end of a block; 0 for any other tag.
 struct Reach {
-  u64 inverse = 0;  // ceil(2^64 / bytes): what of offset * inverse is below the point, times bytes, is how far the offset lies in its block
+  u64 inverse = 0;  // ceil(2^64 / bytes): what of offset * inverse is below the point, times bytes, is how far the
+                    // offset lies in its block
   u32 bytes = 0;
   u32 offset_mask = 0;
 };
@@ -24,7 +25,8 @@ struct ReachTable {
 };
 inline constexpr ReachTable kReach;
 
-// Whether it is seen at once that an access of so many bytes is right: outside the heap, or in one live block of a slab.
+// Whether it is seen at once that an access of so many bytes is right: outside the heap, or in one live block of a
+// slab.
 FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
   const usize from_base = address_of(from) - region.base;
   if (from_base >= region.frontier_bytes.load_operand()) return true;

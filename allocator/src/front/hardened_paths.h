@@ -1,5 +1,5 @@
-// Room 9, front: the paths of every call in the hardened build, in the order in which they run, for the exported functions to take in
-// whole. What they seldom do is in hardened.cc.
+// Room 9, front: the paths of every call in the hardened build, in the order in which they run, for the exported
+// functions to take in whole. What they seldom do is in hardened.cc.
 #pragma once
 
 #include "front/block_words.h"
@@ -7,15 +7,17 @@
 
 namespace freestone::hardened {
 
-inline constexpr usize kTableRequestMax = kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
+inline constexpr usize kTableRequestMax =
+    kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
 inline constexpr usize kSlabRequestMax = kSmallBytesMax - kTrailerBytes;
 inline constexpr usize kCachedRequestMax = kCachedBytesMax - kTrailerBytes;
 
 // What the paths of every call need of a class, by tag.
 struct SlabShape {
   u32 bytes = 0;
-  u32 offset_mask = 0;          // of an address, from the region's base: the offset in its slab
-  std::int32_t last = -1;       // the highest offset at which a block could still end in the slab; below every offset for a tag that is no slab's
+  u32 offset_mask = 0;     // of an address, from the region's base: the offset in its slab
+  std::int32_t last = -1;  // the highest offset at which a block could still end in the slab; below every offset for a
+                           // tag that is no slab's
 };
 struct ShapeTable {
   SlabShape of[kTagCount];
@@ -26,7 +28,8 @@ struct ShapeTable {
       const auto slab_bytes = static_cast<u32>(units_to_bytes(class_info(c).units));
       of[c] = {class_info(c).bytes, slab_bytes - 1, static_cast<std::int32_t>(slab_bytes - class_info(c).bytes)};
     }
-    for (usize g = 0; g <= kGranuleTableBytes / kGranule; ++g) of_granules[g] = static_cast<u16>(class_bytes(class_of(g * kGranule)));
+    for (usize g = 0; g <= kGranuleTableBytes / kGranule; ++g)
+      of_granules[g] = static_cast<u16>(class_bytes(class_of(g * kGranule)));
   }
 };
 inline constexpr ShapeTable kShapes;
@@ -46,7 +49,9 @@ FREESTONE_INLINE bool shape_of(usize from_base, u8 tag, SlabBlock& found) {
   return static_cast<std::int32_t>(found.offset) <= shape.last;
 }
 
-FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) { return static_cast<char*>(block) + block_bytes - kTrailerBytes; }
+FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) {
+  return static_cast<char*>(block) + block_bytes - kTrailerBytes;
+}
 
 // Out of line, and last: the block was written to after its free; its gap is long; it is larger than kInlineBytes.
 void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin);
@@ -77,8 +82,10 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
 // Hands out a block that the heap gave: makes it live, after a look whether it is still as its free left it.
 FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
-  if (kMitigations.zero_on_free && block_bytes > kInlineBytes) return hand_out_larger(block, block_bytes, bytes, origin);
-  const bool untouched = kMitigations.zero_on_free ? is_clear_inline(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
+  if (kMitigations.zero_on_free && block_bytes > kInlineBytes)
+    return hand_out_larger(block, block_bytes, bytes, origin);
+  const bool untouched =
+      kMitigations.zero_on_free ? is_clear_inline(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
   if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
@@ -162,8 +169,8 @@ FREESTONE_INLINE void clear_and_quarantine(void* block, usize block_bytes) {
   put_in_quarantine(block, block_bytes, true);
 }
 
-// Out of line, in this order: the cache has no block of the class; the request is above the cache's table of classes; it is above the
-// cache or aligned, so the heap serves it with the trailer added; it is for 0 bytes.
+// Out of line, in this order: the cache has no block of the class; the request is above the cache's table of classes;
+// it is above the cache or aligned, so the heap serves it with the trailer added; it is for 0 bytes.
 void* allocate_checked_slow(usize bytes, Origin origin);
 void* allocate_above_table(usize bytes, Origin origin);
 void* allocate_through_heap(usize bytes, usize alignment, Origin origin);
@@ -184,7 +191,8 @@ FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
   return hand_out(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
 
-// Out of line: the gap is long; or something about the block is not as the call expects, or the forms of the call mix in a way that is allowed.
+// Out of line: the gap is long; or something about the block is not as the call expects, or the forms of the call mix
+// in a way that is allowed.
 void deallocate_checked_long(void* block, usize bytes, Origin origin);
 void deallocate_checked_slow(void* block, usize bytes, Origin origin);
 
@@ -197,9 +205,11 @@ FREESTONE_INLINE void deallocate_checked(void* block, usize bytes, Origin origin
     if (FREESTONE_UNLIKELY(live.gap > kSeenGap)) return deallocate_checked_long(block, bytes, origin);
   }
   // free() takes any alignment.
-  const u64 compared = origin == Origin::c_call && bytes == kUnknownBytes ? low_mask(kOriginFamilyBits) : low_mask(kOriginBits);
+  const u64 compared =
+      origin == Origin::c_call && bytes == kUnknownBytes ? low_mask(kOriginFamilyBits) : low_mask(kOriginBits);
   const bool wrong_size = bytes != kUnknownBytes && bytes != live.bytes;
-  if (FREESTONE_UNLIKELY(wrong_size || is_damaged<Long>(block, live, compared << kOriginShift, u64{static_cast<u8>(origin)} << kOriginShift))) {
+  if (FREESTONE_UNLIKELY(wrong_size || is_damaged<Long>(block, live, compared << kOriginShift,
+                                                        u64{static_cast<u8>(origin)} << kOriginShift))) {
     return deallocate_checked_slow(block, bytes, origin);
   }
   clear_and_quarantine(block, live.found.bytes);

@@ -54,7 +54,8 @@ void tell_witness(const void* block) {
 
 // Once: a failure inside the observer must not call it again.
 void tell_observer(const char* kind, const void* block, const char* detail) {
-  if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr) observer(kind, block, detail);
+  if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr)
+    observer(kind, block, detail);
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ namespace {
 
 constexpr u32 kJson = 1;  // the position of the word in options.def
 
-// {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"   and more, before the brace that closes it. No text of ours needs an escape.
+// {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"   and more, before the brace that closes it. No text
+// of ours needs an escape.
 Message json_start(const char* kind, const void* block) {
   Message line("{\"freestone\":\"misuse\",\"process\":");
   line << os::process_id() << ",\"kind\":\"" << kind << "\",\"address\":\"" << block << '"';
@@ -90,7 +92,8 @@ void say(const char* kind, const void* block, const BlockFacts& facts) {
   if (!json) line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";
   if (json) line << ",\"block_bytes\":" << u64{facts.block_bytes};
   if (facts.asked_bytes != BlockFacts::kUnknown) {
-    json ? line << ",\"asked_bytes\":" << u64{facts.asked_bytes} : line << ", " << u64{facts.asked_bytes} << " asked for";
+    json ? line << ",\"asked_bytes\":" << u64{facts.asked_bytes}
+         : line << ", " << u64{facts.asked_bytes} << " asked for";
   }
   if (facts.wrong_byte != BlockFacts::kUnknown) {
     json ? line << ",\"wrong_byte\":" << u64{facts.wrong_byte} : line << ", wrong from byte " << u64{facts.wrong_byte};

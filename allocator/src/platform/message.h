@@ -47,8 +47,8 @@ struct BlockFacts {
   usize wrong_byte = kUnknown;  // the first that is not as it must be, counted from the block's start
 };
 
-// The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT. With on_error_format:json
-// every such line is one JSON object.
+// The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT. With
+// on_error_format:json every such line is one JSON object.
 [[noreturn]] void fail(const char* kind, const void* block, const char* detail);
 // The same with the block's size: "freestone: KIND of 0x… (block of N bytes)".
 [[noreturn]] void fail_block(const char* kind, const void* block, usize block_bytes);
@@ -56,7 +56,9 @@ struct BlockFacts {
 // The same for a misuse after which the heap is sound, if the caller leaves the block alone: with on_error:report it
 // returns.
 void misuse(const char* kind, const void* block, const BlockFacts& facts);
-inline void misuse(const char* kind, const void* block, usize block_bytes) { misuse(kind, block, BlockFacts{block_bytes}); }
+inline void misuse(const char* kind, const void* block, usize block_bytes) {
+  misuse(kind, block, BlockFacts{block_bytes});
+}
 
 // What both do after their line, for a caller that wrote a longer report itself.
 [[noreturn]] void end_by_failure(const char* kind, const void* block, const char* detail);

@@ -14,7 +14,8 @@ namespace freestone {
 inline void expect_clear(void* memory, usize bytes) {
   if constexpr (!kMitigations.zero_on_free) return;
   if (FREESTONE_LIKELY(is_clear(static_cast<const char*>(memory), bytes))) return;
-  misuse("write after free", memory, {.block_bytes = bytes, .wrong_byte = first_not_zero(static_cast<const char*>(memory), bytes)});
+  misuse("write after free", memory,
+         {.block_bytes = bytes, .wrong_byte = first_not_zero(static_cast<const char*>(memory), bytes)});
   std::memset(memory, 0, bytes);
 }
 

@@ -21,7 +21,8 @@ def store(p, at, byte): (ctypes.c_ubyte * (at + 1)).from_address(p)[at] = byte
 
 
 def misuse(code: str, conf: str = "on_error_format:json") -> Finished:
-    return harness.run([sys.executable, "-S", "-c", START + code], extra={"FREESTONE_CONF": conf, "PYTHONMALLOC": "pymalloc"})
+    own = {"FREESTONE_CONF": conf, "PYTHONMALLOC": "pymalloc"}
+    return harness.run([sys.executable, "-S", "-c", START + code], extra=own)
 
 
 class MisuseLine(unittest.TestCase):

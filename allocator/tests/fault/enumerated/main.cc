@@ -2,8 +2,9 @@
 //
 //   enumerated [--rounds N] [--seed S] [--kind TEXT] [--holes] [--expect SHARE|promised] [--json]
 //
-// Half of the attacks of a kind are at fixed offsets and sizes, half are drawn anew from the seed, which is printed. The verdict names the worst kind
-// first; with --json it is one object, kinds in the order of the table. Exit status 1: a twin failed, or a kind is below what is expected.
+// Half of the attacks of a kind are at fixed offsets and sizes, half are drawn anew from the seed, which is printed.
+// The verdict names the worst kind first; with --json it is one object, kinds in the order of the table. Exit status 1:
+// a twin failed, or a kind is below what is expected.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -56,10 +57,14 @@ Outcome run(const Kind& kind, const Attack& attack, int* status) {
     return WTERMSIG(*status) == SIGABRT ? Outcome::seen : Outcome::trapped;
   }
   switch (WEXITSTATUS(*status)) {
-    case kNothingSeen: return Outcome::missed;
-    case kHeld: return Outcome::held;
-    case kNotApplicable: return Outcome::not_applicable;
-    default: return Outcome::failed_before;
+    case kNothingSeen:
+      return Outcome::missed;
+    case kHeld:
+      return Outcome::held;
+    case kNotApplicable:
+      return Outcome::not_applicable;
+    default:
+      return Outcome::failed_before;
   }
 }
 
@@ -76,7 +81,9 @@ T drawn(Random& random, unsigned allowed, unsigned index, bool fixed) {
 
 // Borders of the usual size classes, one less and one more; now and then a larger block.
 std::size_t size_of(Random& random, unsigned index, bool fixed) {
-  static const std::size_t ends[] = {1, 8, 24, 32, 40, 48, 56, 64, 100, 120, 128, 200, 248, 256, 504, 512, 1000, 1024, 1500, 2040, 2048, 3000, 4088, 4096, 6000, 9000, 20000, 32760, 32768, 40000, 65536, 131072, 200000, 1 << 20};
+  static const std::size_t ends[] = {1,    8,    24,    32,    40,    48,    56,    64,     100,    120,    128,  200,
+                                     248,  256,  504,   512,   1000,  1024,  1500,  2040,   2048,   3000,   4088, 4096,
+                                     6000, 9000, 20000, 32760, 32768, 40000, 65536, 131072, 200000, 1 << 20};
   constexpr std::size_t kEnds = sizeof ends / sizeof ends[0];
   if (fixed) {
     return ends[index % kEnds] + index / kEnds % 3 + (index % kEnds == 0 ? 1 : 0) - 1;
@@ -89,21 +96,32 @@ std::size_t size_of(Random& random, unsigned index, bool fixed) {
 }
 
 long offset_of(Random& random, Offsets offsets, std::size_t bytes, unsigned index, bool fixed) {
-  const auto pick = [&](long count) { return fixed ? static_cast<long>(index % static_cast<unsigned>(count)) : static_cast<long>(random.below(static_cast<std::size_t>(count))); };
+  const auto pick = [&](long count) {
+    return fixed ? static_cast<long>(index % static_cast<unsigned>(count))
+                 : static_cast<long>(random.below(static_cast<std::size_t>(count)));
+  };
   switch (offsets) {
-    case Offsets::none: return 0;
+    case Offsets::none:
+      return 0;
     case Offsets::inside: {
-      const std::size_t borders[] = {0, bytes / 2, bytes - 1, bytes / 4, 8, 16, bytes / 3, 24, 32, bytes - (bytes > 33 ? 33 : 1), bytes * 3 / 4};
+      const std::size_t borders[] = {
+          0, bytes / 2, bytes - 1, bytes / 4, 8, 16, bytes / 3, 24, 32, bytes - (bytes > 33 ? 33 : 1), bytes * 3 / 4};
       if (!fixed) return static_cast<long>(random.below(bytes));
       const std::size_t at = borders[index % (sizeof borders / sizeof borders[0])];
       return static_cast<long>(at < bytes ? at : bytes - 1);
     }
-    case Offsets::past: return 1 + pick(64);
-    case Offsets::strays: return 1 + pick(64);
-    case Offsets::just_past: return 2 + pick(7);
-    case Offsets::before: return -1 - pick(32);
-    case Offsets::just_before: return -1 - pick(8);
-    case Offsets::page: return 4096;
+    case Offsets::past:
+      return 1 + pick(64);
+    case Offsets::strays:
+      return 1 + pick(64);
+    case Offsets::just_past:
+      return 2 + pick(7);
+    case Offsets::before:
+      return -1 - pick(32);
+    case Offsets::just_before:
+      return -1 - pick(8);
+    case Offsets::page:
+      return 4096;
   }
   return 0;
 }
@@ -140,14 +158,21 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
     }
     attack.twin = false;
     switch (run(kind, attack, &status)) {
-      case Outcome::seen: ++verdict.seen; break;
-      case Outcome::trapped: ++verdict.trapped; break;
-      case Outcome::held: ++verdict.held; break;
+      case Outcome::seen:
+        ++verdict.seen;
+        break;
+      case Outcome::trapped:
+        ++verdict.trapped;
+        break;
+      case Outcome::held:
+        ++verdict.held;
+        break;
       case Outcome::failed_before:
         ++verdict.failed_before;
         verdict.holes.push_back("BEFORE: " + described(attack, kind));
         break;
-      case Outcome::not_applicable: break;
+      case Outcome::not_applicable:
+        break;
       case Outcome::missed:
         ++verdict.missed;
         verdict.holes.push_back(described(attack, kind));
@@ -159,8 +184,11 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
 void print_json(const std::vector<Verdict>& verdicts, unsigned rounds, std::uint64_t seed) {
   std::printf("{\"seed\": %llu, \"rounds\": %u, \"kinds\": [", static_cast<unsigned long long>(seed), rounds);
   for (const Verdict& v : verdicts) {
-    std::printf("%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, \"twins_failed\": %u, \"failed_before\": %u}",
-                &v == verdicts.data() ? "" : ",", v.kind->name, v.seen, v.trapped, v.held, v.missed, v.twins_failed, v.failed_before);
+    std::printf(
+        "%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, \"twins_failed\": %u, "
+        "\"failed_before\": %u}",
+        &v == verdicts.data() ? "" : ",", v.kind->name, v.seen, v.trapped, v.held, v.missed, v.twins_failed,
+        v.failed_before);
   }
   std::printf("]}\n");
 }
@@ -178,13 +206,24 @@ int main(int count, char** arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const char* const value = i + 1 < count ? arguments[i + 1] : "";
-    if (argument == "--rounds") rounds = static_cast<unsigned>(std::atoi(value)), ++i;
-    else if (argument == "--seed") seed = std::strtoull(value, nullptr, 10), ++i;
-    else if (argument == "--kind") only = value, ++i;
-    else if (argument == "--expect") expected = value, ++i;
-    else if (argument == "--holes") show_holes = true;
-    else if (argument == "--json") json = true;
-    else return std::fprintf(stderr, "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes, --expect or --json\n", argument.c_str()), 2;
+    if (argument == "--rounds")
+      rounds = static_cast<unsigned>(std::atoi(value)), ++i;
+    else if (argument == "--seed")
+      seed = std::strtoull(value, nullptr, 10), ++i;
+    else if (argument == "--kind")
+      only = value, ++i;
+    else if (argument == "--expect")
+      expected = value, ++i;
+    else if (argument == "--holes")
+      show_holes = true;
+    else if (argument == "--json")
+      json = true;
+    else
+      return std::fprintf(
+                 stderr,
+                 "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes, --expect or --json\n",
+                 argument.c_str()),
+             2;
   }
   begun = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (!json) std::printf("seed %llu, %u rounds of each kind\n", static_cast<unsigned long long>(seed), rounds);
@@ -197,14 +236,16 @@ int main(int count, char** arguments) {
     judge(verdicts.back(), rounds, seed + k * 7919);
   }
   if (json) return print_json(verdicts, rounds, seed), 0;
-  std::stable_sort(verdicts.begin(), verdicts.end(), [](const Verdict& a, const Verdict& b) { return a.share() < b.share(); });
+  std::stable_sort(verdicts.begin(), verdicts.end(),
+                   [](const Verdict& a, const Verdict& b) { return a.share() < b.share(); });
   bool good = true;
   std::printf("%-44s %6s %6s %6s %6s %6s %6s\n", "kind", "share", "seen", "trap", "held", "missed", "of");
   for (const Verdict& v : verdicts) {
     const double wanted = std::strcmp(expected, "promised") == 0 ? v.kind->promised : std::atof(expected);
     const bool bad = v.twins_failed != 0 || v.failed_before != 0 || v.share() < wanted;
     good = good && !bad;
-    std::printf("%-44s %5.1f%% %6u %6u %6u %6u %6u%s\n", v.kind->name, 100 * v.share(), v.seen, v.trapped, v.held, v.missed, v.all(), bad ? "  <-- bad" : "");
+    std::printf("%-44s %5.1f%% %6u %6u %6u %6u %6u%s\n", v.kind->name, 100 * v.share(), v.seen, v.trapped, v.held,
+                v.missed, v.all(), bad ? "  <-- bad" : "");
     if (v.twins_failed != 0) std::printf("    %u twins failed\n", v.twins_failed);
     if (v.failed_before != 0) std::printf("    %u died before the misuse\n", v.failed_before);
     std::size_t shown = 0;
