@@ -25,6 +25,7 @@ from freestone_lab.measure.server import Server, ready_of
 from freestone_lab.peers import packages, variants
 from freestone_lab.report import card, terminal, write_report
 from freestone_lab.report.board import ask_for_more, board
+from freestone_lab.trace import replaying
 
 LIMIT_S, SERVER_LIMIT_S = 90.0, 150.0
 MOST_ROUNDS = 1000
@@ -124,9 +125,11 @@ def _mapped(pid: int) -> list[str]:
 
 def task_of(options: Namespace) -> Task:
     """What to measure, as the options say it: a command, a server, or a process that runs."""
-    given = [name for name in ("command", "server", "pid") if getattr(options, name)]
+    given = [name for name in ("command", "server", "pid", "trace") if getattr(options, name)]
     if len(given) != 1:
-        raise UserError("advise needs one of: -- CMD, --server 'CMD', --pid N")
+        raise UserError("advise needs one of: -- CMD, --server 'CMD', --pid N, --trace FILE")
+    if options.trace:
+        return replaying.task(options.trace, replaying.Way())
     task = _server_task(options) if options.server else _about_running(options) if options.pid else _batch_task(options)
     return replace(
         task, prepare=options.prepare, cleanup=options.cleanup, ignore_failure=options.ignore_failure
@@ -186,10 +189,11 @@ def run(options: Namespace) -> int:
 def _finish(advice: Advice, task: Task, path: Path, page: Path, options: Namespace) -> None:
     """The card, on the terminal and at the head of the page."""
     written: list[Path] = []
+    command = ("YOUR", "PROGRAM") if options.trace else task.argv
 
     def draw(to: Path | None) -> card.Card:
         return card.make(
-            advice.evidence, advice.decision, advice.result.peers, task.argv, page=to, round_s=advice.round_s,
+            advice.evidence, advice.decision, advice.result.peers, command, page=to, round_s=advice.round_s,
             elapsed_s=advice.elapsed_s, not_run=advice.not_run, failed=advice.failed, way=options.adopt,
         )  # fmt: skip
 

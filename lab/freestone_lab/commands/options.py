@@ -116,7 +116,7 @@ def habits(parser: argparse.ArgumentParser) -> None:
 
 
 def advise(parser: argparse.ArgumentParser) -> None:
-    """Which allocator to use for CMD, or for a server under load: measured until it is settled, told on one card.
+    """Which allocator to use for CMD, a server under load or a recorded trace: measured until settled, on one card.
 
     Exit status: 0 a card with figures; 1 nothing could be compared; 2 wrong usage, or a program that cannot be
     measured; 128 + N ended by signal N, with a card of what was measured until then.
@@ -128,6 +128,8 @@ def advise(parser: argparse.ArgumentParser) -> None:
         freestone advise --server 'redis-server --port 7777' --ready 7777 --load 'redis-benchmark -p 7777 -q'
 
         freestone advise --option dirty_bytes=0,8m,64m --prepare 'rm -rf out' -- ./build.sh
+
+        freestone advise --trace app.fst
     """
     program(parser, needed=False)
     parser.add_argument("--server", metavar="'CMD'", help="the server to measure")
@@ -138,6 +140,7 @@ def advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", default="TERM", metavar="SIGNAL", help="what ends the server; default TERM")
     parser.add_argument("--idle", default="10s", metavar="10s", help="how long it is watched after the load")
     parser.add_argument("--pid", type=at_least(1), metavar="N", help="the program that runs as process N")
+    parser.add_argument("--trace", type=Path, metavar="APP.fst", help="the program whose calls were recorded there")
     allocators(parser)
     habits(parser)
     parser.add_argument("--runs", type=at_least(1), metavar="N", help="exactly this many rounds")

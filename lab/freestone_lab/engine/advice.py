@@ -98,7 +98,10 @@ class Adviser:
         engine = self._engine
         assert engine is not None
         rate = load.RATE in experiment.specs
-        subject = Subject(load.RATE if rate else "wall", "rss", rate)
+        time = (
+            load.RATE if rate else "calls" if "calls" in experiment.specs else "wall"
+        )  # of a replay: time in its calls
+        subject = Subject(time, "rss", rate)
         base = engine.baseline.name
         names = [p.name for p in engine.peers if p.name != control_name(base) and p.name not in engine.dropped]
         return Evidence(experiment, base, names, subject)

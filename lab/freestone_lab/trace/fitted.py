@@ -1,8 +1,9 @@
 """A model of a trace: what a program asks for, phase by phase, in a few KiB, and a trace made from it.
 
-A phase is an equal share of the births. In each, blocks are counted by maker, size (four classes to a doubling, with
+A phase is a share of the births. In each, blocks are counted by maker, size (four classes to a doubling, with
 their mean) and end: after so many births where that is within the phase, else the phase of the end. So the live memory
-at the end of each phase is the trace's own. The largest blocks, which make the peaks, keep size and place. A realloc
+at the end of each phase is the trace's own. The largest blocks, which make the peaks, keep size and place, and how many
+of their pages were used. A realloc
 continues a block that ends by one, in order. No sequence of small sizes and no time stamp is in the model.
 """
 
@@ -22,11 +23,13 @@ from freestone_lab.trace import layout
 from freestone_lab.trace.events import Array, Events, Trace
 from freestone_lab.trace.layout import Kind
 
-SCHEMA = "freestone-trace-model/1"
-PHASES = 16
+SCHEMA = "freestone-trace-model/2"
+# Sixteen phases, the last one cut finer and finer towards the end: a program that takes itself down frees much at once.
+PHASE_EDGES = np.concatenate([np.arange(16) / 16, 1 - 0.5 ** np.arange(5, 12), [1.0]])
 MAKERS = 8  # the busiest threads; the rest is one more
 LARGEST = 300  # blocks that keep their place
 LARGE_BYTES = 32 << 10
+BIRTH, END, USE = range(3)  # what an event of a generated trace is
 FEW = 0.002  # cells below this share of a phase's births and of its bytes are joined
 
 
@@ -42,6 +45,7 @@ class Lives:
     enders: Array
     times: Array
     continued: Array  # ended by a realloc
+    pages: Array  # that were used of it, as far as was seen; -1: not known
 
 
 def lives(trace: Trace) -> Lives:
@@ -67,21 +71,26 @@ def lives(trace: Trace) -> Lives:
     ends = np.full(total, -1, dtype=np.int64)
     enders = np.full(total, -1, dtype=np.int64)
     continued = np.zeros(total, dtype=bool)
+    pages = np.full(total, -1, dtype=np.int64)
     sorted_times = times[order]
     for number in numbers:
         events = trace.threads[number]
         dies = layout.IS_DEATH[events.kinds] & ~events.failed
-        places = np.array([starts.get(int(t), -1) for t in events.ref_threads[dies]]) + events.ref_births[dies]
-        # Of one thread the order is known; else time has to do.
+        makers_of = [starts.get(int(t), -1) for t in events.ref_threads[dies]]
+        places = np.array(makers_of, dtype=np.int64) + events.ref_births[dies]
+        # After what its thread made before it, and after what others made in earlier steps.
         before = np.cumsum(events.births >= 0)[dies]
         own = np.flatnonzero(events.births >= 0)
         last = rank[starts[number] + np.clip(before - 1, 0, max(0, own.size - 1))] + 1 if own.size else np.zeros(0, int)
-        by_time = np.searchsorted(sorted_times, events.times[dies], side="right")
-        at = np.where(before > 0, np.maximum(last, 0), by_time) if own.size else by_time
+        by_time = np.searchsorted(sorted_times, events.times[dies], side="left")
+        at = np.where(before > 0, np.maximum(last, by_time), by_time) if own.size else by_time
         ends[places] = np.maximum(at, rank[places] + 1)
         enders[places] = number
         continued[places] = events.kinds[dies] == Kind.REALLOC
-    return Lives(*(a[order] for a in (makers, kinds, sizes, aligns, ends, enders, times, continued)))
+        seen = events.kinds == Kind.TOUCH
+        touched = np.array([starts.get(int(t), -1) for t in events.ref_threads[seen]], dtype=np.int64)
+        np.maximum.at(pages, touched + events.ref_births[seen], events.extras[seen])
+    return Lives(*(a[order] for a in (makers, kinds, sizes, aligns, ends, enders, times, continued, pages)))
 
 
 def _size_class(sizes: Array) -> Array:
@@ -93,7 +102,7 @@ def fit(trace: Trace) -> dict[str, Any]:
     """The model as JSON."""
     found = lives(trace)
     count = found.sizes.size
-    edges = np.linspace(0, count, PHASES + 1).astype(np.int64)
+    edges = np.unique(np.round(count * PHASE_EDGES)).astype(np.int64)
     phase = np.searchsorted(edges, np.arange(count), side="right") - 1
     busiest = [number for number, _ in Counter(found.makers.tolist()).most_common(MAKERS)]
     maker = np.array([busiest.index(m) if m in busiest else MAKERS for m in found.makers.tolist()])
@@ -105,12 +114,22 @@ def fit(trace: Trace) -> dict[str, Any]:
     end = np.where(found.ends < 0, -1, np.where(short, 4 * np.log2(np.maximum(age, 1)), 1000 + end_phase)).astype(int)
     large = np.flatnonzero(found.sizes >= LARGE_BYTES)
     large = np.sort(large[np.argsort(found.sizes[large], kind="stable")[-LARGEST:]])
-    columns = (maker, ender, found.kinds, found.aligns, np.arange(count), found.ends, found.sizes, found.continued)
+    columns = (
+        maker,
+        ender,
+        found.kinds,
+        found.aligns,
+        np.arange(count),
+        found.ends,
+        found.sizes,
+        found.continued,
+        found.pages,
+    )
     kept = [[int(column[i]) for column in columns] for i in large]
     small = np.ones(count, dtype=bool)
     small[large] = False
     phases = []
-    for number in range(PHASES):
+    for number in range(len(edges) - 1):
         chosen = (phase == number) & small
         if not chosen.any():
             continue
@@ -183,10 +202,10 @@ class _Generator:
         self.random = np.random.default_rng(seed)
 
     def _births(self) -> tuple[Array, Array]:
-        """([maker, ender, kind, alignment, continued, size] of each birth, the births before its end or -1)."""
+        """([maker, ender, kind, alignment, continued, size, pages] of each birth, the births before its end or -1)."""
         phases = self.model["phases"]
         self.edges = np.concatenate([[0], np.cumsum([p["births"] for p in phases])])
-        large = np.array(self.model["large"], dtype=np.int64).reshape(-1, 8)
+        large = np.array(self.model["large"], dtype=np.int64).reshape(-1, 9)
         rows, ends = [], []
         for number, phase in enumerate(phases):
             cells = np.array(phase["cells"], dtype=np.int64).reshape(-1, 9)
@@ -195,9 +214,9 @@ class _Generator:
             low, high = self.edges[number], self.edges[number + 1]
             taken = large[(large[:, 4] >= low) & (large[:, 4] < high), 4]
             free = np.setdiff1d(np.arange(low, high), taken)[: len(each)]
-            rows.append(np.column_stack([free, each[:, [0, 1, 2, 3, 5, 6]]]))
+            rows.append(np.column_stack([free, each[:, [0, 1, 2, 3, 5, 6]], np.full(len(free), -1)]))
             ends.append(self._ends(each, free, high))
-        rows.append(large[:, [4, 0, 1, 2, 3, 7, 6]])
+        rows.append(large[:, [4, 0, 1, 2, 3, 7, 6, 8]])
         ends.append(large[:, 5])
         every, due = np.concatenate(rows), np.concatenate(ends)
         order = np.argsort(every[:, 0], kind="stable")
@@ -232,15 +251,15 @@ class _Generator:
         ended = ends >= 0
         ended[old[old >= 0]] = False  # by a birth, not by an event of its own
         dying = np.flatnonzero(ended)
-        keys = np.concatenate(
-            [np.arange(count) * 2 + 1, ends[dying] * 2]
-        )  # an end stands before the birth of its place
-        subject = np.concatenate([np.arange(count), dying])
-        is_birth = np.arange(count + dying.size) < count
+        used = np.flatnonzero(rows[:, 6] >= 0)
+        # An end stands before the birth of its place, what was used behind the birth.
+        keys = np.concatenate([np.arange(count) * 2 + 1, ends[dying] * 2, used * 2 + 1])
+        subject = np.concatenate([np.arange(count), dying, used])
+        what = np.repeat([BIRTH, END, USE], [count, dying.size, used.size])
         order = np.argsort(keys, kind="stable")
-        keys, subject, is_birth = keys[order], subject[order], is_birth[order]
+        keys, subject, what = keys[order], subject[order], what[order]
         times = np.interp(keys / 2, self.edges, clock).astype(np.int64)
-        actor = np.where(is_birth | (rows[subject, 1] < 0), rows[subject, 0], rows[subject, 1])
+        actor = np.where((what != END) | (rows[subject, 1] < 0), rows[subject, 0], rows[subject, 1])
         number = np.zeros(count, dtype=np.int64)  # of each birth among its maker's
         for maker in np.unique(rows[:, 0]):
             own = rows[:, 0] == maker
@@ -248,21 +267,21 @@ class _Generator:
         threads = {}
         for one in np.unique(actor):
             mine = actor == one
-            threads[int(one)] = _thread(int(one), is_birth[mine], subject[mine], times[mine], rows, number, old)
+            threads[int(one)] = _thread(int(one), what[mine], subject[mine], times[mine], rows, number, old)
         meta = {"program": self.model["program"], "allocator": "unknown", "source": "model"}
         return Trace(str(self.model["program"]), int(self.model["step_ns"]), 0, meta, {"end": "model"}, threads)
 
 
-def _thread(one: int, birth: Array, which: Array, times: Array, rows: Array, number: Array, old: Array) -> Events:
-    kinds = rows[which, 2]
+def _thread(one: int, what: Array, which: Array, times: Array, rows: Array, number: Array, old: Array) -> Events:
+    kinds, birth = rows[which, 2], what == BIRTH
     continues = birth & (old[which] >= 0)
     kinds = np.where(birth & (kinds == Kind.REALLOC) & ~continues, Kind.MALLOC, kinds)
-    kinds = np.where(birth, kinds, Kind.FREE).astype(np.uint8)
+    kinds = np.where(birth, kinds, np.where(what == USE, Kind.TOUCH, Kind.FREE)).astype(np.uint8)
     count = which.size
     named = np.where(continues, old[which], np.where(birth, -1, which))
     return Events(
         0, one, kinds, np.zeros(count, dtype=bool), times, np.where(birth, rows[which, 5], -1),
         np.where(birth & layout.IS_ALIGNED[kinds], rows[which, 3], 0).astype(np.uint8),
         np.where(birth, number[which], -1), np.where(named >= 0, rows[named, 0], -1),
-        np.where(named >= 0, number[named], -1), np.full(count, -1, dtype=np.int64),
+        np.where(named >= 0, number[named], -1), np.where(what == USE, rows[which, 6], -1),
     )  # fmt: skip

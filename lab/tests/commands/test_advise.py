@@ -16,6 +16,7 @@ import pytest
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
 from freestone_lab.core.result_file import load
+from freestone_lab.trace import recording
 
 SERVER = """
 import os, socket, sys, time
@@ -245,6 +246,19 @@ def test_wrong_usage_is_one_line(words: list[str], said: str, tmp_path: Path) ->
     assert done.returncode == 2
     assert re.search(said, done.stderr), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> None:
+    build = paths.build_dir()
+    if not (build / recording.REPLAYER).exists():
+        pytest.skip("the recorder is not built")
+    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "200"))
+    line, env = recording.command_line(request)
+    subprocess.run(line, env=env, check=True, capture_output=True)
+    done = call(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "3", "--adopt", "link")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^time .* instead of ", done.stdout, re.MULTILINE), done.stdout
+    assert done.stdout.startswith(("keep ", "use "))
 
 
 def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import behaviour, corpus, figures, fitted, reader, recording, replaying, writer
+from freestone_lab.trace import behaviour, corpus, figures, fitted, layout, reader, recording, replaying, writer
 
 BUILD = paths.build_dir()
 
 
-@pytest.mark.parametrize("name", ["lua", "jq", "redis", "perl"])
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("lua", "jq", "redis", "perl")]
+
+
+@pytest.mark.parametrize("name", ["gdb", "vim", "openssl", *LONG])
 def test_a_model_holds_as_much_live_memory_as_its_trace(name: str, tmp_path: Path) -> None:
     trace = reader.read(corpus.traces([name])[0])
     path = tmp_path / "m.model"
@@ -29,6 +33,18 @@ def test_a_model_holds_as_much_live_memory_as_its_trace(name: str, tmp_path: Pat
         way = replaying.Way(idle_ms=0)
         found = replaying.replay(replaying.command(replaying.make_plan(path, way), way))
         assert found["failures"] == 0 and found["dropped"] == 0
+
+
+def test_a_model_knows_how_much_of_a_large_block_was_used(tmp_path: Path) -> None:
+    program = BUILD / "trace_program"
+    if not program.exists():
+        pytest.skip("the recorder is not built")
+    request = recording.Request(tmp_path / "t.fst", (str(program), "partly-used"))
+    line, env = recording.command_line(request)
+    subprocess.run(line, env=env, capture_output=True, check=True)
+    made = fitted.generate(fitted.fit(reader.read(tmp_path / "t.fst"))).threads[0]
+    used = made.extras[made.kinds == layout.Kind.TOUCH]
+    assert made.sizes.max() == 16 << 20 and 1024 <= int(used.max()) <= 1026
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
