@@ -3,6 +3,7 @@
 //   malloc_64 0x1230 0x1234 ...
 // An address outside the library stands as "outside". The call is single-stepped in a child, after enough calls of the
 // same kind to fill the thread's cache. Status 77 where single-stepping is not allowed.
+#include <dlfcn.h>
 #include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -205,10 +206,23 @@ bool print_trace(const Scenario& scenario) {
 }
 
 }  // namespace
+// A profile that runs and ends, as one that was attached to a server. False when it sampled nothing or goes on.
+bool profile_for_a_while() {
+  const auto call = [](const char* name) { return reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name)); };
+  const auto start = call("freestone_prof_start"), stop = call("freestone_prof_stop"), active = call("freestone_prof_is_active");
+  if (start == nullptr || stop == nullptr || active == nullptr) return false;
+  start();
+  const bool ran = active() != 0;
+  for (int i = 0; i < 20'000; ++i) api().free(api().malloc(static_cast<size_t>(i % 8192)));
+  stop();
+  return ran && active() == 0;
+}
+
 }  // namespace freestone_test
 
-int main() {
+int main(int argc, char**) {
   freestone_test::require_expected_subject();
+  if (argc > 1 && !freestone_test::profile_for_a_while()) return 1;
   for (const auto& scenario : freestone_test::kScenarios)
     if (!freestone_test::print_trace(scenario)) return 77;
   return 0;

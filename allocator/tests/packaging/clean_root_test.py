@@ -35,7 +35,9 @@ rm -f /tmp/ls.fst /tmp/ls.plan
 """
 
 
-@unittest.skipUnless(os.geteuid() == 0 and shutil.which("debootstrap"), "needs root and debootstrap (package debootstrap)")
+@unittest.skipUnless(
+    os.geteuid() == 0 and shutil.which("debootstrap"), "needs root and debootstrap (package debootstrap)"
+)
 class CleanRoot(unittest.TestCase):
     folder: tempfile.TemporaryDirectory[str]
     made: Path
@@ -65,7 +67,11 @@ class CleanRoot(unittest.TestCase):
 
     def files(self) -> set[str]:
         folders_of_pip = self.root / "srv" / "python" / "share"  # it leaves them, empty
-        found = {str(p.relative_to(self.root)) for p in self.root.rglob("*") if not (p.is_relative_to(folders_of_pip) and p.is_dir())}
+        found = {
+            str(p.relative_to(self.root))
+            for p in self.root.rglob("*")
+            if not (p.is_relative_to(folders_of_pip) and p.is_dir())
+        }
         return {path for path in found if not DIARY.search(f"{path}/")}
 
     def come_and_go(self, install: str, remove: str, use: str = USE) -> None:
@@ -95,7 +101,8 @@ class CleanRoot(unittest.TestCase):
     def test_wheel(self) -> None:
         self.inside("python3 -m venv /srv/python; ln -s /srv/python/bin/freestone /usr/local/bin/freestone")
         self.come_and_go(
-            "/srv/python/bin/pip install -q --no-index --no-deps --no-compile *.whl", "/srv/python/bin/pip uninstall -q -y freestone-lab"
+            "/srv/python/bin/pip install -q --no-index --no-deps --no-compile *.whl",
+            "/srv/python/bin/pip uninstall -q -y freestone-lab",
         )
         self.inside("rm -r /srv/python /usr/local/bin/freestone")
 

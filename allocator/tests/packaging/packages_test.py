@@ -29,7 +29,9 @@ def use_tool(case: unittest.TestCase, env: dict[str, str], *command: str | Path)
     for flags, name in (((), "libfreestone.so"), (("--hardened",), "libfreestone-hardened.so")):
         library = Path(call(*command, "lib", *flags, env=env).strip())
         case.assertEqual(library.name.removesuffix(".1"), name)
-        printed = call(*command, "run", *flags, "--", "grep", "-m1", "-o", "/.*libfreestone.*", "/proc/self/maps", env=env)
+        printed = call(
+            *command, "run", *flags, "--", "grep", "-m1", "-o", "/.*libfreestone.*", "/proc/self/maps", env=env
+        )
         case.assertEqual(Path(printed.strip()), library.resolve())
     trace, plan = Path(env["HOME"]) / "ls.fst", Path(env["HOME"]) / "ls.plan"
     call(*command, "record", "-o", trace, "--", "ls", "/", env=env)
@@ -57,7 +59,9 @@ class Made(unittest.TestCase):
         return harness.environment([], {"HOME": home.name, "CC": "no-compiler"})
 
 
-@unittest.skipUnless(shutil.which("dpkg-shlibdeps") and shutil.which("file"), "no dpkg-shlibdeps or no file (packages dpkg-dev and file)")
+@unittest.skipUnless(
+    shutil.which("dpkg-shlibdeps") and shutil.which("file"), "no dpkg-shlibdeps or no file (packages dpkg-dev and file)"
+)
 class Debian(Made):
     files: dict[str, Path]
     root: Path
@@ -96,11 +100,15 @@ class Debian(Made):
         names = {Path(path).name for path in self.held("libfreestone1") if "/doc/" not in path}
         self.assertEqual(names, {"libfreestone.so.1", "libfreestone-hardened.so.1"})
         names = {Path(path).name for path in self.held("libfreestone-dev")}
-        self.assertLessEqual({"libfreestone.so", "libfreestone.a", "freestone.o", "freestone.h", "freestone.hpp", "freestone.pc"}, names)
+        self.assertLessEqual(
+            {"libfreestone.so", "libfreestone.a", "freestone.o", "freestone.h", "freestone.hpp", "freestone.pc"}, names
+        )
         self.assertEqual(self.held("libfreestone1") & self.held("libfreestone-dev"), set())
         tools = self.held("freestone-tools")
         self.assertFalse([path for path in tools if "__pycache__" in path])
-        self.assertLessEqual({"freestone", "requirements.txt", "options.def", *PROGRAMS}, {Path(path).name for path in tools})
+        self.assertLessEqual(
+            {"freestone", "requirements.txt", "options.def", *PROGRAMS}, {Path(path).name for path in tools}
+        )
 
     def test_every_package_has_its_licence_and_changes(self) -> None:
         for package in PACKAGES:
@@ -128,7 +136,9 @@ class Debian(Made):
         if not PYTHON.exists():
             self.skipTest(f"{PYTHON} does not exist")
         env["FREESTONE_PYTHON"] = str(PYTHON)
-        self.assertRegex(call(command, "peers", env=env), rf"(?m)^freestone +{self.field('libfreestone1', 'Version').split('-')[0]}")
+        self.assertRegex(
+            call(command, "peers", env=env), rf"(?m)^freestone +{self.field('libfreestone1', 'Version').split('-')[0]}"
+        )
 
 
 class Elsewhere(Made):
