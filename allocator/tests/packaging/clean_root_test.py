@@ -108,7 +108,7 @@ class CleanRoot(unittest.TestCase):
 
     def test_container_file(self) -> None:
         """FROM is the clean root, which has what the first RUN installs; ADD unpacks; ENTRYPOINT is what is run."""
-        lines = (self.made / "Containerfile").read_text().splitlines()
+        lines = next(self.made.glob("*.Containerfile")).read_text().splitlines()
         steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
         self.assertEqual([step for step, _ in steps], ["ARG", "FROM", "RUN", "ADD", "RUN", "ENTRYPOINT"])
         installs = dict(enumerate(text for step, text in steps if step == "RUN"))

@@ -159,7 +159,7 @@ class Elsewhere(Made):
         use_tool(self, self.home(), moved / "bin" / "freestone")
 
     def test_the_container_file_adds_the_archive_beside_it(self) -> None:
-        lines = (self.made / "Containerfile").read_text().splitlines()
+        lines = next(self.made.glob("*.Containerfile")).read_text().splitlines()
         added = [line.split()[1] for line in lines if line.startswith("ADD ")]
         self.assertEqual(added, [path.name for path in self.made.glob("*.tar.gz")])
 

@@ -29,7 +29,7 @@ TARGETS = ("libraries", "freestone-workload", "freestone_record", "freestone-rec
 COMPONENTS = ("libfreestone1", "libfreestone-dev", "freestone-tools")
 NOTICES = ("LICENSE", "README.md", "CHANGELOG.md")
 CONTAINER = """\
-# docker build -t freestone -f Containerfile .      then: docker run --rm freestone run -- CMD
+# docker build -t freestone -f {name}.Containerfile .      then: docker run --rm freestone run -- CMD
 # In an image of your own: COPY --from=freestone /opt/freestone /opt/freestone
 ARG BASE=debian:12-slim
 FROM $BASE
@@ -94,7 +94,7 @@ def _archive(folder: Path, scratch: Path) -> list[Path]:
         entry.mtime = _made_at()
         return entry
 
-    archive, container = folder / f"{name()}.tar.gz", folder / "Containerfile"
+    archive, container = folder / f"{name()}.tar.gz", folder / f"{name()}.Containerfile"
     with (
         archive.open("wb") as file,
         gzip.GzipFile("", "wb", 9, file, _made_at()) as packed,
