@@ -21,8 +21,8 @@ u32* slots = nullptr;  // open addressing: index + 1, 0 is empty
 unsigned count = 0;
 
 bool same(const PythonFunction& known, usize code, const PythonCode& named) {
-  return known.code == code && known.named.name == named.name && known.named.file == named.file && known.named.line_table == named.line_table &&
-         known.named.first_line == named.first_line;
+  return known.code == code && known.named.name == named.name && known.named.file == named.file &&
+         known.named.line_table == named.line_table && known.named.first_line == named.first_line;
 }
 
 const char* copy_text(ProfileStore& store, usize text) {
@@ -62,7 +62,9 @@ usize python_frame_locked(ProfileStore& store, const PythonCall& call) {
     functions[count] = {call.code, named, copy_text(store, named.name), copy_text(store, named.file), copy, bytes};
     slots[slot] = ++count;
   }
-  return (kPythonFrame | usize{slots[slot] - 1} << kInstructionBits | min_of<usize>(call.instruction, (usize{1} << kInstructionBits) - 2)) + 1;
+  return (kPythonFrame | usize{slots[slot] - 1} << kInstructionBits |
+          min_of<usize>(call.instruction, (usize{1} << kInstructionBits) - 2)) +
+         1;
 }
 
 unsigned python_function_count() { return count; }
@@ -71,7 +73,8 @@ unsigned python_function_of(usize place) { return static_cast<unsigned>((place &
 
 u32 python_line_of(usize place) {
   const PythonFunction& function = functions[python_function_of(place)];
-  return python_line(function.lines, function.line_bytes, function.named.first_line, static_cast<u32>(place & ((usize{1} << kInstructionBits) - 1)));
+  return python_line(function.lines, function.line_bytes, function.named.first_line,
+                     static_cast<u32>(place & ((usize{1} << kInstructionBits) - 1)));
 }
 
 }  // namespace freestone

@@ -1,7 +1,8 @@
-// Room 13, profile: the functions of a Python program, copied when they are first sampled: they may be gone when the profile is written.
+// Room 13, profile: the functions of a Python program, copied when they are first sampled: they may be gone when the
+// profile is written.
 //
-// A Python call stands in a stack as a return address that no code has: its highest bit is set. The caller of all but `is_python_frame` holds
-// the store's lock.
+// A Python call stands in a stack as a return address that no code has: its highest bit is set. The caller of all but
+// `is_python_frame` holds the store's lock.
 #pragma once
 
 #include "base/units.h"
@@ -12,7 +13,7 @@ namespace freestone {
 class ProfileStore;
 
 struct PythonFunction {
-  usize code;       // with `named`, what it is recognised by: a code object may lie where another one lay
+  usize code;  // with `named`, what it is recognised by: a code object may lie where another one lay
   PythonCode named;
   const char* name;
   const char* file;

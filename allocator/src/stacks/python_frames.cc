@@ -7,7 +7,8 @@
 #include "base/atomic.h"
 #include "stacks/memory_maps.h"
 
-// Of the program or of a libpython that it is linked with; null without Python. No dlsym: it may wait for the loader's lock.
+// Of the program or of a libpython that it is linked with; null without Python. No dlsym: it may wait for the loader's
+// lock.
 extern "C" {
 [[gnu::weak]] void* PyGILState_GetThisThreadState();
 [[gnu::weak]] extern const unsigned long Py_Version;
@@ -25,14 +26,14 @@ struct Layout {
   u16 state_link;    // PyThreadState: the cframe, from 3.13 on the frame
   u16 cframe_frame;  // _PyCFrame
   u16 cframe_previous;
-  u16 frame_code;    // _PyInterpreterFrame
+  u16 frame_code;  // _PyInterpreterFrame
   u16 frame_previous;
-  u16 frame_entry;   // 3.11: the byte that says whether C called the function
-  u16 frame_owner;   // later: the byte that is kOwnedByC in a frame of the evaluator's own
+  u16 frame_entry;      // 3.11: the byte that says whether C called the function
+  u16 frame_owner;      // later: the byte that is kOwnedByC in a frame of the evaluator's own
   u16 code_first_line;  // PyCodeObject
   u16 code_instructions;
-  u16 text_data;     // after the head of a str in ASCII
-  u16 wide_data;     // of any other
+  u16 text_data;  // after the head of a str in ASCII
+  u16 wide_data;  // of any other
 };
 constexpr Layout kLayouts[] = {
     {11, 56, 8, 16, 32, 48, 68, 0, 72, 184, 48, 72},
@@ -73,10 +74,11 @@ bool proven(const Layout& is, usize state) {
   const MemoryReader memory;
   usize frame = 0, code = 0, type = 0, name = 0, name_type = 0;
   if (!memory.read(state + is.state_link, &frame, sizeof frame)) return false;
-  if (is.cframe_frame != is.cframe_previous && !memory.read(frame + is.cframe_frame, &frame, sizeof frame)) return false;
-  return memory.read(frame + is.frame_code, &code, sizeof code) && memory.read(code + kType, &type, sizeof type) && type == address_of(PyCode_Type) &&
-         memory.read(code + kCodeName, &name, sizeof name) && memory.read(name + kType, &name_type, sizeof name_type) &&
-         name_type == address_of(PyUnicode_Type);
+  if (is.cframe_frame != is.cframe_previous && !memory.read(frame + is.cframe_frame, &frame, sizeof frame))
+    return false;
+  return memory.read(frame + is.frame_code, &code, sizeof code) && memory.read(code + kType, &type, sizeof type) &&
+         type == address_of(PyCode_Type) && memory.read(code + kCodeName, &name, sizeof name) &&
+         memory.read(name + kType, &name_type, sizeof name_type) && name_type == address_of(PyUnicode_Type);
 }
 
 enum : u32 { kUnknown, kProven, kRefuted };
@@ -88,7 +90,9 @@ bool trusted(const Layout& is, usize state) {
     usize link = 0;
     const MemoryReader memory;
     if (!memory.read(state + is.state_link, &link, sizeof link) || link == 0) return false;
-    if (is.cframe_frame != is.cframe_previous && (!memory.read(link + is.cframe_frame, &link, sizeof link) || link == 0)) return false;
+    if (is.cframe_frame != is.cframe_previous &&
+        (!memory.read(link + is.cframe_frame, &link, sizeof link) || link == 0))
+      return false;
     u8 owner = 0;
     if (is.frame_owner != 0 && (!memory.read(link + is.frame_owner, &owner, 1) || owner == kOwnedByC)) return false;
     trust.store_relaxed(proven(is, state) ? kProven : kRefuted);
@@ -133,7 +137,8 @@ void PythonStack::capture() {
 }
 
 PythonCode python_code(usize code) {
-  return {at<usize>(code, kCodeName), at<usize>(code, kCodeFile), at<usize>(code, kCodeLines), at<u32>(code, layout()->code_first_line)};
+  return {at<usize>(code, kCodeName), at<usize>(code, kCodeFile), at<usize>(code, kCodeLines),
+          at<u32>(code, layout()->code_first_line)};
 }
 
 usize python_text(usize text, char* to, usize capacity) {
@@ -158,7 +163,8 @@ const u8* python_bytes(usize bytes, usize* length) {
   return reinterpret_cast<const u8*>(bytes + kBytesData);
 }
 
-// The format is that of Objects/locations.md: a byte with the kind and the number of instructions, then what the kind needs.
+// The format is that of Objects/locations.md: a byte with the kind and the number of instructions, then what the kind
+// needs.
 u32 python_line(const u8* table, usize bytes, u32 first_line, u32 instruction) {
   u32 line = first_line;
   u32 passed = 0;

@@ -1,10 +1,13 @@
-// Room 12, stacks: the calls of a Python program, which CPython 3.11 to 3.13 keeps in frames of its own beside the C stack.
+// Room 12, stacks: the calls of a Python program, which CPython 3.11 to 3.13 keeps in frames of its own beside the C
+// stack.
 //
-// A thread reads its own calls only, inside malloc, so nothing moves meanwhile: no lock, no call that allocates. The frames' layout is that of
-// each version's headers (pycore_frame.h). What it says is proven once per process by reads that cannot fault; where the proof fails (another
-// version, a build without the interpreter lock), there are no Python frames.
+// A thread reads its own calls only, inside malloc, so nothing moves meanwhile: no lock, no call that allocates. The
+// frames' layout is that of each version's headers (pycore_frame.h). What it says is proven once per process by reads
+// that cannot fault; where the proof fails (another version, a build without the interpreter lock), there are no Python
+// frames.
 //
-// The evaluator, a C function, runs a row of calls. Something of its own on the C stack is linked with these: `marker` tells which C frame it is.
+// The evaluator, a C function, runs a row of calls. Something of its own on the C stack is linked with these: `marker`
+// tells which C frame it is.
 #pragma once
 
 #include "base/units.h"

@@ -209,7 +209,8 @@ bool print_trace(const Scenario& scenario) {
 // A profile that runs and ends, as one that was attached to a server. False when it sampled nothing or goes on.
 bool profile_for_a_while() {
   const auto call = [](const char* name) { return reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name)); };
-  const auto start = call("freestone_prof_start"), stop = call("freestone_prof_stop"), active = call("freestone_prof_is_active");
+  const auto start = call("freestone_prof_start"), stop = call("freestone_prof_stop");
+  const auto active = call("freestone_prof_is_active");
   if (start == nullptr || stop == nullptr || active == nullptr) return false;
   start();
   const bool ran = active() != 0;

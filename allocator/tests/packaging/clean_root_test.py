@@ -1,6 +1,7 @@
 """Each package in a Debian that has never seen Freestone: installed, used, removed, and nothing of it left.
 
-Needs root and debootstrap, which fetches the Debian. The container file is followed line by line, as no container runs in a container.
+Needs root and debootstrap, which fetches the Debian. The container file is followed line by line, as no container runs
+in a container.
 """
 
 from __future__ import annotations
@@ -48,20 +49,23 @@ class CleanRoot(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = Path(cls.folder.name) / "root"
-        release = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())
-        found = subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", release[1] if release else "stable", str(cls.root)],
+        found = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())
+        release = found[1] if found else "stable"
+        made = subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", release, cls.root],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if found.returncode != 0:
-            raise unittest.SkipTest(f"debootstrap cannot fetch a Debian: {found.stdout.strip().splitlines()[-1:]}")
+        if made.returncode != 0:
+            raise unittest.SkipTest(f"debootstrap cannot fetch a Debian: {made.stdout.strip().splitlines()[-1:]}")
         cls.made = cls.root / "tmp" / "made"
         make_packages(cls.made, "deb", "tar", "wheel")
 
     def inside(self, script: str) -> str:
         """Runs a shell script in the clean root, which sees processes of its own only."""
-        mounts = f"mount -t proc proc {self.root}/proc; mount -t tmpfs shm {self.root}/dev/shm; mount -t tmpfs none {self.root}/sys"
-        entered = f"{mounts}; exec chroot {self.root} env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root sh -c {shlex.quote(script)}"
+        kinds = (("proc", "proc"), ("tmpfs", "dev/shm"), ("tmpfs", "sys"))
+        mounts = "".join(f"mount -t {kind} {kind} {self.root}/{place}; " for kind, place in kinds)
+        clean = "env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root"
+        entered = f"{mounts}exec chroot {self.root} {clean} sh -c {shlex.quote(script)}"
         (self.root / "dev" / "shm").mkdir(exist_ok=True)
         return call("unshare", "--mount", "--pid", "--fork", "sh", "-c", entered)
 
@@ -94,7 +98,7 @@ class CleanRoot(unittest.TestCase):
 
     def test_archive(self) -> None:
         self.come_and_go(
-            "mkdir /opt/fs; tar -C /opt/fs --strip-components=1 -xzf *.tar.gz; ln -s /opt/fs/bin/freestone /usr/local/bin/freestone",
+            "mkdir /opt/fs; tar -C /opt/fs --strip-components=1 -xzf *.tar.gz; ln -s /opt/fs/bin/* /usr/local/bin",
             "rm -r /opt/fs /usr/local/bin/freestone",
         )
 

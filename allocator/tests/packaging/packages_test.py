@@ -19,12 +19,12 @@ from support import harness
 
 PACKAGES = ("libfreestone1", "libfreestone-dev", "freestone-tools")
 PROGRAMS = {"launch", "probe", "freestone-workload", "freestone-record", "freestone-replay", "libfreestone-record.so"}
-# Where a command needs packages, the installed tool makes an environment of its own, by pip; here the repository's serves.
+# Where a command needs packages, the installed tool makes an environment of its own; here the repository's serves.
 PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def use_tool(case: unittest.TestCase, env: dict[str, str], *command: str | Path) -> None:
-    """What a user does first: asks for the version and the library, runs a program, records one, replays its trace."""
+    """What a user does first: asks for version and library, runs a program, records one, replays its trace."""
     case.assertRegex(call(*command, "--version", env=env), r"^freestone \d+\.\d+\.\d+\n$")
     for flags, name in (((), "libfreestone.so"), (("--hardened",), "libfreestone-hardened.so")):
         library = Path(call(*command, "lib", *flags, env=env).strip())
@@ -117,8 +117,9 @@ class Debian(Made):
 
     def test_pages_and_completions_lie_where_debian_looks(self) -> None:
         tools = self.held("freestone-tools")
-        for place in ("man/man1/freestone.1.gz", "man/man1/freestone-compare.1.gz", "bash-completion/completions/freestone",
-                      "zsh/vendor-completions/_freestone", "fish/vendor_completions.d/freestone.fish"):  # fmt: skip
+        for place in ("man/man1/freestone.1.gz", "man/man1/freestone-compare.1.gz",
+                      "bash-completion/completions/freestone", "zsh/vendor-completions/_freestone",
+                      "fish/vendor_completions.d/freestone.fish"):  # fmt: skip
             self.assertIn(f"usr/share/{place}", tools)
         self.assertFalse([path for path in tools if path.endswith(".1")], "Debian wants every manual page compressed")
 

@@ -40,4 +40,5 @@ def make_packages(folder: Path, *kinds: str) -> None:
     """What `./freestone package` makes of the build under test, with times that do not depend on the clock."""
     words = [word for kind in kinds for word in ("--only", kind)]
     settings = {"FREESTONE_ROOT": str(ROOT), "SOURCE_DATE_EPOCH": "1700000000"}
-    call(sys.executable, "-I", "-S", "-B", ROOT / "lab", "package", folder, *words, env=harness.environment([], settings))
+    command = (sys.executable, "-I", "-S", "-B", ROOT / "lab", "package", folder, *words)
+    call(*command, env=harness.environment([], settings))

@@ -1,4 +1,4 @@
-"""Guarded samples: each misuse is reported with its kind, the block and the stacks; a program without misuse sees nothing."""
+"""Guarded samples: each misuse is reported with kind, block and stacks; a program without misuse sees nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SIZES = (12, 24, 100, 4096, 5000, 200_000)  # of 12 bytes all but 6 in a million
 def run(case: str, size: int, conf: str = "guard_sample:1,guard_slots:256") -> harness.Finished:
     return harness.run([harness.PROBES / "guard_probe", case, str(size)], extra={"FREESTONE_CONF": conf})
 
+
 # None of its functions is exported: only the file's own symbol table names them.
 HIDDEN = """
 #include <stdlib.h>
@@ -33,6 +34,11 @@ int main(int argc, char **argv) {
   return user();
 }
 """
+
+
+def stack(title: str, function: str) -> str:
+    """A stack under its title that the function is in."""
+    return rf"(?m)^{title} by thread \d+:\n(?:  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x"
 
 
 class Hidden(unittest.TestCase):
@@ -53,19 +59,20 @@ class Hidden(unittest.TestCase):
     def test_every_stack_of_a_guarded_block_has_names(self) -> None:
         done = harness.run([self.program], extra={"FREESTONE_CONF": "guard_sample:1"})
         for title, function in ((" at", "user"), (" allocated", "maker"), (" freed", "ender")):
-            self.assertRegex(done.err, rf"(?m)^{title} by thread \d+:\n(  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x[0-9a-f]+ \(hidden\+")
+            self.assertRegex(done.err, stack(title, function) + r"[0-9a-f]+ \(hidden\+")
 
     def test_a_misuse_that_the_heap_sees_has_its_stack_while_anything_is_sampled(self) -> None:
         for conf, stacks in (("prof:true,prof_final:false", 1), ("guard_sample:1g", 1), ("", 0)):
             done = harness.run([self.program, "wrong"], extra={"FREESTONE_CONF": conf})
             self.assertIn("invalid free of 0x", done.err)
-            self.assertEqual(len(re.findall(r"(?m)^ at by thread \d+:\n(?:  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ wrong\+0x", done.err)), stacks, done.err)
+            self.assertEqual(len(re.findall(stack(" at", "wrong"), done.err)), stacks, done.err)
 
     @unittest.skipUnless(harness.IS_HARDENED, "the fast build does not look behind a block")
     def test_a_misuse_of_a_sampled_block_says_who_allocated_it(self) -> None:
-        done = harness.run([self.program, "over"], extra={"FREESTONE_CONF": "prof:true,prof_sample_bytes:1,prof_final:false"})
+        conf = "prof:true,prof_sample_bytes:1,prof_final:false"
+        done = harness.run([self.program, "over"], extra={"FREESTONE_CONF": conf})
         for title, function in ((" at", "ender"), (" allocated", "maker")):
-            self.assertRegex(done.err, rf"(?m)^{title} by thread \d+:\n(  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x")
+            self.assertRegex(done.err, stack(title, function))
 
 
 class Guards(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Allocates where the test looks for it: each place by a path of its own through the interpreter. Lines are marked for the test."""
+"""Allocates where the test looks: each place by a path of its own through the interpreter. Lines are marked for it."""
 
 import threading
 

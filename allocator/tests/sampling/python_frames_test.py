@@ -1,4 +1,4 @@
-"""Python's calls among the frames of C: the right functions and lines, in the right order, for each CPython of this machine that has them."""
+"""Python's calls among the frames of C: the right functions and lines, in the right order, for each CPython here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sampling import profiles
 from support import harness
 
 PROGRAM = Path(__file__).with_name("python_frames_program.py")
-EVERY = "prof:true,prof_sample_bytes:200,prof_view:cumulative"  # each of the blocks looked for is sampled: 1 in 3 million is not
+# Each of the blocks looked for is sampled: 1 in 3 million is not.
+EVERY = "prof:true,prof_sample_bytes:200,prof_view:cumulative"
 PATTERNS = ("/usr/bin/python3.1?", "/usr/local/bin/python3.1?", str(Path.home() / ".pyenv/versions/*/bin/python3"))
 VERSIONS = ("3.11", "3.12", "3.13")
 LINES = {
@@ -32,7 +33,10 @@ def interpreters() -> tuple[tuple[str, Path], ...]:
         Path(sys.executable),
         *(p for pattern in PATTERNS for p in sorted(Path("/").glob(pattern.removeprefix("/")))),
     ]:
-        code = "import sys, sysconfig; print(sys.version_info[1], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.implementation.name)"
+        code = (
+            "import sys, sysconfig; "
+            "print(sys.version_info[1], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.implementation.name)"
+        )
         found = subprocess.run(
             [path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
         ).stdout.split()

@@ -1,4 +1,4 @@
-"""While the profiler and the guards are on, the hit paths execute what they execute when nothing is: the golden table holds."""
+"""While the profiler and the guards are on, and afterwards, the hit paths execute what the golden table says."""
 
 from __future__ import annotations
 
