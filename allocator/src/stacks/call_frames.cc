@@ -20,25 +20,31 @@ struct Frame {  // a CIE and an FDE
   TableReader program{};
 };
 
-bool parse_cie(const u8* cie, Frame& frame, bool& augmented) {
-  const u8* const limit = cie + 4 + 64 * kKiB;
-  TableReader head{cie, limit};
-  const u32 length = head.take<u32>();
-  if (length == 0 || length >= 64 * kKiB) return false;
-  TableReader r{head.at, head.at + length};
+// An entry of the tables at `distance` from `from`: what follows its length. Empty where there is none.
+TableReader entry_at(const TableBounds& bounds, const u8* from, i64 distance, usize longest) {
+  if (distance < bounds.start - from || distance > bounds.end - from) return {};
+  TableReader head{from + distance, bounds.end};
+  const usize length = head.take<u32>();
+  if (length == 0 || length >= longest || length > static_cast<usize>(head.end - head.at)) return {};
+  return {head.at, head.at + length};
+}
+
+bool parse_cie(TableReader r, Frame& frame, bool& augmented) {
   if (r.take<u32>() != 0) return false;
   const u8 version = r.take<u8>();
   if (version != 1 && version != 3) return false;
   const u8* augmentation = r.at;
-  while (r.take<u8>() != 0 && !r.bad) {
+  while (r.take<u8>() != 0) {
   }
+  if (r.bad) return false;
   frame.code_align = r.uleb();
   frame.data_align = r.sleb();
   frame.return_register = version == 1 ? r.take<u8>() : static_cast<unsigned>(r.uleb());
   augmented = augmentation[0] == 'z';
   if (augmented) {
-    const usize bytes = r.uleb();
-    const u8* const after = r.at + bytes;
+    TableReader after = r;
+    after.skip(after.uleb());
+    r.uleb();
     for (const u8* letter = augmentation + 1; *letter != 0; ++letter) {
       if (*letter == 'R') {
         frame.pointer_encoding = r.take<u8>();
@@ -53,8 +59,8 @@ bool parse_cie(const u8* cie, Frame& frame, bool& augmented) {
         return false;
       }
     }
-    if (after < r.at || after > r.end) return false;
-    r.at = after;
+    if (r.bad || r.at > after.at) return false;
+    r = after;
   } else if (augmentation[0] != 0) {
     return false;
   }
@@ -62,15 +68,12 @@ bool parse_cie(const u8* cie, Frame& frame, bool& augmented) {
   return !r.bad && frame.return_register < Registers::kCount;
 }
 
-bool parse_fde(const u8* fde, usize pc, Frame& frame) {
-  TableReader head{fde, fde + 4};
-  const u32 length = head.take<u32>();
-  if (length == 0 || length >= 16 * kMiB) return false;
-  TableReader r{head.at, head.at + length};
+bool parse_fde(TableReader r, const TableBounds& bounds, usize pc, Frame& frame) {
   const u8* const field = r.at;
-  const u32 distance = r.take<u32>();
+  const i64 distance = r.take<u32>();
   bool augmented = false;
-  if (distance == 0 || !parse_cie(field - distance, frame, augmented)) return false;
+  if (r.bad || distance == 0 || !parse_cie(entry_at(bounds, field, -distance, 64 * kKiB), frame, augmented))
+    return false;
   frame.start = r.pointer(frame.pointer_encoding, 0);
   const usize bytes = r.pointer(frame.pointer_encoding & DW_EH_PE_format, 0);
   if (pc - frame.start >= bytes) return false;
@@ -80,29 +83,34 @@ bool parse_fde(const u8* fde, usize pc, Frame& frame) {
 }
 
 // The sorted table of .eh_frame_hdr: (start of function, its FDE), both as 32-bit distances from the header.
-const u8* search_header(const u8* header, usize pc) {
-  if (header[0] != 1 || header[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4) || header[2] != DW_EH_PE_udata4)
-    return nullptr;
-  TableReader r{header + 4, header + 64};
-  r.pointer(header[1], reinterpret_cast<usize>(header));
+TableReader search_header(const u8* header, const TableBounds& bounds, usize pc) {
+  TableReader r{header, bounds.end};
+  const u8 version = r.take<u8>();
+  const u8 pointer_encoding = r.take<u8>();
+  const u8 count_encoding = r.take<u8>();
+  const u8 table_encoding = r.take<u8>();
+  if (version != 1 || count_encoding != DW_EH_PE_udata4 || table_encoding != (DW_EH_PE_datarel | DW_EH_PE_sdata4))
+    return {};
+  r.pointer(pointer_encoding, reinterpret_cast<usize>(header));
   const u32 count = r.take<u32>();
   struct Entry {
     std::int32_t start;
     std::int32_t fde;
   };
-  const auto* table = reinterpret_cast<const Entry*>(r.at);
+  if (r.bad || count > static_cast<usize>(r.end - r.at) / sizeof(Entry)) return {};
+  const auto entry = [&](u32 index) { return TableReader{r.at + index * sizeof(Entry), r.end}.take<Entry>(); };
   const i64 wanted = static_cast<i64>(pc - reinterpret_cast<usize>(header));
   u32 low = 0;
   u32 high = count;
   while (low < high) {
     const u32 middle = low + (high - low) / 2;
-    if (table[middle].start <= wanted) {
+    if (entry(middle).start <= wanted) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return r.bad || low == 0 ? nullptr : header + table[low - 1].fde;
+  return low == 0 ? TableReader{} : entry_at(bounds, header, entry(low - 1).fde, 16 * kMiB);
 }
 
 // What an instruction changes. The value is its last operand.
@@ -194,6 +202,9 @@ struct Operand {
 };
 
 Operand take_operand(TableReader& r, Value value, const Frame& frame) {
+  const auto factored = [&](u64 number) {  // modulo 2^64
+    return static_cast<i64>(number * static_cast<u64>(frame.data_align));
+  };
   switch (value) {
     case Value::none:
       break;
@@ -208,9 +219,9 @@ Operand take_operand(TableReader& r, Value value, const Frame& frame) {
     case Value::uleb:
       return {static_cast<i64>(r.uleb())};
     case Value::uleb_factored:
-      return {static_cast<i64>(r.uleb()) * frame.data_align};
+      return {factored(r.uleb())};
     case Value::sleb_factored:
-      return {r.sleb() * frame.data_align};
+      return {factored(static_cast<u64>(r.sleb()))};
     case Value::block: {
       const u8* const block = r.at;
       r.skip(r.uleb());
@@ -277,10 +288,10 @@ bool run_program(TableReader r, const Frame& frame, usize pc, Row& row, const Ro
 
 }  // namespace
 
-bool find_row(const void* eh_frame_header, usize place, Row& row) {
-  const u8* fde = search_header(static_cast<const u8*>(eh_frame_header), place);
+bool find_row(const u8* eh_frame_header, usize place, const TableBounds& bounds, Row& row) {
+  if (eh_frame_header < bounds.start || eh_frame_header >= bounds.end) return false;
   Frame frame;
-  if (fde == nullptr || !parse_fde(fde, place, frame)) return false;
+  if (!parse_fde(search_header(eh_frame_header, bounds, place), bounds, place, frame)) return false;
   if (!run_program(frame.initial, frame, ~usize{0}, row, row)) return false;
   const Row initial = row;
   if (!run_program(frame.program, frame, place, row, initial)) return false;

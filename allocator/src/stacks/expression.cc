@@ -35,7 +35,7 @@ bool evaluate(const u8* expression, const Registers& registers, const StackBound
       switch (op) {
         case DW_OP_deref:
           if (!need(1) || !stack.holds(values[depth - 1], sizeof(usize))) return false;
-          values[depth - 1] = *reinterpret_cast<const usize*>(values[depth - 1]);
+          values[depth - 1] = stack.word_at(values[depth - 1]);
           break;
         case DW_OP_const1u:
           values[depth++] = r.take<u8>();

@@ -5,17 +5,16 @@
 
 namespace freestone {
 
-// A read position in the tables. Values that do not belong there make the walk end, not fault: the tables are mapped
-// with their module.
+// A read position in the tables, and never beyond `end`: values that do not belong there make the walk end.
 struct TableReader {
-  const u8* at;
-  const u8* end;
+  const u8* at = nullptr;
+  const u8* end = nullptr;
   bool bad = false;
 
   template <typename T>
   T take() {
     T value{};
-    if (static_cast<usize>(end - at) < sizeof(T)) {
+    if (bad || static_cast<usize>(end - at) < sizeof(T)) {
       bad = true;
       at = end;
       return value;

@@ -47,6 +47,12 @@ struct StackBounds {
   usize low = 0;
   usize high = 0;
   bool holds(usize address, usize bytes) const { return address >= low && address <= high && bytes <= high - address; }
+  // At any address that it holds, a multiple of eight or not.
+  usize word_at(usize address) const {
+    usize word;
+    __builtin_memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);
+    return word;
+  }
 };
 
 // Fills `frames` with return addresses, innermost first, without those inside this library. Returns how many. Calls of `python` stand where

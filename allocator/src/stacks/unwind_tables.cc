@@ -66,7 +66,7 @@ struct Shortcut {
     usize pc;
     if ((word & kReturnSaved) != 0) {
       if (!stack.holds(saved(48), sizeof(usize))) return false;
-      pc = *reinterpret_cast<const usize*>(saved(48));
+      pc = stack.word_at(saved(48));
     } else if (Registers::kReturn != 16 && r.knows(Registers::kReturn)) {
       pc = r.value[Registers::kReturn];
     } else {
@@ -74,7 +74,7 @@ struct Shortcut {
     }
     if ((word & kFrameSaved) != 0) {
       if (!stack.holds(saved(32), sizeof(usize))) return false;
-      r.set(Registers::kFrame, *reinterpret_cast<const usize*>(saved(32)));
+      r.set(Registers::kFrame, stack.word_at(saved(32)));
     }
     if ((word & kOthersKept) == 0) r.known &= (u64{1} << Registers::kFrame) | (u64{1} << Registers::kStack);
     if (Registers::kReturn != 16) r.known &= ~(u64{1} << Registers::kReturn);
@@ -105,6 +105,29 @@ void remember(usize pc, u64 shortcut) {
   entry.check.store_relaxed(pc ^ shortcut);
 }
 
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+
+// The segment of the module that holds its tables: they lie beside each other. The whole module when its head does not say.
+TableBounds segment_of(const dl_find_object& module) {
+  const auto* const image = static_cast<const u8*>(module.dlfo_map_start);
+  const TableBounds whole{image, static_cast<const u8*>(module.dlfo_map_end)};
+  const auto* const head = reinterpret_cast<const ElfW(Ehdr)*>(image);
+  const usize tables = address_of(module.dlfo_eh_frame) - module.dlfo_link_map->l_addr;
+  if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_phoff > 2 * kKiB || head->e_phnum > 2 * kKiB / sizeof(ElfW(Phdr))) return whole;
+  const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(image + head->e_phoff);
+  for (unsigned i = 0; i < head->e_phnum; ++i) {
+    const ElfW(Phdr)& segment = segments[i];
+    if (segment.p_type != PT_LOAD || tables - segment.p_vaddr >= segment.p_memsz) continue;
+    const auto* const start = reinterpret_cast<const u8*>(module.dlfo_link_map->l_addr + segment.p_vaddr);
+    return {start, start + segment.p_memsz};
+  }
+  return whole;
+}
+
+#endif
+
+}  // namespace
+
 bool follow_row(const Row& row, Registers& r, const StackBounds& stack, bool* outermost) {
   usize cfa;
   if (row.cfa_expression != nullptr) {
@@ -126,7 +149,7 @@ bool follow_row(const Row& row, Registers& r, const StackBounds& stack, bool* ou
         if (!evaluate(rule.expression, r, stack, true, cfa, where)) break;
         [[fallthrough]];
       case Rule::Kind::at_offset:
-        if (stack.holds(where, sizeof(usize))) caller.set(reg, *reinterpret_cast<const usize*>(where));
+        if (stack.holds(where, sizeof(usize))) caller.set(reg, stack.word_at(where));
         break;
       case Rule::Kind::is_offset: caller.set(reg, where); break;
       case Rule::Kind::is_expression:
@@ -151,8 +174,6 @@ bool follow_row(const Row& row, Registers& r, const StackBounds& stack, bool* ou
   return true;
 }
 
-}  // namespace
-
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
 bool find_module(usize address, usize* start, usize* end) {
@@ -170,7 +191,7 @@ bool step_by_tables(Registers& r, const StackBounds& stack, bool* outermost) {
   struct dl_find_object found;
   if (&_dl_find_object == nullptr || _dl_find_object(reinterpret_cast<void*>(place), &found) != 0 || found.dlfo_eh_frame == nullptr) return false;
   Row row;
-  if (!find_row(found.dlfo_eh_frame, place, row)) return false;
+  if (!find_row(static_cast<const u8*>(found.dlfo_eh_frame), place, segment_of(found), row)) return false;
   if (!row.signal_frame && row.rules[row.return_register].kind != Rule::Kind::undefined) {
     if (const u64 shortcut = Shortcut::of(row); shortcut != 0) {
       remember(place, shortcut);
