@@ -36,6 +36,13 @@ struct MallctlRequest {
     std::memcpy(&value, fresh, sizeof value);
     return true;
   }
+  // Of a bool any byte but 0 is true.
+  bool take(bool& value) const {
+    u8 byte = 0;
+    if (!take(byte)) return false;
+    value = byte != 0;
+    return true;
+  }
 };
 
 // In a name "#" stands for a number.

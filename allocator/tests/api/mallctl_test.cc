@@ -78,6 +78,14 @@ TEST(Mallctl, StartsAndStopsTheBackgroundThread) {
   EXPECT_FALSE(get<bool>("background_thread"));
 }
 
+// A C program's flag may be any byte.
+TEST(Mallctl, TakesAnyByteButZeroForTrue) {
+  EXPECT_EQ(set<unsigned char>("prof.active", 0x61), 0);
+  EXPECT_TRUE(get<bool>("prof.active"));
+  EXPECT_EQ(set<unsigned char>("prof.active", 0), 0);
+  EXPECT_FALSE(get<bool>("prof.active"));
+}
+
 TEST(Mallctl, NamesBecomeMibsWhoseNumbersCanBeExchanged) {
   size_t mib[4];
   size_t length = 4;
