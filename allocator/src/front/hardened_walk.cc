@@ -5,6 +5,8 @@
 #include "config/options.h"
 #include "front/hardened_large.h"
 #include "front/hardened_paths.h"
+#include "platform/child.h"
+#include "platform/file.h"
 #include "span/free_memory.h"
 #include "span/span_heap.h"
 
@@ -32,6 +34,14 @@ const char* lasting_fault_of(const char* block, usize block_bytes) {
     fault = fault_of(block, block_bytes);
   }
   return fault;
+}
+
+// Whether nothing changes while it is looked at: there is no other thread, with a cache or without, and none was cut short by a fork.
+bool is_alone() {
+  if (cache_count() > 1 || process_generation() != 0) return false;
+  unsigned threads = 0;
+  os::for_each_thread([](void* count, unsigned) { ++*static_cast<unsigned*>(count); }, &threads);
+  return threads == 1;
 }
 
 constexpr usize kBeside = 64;
@@ -93,12 +103,13 @@ void check_cached_runs(const Cache& cache) {
 
 void check_heap(usize bytes_max) {
   if constexpr (!kMitigations.trailer) return;
-  SlabUser user;
-  const bool alone = cache_count() <= 1;
+  SlabUser unknown;
+  Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
+  const bool alone = is_alone();
   check_free_spans(bytes_max);
-  visit_slabs(user, alone, check_slab, &bytes_max);
+  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &bytes_max);
   if (alone) check_live_runs();
-  if (this_thread.cache_offset != 0) check_cached_runs(thread_cache());
+  if (cache != nullptr) check_cached_runs(*cache);
 }
 
 // After the program's own handlers, which still free.

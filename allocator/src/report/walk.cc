@@ -109,6 +109,7 @@ bool forward(void* context, void* block, usize bytes) {
 }  // namespace
 
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context) {
+  drain_orphans();  // in the child of a fork: what other threads were at work on
   hardened::release_all_sealed();  // freed, but nothing in the records says so while they wait
   usize counts[kClassEnd];
   count_cached(counts);
@@ -138,6 +139,7 @@ bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), vo
 
 const char* find_damage() {
   if (region.frontier.load_acquire() == kNoUnit) return nullptr;
+  drain_orphans();
   if (!spans_are_valid()) return "the bitmaps of free spans contradict their counters";
   if (!slabs_are_valid()) return "a slab's bitmap contradicts its summary";
   if (!caches_are_valid()) return "a thread cache is out of order";
