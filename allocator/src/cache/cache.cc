@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "cache/counting.h"
 #include "cache/transfer.h"
 #include "config/options.h"
@@ -49,14 +50,22 @@ constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerPurgeCheck = 128;
 constexpr u32 kEventsPerClock = 8;
 
+// CACHE-1 of a class that is closed.
+bool is_ordered(const Cache& cache, SizeClass c) {
+  return cache.base[c] <= cache.low[c] && cache.low[c] <= cache.top[c] && cache.top[c] <= cache.high[c];
+}
+
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
 class Changing {
  public:
   Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class) {
     cache.changing.store_relaxed(static_cast<u8>(size_class));
     if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
+    FREESTONE_CHECK("CACHE-1", is_ordered(cache, size_class));
   }
   ~Changing() {
+    FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
+    FREESTONE_CHECK("CACHE-4", cache_.base[size_class_] == nullptr || cache_.base[size_class_][-1] == nullptr);
     if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
     cache_.changing.store_relaxed(0);
   }
@@ -100,6 +109,7 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
   cache.capacity_bytes += change;
   all_capacity_bytes.add_relaxed(change);
   cache.high[c] = cache.base[c] + capacity;
+  FREESTONE_CHECK("CACHE-3", static_cast<std::ptrdiff_t>(change) <= 0 || cache.capacity_bytes <= options.cache_bytes);
 }
 
 void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count) {
@@ -263,6 +273,14 @@ void return_orphans() {
   caches_in_use.store_relaxed(count);
 }
 
+// No bitmap offers them.
+[[maybe_unused]] bool are_in_use(SizeClass c, void* const* blocks, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (is_slab_class(c) ? place_in_slab(c, blocks[i]) != SlabPlace::used_block : address_of(blocks[i]) % kUnitBytes != 0) return false;
+  }
+  return true;
+}
+
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
   if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
@@ -379,6 +397,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
       *cache.top[c] = take_class_block(c, cache.user);
       got = *cache.top[c] != nullptr ? 1 : 0;
     }
+    FREESTONE_CHECK("CACHE-2", are_in_use(c, cache.top[c], got));
     cache.low[c] = cache.base[c];
     cache.top[c] += got;
     if (have + got == 0) return nullptr;
@@ -515,7 +534,7 @@ bool caches_are_valid() {
 bool cache_is_valid(const Cache& cache) {
   usize bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
-    if (cache.base[c] > cache.low[c] || cache.low[c] > cache.top[c] || cache.top[c] > cache.high[c]) return false;
+    if (!is_ordered(cache, c) || (cache.base[c] != nullptr && cache.base[c][-1] != nullptr)) return false;
     bytes += usize{cache.capacity(c)} * class_info(c).bytes;
   }
   return bytes == cache.capacity_bytes;

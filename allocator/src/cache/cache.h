@@ -197,7 +197,7 @@ void drain_orphans();
 
 extern Mutex cache_registry_lock;
 
-// Debug: CACHE-1 and CACHE-3.
+// Debug: CACHE-1, CACHE-3 and CACHE-4.
 bool cache_is_valid(const Cache& cache);
 bool caches_are_valid();
 

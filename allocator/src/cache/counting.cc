@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "region/metadata.h"
 
 namespace freestone {
@@ -37,6 +38,8 @@ struct Pieces {
 
 FREESTONE_INLINE Pieces pieces_of(const Cache& cache, SizeClass c, void** mark) {
   void** const poppable = cache.top[entry_of(c)];
+  FREESTONE_CHECK("COUNT-1", cache.base[c] <= cache.low[entry_of(c)] && cache.low[entry_of(c)] <= poppable && poppable <= mark && mark <= cache.top[c] &&
+                                 cache.top[c] <= cache.high[c]);
   void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
   const auto pushed = static_cast<usize>(cache.top[c] - mark);
   return {poppable, static_cast<usize>(popped_end - poppable), pushed, static_cast<usize>(poppable - cache.base[c]) + pushed};

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "config/build_config.h"
 
 namespace freestone {
@@ -23,7 +24,10 @@ struct alignas(64) Bin {
     u32 free = 0;
     return entered.load_relaxed() == 0 && entered.replace_acquire(free, 1);
   }
-  void leave() { entered.store_release(0); }
+  void leave() {
+    FREESTONE_CHECK("TRANSFER-1", entered.load_relaxed() == 1);
+    entered.store_release(0);
+  }
 };
 
 struct Shard {
@@ -69,6 +73,7 @@ unsigned give_to_transfer(SizeClass c, unsigned shard, void* const* blocks, unsi
   const u32 given = min_of<u32>(count, capacity - min_of(capacity, have));
   std::memcpy(bin.blocks + have, blocks, given * sizeof(void*));
   bin.count.store_relaxed(have + given);
+  FREESTONE_CHECK("TRANSFER-3", have + given <= capacity);
   bin.leave();
   if (shards[shard].used.load_relaxed() == 0) shards[shard].used.store_relaxed(1);
   return given;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/chunks.h"
 #include "base/compiler.h"
 #include "front/hardened.h"

@@ -76,6 +76,8 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
   }
   in_order();
   store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
+  FREESTONE_CHECK("HARD-1", claim_of(load_trailer(trailer)).bytes == bytes);
+  FREESTONE_CHECK("WORDS-1", gap_is_whole(block + bytes, trailer));
   return block;
 }
 
@@ -145,6 +147,7 @@ void put_in_quarantine_slow(void* block, usize block_bytes);
 
 // Puts a block into the quarantine; the block whose place it takes goes to the cache.
 FREESTONE_INLINE void put_in_quarantine(void* block, usize block_bytes, bool small) {
+  FREESTONE_CHECK("HARD-2", !kMitigations.zero_on_free || is_clear(static_cast<const char*>(block), block_bytes));
   Cache& cache = thread_cache();
   if (FREESTONE_UNLIKELY(!cache.is_plain)) return put_in_quarantine_slow(block, block_bytes);
   void* leaving = cache.quarantine.exchange(block, !small);

@@ -5,8 +5,9 @@
 //   units   | guard ......... | page with the block | guard |      half of them right-aligned, to catch overflows to within the
 //                                                              alignment of malloc, half left-aligned, to catch underflows
 //
-// At most guard_slots blocks, live ones and freed ones together; the oldest freed one makes room. GUARD-1: a freed block's units go back
-// only after their pages are accessible again.
+// At most guard_slots blocks, live ones and freed ones together; the oldest freed one makes room.
+//
+// GUARD-1  A freed block's units go back only after their pages are accessible again.
 #pragma once
 
 #include "base/units.h"

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/check.h"
 #include "front/fork.h"
 #include "platform/message.h"
 #include "region/metadata.h"
@@ -43,6 +44,13 @@ unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
 u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
 
 bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap.live == slab_blocks_of(c); }
+
+// The blocks of a slab in use, by its bitmap.
+u32 used_blocks(SizeClass c, const Record& record) {
+  u32 used = slab_blocks_of(c);
+  for (unsigned w = 0; w < words_of(c); ++w) used -= count_bits(record.words[w].load_relaxed());
+  return used;
+}
 
 }  // namespace
 
@@ -125,6 +133,7 @@ bool HeapObject::take_bytes(usize bytes) {
   if (bytes > limit_bytes_ - now) return false;
   span_bytes_.store_relaxed(now + bytes);
   peak_bytes_ = max_of(peak_bytes_, now + bytes);
+  FREESTONE_CHECK("OBJECT-3", span_bytes_.load_relaxed() <= limit_bytes_);
   return true;
 }
 
@@ -216,6 +225,7 @@ void* HeapObject::allocate_small(SizeClass c) {
   if (first == kNoUnit) first = new_slab(c);
   if (first == kNoUnit) return nullptr;
   Record& record = record_of(first);
+  FREESTONE_CHECK("OBJECT-1", !is_listed_full(c, record));
   unsigned w = 0;
   while (record.words[w].load_relaxed() == 0) ++w;  // OBJECT-1: there is one
   const u64 word = record.words[w].load_relaxed();
@@ -224,6 +234,7 @@ void* HeapObject::allocate_small(SizeClass c) {
     remove(partial_[c], first);
     push(full_, first);
   }
+  FREESTONE_CHECK("OBJECT-2", used_blocks(c, record) == record.heap.live);
   note_live(bytes_of(c));
   return unit_address(first) + usize{w * 64 + lowest_bit(word)} * bytes_of(c);
 }
@@ -285,6 +296,7 @@ void HeapObject::deallocate_at(const Place& place) {
     remove(full_, place.first);
     push(partial_[c], place.first);
   }
+  FREESTONE_CHECK("OBJECT-2", used_blocks(c, record) == record.heap.live);
   // One empty slab of a class stays, for the program that frees and allocates in turns.
   if (record.heap.live == 0 && (partial_[c] != place.first || record.heap.next != kNoUnit)) {
     remove(partial_[c], place.first);
@@ -347,15 +359,8 @@ bool HeapObject::is_valid() {
     const Record& record = record_of(first);
     valid = valid && record.heap.object == address_of(this) && record.heap.first == first && record.size_class == c &&
             tag_of(first) == kTagHeapObject && listed_full == is_listed_full(c, record);
-    usize used = 1;
-    if (c != 0) {
-      used = slab_blocks_of(c);
-      for (unsigned w = 0; w < words_of(c); ++w) {
-        const u64 word = record.words[w].load_relaxed();
-        valid = valid && (word & ~full_word(c, w)) == 0;
-        used -= count_bits(word);
-      }
-    }
+    const usize used = c == 0 ? 1 : used_blocks(c, record);
+    for (unsigned w = 0; c != 0 && w < words_of(c); ++w) valid = valid && (record.words[w].load_relaxed() & ~full_word(c, w)) == 0;
     valid = valid && used == record.heap.live;
     spans += units_to_bytes(record.run_units);
     blocks += used;

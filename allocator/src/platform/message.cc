@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/digits.h"
 #include "config/options.h"
 #include "platform/file.h"
@@ -112,6 +113,11 @@ void fail(const char* kind, const void* block, const char* detail) {
 void fail_block(const char* kind, const void* block, usize block_bytes) {
   say(kind, block, BlockFacts{block_bytes});
   end_by_failure(kind, block, "");
+}
+
+void fail_check(const char* label, const char* condition) {
+  if constexpr (kChecks) (Message() << label << " does not hold: " << condition).write();
+  abort_now();
 }
 
 void misuse(const char* kind, const void* block, const BlockFacts& facts) {

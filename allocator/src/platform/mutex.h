@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "base/check.h"
 #include "base/compiler.h"
 #include "platform/os.h"
 
@@ -36,6 +37,7 @@ class FREESTONE_CAPABILITY Mutex {
     return state_.replace_acquire(expected, thread_mark()) || is_held_for_own_fork();
   }
   void unlock() FREESTONE_RELEASES() {
+    FREESTONE_CHECK("FORK-1", is_mine());
     if (FREESTONE_UNLIKELY((state_.load_relaxed() & kForFork) != 0)) return;  // FORK-2
     release();
   }
@@ -47,6 +49,7 @@ class FREESTONE_CAPABILITY Mutex {
     if (is_mine()) return;
     lock();
     state_.or_seq(kForFork);
+    FREESTONE_CHECK("FORK-2", is_held_for_own_fork());
   }
   void release_after_fork() {
     if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "platform/os.h"
 #include "region/region.h"
 
@@ -148,6 +149,7 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
     totals_.peak = totals_.live;
     ++peak_epoch_;
   }
+  FREESTONE_CHECK("STORE-2", totals_.live.bytes <= totals_.peak.bytes && site->peak_epoch <= peak_epoch_);
   return sample;
 }
 
@@ -158,6 +160,7 @@ void ProfileStore::remove_locked(LiveSample& sample, u64 now_ns) {
   totals_.live.take(sample.weight, sample.bytes);
   --site.live_samples;
   site.live_sample_bytes -= sample.bytes;
+  FREESTONE_CHECK("STORE-1", site.live_samples != ~u64{0} && (site.live_samples != 0 || site.live_sample_bytes == 0));
   if (site.live_samples == 0) site.live = {};  // without what rounding left
   site.freed[lifetime_index(now_ns - sample.born_ns)].add(sample.weight, sample.bytes);
   const u32 index = sample.link;

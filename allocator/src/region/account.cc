@@ -2,6 +2,8 @@
 
 #include "region/account.h"
 
+#include "base/check.h"
+
 namespace freestone {
 
 constinit Account account;
@@ -31,6 +33,7 @@ bool charge_ahead(usize bytes) {
       account.refused_charges.add_relaxed(1);
       return false;
     }
+    FREESTONE_CHECK("ACCOUNT-2", now + bytes >= now && now + bytes <= hard);
   } while (!account.charged.replace_acquire(now, now + bytes));
   return true;
 }
@@ -45,6 +48,9 @@ bool charge(usize bytes) {
 
 void charge_anyway(usize bytes) { note_raised(account.charged.fetch_add_relaxed(bytes) + bytes); }
 
-void uncharge(usize bytes) { account.charged.sub_relaxed(bytes); }
+void uncharge(usize bytes) {
+  FREESTONE_CHECK("ACCOUNT-1", account.charged.load_relaxed() >= bytes);
+  account.charged.sub_relaxed(bytes);
+}
 
 }  // namespace freestone

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -181,6 +182,7 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) {
   set_tags(old_frontier, first - old_frontier, kTagForeign);
   region.skipped.store_relaxed(region.skipped.load_relaxed() + first - old_frontier);
   advise_piece(first, end);
+  FREESTONE_CHECK("REGION-2", end > old_frontier && end <= tag_bytes && metadata_end(end) <= metadata_start + metadata_bytes);
   // REGION-2: all of it stands before another thread can see the frontier.
   region.frontier.store_release(end);
   region.frontier_bytes.store_release(units_to_bytes(end));

@@ -148,6 +148,13 @@ inline void set_tags(UnitIndex first, usize units, u8 tag) {
   }
 }
 
+inline bool all_tagged(UnitIndex first, usize units, u8 tag) {
+  for (usize k = 0; k < units; ++k) {
+    if (tag_of(first + static_cast<UnitIndex>(k)) != tag) return false;
+  }
+  return true;
+}
+
 // The class of the slab that the unit belongs to, or of the class run that it starts; 0 for none.
 inline u8 class_at(UnitIndex unit) {
   const u8 tag = tag_of(unit);

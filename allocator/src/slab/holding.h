@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "slab/room_tree.h"
 #include "slab/slab.h"
 #include "span/free_memory.h"
@@ -28,6 +29,7 @@ inline u64 begin_holding(Record& record) {
   u64 summary = record.summary.load_seq();
   while (!record.summary.replace_seq(summary, (summary & ~kWordsMask) | kBusy)) {
   }
+  FREESTONE_CHECK("SLAB-1", (summary & kBusy) == 0);
   return summary & kWordsMask;
 }
 

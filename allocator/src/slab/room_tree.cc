@@ -42,6 +42,12 @@ bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
   return (word.fetch_and_seq(~unit_bit) & unit_bit) != 0;
 }
 
+bool RoomTree::finds(UnitIndex unit) const {
+  const usize group = unit / kGroupUnits;
+  return (slabs(group).load_seq() & bit(unit % kGroupUnits)) != 0 && (groups(group / kSuperGroups).load_seq() & bit(group % kSuperGroups)) != 0 &&
+         hint().load_seq() <= group / kSuperGroups;
+}
+
 UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
   const UnitIndex frontier = region.frontier.load_acquire();
   if (frontier == region.heap_start) return kNoUnit;  // no metadata yet

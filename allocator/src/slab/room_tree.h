@@ -25,6 +25,8 @@ class RoomTree {
   UnitIndex claim_lowest(Atomic<UnitIndex>& watch);
   // Takes the token of this slab if it lies in the tree.
   bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);
+  // Debug: whether a search would find this slab (SLAB-4, TREE-1), while no other thread runs.
+  bool finds(UnitIndex unit) const;
 
  private:
   Atomic<u64>& slabs(usize group) const { return slabs_with_room(group, shard_, class_); }

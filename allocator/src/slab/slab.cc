@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "config/options.h"
 #include "platform/message.h"
 #include "platform/os.h"
@@ -64,6 +65,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   record.size_class = static_cast<u8>(size_class);
   const u64 generation = generation_of(record.summary.load_relaxed());
   record.summary.store_seq((generation << kGenerationShift) | low_mask(slab_words(info)));
+  FREESTONE_CHECK("REGION-1", all_tagged(span.first, info.units, kTagNone));
   set_tags(span.first, info.units, static_cast<u8>(size_class));
   user.token.store_relaxed(span.first);
   return span.first;
@@ -72,6 +74,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
 // The token of the slab to take blocks from. kNoUnit when memory is out.
 UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
+  FREESTONE_CHECK("SLAB-4", unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
   if (unit != kNoUnit) return unit;
   const unsigned shards = shards_used.load_relaxed();
   for (unsigned k = 1; k < shards; ++k) {
@@ -213,6 +216,8 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
     }
     if (all_free) {
       expect_blocks_clear(unit, info, left);
+      FREESTONE_CHECK("SLAB-2", (record.summary.load_relaxed() & kBusy) != 0);
+      FREESTONE_CHECK("REGION-1", all_tagged(unit, info.units, static_cast<u8>(size_class)));
       set_tags(unit, info.units, kTagNone);
       record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
       slab_units_in_use[size_class].sub_relaxed(info.units);
@@ -425,8 +430,7 @@ bool slabs_are_valid() {
     u64 words[kSlabWordsMax];
     load_words(info, record, words);
     if ((record.empty_pages.load_relaxed() & ~free_pages(info, words, os::page_bytes())) != 0) valid = false;
-    const bool offered = (slabs_with_room(unit / kGroupUnits, record.shard.load_seq(), size_class).load_seq() & bit(unit % kGroupUnits)) != 0;
-    if (any && !offered) valid = false;
+    if (any && !tree_of(record, size_class).finds(unit)) valid = false;
   });
   return valid;
 }

@@ -4,8 +4,8 @@
 // start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen where the children meet. A search walks one
 // path down and an update one path up: both cost the tree's height, which grows by one while the heap grows eightfold.
 //
-// TREE-2  A node is `joined` of its children, at rest.
-// TREE-3  All units at and above `end` are not free.
+// FREE-1  A node is `joined` of its children, at rest.
+// FREE-2  All units at and above `end` are not free.
 //
 // The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
 // fits (`order`), because slabs lie at multiples of their length: a stretch that is long enough and wrongly placed is not looked at.
@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/units.h"
 #include "region/region.h"
 
@@ -81,14 +82,9 @@ class FreeTree {
 
   // Words `from` to `to` (inclusive) changed.
   void note_changed(usize from, usize to) {
-    for (usize word = from; word <= to; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
-    for (unsigned level = 1; level <= root_; ++level) {
-      from >>= kFanShift;
-      to >>= kFanShift;
-      bool changed = false;
-      for (usize index = from; index <= to; ++index) changed = join(level, index) || changed;
-      if (!changed) return;
-    }
+    FREESTONE_CHECK("FREE-2", from >= start_ >> kWordShift && to << kWordShift < end_);
+    join_above(from, to);
+    FREESTONE_CHECK("FREE-1", is_joined_above(from));
   }
 
   // Every word may have changed.
@@ -131,7 +127,7 @@ class FreeTree {
     return (index << kWordShift) + lowest_bit(aligned_starts(storage_.free_word(index), log2));
   }
 
-  // Debug: TREE-2.
+  // Debug: FREE-1.
   bool is_valid() const {
     if (root_ == 0) return true;
     for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) {
@@ -157,6 +153,24 @@ class FreeTree {
     const usize end = min_of(from + kFan, ((end_ - 1) >> shift_of(level - 1)) + 1);
     for (usize child = first_child(level, index); child < end; ++child) children[child - from] = storage_.node(level - 1, child);
     return joined(children, 1U << shift_of(level - 1));
+  }
+  // Every node above the words `from` to `to`, as far up as anything changes.
+  void join_above(usize from, usize to) {
+    for (usize word = from; word <= to; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
+    for (unsigned level = 1; level <= root_; ++level) {
+      from >>= kFanShift;
+      to >>= kFanShift;
+      bool changed = false;
+      for (usize index = from; index <= to; ++index) changed = join(level, index) || changed;
+      if (!changed) return;
+    }
+  }
+  bool is_joined_above(usize word) const {
+    if (storage_.node(0, word) != summary_of(storage_.free_word(word))) return false;
+    for (unsigned level = 1; level <= root_; ++level) {
+      if (const usize index = word >> (level * kFanShift); storage_.node(level, index) != join_children(level, index)) return false;
+    }
+    return true;
   }
   // Returns whether the node is another now.
   bool join(unsigned level, usize index) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/traffic.h"
@@ -67,6 +68,16 @@ void put(const Entry& entry) {
   write(table->place_for(entry.block), entry);
   ++live;
   live_bytes += entry.bytes;
+  FREESTONE_CHECK("MAPPING-1", live + moving < table->capacity);
+  FREESTONE_CHECK("MAPPING-2", find(entry.block) != nullptr);
+}
+
+// Of the entries from there to the next empty one.
+[[maybe_unused]] bool all_are_found(usize i) {
+  for (; table->entries[i].block != 0; i = table->next(i)) {
+    if (find(table->entries[i].block) != &table->entries[i]) return false;
+  }
+  return true;
 }
 
 // Entries behind it that would no longer be found move up into the gap.
@@ -83,6 +94,7 @@ void erase(const Entry& entry) {
     gap = i;
   }
   entries[gap].block = 0;
+  FREESTONE_CHECK("MAPPING-2", all_are_found(table->next(gap)));
 }
 
 // Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes, so it ends.

@@ -15,6 +15,7 @@
 // Time is a parameter. No lock here.
 #pragma once
 
+#include "base/check.h"
 #include "base/units.h"
 
 namespace freestone {
@@ -41,6 +42,7 @@ class RecentNeed {
       trough_ = use;
       trough_ms_ = now_ms;
     }
+    FREESTONE_CHECK("NEED-1", use + kept(use) <= recent_peak_);
   }
 
   // What is worth keeping beyond the use. Nothing once the use fell much further than any swing: then something else has ended.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"
@@ -92,12 +93,7 @@ bool open_guards(UnitIndex first, usize units) {
   return true;
 }
 
-bool are_guards(UnitIndex first, usize units) {
-  for (usize k = 0; k < units; ++k) {
-    if (tag_of(first + static_cast<UnitIndex>(k)) != kTagGuard) return false;
-  }
-  return true;
-}
+bool are_guards(UnitIndex first, usize units) { return all_tagged(first, units, kTagGuard); }
 
 void close_guards(UnitIndex first, usize units) {
   if (are_guards(first, units)) return;
@@ -228,7 +224,9 @@ SpanCounts span_counts() {
 
 void repair_spans_in_child() {
   growth_lock.reset_in_child();  // units that are accessible and not in the map yet are lost
-  if (span_lock.reset_in_child()) span_map.count_anew();
+  if (!span_lock.reset_in_child()) return;
+  span_map.count_anew();
+  FREESTONE_CHECK("FORK-3", span_map.is_valid());
 }
 
 bool spans_are_valid() {

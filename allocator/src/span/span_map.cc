@@ -2,6 +2,7 @@
 
 #include "span/span_map.h"
 
+#include "base/check.h"
 #include "config/build_config.h"
 
 namespace freestone {
@@ -39,6 +40,21 @@ void for_words(UnitIndex first, usize units, Visit visit) {
 }
 
 constexpr HeapStorage storage;
+
+// SPAN-3, of one word; whether the bit of its super is set where it must be.
+bool is_marked_above(unsigned age, usize word) {
+  const usize super = word / kSuperGroups;
+  const bool any = dirty_of_age(age, word) != 0;
+  if (any != ((super_at(super).dirty_groups[age] & bit(word % kSuperGroups)) != 0)) return false;
+  return !any || (dirty_supers[age][super / 64] & bit(super % 64)) != 0;
+}
+
+// SPAN-1, of one word.
+bool is_consistent(usize word) {
+  const u64 old = dirty_of_age(0, word);
+  const u64 young = dirty_of_age(1, word);
+  return (old & young) == 0 && ((old | young) & ~super_at(word / kSuperGroups).free_units[word % kSuperGroups]) == 0;
+}
 
 }  // namespace
 
@@ -103,9 +119,13 @@ usize SpanMap::count_dirty(UnitIndex first, usize units) const {
 
 void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
   for_words(first, units, [&](usize word, u64 mask) {
+    FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == 0);
     if (dirty) set_dirty(word, mask);
     order_stores();  // SPAN-4
+    FREESTONE_CHECK("SPAN-4", !dirty || (dirty_word(word) & mask) == mask);
     storage.free_word(word) |= mask;
+    FREESTONE_CHECK("SPAN-1", is_consistent(word));
+    FREESTONE_CHECK("SPAN-3", is_marked_above(0, word) && is_marked_above(1, word));
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ += units;
@@ -115,12 +135,15 @@ void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
 usize SpanMap::mark_taken(UnitIndex first, usize units) {
   usize dirty = 0;
   for_words(first, units, [&](usize word, u64 mask) {
+    FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == mask);
     storage.free_word(word) &= ~mask;
     order_stores();  // SPAN-4
     if (const u64 gone = dirty_word(word) & mask; gone != 0) {
       dirty += count_bits(gone);
       clear_dirty(word, gone);
     }
+    FREESTONE_CHECK("SPAN-1", is_consistent(word));
+    FREESTONE_CHECK("SPAN-3", is_marked_above(0, word) && is_marked_above(1, word));
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ -= units;
@@ -169,16 +192,9 @@ bool SpanMap::is_valid() const {
   usize dirty_units = 0;
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
   for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
-    const u64 dirty = dirty_word(word);
-    if ((dirty & ~storage.free_word(word)) != 0 || (dirty_of_age(0, word) & dirty_of_age(1, word)) != 0) return false;
-    const usize super = word / kSuperGroups;
-    for (unsigned age = 0; age < 2; ++age) {
-      const bool any = dirty_of_age(age, word) != 0;
-      if (any != ((super_at(super).dirty_groups[age] & bit(word % kSuperGroups)) != 0)) return false;
-      if (any && (dirty_supers[age][super / 64] & bit(super % 64)) == 0) return false;
-    }
+    if (!is_consistent(word) || !is_marked_above(0, word) || !is_marked_above(1, word)) return false;
     free_units += count_bits(storage.free_word(word));
-    dirty_units += count_bits(dirty);
+    dirty_units += count_bits(dirty_word(word));
   }
   return free_units == free_count_ && dirty_units == dirty_count_ && tree_.is_valid();
 }

@@ -8,8 +8,8 @@
 // before what was freed a moment ago.
 //
 // SPAN-1  The two sets of dirty units are disjoint subsets of free.
-// SPAN-2  A unit that is being purged is in no bitmap: nobody can be given it while the kernel takes its memory.
-// SPAN-3  The free tree describes free_units (TREE-2); a set bit in dirty_groups and dirty_supers is a word, a
+// SPAN-2  A unit that is in use or being purged is in no bitmap: nobody can be given it while the kernel takes its memory.
+// SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a
 //         group of words, that is not zero, for each age.
 // SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork finds cut short
 //         is never dirty memory that is taken for zero (FORK-3).

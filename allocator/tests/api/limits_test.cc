@@ -83,6 +83,7 @@ TEST_F(Limits, BoundTheResidentSetOfTheProcess) {
 }
 
 // Also run with guard_sample, where freed blocks keep their units to be recognised: 10,000 of them would be 160 MiB.
+// GUARD-1: what takes their place can be written to.
 TEST_F(Limits, FreedGuardedBlocksGiveWay) {
   constexpr size_t kLimit = 64 * kMiB;
   malloc_trim(0);
@@ -92,6 +93,7 @@ TEST_F(Limits, FreedGuardedBlocksGiveWay) {
   for (int i = 0; i < 40000; ++i) {
     void* block = malloc(1000);
     refused += block == nullptr;
+    if (block != nullptr) memset(block, 1, 1000);
     if (i % 1000 == 0) highest = std::max(highest, stats().charged_bytes);
     free(block);
   }

@@ -1,5 +1,7 @@
 #include "explore/explorer.h"
 
+#include "base/check.h"
+
 #include <ucontext.h>
 
 #include <csetjmp>
@@ -66,8 +68,10 @@ struct Execution {
   std::string order;
   jmp_buf scheduler{};
   bool stuck = false;
+  std::string broken;  // the check that did not hold
 };
 Execution* running = nullptr;
+unsigned looks = 0;
 
 unsigned choose(unsigned count) {
   if (count <= 1) return 0;
@@ -166,7 +170,7 @@ std::string run_once(const Scenario& scenario, Bounds bounds, std::vector<Choice
   switch_to(choose(static_cast<unsigned>(team.size())));
   ucontext_t scheduler;
   _setjmp(execution.scheduler);
-  if (!execution.stuck) {
+  if (!execution.stuck && execution.broken.empty()) {
     Thread* thread = &team[execution.current];
     if (thread->ended) {
       if (const std::vector<size_t> others = others_that_run(); !others.empty()) {
@@ -186,7 +190,8 @@ std::string run_once(const Scenario& scenario, Bounds bounds, std::vector<Choice
     }
   }
   running = nullptr;
-  std::string problem = execution.stuck ? "the threads wait for each other" : scenario.judge();
+  std::string problem = execution.broken;
+  if (problem.empty()) problem = execution.stuck ? "the threads wait for each other" : scenario.judge();
   if (!problem.empty()) problem += "; threads ran in the order " + execution.order;
   for (const Location& location : execution.locations) location.write(location.place, location.history[0].value);
   for (size_t t = 0; t < team.size(); ++t) team[t].stack.swap(threads[t].stack);
@@ -213,7 +218,18 @@ Outcome explore(const Scenario& scenario, Bounds bounds) {
   return outcome;
 }
 
-bool is_running() { return running != nullptr; }
+bool is_running() { return running != nullptr && looks == 0; }
+
+Look::Look() { ++looks; }
+Look::~Look() { --looks; }
+
+void broken(const char* label, const char* condition) {
+  looks = 0;
+  if (running == nullptr) freestone::fail_check(label, condition);
+  running->broken = std::string(label) + " does not hold: " + condition;
+  back_to_scheduler();
+  std::abort();
+}
 
 uint64_t load(void* place, uint64_t now, Order order, Write write) {
   interruption_point();

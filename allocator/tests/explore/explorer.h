@@ -51,6 +51,16 @@ uint64_t modify(void* place, uint64_t now, Order order, Change change, void* con
 void store(void* place, uint64_t now, uint64_t value, Order order, Write write);
 // All stores before it are seen before any store after it.
 void order_stores();
+// While one lives, atomics are plain values.
+class Look {
+ public:
+  Look();
+  ~Look();
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+};
+// The execution is wrong.
+[[noreturn]] void broken(const char* label, const char* condition);
 // The thread cannot go on until another one has run.
 void wait();
 

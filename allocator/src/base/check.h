@@ -1,0 +1,27 @@
+// Room 1, base: checks of what comments state as invariants, named by their labels.
+//
+// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A process in which one does not hold ends with a line
+// that says which. Elsewhere the conditions are compiled and nothing is left of them.
+#pragma once
+
+#include "base/compiler.h"
+
+#ifndef FREESTONE_CHECKS
+#define FREESTONE_CHECKS 0
+#endif
+
+namespace freestone {
+
+inline constexpr bool kChecks = FREESTONE_CHECKS != 0;
+
+// "freestone: SLAB-2 does not hold: CONDITION", then SIGABRT. The platform room defines it.
+[[noreturn]] void fail_check(const char* label, const char* condition);
+
+}  // namespace freestone
+
+#define FREESTONE_CHECK(label, condition)                                                   \
+  do {                                                                                      \
+    if constexpr (::freestone::kChecks) {                                                   \
+      if (FREESTONE_UNLIKELY(!(condition))) ::freestone::fail_check(label, #condition);     \
+    }                                                                                       \
+  } while (false)
