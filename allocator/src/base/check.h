@@ -1,7 +1,7 @@
 // Room 1, base: checks of what comments state as invariants, named by their labels.
 //
-// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A process in which one does not hold ends with a line
-// that says which. Elsewhere the conditions are compiled and nothing is left of them.
+// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A process in which one does
+// not hold ends with a line that says which. Elsewhere the conditions are compiled and nothing is left of them.
 #pragma once
 
 #include "base/compiler.h"
@@ -19,9 +19,9 @@ inline constexpr bool kChecks = FREESTONE_CHECKS != 0;
 
 }  // namespace freestone
 
-#define FREESTONE_CHECK(label, condition)                                                   \
-  do {                                                                                      \
-    if constexpr (::freestone::kChecks) {                                                   \
-      if (FREESTONE_UNLIKELY(!(condition))) ::freestone::fail_check(label, #condition);     \
-    }                                                                                       \
+#define FREESTONE_CHECK(label, condition)                                               \
+  do {                                                                                  \
+    if constexpr (::freestone::kChecks) {                                               \
+      if (FREESTONE_UNLIKELY(!(condition))) ::freestone::fail_check(label, #condition); \
+    }                                                                                   \
   } while (false)

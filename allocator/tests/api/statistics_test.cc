@@ -24,6 +24,7 @@ TEST(GoodSize, IsExactlyWhatABlockAskedForWithItOffers) {
   }
 }
 
+// STAT-1 and STAT-2.
 void expect_consistent(const freestone_stats& s) {
   EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes,
             s.committed_bytes + s.mapped_bytes);

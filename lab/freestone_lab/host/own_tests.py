@@ -48,6 +48,8 @@ PARTS = (
 LAB = "lab"
 LONGER = 100.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
+FUZZ_SECONDS = "3600"
+EXPLORE_PREEMPTIONS = "3"
 
 # Labels of ctest and marks of pytest that are not for every run.
 LABELS = {
@@ -131,6 +133,8 @@ def test_part(part: Part, form: Form, jobs: int) -> Tally:
     settings = {"FREESTONE_TEST_OPS": f"{part.length * (LONGER if form is Form.LONG else 1):g}"}
     if form is Form.LONG:
         settings["FREESTONE_STORM_SECONDS"] = STORM_SECONDS
+        settings["FREESTONE_FUZZ_SECONDS"] = FUZZ_SECONDS
+        settings["FREESTONE_EXPLORE_PREEMPTIONS"] = EXPLORE_PREEMPTIONS
     status = _run(command, paths.root(), settings=settings)
     tally = read_junit(report, part.preset)
     if status != 0 and tally.failed == 0:

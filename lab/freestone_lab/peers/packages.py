@@ -40,7 +40,10 @@ PROGRAMS: dict[str, str] = {
     "clang++-19": "clang-19",
     "chromium": "chromium",
 }
-FILES: dict[str, str] = {"/usr/include/gtest/gtest.h": "libgtest-dev"}
+FILES: dict[str, str] = {
+    "/usr/include/gtest/gtest.h": "libgtest-dev",
+    "/usr/lib/llvm-19/lib/clang/19/lib/linux": "libclang-rt-19-dev",
+}
 
 
 def missing_programs(programs: Iterable[str] = PROGRAMS) -> list[str]:
