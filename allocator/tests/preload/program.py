@@ -12,11 +12,14 @@ from preload.session import Session
 
 @dataclass(frozen=True)
 class Program:
-    """`needs`: executables without which it is skipped; `served`: how the program that must run on the library is called (a prefix)."""
+    """`needs`: executables without which it is skipped; `served`: how the program that must run on the library is called
+    (a prefix); `source`: the Debian source package that it reads as `session.source`, prepared once by `build`."""
 
     needs: tuple[str, ...]
     served: str
     play: Callable[[Session], str]
+    source: str = ""
+    build: str = ""
 
 
 def digest(path: Path) -> str:

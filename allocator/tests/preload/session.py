@@ -25,6 +25,7 @@ def find(name: str) -> str | None:
 class Session:
     folder: Path
     library: Path | None
+    source: Path = Path("/nonexistent")
     errors: str = ""
     witness: Path = field(init=False)
 
@@ -48,13 +49,19 @@ class Session:
         path.write_text(text)
         return path
 
-    def run(self, *command: str | Path, text: str | bytes = b"", extra: Mapping[str, str] | None = None) -> str:
-        """Run a command in the folder; returns its standard output; any status but 0 is an error."""
+    def attempt(
+        self,
+        *command: str | Path,
+        text: str | bytes = b"",
+        extra: Mapping[str, str] | None = None,
+        under: str | Path = ".",
+    ) -> tuple[int, str]:
+        """Run a command in the folder, or one `under` it; returns its status and its standard output."""
         words = [str(word) for word in command]
         words[0] = find(words[0]) or words[0]
         done = subprocess.run(
             words,
-            cwd=self.folder,
+            cwd=self.folder / under,
             env=self.environment(extra),
             input=text.encode() if isinstance(text, str) else text,
             capture_output=True,
@@ -62,9 +69,14 @@ class Session:
             check=False,
         )
         self.errors += done.stderr.decode(errors="replace")
-        if done.returncode != 0:
-            raise RuntimeError(f"{words[0]} ended with {done.returncode}: {self.errors[-2000:]}")
-        return done.stdout.decode(errors="surrogateescape")
+        return done.returncode, done.stdout.decode(errors="surrogateescape")
+
+    def run(self, *command: str | Path, text: str | bytes = b"", extra: Mapping[str, str] | None = None) -> str:
+        """As `attempt`, where any status but 0 is an error."""
+        status, output = self.attempt(*command, text=text, extra=extra)
+        if status != 0:
+            raise RuntimeError(f"{find(str(command[0])) or command[0]} ended with {status}: {self.errors[-2000:]}")
+        return output
 
     @contextlib.contextmanager
     def server(self, *command: str | Path, ready: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
@@ -92,11 +104,17 @@ class Session:
                         f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
                     )
 
+    def testimony(self) -> list[tuple[str, str]]:
+        """Of each process: the name of its program, and the object that served its malloc."""
+        lines = self.witness.read_text().splitlines() if self.witness.exists() else []
+        return [
+            (Path(program).name, os.path.realpath(owner))
+            for program, _, owner in (line.partition("\t") for line in lines)
+        ]
+
     def served(self) -> dict[str, set[str]]:
         """Name of each program that ran -> the objects that served its malloc."""
         result: dict[str, set[str]] = {}
-        lines = self.witness.read_text().splitlines() if self.witness.exists() else []
-        for line in lines:
-            program, _, owner = line.partition("\t")
-            result.setdefault(Path(program).name, set()).add(os.path.realpath(owner))
+        for program, owner in self.testimony():
+            result.setdefault(program, set()).add(owner)
         return result

@@ -1,15 +1,18 @@
-"""Every program of the tables under no library, the fast and the hardened one: same output? how much CPU time and memory?
+"""Every program or suite of a table under no library, the fast and the hardened one: same output? what CPU and memory?
 
-    python3 -m preload.survey RESULT.json [PROGRAM...]
+    python3 -m preload.survey RESULT.json programs|suites [NAME...]
 
-FREESTONE_LIBRARY names both libraries, as ctest does. Writes RESULT.json and one line for each program; ends with 1 when a program
-differs or fails under a library. What is not on the machine is skipped by name.
+FREESTONE_LIBRARY names both libraries, as ctest does. Writes RESULT.json and one line for each entry; ends with 1 when
+one differs or fails under a library. What is not on the machine is skipped by name.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import multiprocessing
+import os
 import platform
 import resource
 import sys
@@ -20,14 +23,16 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from preload import catalogue
+from preload import catalogue, sources
 from preload.program import Program
 from preload.programs import PROGRAMS
 from preload.programs_test import LIBRARIES
 from preload.session import Session, find
+from preload.suites import SUITES
 from support import harness
 
 SCHEMA = "freestone-programs/1"
+PR_SET_CHILD_SUBREAPER = 36
 NAMES = ("none", "fast", "hardened")
 
 
@@ -40,11 +45,13 @@ class Play:
     skipped: str = ""
     cpu_s: float = 0.0
     peak_kib: int = 0
+    processes: int = 0
 
 
 @dataclass
 class Row:
-    """`verdict`: same, differs, fails, unsteady (two runs without a library differ) or skipped."""
+    """`verdict`: same, differs, fails, unsteady (two runs without a library differ) or skipped. `tests`: the lines that
+    were compared; `processes`: how many of the program were served, in the run with the fewest."""
 
     program: str
     package: str
@@ -52,12 +59,16 @@ class Row:
     detail: str = ""
     cpu_s: dict[str, float] = field(default_factory=dict)
     peak_kib: dict[str, int] = field(default_factory=dict)
+    tests: int = 0
+    processes: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
-def _play(program: Program, library: Path | None, answer: Connection) -> None:
-    """In a process of its own, so that the kernel's account of its children is this play's."""
+def _play(program: Program, library: Path | None, source: Path, answer: Connection) -> None:
+    """In a process of its own, so that the kernel's account of its children is this play's, daemons included."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     with tempfile.TemporaryDirectory(prefix="freestone-", ignore_cleanup_errors=True) as name:
-        session = Session(Path(name), library)
+        session = Session(Path(name), library, source)
         output = failure = skipped = ""
         try:
             output = program.play(session).replace(name, "FOLDER")
@@ -68,9 +79,13 @@ def _play(program: Program, library: Path | None, answer: Connection) -> None:
             skipped = str(reason)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"[-600:]
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = round(used.ru_utime + used.ru_stime, 3)
-        answer.send(Play(output, failure, skipped, cpu, used.ru_maxrss))
+        processes = sum(name.startswith(program.served) for name, _ in session.testimony())
+        answer.send(Play(output, failure, skipped, cpu, used.ru_maxrss, processes))
 
 
 def has_own_malloc(program: Program, session: Session) -> bool:
@@ -95,8 +110,12 @@ def unserved(program: Program, session: Session, library: Path | None) -> str:
 
 
 def play(program: Program, library: Path | None) -> Play:
+    try:
+        source = sources.prepared(program.source, program.build) if program.source else Path("/nonexistent")
+    except sources.Unavailable as reason:
+        return Play(skipped=str(reason))
     receive, send = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_play, args=(program, library, send))
+    process = multiprocessing.get_context("fork").Process(target=_play, args=(program, library, source, send))
     process.start()
     send.close()
     try:
@@ -117,6 +136,7 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
     row = Row(
         name, package, "same", "", {k: p.cpu_s for k, p in plays.items()}, {k: p.peak_kib for k, p in plays.items()}
     )
+    row.tests, row.processes = len(expected.output.splitlines()), min(p.processes for p in plays.values())
     reasons = [p.skipped for p in plays.values() if p.skipped]
     if reasons or expected.failure or not expected.output.strip():
         row.verdict = "skipped"
@@ -126,21 +146,32 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
     differing = [label for label, p in plays.items() if p.output != expected.output]
     if failed:
         row.verdict, row.detail = "fails", "; ".join(failed)
-    elif differing and run(program, None).output != expected.output:
-        row.verdict, row.detail = "unsteady", "two runs without a library differ"
+    elif differing and (again := run(program, None).output) != expected.output:
+        row.verdict, row.detail = "unsteady", f"two runs without a library differ: {difference(expected.output, again)}"
     elif differing:
-        row.verdict, row.detail = "differs", ", ".join(differing)
+        row.verdict = "differs"
+        row.detail = "; ".join(f"{label}: {difference(expected.output, plays[label].output)}" for label in differing)
     return row
 
 
+def difference(expected: str, actual: str) -> str:
+    """The first lines that only one of the two has."""
+    one, other = set(expected.splitlines()), set(actual.splitlines())
+    lines = [*(f"-{line}" for line in sorted(one - other)[:3]), *(f"+{line}" for line in sorted(other - one)[:3])]
+    return ", ".join(lines)[:600]
+
+
 def main(arguments: list[str]) -> int:
-    path, *names = arguments
+    path, kind, *names = arguments
+    table = {"programs": PROGRAMS, "suites": {name: suite.program for name, suite in SUITES.items()}}[kind]
     for name in names:
-        if name not in PROGRAMS:
-            sys.exit(f"survey: no program '{name}'; expected some of {' '.join(PROGRAMS)}")
+        if name not in table:
+            sys.exit(f"survey: no entry '{name}' among the {kind}; expected some of {' '.join(table)}")
     rows: list[Row] = []
-    for name in names or PROGRAMS:
-        row = survey(name, PROGRAMS[name])
+    for name in names or table:
+        row = survey(name, table[name])
+        if kind == "suites":
+            row.package, row.left_out = " ".join(SUITES[name].packages), dict(SUITES[name].left_out)
         rows.append(row)
         print(f"{row.verdict:9} {name} {row.detail.strip().splitlines()[-1] if row.detail else ''}", flush=True)
         result = {"schema": SCHEMA, "machine": platform.platform(), "programs": [asdict(r) for r in rows]}
@@ -156,7 +187,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: python3 -m preload.survey RESULT.json [PROGRAM...]")
+    if len(sys.argv) < 3:
+        sys.exit("usage: python3 -m preload.survey RESULT.json programs|suites [NAME...]")
     assert harness.PROBES.is_dir(), "FREESTONE_PROBES: expected the folder of the probes"
     sys.exit(main(sys.argv[1:]))

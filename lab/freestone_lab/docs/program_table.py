@@ -1,7 +1,8 @@
-"""The table of real programs in docs/COMPATIBILITY.md, made from what `freestone test --programs` stored."""
+"""The tables of programs and suites in docs/COMPATIBILITY.md, made from what `freestone test --programs` stored."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ WORDS = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    if not (root / real_programs.RESULT).is_file():
-        return {}
     page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "programs", table(real_programs.read(root / real_programs.RESULT)))}
+    made = {"programs": (real_programs.RESULT, table), "suites": (real_programs.SUITES, suites)}
+    stored = {name: pair for name, pair in made.items() if (root / pair[0]).is_file()}
+    for name, (path, text) in stored.items():
+        page = with_section(page, DOCUMENT, name, text(real_programs.read(root / path)))
+    return {DOCUMENT: page} if stored else {}
 
 
 def write(root: Path) -> list[Path]:
@@ -30,21 +33,37 @@ def outdated(root: Path) -> list[str]:
 
 def table(result: dict[str, Any]) -> str:
     judged = [row for row in result["programs"] if row["verdict"] in WORDS]
-    left = [row for row in result["programs"] if row["verdict"] not in WORDS]
+    return _rendered("programs.md.j2", result, real_programs.RESULT, [_cells(row, []) for row in judged])
+
+
+def suites(result: dict[str, Any]) -> str:
+    judged = [row for row in result["programs"] if row["verdict"] in WORDS]
+    rows = [_cells(row, [str(row["tests"]), str(row["processes"])]) for row in judged]
+    notes = [f"{row['program']}: `{' '.join(row['detail'].split())}`" for row in judged if row["verdict"] != "same"]
+    for row in (row for row in judged if row["left_out"]):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in row["left_out"].items())
+        notes.append(f"Left out of {row['program']}'s: {reasons}.")
+    return _rendered("suites.md.j2", result, real_programs.SUITES, rows, notes)
+
+
+def _rendered(
+    template: str, result: dict[str, Any], file: Path, rows: list[list[str]], notes: Sequence[str] = ()
+) -> str:
     return render(
-        "programs.md.j2",
-        same=sum(row["verdict"] == "same" for row in judged),
-        judged=len(judged),
+        template,
+        same=sum(row["verdict"] == "same" for row in result["programs"]),
+        judged=len(rows),
         machine=result["machine"],
-        file=real_programs.RESULT,
-        rows=[_cells(row) for row in judged],
-        left=[f"{row['program']} ({_reason(row)})" for row in left],
+        file=file,
+        rows=rows,
+        notes=notes,
+        left=[f"{row['program']} ({_reason(row)})" for row in result["programs"] if row["verdict"] not in WORDS],
     ).rstrip("\n")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], counts: list[str]) -> list[str]:
     cpu, peak = row["cpu_s"], row["peak_kib"]
-    cells = [row["program"], WORDS[row["verdict"]]]
+    cells = [row["program"], WORDS[row["verdict"]], *counts]
     cells += [f"{cpu['none']:.2f}", _ratio(cpu, "fast"), _ratio(cpu, "hardened")]
     return [*cells, f"{peak['none'] / 1024:.0f}", _ratio(peak, "fast"), _ratio(peak, "hardened")]
 

@@ -1,6 +1,6 @@
-"""`freestone test --programs`: real programs of Debian under both libraries.
+"""`freestone test --programs`: real programs of Debian, and suites of their own, under both libraries.
 
-The tables of programs and what compares them lie in allocator/tests/preload; from here they are started and read.
+The tables and what compares them lie in allocator/tests/preload; from here they are started and read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 
 RESULT = Path("docs/results/programs.json")
+SUITES = Path("docs/results/suites.json")
 TARGETS = ("freestone", "freestone_hardened", "witness")
 SCHEMA = "freestone-programs/1"
 
@@ -32,30 +33,49 @@ def environment() -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "FREESTONE_LIBRARY": ":".join(map(str, libraries)),
         "FREESTONE_PROBES": str(built / "allocator" / "tests" / "probes"),
+        "FREESTONE_SOURCES": str(paths.cache_dir() / "sources"),
     }
 
 
 def packages() -> list[str]:
-    """The Debian packages that the table needs."""
-    code = "from preload import catalogue; print(*sorted(set(catalogue.PACKAGES.values())))"
+    """The Debian packages that both tables need."""
+    code = (
+        "from preload import catalogue, suites; "
+        "print(*sorted({*catalogue.PACKAGES.values(), *(p for s in suites.SUITES.values() for p in s.packages)}))"
+    )
     command = ["/usr/bin/python3", "-c", code]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
 def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
-    """Runs all programs, or those named; a whole run is stored for docs/COMPATIBILITY.md. Returns the exit status."""
+    """Runs everything, or what is named: a program, `suites`, or `suites/NAME`. Whole tables are stored for
+    docs/COMPATIBILITY.md. Returns the exit status."""
     root = paths.root()
     build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
     for step in (["cmake", "--preset", "release"], build):
         if subprocess.run(step, cwd=root, check=False, stdout=2).returncode != 0:
             raise UserError(f"'{' '.join(step)}' failed")
-    result = paths.cache_dir() / "programs.json" if names else root / RESULT
-    result.parent.mkdir(parents=True, exist_ok=True)
-    command = ["/usr/bin/python3", "-m", "preload.survey", str(result), *names]
-    status = subprocess.run(command, env=environment(), cwd=tests(), check=False).returncode
-    say(f"written: {result}")
+    status = 0
+    for path, kind, chosen in runs(names):
+        result = paths.cache_dir() / path.name if chosen else root / path
+        result.parent.mkdir(parents=True, exist_ok=True)
+        command = ["/usr/bin/python3", "-m", "preload.survey", str(result), kind, *chosen]
+        status |= subprocess.run(command, env=environment(), cwd=tests(), check=False).returncode
+        say(f"written: {result}")
     return status
+
+
+def runs(names: Sequence[str]) -> list[tuple[Path, str, list[str]]]:
+    """What `names` asks for: result file, table, and entries of it (none: all)."""
+    suites = [name.removeprefix("suites/") for name in names if name.startswith("suites/")]
+    programs = [name for name in names if name.partition("/")[0] != "suites"]
+    result = []
+    if programs or not names:
+        result.append((RESULT, "programs", programs))
+    if suites or "suites" in names or not names:
+        result.append((SUITES, "suites", [] if "suites" in names else suites))
+    return result
 
 
 def absent(names: Sequence[str]) -> list[str]:

@@ -31,6 +31,24 @@ def test_every_program_is_in_the_table_or_named_below_it() -> None:
     assert "Not judged: go (not on this machine: gofmt)." in text
 
 
+def test_a_suite_shows_its_tests_and_what_was_left_out() -> None:
+    shown = {"tests": 12, "processes": 3, "left_out": {"tst-x": "an inner part"}}
+    rows = [{**row("glibc", "same"), **shown}, {**row("git", "differs", "fast: -t1: ok"), **shown, "left_out": {}}]
+    text = program_table.suites({"machine": "here", "programs": rows})
+    assert "of 2 programs" in text
+    assert "in 1 of them" in text
+    assert "| glibc | same | 12 | 3 | 2.00 | 0.50 | 1.50 | 2 | 1.00 | 2.00 |" in text
+    assert "Left out of glibc's: tst-x: an inner part." in text
+    assert "git: `fast: -t1: ok`" in text
+
+
+def test_names_choose_programs_suites_or_one_suite() -> None:
+    programs, suites = (real_programs.RESULT, "programs"), (real_programs.SUITES, "suites")
+    assert real_programs.runs([]) == [(*programs, []), (*suites, [])]
+    assert real_programs.runs(["suites"]) == [(*suites, [])]
+    assert real_programs.runs(["sort", "suites/git"]) == [(*programs, ["sort"]), (*suites, ["git"])]
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     for text in ("nothing", json.dumps({"schema": "other"})):
         (tmp_path / "programs.json").write_text(text)

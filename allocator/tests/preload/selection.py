@@ -1,0 +1,161 @@
+"""What the suites run: which of the tests, with what builds and helpers, and what is left out and why."""
+
+from __future__ import annotations
+
+CPYTHON = """
+    set list dict memoryview pickle sqlite3 xml_etree_c pyexpat bz2 fork1 ctypes
+"""
+
+NUMPY = """
+    core/tests/test_regression core/tests/test_shape_base core/tests/test_indexing
+"""
+
+GLIB = """
+    array-test asyncqueue base64 bookmarkfile bytes cache charset closure collate completion cond convert dataset
+    dir enums error fileutils hash hmac hook io-channel keyfile list logging macros mappedfile markup mem-overflow
+    node object once option-context pattern private properties rcbox refcount refstring relation resources
+    scannerapi shell signals slice-concurrent slist sort strfuncs string strvbuilder thread thread-pool tree type
+    unicode uri utf8-misc utils value
+"""
+
+RUBY = """
+    array hash string symbol struct bignum fiber objectspace thread_queue weakmap enumerator proc
+"""
+
+PERL = """
+    op/array op/hash op/sort op/split op/join op/push op/splice op/grep op/closure op/fork op/local op/tie
+    op/tiearray op/repeat op/reverse op/each op/ref re/qr re/subst uni/sprintf io/open io/pipe
+"""
+
+PHP = """
+    Zend/tests/closures Zend/tests/arg_unpack
+"""
+
+NODE = """
+    buffer-alloc buffer-concat buffer-slice buffer-fill zlib zlib-brotli zlib-from-string crypto-hash crypto-hmac
+    fs-readfile stream-pipeline http-keep-alive net-pingpong child-process-fork worker worker-message-port vm-basic
+    v8-serdes string-decoder util-inspect
+"""
+
+TCL = """
+    append dict lindex linsert list lmap lrange lsearch lset namespace oo proc regexp subst switch trace upvar var
+    coroutine concat incr join split foreach
+"""
+
+REDIS = """
+    type/list type/hash type/set type/incr scan keyspace multi functions lazyfree
+"""
+
+GIT = """
+    t0001 t0003 t1006 t1300 t3903 t4202 t5302
+"""
+
+SQLITE = """
+    select1 insert delete join index alter attach blob cast collate1 corrupt cte fts3aa func in json101 malloc memdb
+    pragma savepoint trigger1 vacuum view where window1 with1 softheap1 mem5 thread001 wal
+"""
+
+BASH = """
+    alias appendop arith array array2 assoc attr braces case casemod cond dollars dynvar execscript exp exportfunc
+    extglob func getopts glob-test heredoc herestr ifs invert iquote mapfile more-exp nameref new-exp nquote parser
+    posix2 posixexp posixpat precedence printf procsub quote quotearray redir rhs-exp set-e set-x shopt strip test
+    tilde type varenv
+"""
+
+POSTGRES = """
+    test_setup boolean char varchar text int2 int4 int8 float8 bit numeric uuid enum strings point date time
+    timestamp interval create_index select union case join aggregates arrays hash_index update delete jsonb prepare
+    with regex
+"""
+
+GLIBC = """
+    mallocbug tst-calloc tst-free-errno tst-malloc tst-malloc-fork-deadlock tst-malloc-stats-cancellation
+    tst-malloc-tcache-leak tst-malloc-thread-exit tst-malloc-too-large tst-malloc_info
+    tst-mallinfo2 tst-mallocfork tst-mallocfork2 tst-mallocfork3 tst-mallopt tst-memalign tst-obstack
+    tst-posix_memalign tst-pvalloc tst-pvalloc-fortify tst-realloc tst-reallocarray tst-tcfree1 tst-tcfree2
+    tst-tcfree3 tst-trim1 tst-valloc
+"""
+
+_INTERNAL = "an inner part of glibc that no program can call"
+_OF_GLIBC = "a setting of glibc's own malloc"
+GLIBC_LEFT_OUT = {
+    **dict.fromkeys(
+        ("tst-alloc_buffer", "tst-dynarray", "tst-dynarray-fail", "tst-dynarray-at-fail", "tst-scratch_buffer"),
+        _INTERNAL,
+    ),
+    **dict.fromkeys(
+        ("tst-malloc-check", "tst-malloc-usable", "tst-malloc-usable-tunables", "tst-mxfast", "tst-mtrace"), _OF_GLIBC
+    ),
+    **dict.fromkeys(("tst-mallocstate", "tst-compathooks-on", "tst-compathooks-off"), "hooks that glibc 2.34 took out"),
+    **dict.fromkeys(("tst-interpose-*",), "the tests bring a malloc of their own"),
+    **dict.fromkeys(("tst-safe-linking", "tst-malloc-backtrace"), "they damage glibc's own lists on purpose"),
+    "tst-mallocalign1": "it measures glibc's chunk headers",
+    "tst-malloc-thread-fail": "minutes of CPU time",
+}
+
+# Runs test modules of CPython; writes `test: result` for each test into the file named first.
+PYTHON_DRIVER = """
+import sys, unittest
+lines = []
+class Result(unittest.TestResult):
+    def note(word):
+        return lambda self, test, *rest: lines.append(f"{test.id()}: {word}")
+    addSuccess, addFailure, addError, addSkip = map(note, ("ok", "failed", "error", "skipped"))
+    addExpectedFailure, addUnexpectedSuccess = map(note, ("expected failure", "unexpected success"))
+    def addSubTest(self, test, subtest, error):
+        if error: lines.append(f"{subtest.id()}: failed")
+unittest.defaultTestLoader.loadTestsFromNames(sys.argv[2:]).run(Result())
+open(sys.argv[1], "w").write("\\n".join(sorted(lines)))
+"""
+
+# The tests of perl take their modules from ../lib: here a tree of links to the machine's own.
+PERL_LIBRARY = """
+mkdir lib
+for part in /usr/share/perl/5.36 /usr/lib/*-linux-gnu/perl/5.36 /usr/lib/*-linux-gnu/perl-base; do
+  cp -rsf $part/. lib
+done
+ln -s /usr/bin/perl t/perl
+"""
+
+# postgres refuses to run as root; its user must reach the folder, and the witness must let it write.
+POSTGRES_SHELL = """
+as_postgres() { setpriv --reuid=postgres --regid=postgres --clear-groups env HOME=$PWD "$@"; }
+bin=/usr/lib/postgresql/15/bin
+"""
+POSTGRES_START = (
+    POSTGRES_SHELL
+    + """
+chmod 777 . ; touch witness.txt; chmod 666 witness.txt; chmod -R a+rwX regress
+as_postgres $bin/initdb -D $PWD/d -A trust -E UTF8 --locale=C > /dev/null
+options="-F -c listen_addresses= -c unix_socket_directories=$PWD -c max_prepared_transactions=2"
+as_postgres $bin/pg_ctl -D $PWD/d -w -s -l $PWD/log -o "$options" start
+$bin/psql -q -X -h $PWD -U postgres -c 'create database regression' -c "alter database regression set lc_messages = 'C'"
+"""
+)
+POSTGRES_STOP = POSTGRES_SHELL + "as_postgres $bin/pg_ctl -D $PWD/d -w -s -m fast stop\n"
+
+# glibc's tests as plain programs of this machine: their support functions in one archive, but for those that only
+# glibc's own tree can compile.
+GLIBC_BUILD = """
+mkdir -p shim freestone
+for name in libc-diag.h array_length.h intprops.h; do cp include/$name shim; done
+ln -sfn ../support shim/support
+flags="-O1 -w -fno-builtin -std=gnu11 -D_GNU_SOURCE -DTIMEOUTFACTOR=1 -include limits.h -I shim -I support"
+paths=$(grep -o "[A-Z_]*_PATH" support/support_paths.c | sort -u | sed "s/.*/-D&=\\"\\"/" | tr "\\n" " ")
+for file in support/*.c; do
+  case $file in */tst-*|*-time64.c) ;; *) gcc $flags $paths -c $file -o shim/$(basename $file .c).o || true ;; esac
+done
+rm -f shim/test-driver.o shim/*-container.o shim/libsupport.a
+ar rc shim/libsupport.a shim/*.o
+for name in TESTS; do gcc $flags malloc/$name.c shim/libsupport.a -o freestone/$name -ldl; done
+""".replace("TESTS", " ".join(GLIBC.split()))
+
+BASH_BUILD = (
+    "for name in recho zecho printenv xcase; do gcc -w -O1 -I . -I include support/$name.c -o tests/$name; done\n"
+)
+GIT_BUILD = """
+parts="NO_CURL=1 NO_EXPAT=1 NO_GETTEXT=1 NO_TCLTK=1 NO_OPENSSL=1"
+make -j2 $parts CFLAGS=-O1 GIT-BUILD-OPTIONS t/helper/test-tool
+make -C templates
+"""
+SQLITE_BUILD = "./configure CFLAGS=-O1 && make testfixture\n"

@@ -1,0 +1,314 @@
+"""The programs' own test suites, a fixed part of each: what they say of each of their tests is compared.
+
+A suite's output is one line a test, `name: result`, sorted; a test that fails without a library as well is no
+difference. What is left out is named in the suite's `left_out` with the reason. Where Debian packs no tests, they come
+from the source package.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from preload import selection
+from preload.program import Program
+from preload.session import Session
+
+PYTHON = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`packages`: of Debian, that bring the program and the tools; `left_out`: test -> why it is not run."""
+
+    program: Program
+    packages: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def results(text: str, pattern: str) -> list[str]:
+    """The lines that match, as `name: result`; a name that comes again is numbered; addresses and times go."""
+    seen: dict[str, int] = {}
+    lines = []
+    for match in re.finditer(pattern, text, re.MULTILINE):
+        name = re.sub(r"0x[0-9a-f]+|\b\d+(\.\d+)? ?(ms|us|s|seconds?)\b", "N", match["name"].strip())
+        seen[name] = seen.get(name, 0) + 1
+        number = f" ({seen[name]})" if seen[name] > 1 else ""
+        lines.append(f"{name}{number}: {match['result'].strip()}")
+    return lines
+
+
+def report(lines: Iterable[str]) -> str:
+    return "\n".join(sorted(lines))
+
+
+def tap(name: str, status: int, text: str) -> list[str]:
+    """The lines of a test that speaks the Test Anything Protocol, and how it ended."""
+    found = results(text, r"^ *(?P<result>ok|not ok) +(?P<name>\d+.*)$")
+    return [f"{name}: ended with {status}", *(f"{name} {line}" for line in found)]
+
+
+def copied(session: Session, part: str) -> Path:
+    """A folder of the source, where a suite may write."""
+    return Path(shutil.copytree(session.source / part, session.folder / Path(part).name, symlinks=True))
+
+
+def each(
+    names: str, run: Callable[[Session, str], list[str]], prepare: Callable[[Session], object] = lambda _: None
+) -> Callable[[Session], str]:
+    """A suite of many programs, one after the other."""
+
+    def play(session: Session) -> str:
+        prepare(session)
+        return report(line for name in names.split() for line in run(session, name))
+
+    return play
+
+
+def cpython(session: Session) -> str:
+    driver = session.write("driver.py", selection.PYTHON_DRIVER)
+    modules = [f"test.test_{name}" for name in selection.CPYTHON.split()]
+    session.attempt("python3", driver, "results.txt", *modules, extra=PYTHON)
+    return (session.folder / "results.txt").read_text()
+
+
+def numpy(session: Session) -> str:
+    files = [f"/usr/lib/python3/dist-packages/numpy/{name}.py" for name in selection.NUMPY.split()]
+    options = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no", "-v", "-x", "--maxfail=1000"]
+    _, text = session.attempt(
+        "python3", "-m", "pytest", *options, *files, extra={**PYTHON, "OPENBLAS_NUM_THREADS": "2"}
+    )
+    return report(results(text, r"^\S*/numpy/(?P<name>.*) (?P<result>PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"))
+
+
+def glib(session: Session, name: str) -> list[str]:
+    return tap(
+        name,
+        *session.attempt(
+            f"/usr/libexec/installed-tests/glib/{name}",
+            "--tap",
+            extra={
+                "G_TEST_SRCDIR": "/usr/libexec/installed-tests/glib",
+                "G_TEST_BUILDDIR": "/usr/libexec/installed-tests/glib",
+            },
+        ),
+    )
+
+
+def ruby(session: Session) -> str:
+    files = [session.source / f"test/ruby/test_{name}.rb" for name in selection.RUBY.split()]
+    tools = session.source / "tool/lib"
+    _, text = session.attempt(
+        "ruby",
+        "--disable=gems",
+        "-I",
+        tools,
+        session.source / "test/runner.rb",
+        "-v",
+        "--seed=1",
+        "--color=never",
+        *files,
+    )
+    ran = results(text, r"^\[ *\d+/\d+\] (?P<name>Test\S*#.+?) = (?P<result>)")
+    return report(ran + results(text, r"^ *\d+\) (?P<result>Failure|Error|Skipped):\n(?P<name>Test\S+)"))
+
+
+def perl_library(session: Session) -> None:
+    """The tests take their modules from ../lib: here the machine's own."""
+    copied(session, "t")
+    session.run("bash", "-ec", selection.PERL_LIBRARY)
+
+
+def perl(session: Session, name: str) -> list[str]:
+    return tap(name, *session.attempt("perl", f"{name}.t", under="t", extra={"PERL_HASH_SEED": "0"}))
+
+
+def php(session: Session) -> str:
+    for part in ("Zend/tests", "ext/standard/tests"):
+        shutil.copytree(session.source / part, session.folder / part)
+    shutil.copy(session.source / "run-tests.php", session.folder)
+    session.attempt(
+        "php",
+        "run-tests.php",
+        "-q",
+        "-p",
+        "/usr/bin/php8.2",
+        "-W",
+        "results.txt",
+        "--offline",
+        "--no-color",
+        *selection.PHP.split(),
+    )
+    text = (session.folder / "results.txt").read_text()
+    return report(results(text, r"^(?P<result>[A-Z]+)\t(?P<name>.*)$"))
+
+
+def node(session: Session, name: str) -> list[str]:
+    extra = {"NODE_TEST_DIR": str(session.folder), "NODE_TEST_KNOWN_GLOBALS": "0"}
+    return [f"{name}: {session.attempt('node', session.source / f'test/parallel/test-{name}.js', extra=extra)[0]}"]
+
+
+def tcl(session: Session) -> str:
+    copied(session, "tests")
+    _, text = session.attempt(
+        "tclsh8.6",
+        "tests/all.tcl",
+        "-file",
+        " ".join(f"{name}.test" for name in selection.TCL.split()),
+        "-verbose",
+        "pass skip",
+        "-tmpdir",
+        ".",
+    )
+    found = results(text, r"^\+\+\+\+ (?P<name>\S+) (?P<result>PASSED|SKIPPED: \S+)")
+    return report(found + results(text, r"^==== (?P<name>\S+) .*(?P<result>FAILED)$"))
+
+
+def redis(session: Session) -> str:
+    (session.folder / "src").mkdir()
+    for name in ("server", "cli", "benchmark", "check-rdb", "check-aof", "sentinel"):
+        (session.folder / f"src/redis-{name}").symlink_to(f"/usr/bin/redis-{name}")
+    copied(session, "tests")
+    (session.folder / "redis.conf").symlink_to(session.source / "redis.conf")
+    (session.folder / "tests/tmp").mkdir(exist_ok=True)
+    units = [word for unit in selection.REDIS.split() for word in ("--single", f"unit/{unit}")]
+    _, text = session.attempt(
+        "tclsh8.6",
+        "tests/test_helper.tcl",
+        "--clients",
+        "1",
+        "--durable",
+        "--no-latency",
+        "--baseport",
+        "27111",
+        *units,
+    )
+    return report(
+        results(
+            re.sub(r"\x1b\[[0-9;]*m", "", text),
+            r"^\[(?P<result>ok|err|exception|skip|ignore)\]: (?P<name>.*?)(?: \(\d+ ms\)| in tests/.*)?$",
+        )
+    )
+
+
+def git(session: Session, name: str) -> list[str]:
+    (path,) = (session.source / "t").glob(f"{name}-*.sh")
+    extra = {"GIT_TEST_INSTALLED": "/usr/bin", "TEST_OUTPUT_DIRECTORY": str(session.folder), "GIT_TEST_CHAIN_LINT": "0"}
+    return tap(
+        name, *session.attempt("bash", path, f"--root={session.folder}", extra=extra, under=session.source / "t")
+    )
+
+
+def sqlite(session: Session, name: str) -> list[str]:
+    status, text = session.attempt(session.source / "testfixture", session.source / f"test/{name}.test")
+    return [
+        f"{name}: ended with {status}",
+        *(f"{name} {line}" for line in results(text, r"^(?P<name>\S+)\.\.\. ?(?P<result>Ok|Omitted|.*\S.*)$")),
+    ]
+
+
+def bash(session: Session, name: str) -> list[str]:
+    extra = {
+        "THIS_SH": "/bin/bash",
+        "BASH_TSTOUT": str(session.folder / "out"),
+        "TMPDIR": str(session.folder),
+        "BUILD_DIR": str(session.folder),
+        "PATH": f"{session.folder}/tests:/usr/bin:/bin",
+    }
+    return [f"{name}: ended with {session.attempt('sh', f'run-{name}', under='tests', extra=extra)[0]}"]
+
+
+def glibc(session: Session, name: str) -> list[str]:
+    status, _ = session.attempt(session.source / "freestone" / name, extra={"TIMEOUTFACTOR": "100"})
+    return [f"{name}: {'ok' if status == 0 else f'ended with {status}'}"]
+
+
+def postgres(session: Session) -> str:
+    copied(session, "src/test/regress")
+    session.run("bash", "-ec", selection.POSTGRES_START)
+    try:
+        return report(line for name in selection.POSTGRES.split() for line in postgres_test(session, name))
+    finally:
+        session.run("bash", "-ec", selection.POSTGRES_STOP)
+
+
+def postgres_test(session: Session, name: str) -> list[str]:
+    base = session.folder / "regress"
+    extra = {
+        "PG_ABS_SRCDIR": str(base),
+        "PG_LIBDIR": "/usr/lib/postgresql/15/lib",
+        "PG_DLSUFFIX": ".so",
+        "PGTZ": "PST8PDT",
+        "PGDATESTYLE": "Postgres, MDY",
+        "PGHOST": str(session.folder),
+        "PGUSER": "postgres",
+        "PGOPTIONS": "-c intervalstyle=postgres_verbose",
+    }
+    status, text = session.attempt(
+        "bash",
+        "-c",
+        "/usr/lib/postgresql/15/bin/psql -X -a -q -d regression -v HIDE_TABLEAM=on -v HIDE_TOAST_COMPRESSION=on "
+        f"< sql/{name}.sql 2>&1",
+        under=base,
+        extra=extra,
+    )
+    expected = [path.read_text() for path in base.glob(f"expected/{name}*.out")]
+    return [
+        f"{name}: {'ok' if text in expected else 'not as expected'}, {len(text.splitlines())} lines, status {status}"
+    ]
+
+
+def jq(session: Session) -> str:
+    tests = session.source / "tests"
+    lines = []
+    for name in ("jq", "base64", "onig", "optional"):
+        status, text = session.attempt("jq", "-L", tests / "modules", "--run-tests", tests / f"{name}.test")
+        lines += [f"{name}: ended with {status}", *(f"{name}: {line}" for line in text.splitlines())]
+    return report(lines)
+
+
+TCLSH = ("tclsh8.6",)
+SUITES: dict[str, Suite] = {
+    "cpython": Suite(Program(("python3",), "python3", cpython), ("python3", "libpython3.11-testsuite")),
+    "perl": Suite(Program(("perl",), "perl", each(selection.PERL, perl, perl_library), "perl"), ("perl",)),
+    "ruby": Suite(Program(("ruby",), "ruby", ruby, "ruby3.1"), ("ruby",)),
+    "redis": Suite(Program(("redis-server", *TCLSH), "redis-", redis, "redis"), ("redis-server", "tcl8.6")),
+    "git": Suite(
+        Program(("git", "make", "gcc"), "git", each(selection.GIT, git), "git", selection.GIT_BUILD),
+        ("git", "make", "gcc", "zlib1g-dev"),
+    ),
+    "sqlite": Suite(
+        Program(("make", "gcc"), "testfixture", each(selection.SQLITE, sqlite), "sqlite3", selection.SQLITE_BUILD),
+        ("make", "gcc", "tcl8.6-dev"),
+    ),
+    "php": Suite(Program(("php8.2",), "php", php, "php8.2"), ("php8.2-cli",)),
+    "node": Suite(Program(("node",), "node", each(selection.NODE, node), "nodejs"), ("nodejs",)),
+    "postgres": Suite(
+        Program(("/usr/lib/postgresql/15/bin/initdb", "setpriv"), "postgres", postgres, "postgresql-15"),
+        ("postgresql",),
+    ),
+    "glibc": Suite(
+        Program(("gcc",), "tst-", each(selection.GLIBC, glibc), "glibc", selection.GLIBC_BUILD),
+        ("gcc",),
+        selection.GLIBC_LEFT_OUT,
+    ),
+    "bash": Suite(
+        Program(
+            ("bash", "gcc"),
+            "bash",
+            each(selection.BASH, bash, lambda session: copied(session, "tests")),
+            "bash",
+            selection.BASH_BUILD,
+        ),
+        ("bash", "gcc"),
+    ),
+    "tcl": Suite(Program(TCLSH, "tclsh8.6", tcl, "tcl8.6"), ("tcl8.6",)),
+    "jq": Suite(Program(("jq",), "jq", jq, "jq"), ("jq",)),
+    "numpy": Suite(Program(("python3",), "python3", numpy), ("python3-numpy", "python3-pytest", "python3-hypothesis")),
+    "glib": Suite(
+        Program(("/usr/libexec/installed-tests/glib/hash",), "", each(selection.GLIB, glib)), ("libglib2.0-tests",)
+    ),
+}
