@@ -57,7 +57,7 @@ SQLITE = """
 
 BASH = """
     alias appendop arith array array2 assoc attr braces case casemod cond dollars dynvar execscript exp exportfunc
-    extglob func getopts glob-test heredoc herestr ifs invert iquote mapfile more-exp nameref new-exp nquote parser
+    extglob func getopts glob-test heredoc herestr ifs invert iquote mapfile more-exp new-exp nquote parser
     posix2 posixexp posixpat precedence printf procsub quote quotearray redir rhs-exp set-e set-x shopt strip test
     tilde type varenv
 """

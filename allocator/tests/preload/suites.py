@@ -34,7 +34,7 @@ def results(text: str, pattern: str) -> list[str]:
     seen: dict[str, int] = {}
     lines = []
     for match in re.finditer(pattern, text, re.MULTILINE):
-        name = re.sub(r"0x[0-9a-f]+|\b\d+(\.\d+)? ?(ms|us|s|seconds?)\b", "N", match["name"].strip())
+        name = re.sub(r"0x[0-9a-f]+|\btmp_\w+|\b\d+(\.\d+)? ?(ms|us|s|seconds?)\b", "N", match["name"].strip())
         seen[name] = seen.get(name, 0) + 1
         number = f" ({seen[name]})" if seen[name] > 1 else ""
         lines.append(f"{name}{number}: {match['result'].strip()}")
