@@ -51,7 +51,7 @@ GIT = """
 """
 
 SQLITE = """
-    select1 insert delete join index alter attach blob cast collate1 corrupt cte fts3aa func in json101 malloc memdb
+    select1 insert delete join index alter attach blob cast collate1 corrupt cte fts3aa func in json101 memdb
     pragma savepoint trigger1 vacuum view where window1 with1 softheap1 mem5 thread001 wal
 """
 
