@@ -40,7 +40,7 @@ constexpr Layout kLayouts[] = {
     {12, 56, 0, 8, 0, 8, 0, 70, 68, 192, 40, 56},
     {13, 72, 0, 0, 0, 8, 0, 70, 68, 200, 40, 56},
 };
-constexpr usize kFrameInstruction = 56, kFrameBytes = 72;
+constexpr usize kFrameInstruction = 56;
 constexpr usize kType = 8, kLength = 16, kTextState = 32, kBytesData = 32;
 constexpr usize kCodeFile = 112, kCodeName = 128, kCodeLines = 136;
 constexpr u8 kOwnedByC = 3;
