@@ -10,6 +10,7 @@ constexpr unsigned highest_bit(u64 word) { return 63U ^ static_cast<unsigned>(__
 constexpr unsigned count_bits(u64 word) { return static_cast<unsigned>(__builtin_popcountll(word)); }
 constexpr u64 rotate_right(u64 word, unsigned count) { return (word >> (count % 64)) | (word << ((64 - count) % 64)); }
 constexpr u64 bit(unsigned position) { return u64{1} << position; }
+constexpr unsigned trailing_ones(u64 word) { return word == ~u64{0} ? 64 : lowest_bit(~word); }
 
 // The lowest `count` bits set; `count` may be 64.
 constexpr u64 low_mask(unsigned count) { return count >= 64 ? ~u64{0} : bit(count) - 1; }

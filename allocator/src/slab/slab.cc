@@ -188,7 +188,13 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
         shuffle(user, top, static_cast<unsigned>(from - top));
       }
     }
-    for (; left != 0 && top != bottom; left &= left - 1) *--top = first + usize{lowest_bit(left)} * info.bytes;
+    while (left != 0 && top != bottom) {  // neighbours, one by one
+      const unsigned start = lowest_bit(left);
+      const unsigned run = min_of(trailing_ones(left >> start), static_cast<unsigned>(top - bottom));
+      char* block = first + usize{start} * info.bytes;
+      for (void** const to = top - run; top != to; block += info.bytes) *--top = block;
+      left &= ~(low_mask(run) << start);
+    }
     if (left != 0) {
       record.words[w].or_seq(left);
     } else {
@@ -262,6 +268,29 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
   if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record)) try_release(size_class, unit, user);
 }
 
+// Blocks that were often taken one after the other are often freed so too, up or down.
+struct Neighbours {
+  unsigned first;  // the position of the lowest in its word
+  unsigned count;
+};
+// How many from `next` on are neighbours: the first at `position` of its word, which has `above` blocks from there on.
+Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned position, unsigned above) {
+  const auto most = static_cast<usize>(end - next);
+  if (most == 1) return {position, 1};
+  const usize step = address_of(next[1]) - address_of(next[0]);
+  const bool down = step == 0 - bytes;
+  if (!down && step != bytes) return {position, 1};
+  usize expected = address_of(next[0]);
+  const auto limit = next + min_of<usize>(most, down ? position + 1 : above);
+  void* const* at = next;
+  do {
+    ++at;
+    expected += step;
+  } while (at != limit && address_of(*at) == expected);
+  const auto count = static_cast<unsigned>(at - next);
+  return {down ? position + 1 - count : position, count};
+}
+
 }  // namespace
 
 void set_shard_count(unsigned count) {
@@ -298,36 +327,42 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
 
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   const ClassInfo& info = class_info(size_class);
-  const usize last_offset = usize{info.blocks - 1} * info.bytes;  // at which a block starts
-  UnitIndex unit = kNoUnit;
-  usize slab = ~usize{0};  // its address; before the first block, further up than any
-  unsigned word = 0;
-  u64 gathered = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const usize address = address_of(blocks[i]);
-    const bool same_slab = address - slab <= last_offset;
-    if (!same_slab) {
-      if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
-      gathered = 0;
-      unit = slab_start(info, unit_of(blocks[i]));
-      slab = address_of(unit_address(unit));
-    }
+  const usize bytes = info.bytes;
+  const usize last_offset = usize{info.blocks - 1} * bytes;  // at which a block starts
+  const auto number_at = [&](usize offset, const void* block) {
     // Above the point stands the block's number. Below it, only a block's start leaves less than one inverse.
-    const u64 scaled = (address - slab) * info.inverse;
-    if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || address - slab > last_offset)) {
-      fail("invalid free", blocks[i], "the address is not the start of a block");
+    const u64 scaled = offset * info.inverse;
+    if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || offset > last_offset)) {
+      fail("invalid free", block, "the address is not the start of a block");
     }
-    const auto number = static_cast<unsigned>(scaled >> kInverseShift);
-    if (number / 64 != word) {
-      if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
-      gathered = 0;
-      word = number / 64;
+    return static_cast<unsigned>(scaled >> kInverseShift);
+  };
+  for (void* const *next = blocks, *const *const end = blocks + count; next != end;) {
+    const UnitIndex unit = slab_start(info, unit_of(*next));
+    const usize slab = address_of(unit_address(unit));
+    usize offset = address_of(*next) - slab;
+    unsigned number = number_at(offset, *next);
+    bool same_slab = true;
+    while (same_slab) {
+      const unsigned word = number / 64;
+      const unsigned word_end = min_of(info.blocks, (word + 1) * 64);
+      u64 gathered = 0;
+      do {
+        const Neighbours side = neighbours(next, end, bytes, number % 64, word_end - number);
+        for (unsigned k = 0; kMitigations.zero_on_free && k < side.count; ++k) expect_clear(next[k], bytes);
+        const u64 mask = low_mask(side.count) << side.first;
+        if (FREESTONE_UNLIKELY((gathered & mask) != 0)) fail_block("double free", unit_address(unit) + (word * 64 + lowest_bit(gathered & mask)) * bytes, bytes);
+        gathered |= mask;
+        next += side.count;
+        if (next == end) break;
+        offset = address_of(*next) - slab;
+        same_slab = offset <= last_offset;
+        if (same_slab) number = number_at(offset, *next);
+      } while (same_slab && number / 64 == word);
+      return_to_word(size_class, user, unit, word, gathered);
+      same_slab = same_slab && next != end;
     }
-    expect_clear(blocks[i], info.bytes);
-    if (FREESTONE_UNLIKELY((gathered & bit(number % 64)) != 0)) fail_block("double free", blocks[i], info.bytes);
-    gathered |= bit(number % 64);
   }
-  if (gathered != 0) return_to_word(size_class, user, unit, word, gathered);
   user.token.store_relaxed(kNoUnit);
   blocks_out[user.shard][size_class].sub_relaxed(count);
 }
@@ -358,7 +393,7 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
 
 usize blocks_outside(SizeClass size_class) {
   u64 sum = 0;  // modulo 2^64: a block may return through another shard than it came from
-  for (auto& shard : blocks_out) sum += shard[size_class].load_relaxed();
+  for (unsigned shard = 0; shard < shards_used.load_relaxed(); ++shard) sum += blocks_out[shard][size_class].load_relaxed();
   return sum;
 }
 

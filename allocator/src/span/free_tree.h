@@ -4,8 +4,10 @@
 // start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen where the children meet. A search walks one
 // path down and an update one path up: both cost the tree's height, which grows by one while the heap grows eightfold.
 //
-// FREE-1  A node is `joined` of its children, at rest.
+// FREE-1  A node is `joined` of its children, at rest, but for the nodes above one word, `stale_`: a series of changes
+//         to one word is joined once, by the next search that needs it. Slabs are taken and freed in such series.
 // FREE-2  All units at and above `end` are not free.
+// FREE-3  No free 2^k units lie at a multiple of 2^k below the word `lowest_`, for any k >= `lowest_log2_`.
 //
 // The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
 // fits (`order`), because slabs lie at multiples of their length: a stretch that is long enough and wrongly placed is not looked at.
@@ -45,24 +47,39 @@ constexpr FreeSummary summary_of(u64 word) {
 }
 static_assert(summary_of(0b0111'0110) == FreeSummary{0, 3, 0, 2} && summary_of(~u64{1}).order == 6);
 
-// The summary of eight neighbours of `child_units` units each.
-constexpr FreeSummary joined(const FreeSummary (&children)[kFan], u32 child_units) {
+// Neighbours of one level, `step` bytes from one to the next.
+class Children {
+ public:
+  Children(const FreeSummary& first, usize step) : at_(reinterpret_cast<const char*>(&first)), step_(step) {}
+  const FreeSummary& operator*() const { return *reinterpret_cast<const FreeSummary*>(at_); }
+  Children& operator++() {
+    at_ += step_;
+    return *this;
+  }
+
+ private:
+  const char* at_;
+  usize step_;
+};
+
+// The summary of `count` neighbours of `child_units` units each; around them nothing is free if they are fewer than eight.
+inline FreeSummary joined(Children child, usize count, u32 child_units, bool from_start) {
   FreeSummary s;
   u32 stretch = 0;  // that reaches the border to the next child
-  bool from_start = true;
-  for (const FreeSummary& child : children) {
-    s.longest = max_of(s.longest, max_of(child.longest, stretch + child.first));
-    s.order = max_of(s.order, child.order);
-    if (from_start) s.first += child.first;
-    from_start = from_start && child.first == child_units;
-    stretch = child.last == child_units ? stretch + child_units : child.last;
+  for (usize k = 0; k < count; ++k, ++child) {
+    const FreeSummary c = *child;
+    s.longest = max_of(s.longest, max_of(c.longest, stretch + c.first));
+    s.order = max_of(s.order, c.order);
+    if (from_start) s.first += c.first;
+    from_start = from_start && c.first == child_units;
+    stretch = c.last == child_units ? stretch + child_units : c.last;
   }
   s.last = stretch;
   return s;
 }
 
-// Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first. A node of level n
-// covers 8^n words.
+// Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first; the nodes below one lie at
+// equal distances, `usize step(unsigned level)` in bytes. A node of level n covers 8^n words.
 template <typename Storage>
 class FreeTree {
  public:
@@ -72,6 +89,7 @@ class FreeTree {
 
   // The tree covers the words of the units from `start` to `end`, which may grow.
   void cover(usize start, usize end) {
+    settle();
     start_ = start;
     end_ = end;
     while (root_ == 0 || (start_ >> shift_of(root_)) != ((end_ - 1) >> shift_of(root_))) {
@@ -83,12 +101,20 @@ class FreeTree {
   // Words `from` to `to` (inclusive) changed.
   void note_changed(usize from, usize to) {
     FREESTONE_CHECK("FREE-2", from >= start_ >> kWordShift && to << kWordShift < end_);
-    join_above(from, to);
-    FREESTONE_CHECK("FREE-1", is_joined_above(from));
+    lowest_ = min_of(lowest_, from);
+    if (from == to && from == stale_) return;
+    settle();
+    if (from == to) {
+      stale_ = from;
+    } else {
+      join_above(from, to);
+    }
   }
 
   // Every word may have changed.
   void rebuild() {
+    stale_ = kNone;
+    lowest_ = 0;
     if (end_ == 0) return;
     for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
     for (unsigned level = 1; level <= root_; ++level) {
@@ -98,15 +124,16 @@ class FreeTree {
   }
 
   // The lowest `units` free units; kNone when no stretch is long enough.
-  usize find(usize units) const {
+  usize find(usize units) {
+    settle();
     if (root_ == 0 || units > root().longest) return kNone;
     usize index = root_index();
     for (unsigned level = root_; level > 0; --level) {
       const u32 child_units = 1U << shift_of(level - 1);
       usize stretch = 0;
       usize child = first_child(level, index);
-      for (;; ++child) {
-        const FreeSummary& s = storage_.node(level - 1, child);
+      for (Children at = children(level, child);; ++at, ++child) {
+        const FreeSummary& s = *at;
         if (stretch + s.first >= units) return (child << shift_of(level - 1)) - stretch;
         if (s.longest >= units) break;
         stretch = s.last == child_units ? stretch + child_units : s.last;
@@ -117,18 +144,20 @@ class FreeTree {
   }
 
   // The lowest 2^log2 free units at a multiple of 2^log2, at most a word; kNone when there are none.
-  usize find_aligned(unsigned log2) const {
-    if (root_ == 0 || root().order <= log2) return kNone;
-    usize index = root_index();
-    for (unsigned level = root_; level > 0; --level) {
-      index = first_child(level, index);
-      while (storage_.node(level - 1, index).order <= log2) ++index;
+  usize find_aligned(unsigned log2) {
+    if (lowest_ != 0 && log2 >= lowest_log2_) {
+      if (const u64 starts = aligned_starts(storage_.free_word(lowest_), log2); starts != 0) {
+        const usize found = (lowest_ << kWordShift) + lowest_bit(starts);
+        FREESTONE_CHECK("FREE-3", found == search_aligned(log2));
+        return found;
+      }
     }
-    return (index << kWordShift) + lowest_bit(aligned_starts(storage_.free_word(index), log2));
+    return search_aligned(log2);
   }
 
   // Debug: FREE-1.
-  bool is_valid() const {
+  bool is_valid() {
+    settle();
     if (root_ == 0) return true;
     for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) {
       if (storage_.node(0, word) != summary_of(storage_.free_word(word))) return false;
@@ -142,17 +171,39 @@ class FreeTree {
   }
 
  private:
+  usize search_aligned(unsigned log2) {
+    settle();
+    if (root_ == 0 || root().order <= log2) return kNone;
+    usize index = root_index();
+    for (unsigned level = root_; level > 0; --level) {
+      index = first_child(level, index);
+      for (Children at = children(level, index); (*at).order <= log2; ++at) ++index;
+    }
+    lowest_ = index;
+    lowest_log2_ = log2;
+    return (index << kWordShift) + lowest_bit(aligned_starts(storage_.free_word(index), log2));
+  }
+  // FREE-1 holds for all words.
+  void settle() {
+    if (stale_ == kNone) return;
+    const usize word = stale_;
+    stale_ = kNone;
+    join_above(word, word);
+    FREESTONE_CHECK("FREE-1", is_joined_above(word));
+  }
   static constexpr unsigned shift_of(unsigned level) { return kWordShift + level * kFanShift; }
   usize root_index() const { return start_ >> shift_of(root_); }
   const FreeSummary& root() const { return storage_.node(root_, root_index()); }
   // What is not covered may have no storage: below, a search starts behind it; above, nothing is free.
   usize first_child(unsigned level, usize index) const { return max_of(index << kFanShift, start_ >> shift_of(level - 1)); }
+  Children children(unsigned level, usize first) const { return {storage_.node(level - 1, first), storage_.step(level - 1)}; }
   FreeSummary join_children(unsigned level, usize index) const {
-    FreeSummary children[kFan] = {};
     const usize from = index << kFanShift;
+    const usize first = first_child(level, index);
     const usize end = min_of(from + kFan, ((end_ - 1) >> shift_of(level - 1)) + 1);
-    for (usize child = first_child(level, index); child < end; ++child) children[child - from] = storage_.node(level - 1, child);
-    return joined(children, 1U << shift_of(level - 1));
+    FreeSummary s = joined(children(level, first), end - first, 1U << shift_of(level - 1), first == from);
+    if (end != from + kFan) s.last = 0;
+    return s;
   }
   // Every node above the words `from` to `to`, as far up as anything changes.
   void join_above(usize from, usize to) {
@@ -185,6 +236,9 @@ class FreeTree {
   usize start_ = 0;
   usize end_ = 0;
   unsigned root_ = 0;  // the level of the node that covers all; 0 while nothing is covered
+  usize stale_ = kNone;
+  usize lowest_ = 0;  // 0: not known
+  unsigned lowest_log2_ = 0;
 };
 
 }  // namespace freestone

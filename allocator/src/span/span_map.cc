@@ -86,13 +86,15 @@ FreeSummary& HeapStorage::node(unsigned level, usize index) const {
   }
 }
 
+usize HeapStorage::step(unsigned level) const { return level == kSuperLevel ? kSuperStride : sizeof(FreeSummary); }
+
 void SpanMap::add(UnitIndex first, usize units) {
   tree_.cover(region.heap_start, first + units);
   added_ += units;
   mark_free(first, units, false);
 }
 
-UnitIndex SpanMap::find(usize units, usize alignment) const {
+UnitIndex SpanMap::find(usize units, usize alignment) {
   constexpr usize kNone = FreeTree<HeapStorage>::kNone;
   const auto found = [](usize unit) { return unit == kNone ? kNoUnit : static_cast<UnitIndex>(unit); };
   const auto aligned = [&] { return tree_.find_aligned(highest_bit(alignment)); };
@@ -187,7 +189,7 @@ void SpanMap::count_anew() {
   tree_.rebuild();
 }
 
-bool SpanMap::is_valid() const {
+bool SpanMap::is_valid() {
   usize free_units = 0;
   usize dirty_units = 0;
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;

@@ -29,6 +29,7 @@ extern Mutex span_lock;
 struct HeapStorage {
   u64& free_word(usize word) const { return super_at(word / kSuperGroups).free_units[word % kSuperGroups]; }
   FreeSummary& node(unsigned level, usize index) const;
+  usize step(unsigned level) const;
 };
 
 class SpanMap {
@@ -36,7 +37,7 @@ class SpanMap {
   // The units below the frontier that `first` begins, fresh from the kernel, become free and clean.
   void add(UnitIndex first, usize units);
   // Free units at a multiple of `alignment`, a power of two; the lowest ones if the alignment is 1 or `units`. kNoUnit when there are none.
-  UnitIndex find(usize units, usize alignment) const;
+  UnitIndex find(usize units, usize alignment);
   bool are_free(UnitIndex first, usize units) const;
   usize count_dirty(UnitIndex first, usize units) const;
 
@@ -54,7 +55,7 @@ class SpanMap {
   void count_anew();
 
   // Debug: SPAN-1 and SPAN-3 for every word.
-  bool is_valid() const;
+  bool is_valid();
 
  private:
   u64 dirty_word(usize word) const;

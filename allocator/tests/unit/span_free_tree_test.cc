@@ -38,6 +38,10 @@ struct Storage {
     ++heap->looks;
     return heap->nodes.at(level).at(index);
   }
+  usize step(unsigned) const {
+    heap->looks += kFan;  // asked before a node's children are looked at
+    return sizeof(FreeSummary);
+  }
 };
 
 struct Subject {
