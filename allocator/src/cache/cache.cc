@@ -20,13 +20,13 @@
 namespace freestone {
 
 constinit Mutex cache_registry_lock;
+alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 
 namespace {
 
 constinit Mutex orphans_lock;
 
 Cache* first_cache = nullptr;  // guarded by cache_registry_lock. FORK-3: the chain of `next` is whole at every instruction
-alignas(64) Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; class runs that are live or cached
@@ -289,8 +289,6 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 }
 
 }  // namespace
-
-bool may_hold_run(usize bytes) { return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes; }
 
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);

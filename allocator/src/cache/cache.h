@@ -179,7 +179,8 @@ usize cache_count();
 // Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
 // Whether each thread may keep a run of so many bytes for itself.
-bool may_hold_run(usize bytes);
+extern FREESTONE_HIDDEN Atomic<u32> caches_in_use;
+inline bool may_hold_run(usize bytes) { return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes; }
 // The runs that threads keep.
 struct HeldRuns {
   usize runs;

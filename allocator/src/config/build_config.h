@@ -24,6 +24,8 @@ inline constexpr usize kSmallBytesMax = 32 * kKiB;
 // Runs up to this size are kept by the thread cache like blocks; up to the next size by the run cache of the thread's shard.
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
+// Runs above that and up to here too, one per doubling in the process; they count as free memory that is kept.
+inline constexpr usize kKeptRunBytesMax = 8 * kMiB;
 // Runs above this size get a mapping of their own.
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
@@ -38,6 +40,14 @@ inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
+
+// A frame of a huge page that a slab is the first to enter is had as one page once the heap is so large that what may stay unused is a
+// thirtieth of it: of the frame, and of slabs that each class has begun, which grow with their length. Blocks above the last size may be
+// touched in parts only.
+inline constexpr usize kFrameBytes = 2 * kMiB;
+inline constexpr usize kFramesFromBytes = 64 * kMiB;
+inline constexpr usize kFramesFromSlabs = 512;
+inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;

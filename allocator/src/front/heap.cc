@@ -130,19 +130,31 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
 }
 
 // Class runs have no bitmap that would show a second free: each free looks at the thread's cached ones.
-FREESTONE_INLINE void deallocate_class_run(void* block) {
+FREESTONE_APART void deallocate_class_run(void* block) {
   const SizeClass size_class = record_of(unit_of(block)).size_class;
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
-  const bool usual = starts_unit(block) && top != cache.high[size_class] && !was_just_freed(cache, size_class, block);
+  // Without a call here, there is no frame.
+  const bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class] && !was_just_freed(cache, size_class, block);
   if (FREESTONE_UNLIKELY(!usual)) return deallocate_class_block(size_class, block);
   cache.push(size_class, top, block);
 }
 
 FREESTONE_APART void deallocate_checked_run(void* block) {
   if (!starts_unit(block)) fail_invalid("invalid free", block);
+  Cache& cache = thread_cache();
+  const UnitIndex first = unit_of(block);
+  Record& record = record_of(first);
+  const usize bytes = units_to_bytes(record.run_units);
+  // A thread without a cache holds none: may_hold_run would say yes.
+  const bool usual = is_kept_run(bytes) && cache.run.units.load_relaxed() == 0 && may_hold_run(bytes) && has_cache();
+  if (FREESTONE_LIKELY(usual) && sample_observer.load_acquire() == nullptr) return cache.run.put(first, record);
   sample_freed(block);
   deallocate_run(block);
+}
+
+FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {
+  if (!push_unsampled(size_class, block)) deallocate_class_block(size_class, block);
 }
 
 FREESTONE_APART void deallocate_sampled(void* block) {
@@ -239,8 +251,7 @@ void deallocate_slow(void* block, usize tag) noexcept {
     case kTagGuard:
     case kTagInside:
     case kTagHeapObject: fail_invalid("invalid free", block);
-    default:
-      if (!push_unsampled(static_cast<SizeClass>(tag), block)) deallocate_class_block(static_cast<SizeClass>(tag), block);
+    default: return deallocate_in_class(static_cast<SizeClass>(tag), block);
   }
 }
 

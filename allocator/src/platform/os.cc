@@ -113,6 +113,12 @@ void* remap(void* address, usize old_bytes, usize new_bytes) {
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
 }
 
+bool gives_huge_pages_on_request() {
+  char modes[64];
+  const usize length = read_file("/sys/kernel/mm/transparent_hugepage/enabled", modes, sizeof modes - 1);
+  modes[length] = 0;
+  return std::strstr(modes, "[madvise]") != nullptr;
+}
 void advise_huge_pages(void* address, usize bytes, HugePages wish) {
   advise(address, bytes, wish == HugePages::request ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }

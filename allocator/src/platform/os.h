@@ -50,6 +50,8 @@ Failure guard_install(void* address, usize bytes);
 Failure guard_remove(void* address, usize bytes);
 enum class HugePages { refuse, request };
 void advise_huge_pages(void* address, usize bytes, HugePages wish);
+// Whether the system's mode is to give them where they are requested, and nowhere else.
+bool gives_huge_pages_on_request();
 
 // Bytes of the process's resident set, from /proc/self. 0 when /proc is absent.
 usize resident_bytes();

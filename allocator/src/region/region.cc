@@ -24,6 +24,8 @@ constexpr usize kThpFirstBytes = 2 * kMiB;
 constexpr usize kWindowAlignment = 2 * kMiB;
 
 enum class Thp : u32 { off, automatic, always };
+enum class Frames : u32 { unknown, left, filled };
+Atomic<Frames> frames;  // relaxed: what the system does, asked once
 
 // Where a window may lie, metadata included. The kernel puts programs at the bottom or at two thirds of the address space, mappings at
 // its top and, in the old layout, from a third upwards. The first range ends below a third of 47 bits and begins above the shadows of the
@@ -136,14 +138,18 @@ bool find_place() {
   return false;
 }
 
-// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged for.
+// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged for. Where frames are
+// filled, only those.
 void advise_piece(UnitIndex first, UnitIndex end) {
   const auto thp = static_cast<Thp>(options.thp);
   const auto plain_units = static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
   const UnitIndex plain_end = thp == Thp::off || is_limited() ? end : min_of(end, region.heap_start + plain_units);
   if (first < plain_end) os::advise_huge_pages(unit_address(first), units_to_bytes(plain_end - first), os::HugePages::refuse);
-  const UnitIndex rest = max_of(first, plain_end);
-  if (thp == Thp::always && rest < end) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
+  const UnitIndex rest = min_of(end, max_of(first, plain_end));
+  if (rest == end) return;
+  if (thp == Thp::always) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
+  // As their neighbours in the kernel's list of mappings, so that frames do not lengthen it.
+  if (fills_frames()) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::refuse);
 }
 
 Outcome open_tables(const TableRange& tags, const TableRange& metadata) {
@@ -227,6 +233,25 @@ Grown commit_units(usize units) {
   // Not even a group can be had behind the frontier, and that will stay so.
   if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
   return {};
+}
+
+bool fills_frames() {
+  if (kMitigations.any() || static_cast<Thp>(options.thp) != Thp::automatic || is_limited()) return false;
+  Frames known = frames.load_relaxed();
+  if (known == Frames::unknown) {
+    known = os::page_bytes() == 4 * kKiB && os::gives_huge_pages_on_request() ? Frames::filled : Frames::left;
+    frames.store_relaxed(known);
+  }
+  return known == Frames::filled;
+}
+
+bool fill_frame(UnitIndex first) {
+  void* const frame = unit_address(first);
+  os::advise_huge_pages(frame, kFrameBytes, os::HugePages::request);
+  const os::Failure failure = os::populate(frame, kFrameBytes);
+  os::advise_huge_pages(frame, kFrameBytes, os::HugePages::refuse);
+  if (failure.error == EINVAL) frames.store_relaxed(Frames::left);  // the kernel is too old
+  return !failure;
 }
 
 TableRange mapped_tags() { return {region.base, tag_bytes}; }

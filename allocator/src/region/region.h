@@ -186,6 +186,11 @@ struct Grown {
   usize units = 0;
 };
 Grown commit_units(usize units);
+// Whether frames of huge pages are had by fill_frame: thp:auto, where the system gives huge pages to who asks, and no limit.
+bool fills_frames();
+// Has the memory of a frame at once, as one page if the kernel has one. What lies there goes on being no huge page's place otherwise: the kernel
+// shall not bring back memory that was given back in parts.
+bool fill_frame(UnitIndex first);
 // Units below the frontier that are the heap's: exact for a holder of the growth lock.
 inline usize committed_units() { return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed(); }
 

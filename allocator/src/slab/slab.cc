@@ -38,6 +38,7 @@ void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
+  if (info.bytes <= kFrameBlockBytesMax && fill_frame_around(first, info.units)) return;
   if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
   const os::Failure failure = os::populate(unit_address(first), units_to_bytes(info.units));
   if (!failure) return note_came(Came::populated, units_to_bytes(info.units));
@@ -351,7 +352,9 @@ void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, un
         const Neighbours side = neighbours(next, end, bytes, number % 64, word_end - number);
         for (unsigned k = 0; kMitigations.zero_on_free && k < side.count; ++k) expect_clear(next[k], bytes);
         const u64 mask = low_mask(side.count) << side.first;
-        if (FREESTONE_UNLIKELY((gathered & mask) != 0)) fail_block("double free", unit_address(unit) + (word * 64 + lowest_bit(gathered & mask)) * bytes, bytes);
+        if (const u64 twice = gathered & mask; FREESTONE_UNLIKELY(twice != 0)) {
+          fail_block("double free", unit_address(unit) + (word * 64 + lowest_bit(twice)) * bytes, bytes);
+        }
         gathered |= mask;
         next += side.count;
         if (next == end) break;

@@ -7,9 +7,12 @@
 #include "region/account.h"
 #include "span/free_memory.h"
 #include "span/recent_need.h"
+#include "span/run.h"
 #include "span/span_map.h"
 
 namespace freestone {
+
+constinit Atomic<usize> kept_units;
 
 namespace {
 
@@ -33,13 +36,20 @@ Atomic<u64> last_decay_ms;  // written under span_lock
 // How many units one free gives back beyond twice what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
+// In use and not only kept.
+usize live_units() {
+  const usize live = span_map.live_units();
+  return live - min_of(live, kept_units.load_relaxed());
+}
+
 // How many dirty units are due to go because the watermark was crossed: at most twice as many as were just freed, and kPurgeStep.
 usize surplus(usize just_freed) {
-  const usize live = span_map.live_units();
+  const usize live = live_units();
   const usize always = (options.dirty_bytes >> kUnitShift) + live / kDirtyLiveDivisor;
   state.regretted = min_of(state.regretted, max_of(kRegretBytes >> kUnitShift, live / 2));
-  const usize mark = always + (options.dirty_bytes == 0 ? 0 : max_of(state.need.kept(live), state.regretted));
-  const usize low_mark = mark - always / 4;
+  const usize allowed = always + (options.dirty_bytes == 0 ? 0 : max_of(state.need.kept(live), state.regretted));
+  const usize mark = allowed - min_of(allowed, kept_units.load_relaxed());
+  const usize low_mark = mark - min_of(mark, always / 4);
   const usize dirty = span_map.dirty_units();
   state.above = dirty > mark || (state.above && dirty > low_mark);
   if (!state.above || state.refused) return 0;
@@ -122,7 +132,7 @@ usize purge_up_to(usize units, WentBack why) {
 
 Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
   state.low_water = min_of(state.low_water, span_map.dirty_units());
-  state.need.note(span_map.live_units(), os::coarse_milliseconds());
+  state.need.note(live_units(), os::coarse_milliseconds());
   if (dirty == units) return {};
   note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units - dirty));
   state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
@@ -134,8 +144,14 @@ Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
   return {surplus(0)};
 }
 
+void note_filled(UnitIndex first, usize units) {
+  note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units));
+  note_came(Came::populated, units_to_bytes(units));
+  state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
+}
+
 Surplus surplus_after_return(usize units) {
-  state.need.note(span_map.live_units(), os::coarse_milliseconds());
+  state.need.note(live_units(), os::coarse_milliseconds());
   const usize above = surplus(units);
   const usize decayed = due_by_decay();
   return above >= decayed ? Surplus{above} : Surplus{decayed, WentBack::decay};
@@ -157,6 +173,7 @@ usize purge_spans(usize keep_bytes, WentBack why) {
 bool decay_is_due() { return os::coarse_milliseconds() - last_decay_ms.load_relaxed() >= options.dirty_decay_ms / kDecayTicks; }
 
 void decay_spans() {
+  release_old_runs();
   usize due;
   {
     LockGuard guard(span_lock);

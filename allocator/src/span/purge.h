@@ -14,6 +14,9 @@
 
 namespace freestone {
 
+// What slots of large runs hold (run.h). Relaxed: a moment's error moves the watermark by one run.
+extern FREESTONE_HIDDEN Atomic<usize> kept_units;
+
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
 // Gives back what was not needed for a while, when a step of it is due.
@@ -22,6 +25,8 @@ void decay_spans();
 
 // Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units once the lock
 // is free. `first` is the first unit taken, `dirty` how many of them were dirty.
+// The memory of units that nobody has was had in advance.
+void note_filled(UnitIndex first, usize units);
 struct Surplus {
   usize units = 0;
   WentBack why = WentBack::surplus;

@@ -3,7 +3,10 @@
 #include "span/run.h"
 
 #include "base/bits.h"
+#include "config/options.h"
+#include "platform/os.h"
 #include "policy/policy.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -12,22 +15,33 @@ namespace {
 
 constexpr usize kUnitsMin = (kCachedBytesMax >> kUnitShift) + 1;
 constexpr usize kUnitsMax = kSharedRunBytesMax >> kUnitShift;
+constexpr usize kLargeUnitsMax = kKeptRunBytesMax >> kUnitShift;
+constexpr unsigned kLargeSlots = highest_bit(kLargeUnitsMax - 1) - highest_bit(kUnitsMax - 1);
 constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin - 1) + 1;
 constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
 
-// A slot holds first | units << 32 in one word, so that place and length are exchanged together; 0: empty.
+// A slot holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time is that of large runs,
+// in steps of kStampMs.
 struct alignas(64) Set {
   Atomic<u64> slot[kSlots];
 };
 Set sets[kSets];
+constexpr u64 kStampMs = 64;
+constexpr u64 kAgesPerHalfLife = 8;  // what is asked for less often does as well with dirty memory
+constexpr unsigned kStampShift = 48;
+static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
+alignas(64) Atomic<u64> large_slot[kLargeSlots];
 
 Atomic<usize> runs_taken;  // relaxed: statistics; from the span heap, so those in slots are included
 Atomic<usize> units_taken;
 
-usize units_of(u64 slot) { return slot >> 32; }
+usize units_of(u64 slot) { return slot >> 32 & low_mask(kStampShift - 32); }
 UnitIndex first_of(u64 slot) { return static_cast<UnitIndex>(slot); }
-Atomic<u64>& slot_for(unsigned shard, usize units) { return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)]; }
+Atomic<u64>& slot_for(unsigned shard, usize units) {
+  if (units > kUnitsMax) return large_slot[highest_bit(units - 1) - highest_bit(kUnitsMax - 1) - 1];
+  return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)];
+}
 
 void return_to_spans(UnitIndex first, usize units) {
   runs_taken.sub_relaxed(1);
@@ -36,17 +50,51 @@ void return_to_spans(UnitIndex first, usize units) {
   return_used_span(first, units, guards_spans() ? 1 : 0);
 }
 
+UnitIndex begin_run(const Span& span, usize units) {
+  if (span.first == kNoUnit) return kNoUnit;
+  set_tag(span.first, kTagRun);
+  set_tags(span.first + 1, units - 1, kTagInside);
+  runs_taken.add_relaxed(1);
+  units_taken.add_relaxed(units);
+  record_of(span.first).run_units = static_cast<u32>(units);
+  return span.first;
+}
+
 void evict(u64 slot) {
   if (slot != 0) return_to_spans(first_of(slot), units_of(slot));
 }
 
-void keep(unsigned shard, UnitIndex first, usize units) { evict(slot_for(shard, units).exchange_seq(u64{first} | u64{units} << 32)); }
+u64 stamp() { return os::coarse_milliseconds() / kStampMs; }
+
+void keep(unsigned shard, UnitIndex first, usize units) {
+  u64 run = u64{first} | u64{units} << 32;
+  if (units > kUnitsMax) {
+    run |= stamp() << kStampShift;
+    kept_units.add_relaxed(units);
+  }
+  const u64 old = slot_for(shard, units).exchange_seq(run);
+  if (units_of(old) > kUnitsMax) kept_units.sub_relaxed(units_of(old));
+  evict(old);
+}
+
+void evict_large(Atomic<u64>& slot) {
+  const u64 run = slot.exchange_seq(0);
+  kept_units.sub_relaxed(units_of(run));
+  evict(run);
+}
+
+// Not where free memory is to go at once, and no more than three quarters of what is kept free anyway.
+bool may_keep_large(usize units) {
+  const usize kept = units_to_bytes(kept_units.load_relaxed() + units);
+  return is_large_kept_run(units_to_bytes(units)) && options.dirty_decay_ms != 0 && kept <= options.dirty_bytes - options.dirty_bytes / 4;
+}
 
 // One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
 UnitIndex pop(unsigned shard, usize units) {
   Atomic<u64>& slot = slot_for(shard, units);
   if (slot.load_relaxed() == 0) return kNoUnit;
   const u64 run = slot.exchange_seq(0);
+  if (units_of(run) > kUnitsMax) kept_units.sub_relaxed(units_of(run));
   if (FREESTONE_LIKELY(units_of(run) == units)) return first_of(run);
   evict(run);
   return kNoUnit;
@@ -55,27 +103,26 @@ UnitIndex pop(unsigned shard, usize units) {
 }  // namespace
 
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
-  UnitIndex first = alignment == 1 && is_kept_run(units_to_bytes(units)) ? pop(shard, units) : kNoUnit;
+  const usize bytes = units_to_bytes(units);
+  UnitIndex first = alignment == 1 && (is_kept_run(bytes) || is_large_kept_run(bytes)) ? pop(shard, units) : kNoUnit;
   zeroed = false;
   if (first == kNoUnit) {
     const Span span = take_guarded_span(units, alignment, guards_spans() ? 1 : 0);
-    if (span.first == kNoUnit) return kNoUnit;
-    first = span.first;
     zeroed = span.zeroed;
-    set_tag(first, kTagRun);
-    set_tags(first + 1, units - 1, kTagInside);
-    runs_taken.add_relaxed(1);
-    units_taken.add_relaxed(units);
+    return begin_run(span, units);
   }
   record_of(first).run_units = static_cast<u32>(units);
   return first;
 }
 
+UnitIndex take_run_to_grow(usize units) { return begin_run(take_span_to_grow(units, 2 * units), units); }
+
 bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
   if (units == 0) return false;
   record_of(first).run_units = 0;
-  if (is_kept_run(units_to_bytes(units))) {
+  if (is_large_kept_run(units_to_bytes(units))) release_old_runs();
+  if (is_kept_run(units_to_bytes(units)) || may_keep_large(units)) {
     keep(shard, first, units);
   } else {
     return_to_spans(first, units);
@@ -94,11 +141,8 @@ void return_sealed_run(UnitIndex first) {
 void hold_run(HeldRun& held, unsigned shard, UnitIndex first) {
   const UnitIndex old_first = held.first;
   const u32 old_units = held.units.load_relaxed();
-  const u32 units = record_of(first).run_units;
-  record_of(first).run_units = 0;
   held.units.store_release(0);
-  held.first = first;
-  held.units.store_release(units);
+  held.put(first, record_of(first));
   if (old_units != 0) keep(shard, old_first, old_units);
 }
 
@@ -131,17 +175,30 @@ void flush_runs() {
   for (Set& set : sets) {
     for (Atomic<u64>& slot : set.slot) evict(slot.exchange_seq(0));
   }
+  for (Atomic<u64>& slot : large_slot) evict_large(slot);
+}
+
+void release_old_runs() {
+  if (kept_units.load_relaxed() == 0) return;
+  const u64 now = stamp();
+  for (Atomic<u64>& slot : large_slot) {
+    const u64 run = slot.load_relaxed();
+    const u64 age = (now - (run >> kStampShift)) & low_mask(64 - kStampShift);
+    if (run != 0 && age * kStampMs >= options.dirty_decay_ms / kAgesPerHalfLife) evict_large(slot);
+  }
 }
 
 RunCounts run_counts() {
   usize cached = 0;
   usize cached_units = 0;
+  const auto count = [&](const Atomic<u64>& slot) {
+    const u64 run = slot.load_relaxed();
+    cached += run != 0 ? 1 : 0;
+    cached_units += units_of(run);
+  };
+  for (const Atomic<u64>& slot : large_slot) count(slot);
   for (const Set& set : sets) {
-    for (const Atomic<u64>& slot : set.slot) {
-      const u64 run = slot.load_relaxed();
-      cached += run != 0 ? 1 : 0;
-      cached_units += units_of(run);
-    }
+    for (const Atomic<u64>& slot : set.slot) count(slot);
   }
   const usize runs = runs_taken.load_relaxed();
   const usize units = units_taken.load_relaxed();

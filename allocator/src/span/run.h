@@ -1,20 +1,26 @@
 // Room 6, span: runs, the blocks between the thread cache's largest and kRunBytesMax.
 //
-// A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a small cache of runs
-// up to 1 MiB: one slot per doubling in each of a few sets, taken and filled by one atomic exchange. All slots
-// together hold less than 8 MiB. In front of those each thread keeps one run for itself. A run that is kept has length 0 in its record, so
-// a second free of it is seen.
+// A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a small cache: up to 1 MiB
+// one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by one atomic exchange; up to 8 MiB one slot per
+// doubling for all threads. What these hold is dirty memory by the rules of purge.h: it takes from the watermark, and joins
+// the dirty units when nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its record,
+// so a second free of it is seen.
 #pragma once
 
+#include "policy/policy.h"
 #include "region/region.h"
 
 namespace freestone {
 
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
+// Those of which the process keeps one per doubling.
+constexpr bool is_large_kept_run(usize bytes) { return !kMitigations.any() && bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all zero.
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
+// A run that is likely to grow where it is: behind it lies as much again, if that can be had. Not where spans have guards.
+UnitIndex take_run_to_grow(usize units);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
 // Takes back a run whose units all fault. They fault until the run is taken again.
@@ -26,16 +32,25 @@ inline usize run_units(UnitIndex first) { return record_of(first).run_units; }
 // The run that a thread keeps. Only the thread changes it; `units` is written last when it fills and first when it empties, for the
 // child of a fork.
 struct HeldRun {
+  Record* record = nullptr;
   UnitIndex first = 0;
   Atomic<u32> units;    // 0: none
   bool wanted = false;  // it was taken since the owner last looked
+
+  void put(UnitIndex run, Record& of_run) {
+    const u32 of_units = of_run.run_units;
+    of_run.run_units = 0;
+    first = run;
+    record = &of_run;
+    units.store_release(of_units);
+  }
 
   // The run of exactly this length; kNoUnit when there is none.
   UnitIndex take(usize of_units) {
     if (units.load_relaxed() != of_units) return kNoUnit;
     units.store_release(0);
     wanted = true;
-    record_of(first).run_units = static_cast<u32>(of_units);
+    record->run_units = static_cast<u32>(of_units);
     return first;
   }
 };
@@ -46,6 +61,8 @@ void release_held_run(HeldRun& held);
 
 // Empties the slots.
 void flush_runs();
+// Empties the slots of large runs that nobody asked for during an eighth of the half-life; cheap when there are none.
+void release_old_runs();
 
 // Without those that threads hold, which count as live here.
 struct RunCounts {

@@ -27,9 +27,10 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus) {
 }
 
 // None when there is no room among the free units, or the limit forbids it: then `refused`.
-Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus) {
+Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, usize room = 0) {
   LockGuard guard(span_lock);
-  const UnitIndex first = span_map.find(units, alignment);
+  UnitIndex first = room > units ? span_map.find(room, alignment) : kNoUnit;
+  if (first == kNoUnit) first = span_map.find(units, alignment);
   if (first == kNoUnit) return {};
   refused = !charge(units_to_bytes(units - span_map.count_dirty(first, units)));
   return refused ? Span{} : take_found(first, units, surplus);
@@ -60,13 +61,13 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
 }
 
 // The units may still be guards, unless they are fresh: never in use before.
-Span take_units(usize units, usize alignment, bool fresh) {
+Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
   if (units > kWindowUnitsMax) return {};
   for (int attempt = 0;; ++attempt) {
     bool refused = false;  // by the limit
     Surplus surplus;
     Span span;
-    if (!fresh) span = take_free(units, alignment, refused, surplus);
+    if (!fresh) span = take_free(units, alignment, refused, surplus, room);
     if (span.first == kNoUnit && !refused) span = take_by_growing(units, alignment, fresh, refused, surplus);
     if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
     if (span.first != kNoUnit) return span;
@@ -158,6 +159,8 @@ Span take_between_guards(usize units, usize alignment, usize guard) {
 
 Span take_span(usize units, usize alignment) { return take_opened(units, alignment, 0, units); }
 
+Span take_span_to_grow(usize units, usize room) { return take_units(units, 1, false, room); }
+
 Span take_guarded_span(usize units, usize alignment, usize guard) {
   Span span = guard == 0 ? take_span(units, alignment) : take_between_guards(units, alignment, guard);
   if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed && units_to_bytes(units) <= kLookedAtBytesMax) {
@@ -215,6 +218,39 @@ bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
   if (!charge(units_to_bytes(more - span_map.count_dirty(start, more)))) return false;
   zeroed = take_found(start, more, surplus).zeroed;
   return true;
+}
+
+bool fill_frame_around(UnitIndex first, usize units) {
+  constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
+  if (account.charged.load_relaxed() < max_of(kFramesFromBytes, kFramesFromSlabs * units_to_bytes(units)) || !fills_frames()) return false;
+  const UnitIndex frame = first & ~(kFrameUnits - 1);
+  const UnitIndex behind = first + static_cast<UnitIndex>(units);
+  const UnitIndex end = frame + kFrameUnits;
+  if (frame < region.heap_start || behind > end || end > region.frontier.load_acquire()) return false;
+  const struct {
+    UnitIndex first;
+    usize units;
+  } rest[] = {{frame, first - frame}, {behind, end - behind}};
+  const usize rest_bytes = kFrameBytes - units_to_bytes(units);
+  {
+    LockGuard guard(span_lock);
+    for (const auto& part : rest) {
+      if (part.units > 0 && (!span_map.are_free(part.first, part.units) || span_map.count_dirty(part.first, part.units) > 0)) return false;
+    }
+    if (!charge(rest_bytes)) return false;
+    for (const auto& part : rest) {
+      if (part.units > 0) span_map.mark_taken(part.first, part.units);
+    }
+  }
+  const bool filled = fill_frame(frame);
+  if (!filled) uncharge(rest_bytes);
+  LockGuard guard(span_lock);
+  for (const auto& part : rest) {
+    if (part.units == 0) continue;
+    span_map.mark_free(part.first, part.units, filled);
+    if (filled) note_filled(part.first, part.units);
+  }
+  return filled;
 }
 
 SpanCounts span_counts() {

@@ -26,6 +26,8 @@ struct SpanCounts {
 // `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel refuses,
 // after everything dirty was given back.
 Span take_span(usize units, usize alignment);
+// `units` units, if it can be had with free ones behind them, `room` units in all. Not where spans have guards.
+Span take_span_to_grow(usize units, usize room);
 // Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of what is surplus.
 void return_span(UnitIndex first, usize units, bool dirty);
 // A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot make it fault,
@@ -39,6 +41,9 @@ void return_used_span(UnitIndex first, usize units, usize guard);
 void return_sealed_span(UnitIndex first, usize units, usize guard);
 // Looks at free memory that is not zero at most up to so many bytes, where it must be (HARD-2).
 void check_free_spans(usize bytes_max);
+// A span has just been taken and has no memory yet. If nothing else lies in its frame of a huge page, no memory either, and the heap is
+// large, the whole frame gets memory, at once; what of it is not the span's is dirty from then on. False when it stays as it is.
+bool fill_frame_around(UnitIndex first, usize units);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);
 

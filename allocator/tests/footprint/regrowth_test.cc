@@ -159,6 +159,33 @@ TEST_F(Regrowth, EightThreadsGrowAndShrink) {
   }, kThreads * kMost);
 }
 
+// A system that gives huge pages to who asks gives one to a mapping of its own.
+bool system_gives_huge_pages() {
+  constexpr size_t kHuge = 2 * kMiB;
+  auto* mapping = static_cast<char*>(mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  madvise(mapping, 2 * kHuge, MADV_HUGEPAGE);
+  for (size_t at = 0; at < 2 * kHuge; at += kPage) mapping[at] = 1;
+  const bool gives = resident_bytes("AnonHugePages:") >= kHuge;
+  munmap(mapping, 2 * kHuge);
+  return gives;
+}
+
+TEST_F(Regrowth, ALargeHeapOfSmallBlocksGrowsByHugePages) {
+  if (subject().is_hardened) GTEST_SKIP() << "its spans have guards";
+  const ChildEnd end = run_in_child(
+      [] {
+        constexpr size_t kMost = 100 * kMiB;
+        constexpr size_t kBlock = 200;
+        if (!system_gives_huge_pages()) return 0;
+        Blocks blocks(kMost / kBlock);
+        while (blocks.count() < kMost / kBlock) blocks.add(kBlock);
+        dprintf(STDERR_FILENO, "%zu KiB in huge pages\n", resident_bytes("AnonHugePages:") / kKiB);
+        return resident_bytes("AnonHugePages:") > 0 ? 0 : 1;
+      });
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  std::fprintf(stderr, "%s", end.errors.c_str());
+}
+
 // A run or a mapping that is freed and taken again at once.
 TEST_F(Regrowth, OneLargeBlockAgainAndAgain) {
   for (const size_t size : {256 * kKiB, 1 * kMiB, 3 * kMiB, 8 * kMiB, 20 * kMiB})

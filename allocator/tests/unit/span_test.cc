@@ -1,6 +1,7 @@
 // Room 6: spans never overlap, say truly whether they are zero, grow only into free units, and all come back.
 #include "config/options.h"
 #include "span/purge.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 #include <cstring>
@@ -160,6 +161,47 @@ TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
   options.dirty_decay_ms = decay_ms;
   purge_spans(0, WentBack::trim);
   EXPECT_TRUE(spans_are_valid());
+}
+
+// Of what is freed the newest of each doubling is kept for whoever asks for just that length, and goes when nobody did for the half-life.
+TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
+  if (kMitigations.any()) GTEST_SKIP() << "freed runs fault there";
+  const usize units = bytes_to_units(5 * kMiB);
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
+  flush_runs();
+  bool zeroed;
+  const UnitIndex first = take_run(0, units, 1, zeroed);
+  const UnitIndex second = take_run(0, units, 1, zeroed);
+  EXPECT_TRUE(return_run(0, first));
+  EXPECT_EQ(kept_units.load_relaxed(), units);
+  EXPECT_FALSE(return_run(0, first)) << "freed twice";
+  EXPECT_EQ(take_run(1, units, 1, zeroed), first);
+  EXPECT_EQ(kept_units.load_relaxed(), 0u);
+  EXPECT_TRUE(return_run(0, first));
+  EXPECT_TRUE(return_run(1, second));
+  EXPECT_EQ(kept_units.load_relaxed(), units) << "one, and never more than dirty_bytes";
+  release_old_runs();
+  EXPECT_EQ(kept_units.load_relaxed(), units);
+  options.dirty_decay_ms = 0;
+  release_old_runs();
+  EXPECT_EQ(kept_units.load_relaxed(), 0u);
+  const UnitIndex third = take_run(0, units, 1, zeroed);
+  EXPECT_TRUE(return_run(0, third));
+  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "nothing is kept where free memory goes at once";
+  options.dirty_decay_ms = decay_ms;
+  expect_valid_heap();
+}
+
+TEST(span, ARunThatGrowsHasRoomBehindIt) {
+  if (guards_spans()) GTEST_SKIP() << "a guard lies behind each run";
+  constexpr usize kUnits = 20;
+  const UnitIndex first = take_run_to_grow(kUnits);
+  ASSERT_NE(first, kNoUnit);
+  EXPECT_TRUE(resize_run(first, 2 * kUnits));
+  EXPECT_EQ(run_units(first), 2 * kUnits);
+  EXPECT_TRUE(return_run(0, first));
+  flush_runs();
+  expect_valid_heap();
 }
 
 TEST(span, ThreadsNeverShareAUnit) {
