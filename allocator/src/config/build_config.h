@@ -41,9 +41,9 @@ inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
-// A frame of a huge page that a slab is the first to enter is had as one page once the heap is so large that what may stay unused is a
-// thirtieth of it: of the frame, and of slabs that each class has begun, which grow with their length. Blocks above the last size may be
-// touched in parts only.
+// A frame of a huge page that a slab is the first to enter is had as one page once the heap is so large that what
+// may stay unused is a thirtieth of it: of the frame, and of slabs that each class has begun, which grow with
+// their length. Blocks above the last size may be touched in parts only.
 inline constexpr usize kFrameBytes = 2 * kMiB;
 inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
