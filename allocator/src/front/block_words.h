@@ -151,8 +151,10 @@ FREESTONE_INLINE u64 load_trailer(const void* trailer) {
 // The bytes asked for, by one load: no more than the word says when it is whole.
 FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
   static_assert(kBytesShift % 8 == 0 && kBytesBits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-  using Bytes = u16 __attribute__((aligned(1), may_alias));  // not by memcpy, which calls this
-  return *reinterpret_cast<const Bytes*>(static_cast<const char*>(trailer) + kBytesShift / 8);
+  struct [[gnu::packed, gnu::may_alias]] Bytes {  // not by memcpy, which calls this
+    u16 value;
+  };
+  return reinterpret_cast<const Bytes*>(static_cast<const char*>(trailer) + kBytesShift / 8)->value;
 }
 FREESTONE_INLINE void store_trailer(void* trailer, u64 word) {
   __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED);
