@@ -38,6 +38,7 @@ TEST(report, DamageInASlabsSummaryIsFound) {
 
 TEST(report, DamageInTheSpansBitmapsIsFound) {
   deallocate(allocate(300000));
+  ASSERT_EQ(damage(), "");  // also makes what the first validation takes from the spans
   Super& super = super_at(region.heap_start / kGroupUnits / kSuperGroups);
   u32& longest = super.free_in_group[region.heap_start / kGroupUnits % kSuperGroups].longest;
   longest ^= 1;
