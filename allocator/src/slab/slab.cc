@@ -254,11 +254,11 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
     const ClassInfo& info = class_info(size_class);
     fail_block("double free", unit_address(unit) + usize{w * 64 + lowest_bit(twice)} * info.bytes, info.bytes);
   }
+  user.token.store_relaxed(unit);  // before the bits: the child of a fork that finds them finds what to repair, too
   record.words[w].or_seq(blocks);
   u64 summary = record.summary.load_seq();
   while ((summary & bit(w)) == 0) {
     if (generation_of(summary) != generation) return;  // released by a thread that saw our bits
-    user.token.store_relaxed(unit);
     const u64 before = summary;
     if (record.summary.replace_seq(summary, summary | bit(w))) {
       if ((before & (kWordsMask | kBusy)) == 0) tree_of(record, size_class).offer(unit);
@@ -413,11 +413,14 @@ void repair_slab_in_child(UnitIndex unit) {
   const u8 tag = tag_of(unit);
   if (tag == kTagNone || tag > kLastSmallClass || slab_start(class_info(tag), unit) != unit) return;
   Record& record = record_of(unit);
-  u64 words = 0;
-  for (unsigned w = 0; w < slab_words(class_info(tag)); ++w) {
-    if (record.words[w].load_relaxed() != 0) words |= bit(w);
-  }
-  end_holding(record, tag, unit, words);
+  u64 words[kSlabWordsMax];
+  const u64 nonempty = load_words(class_info(tag), record, words);
+  // What the thread had in its hands is lost: its pages count as touched (SLAB-5).
+  const u64 empty = record.empty_pages.load_relaxed();
+  const u64 lost = empty & ~free_pages(class_info(tag), words, os::page_bytes());
+  record.empty_pages.store_relaxed(empty & ~lost);
+  empty_bytes[tag].sub_relaxed(count_bits(lost) * os::page_bytes());
+  end_holding(record, tag, unit, nonempty);
 }
 
 void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {

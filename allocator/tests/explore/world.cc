@@ -9,6 +9,7 @@ namespace freestone {
 Region region;
 
 Span take_span(usize, usize) { return {}; }
+bool fill_frame_around(UnitIndex, usize) { return false; }
 Span take_guarded_span(usize, usize, usize) {
   const UnitIndex first = explore::next_span;
   explore::next_span = kNoUnit;

@@ -63,6 +63,7 @@ def lines(command: list[str], library: str) -> Iterator[tuple[int, Ask]]:
             asked.flush()
             return answered.readline()
 
+        assert ask(0).startswith("ok"), "the loader has not done its work yet before"
         yield server.pid, ask
         asked.close()
         assert server.wait() == 0
