@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
 #include "platform/mutex.h"
@@ -22,6 +23,7 @@ constexpr unsigned kHookCount = sizeof kHooks / sizeof *kHooks;
 Atomic<u32> is_watched;
 
 void before_fork() {
+  if constexpr (kMitigations.trailer) hardened::note_fork();
   for (const ForkHooks* hooks : kHooks) hooks->before();
 }
 
@@ -31,7 +33,8 @@ void after_fork_in_parent() {
 
 // The thread that survived keeps its cache and has none until its next slow path, which drains those of the others
 // first: a child that only calls exec pays nothing.
-void become_child() {
+void become_child(bool handlers_ran) {
+  if constexpr (kMitigations.trailer) hardened::note_child(handlers_ran);
   repair_metadata_in_child();
   repair_spans_in_child();
   repair_mappings_in_child();
@@ -46,7 +49,7 @@ void become_child() {
 }
 
 void after_fork_in_child() {
-  if (is_unmarked_child() || !notices_children()) become_child();
+  if (is_unmarked_child() || !notices_children()) become_child(true);
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ void watch_forks() {
 bool notice_fork() {
   // The first thread of a child has the number of its process.
   if (!is_unmarked_child() || os::thread_id() != os::process_id()) return false;
-  become_child();
+  become_child(false);
   return true;
 }
 

@@ -36,13 +36,20 @@ const char* lasting_fault_of(const char* block, usize block_bytes) {
   return fault;
 }
 
-// Whether nothing changes while it is looked at: there is no other thread, with a cache or without, and none was cut short by a fork.
-bool is_alone() {
-  if (cache_count() > 1 || process_generation() != 0) return false;
+// Another thread was cut short by a fork, in this process or in an ancestor.
+bool others_were_cut_short = false;
+bool forks_alone = false;
+
+// There is no other thread, with a cache or without.
+bool is_only_thread() {
+  if (cache_count() > 1) return false;
   unsigned threads = 0;
   os::for_each_thread([](void* count, unsigned) { ++*static_cast<unsigned*>(count); }, &threads);
   return threads == 1;
 }
+
+// Nothing changes while it is looked at, and nothing was left half done.
+bool is_alone() { return !others_were_cut_short && !is_unmarked_child() && is_only_thread(); }
 
 constexpr usize kBeside = 64;
 
@@ -100,6 +107,9 @@ void check_cached_runs(const Cache& cache) {
 }
 
 }  // namespace
+
+void note_fork() { forks_alone = is_only_thread(); }
+void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_short || !handlers_ran || !forks_alone; }
 
 void check_heap(usize bytes_max) {
   if constexpr (!kMitigations.trailer) return;

@@ -122,7 +122,7 @@ void write_profiles(fuzz::Input input) {
         const uint8_t kind = input.byte();
         const usize near = reinterpret_cast<usize>(kind % 2 == 0 ? reinterpret_cast<void*>(write_pprof)
                                                                  : reinterpret_cast<void*>(std::fopen));
-        frames[k] = kind < 200 ? near + kind : input.number(8) >> 1;  // no frame of Python
+        frames[k] = kind < 200 ? near + kind : (input.number(8) >> 1) | 1;  // no frame of Python, and no null
       }
       void* const block = reinterpret_cast<void*>(0x1000 + (u64{step} << 12));
       LiveSample* sample = store.add_locked(frames, depth, block, input.number(1 + what % 6), 1 + input.byte(), now);
