@@ -146,8 +146,10 @@ def test_a_cxx_server(compile_to_preload: Callable[[str, str], Path]) -> None:
 
 def test_python_that_keeps_pools_of_its_own_is_told_the_way_out(tmp_path: Path) -> None:
     env = {k: v for k, v in _environment("libfreestone.so").items() if k != "PYTHONMALLOC"}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env=env) as server:
+    script = "import time; print('ready', flush=True); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE) as server:
         try:
+            assert server.stdout is not None and server.stdout.readline() == b"ready\n"
             while not (profile := profiling.look(server.pid, 1 << 20, 0.01)).notes:
                 pass
         finally:
