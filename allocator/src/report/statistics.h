@@ -102,7 +102,9 @@ extern const char* const kSystemCallNames[os::kCallKinds];
 // Receives finished pieces of text.
 using TextSink = void (*)(void* context, const char* text, usize length);
 enum class Format : u8 { text, json, xml, openmetrics, prometheus };
+// The statistics as they are now, or as `statistics` holds them.
 void print_statistics(Format format, TextSink sink, void* context);
+void print_statistics(const Statistics& statistics, Format format, TextSink sink, void* context);
 void print_statistics_text(const Statistics& statistics, TextSink sink, void* context);
 void print_statistics_json(const Statistics& statistics, TextSink sink, void* context);
 void print_statistics_xml(const Statistics& statistics, TextSink sink, void* context);

@@ -256,6 +256,10 @@ void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
 void print_statistics(Format format, TextSink sink, void* context) {
   Statistics s;
   collect_statistics(s);
+  print_statistics(s, format, sink, context);
+}
+
+void print_statistics(const Statistics& s, Format format, TextSink sink, void* context) {
   switch (format) {
     case Format::text: return print_statistics_text(s, sink, context);
     case Format::json: return print_statistics_json(s, sink, context);

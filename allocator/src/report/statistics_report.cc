@@ -47,16 +47,6 @@ struct Scratch {
 Mutex report_lock;
 constinit Scratch scratch{};  // guarded by report_lock; all zero, so that no page of it exists before it is used
 
-void print(const Statistics& s, Format format, TextSink sink, void* context) {
-  switch (format) {
-    case Format::text: return print_statistics_text(s, sink, context);
-    case Format::json: return print_statistics_json(s, sink, context);
-    case Format::xml: return print_statistics_xml(s, sink, context);
-    case Format::openmetrics:
-    case Format::prometheus: return print_statistics_metrics(s, format, sink, context);
-  }
-}
-
 bool ends_with(const char* text, usize length, const char* end) {
   const usize n = std::strlen(end);
   return length >= n && std::memcmp(text + length - n, end, n) == 0;
@@ -99,7 +89,7 @@ bool write_report_locked() {
   FileSink& sink = scratch.sink;
   if (length == 0) {
     sink.open(os::stderr_file());
-    print(scratch.statistics, Format::text, FileSink::put, &sink);
+    print_statistics(scratch.statistics, Format::text, FileSink::put, &sink);
     sink.flush();
     return sink.good;
   }
@@ -109,7 +99,7 @@ bool write_report_locked() {
   std::memcpy(draft + length, in_place ? "" : ".new", in_place ? 1 : 5);
   sink.open(os::create_file(draft));
   if (sink.file < 0) return false;
-  print(scratch.statistics, format_of(path, length), FileSink::put, &sink);
+  print_statistics(scratch.statistics, format_of(path, length), FileSink::put, &sink);
   sink.flush();
   os::close_file(sink.file);
   if (in_place || (sink.good && os::rename_file(draft, path))) return sink.good;
@@ -132,7 +122,7 @@ void write_final_report() {
     collect_statistics(scratch.statistics);
     FileSink& sink = scratch.sink;
     sink.open(os::stderr_file());
-    print(scratch.statistics, Format::text, FileSink::put, &sink);
+    print_statistics(scratch.statistics, Format::text, FileSink::put, &sink);
     sink.flush();
   }
   if (options.stats_file[0] != '\0') write_report();
@@ -156,7 +146,7 @@ bool write_statistics(int file, Format format) {
   collect_statistics(statistics);
   FileSink sink;
   sink.open(file);
-  print(statistics, format, FileSink::put, &sink);
+  print_statistics(statistics, format, FileSink::put, &sink);
   sink.flush();
   return sink.good;
 }

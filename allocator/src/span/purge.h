@@ -23,10 +23,10 @@ usize purge_spans(usize keep_bytes, WentBack why);
 bool decay_is_due();
 void decay_spans();
 
-// Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units once the lock
-// is free. `first` is the first unit taken, `dirty` how many of them were dirty.
-// The memory of units that nobody has was had in advance.
+// Under span_lock: units that nobody has got memory in advance.
 void note_filled(UnitIndex first, usize units);
+// Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units
+// once the lock is free. `first` is the first unit taken, `dirty` how many of them were dirty.
 struct Surplus {
   usize units = 0;
   WentBack why = WentBack::surplus;

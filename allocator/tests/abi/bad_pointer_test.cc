@@ -134,9 +134,15 @@ const Misuse kMisuses[] = {
     {"free_twice", "double free", 9000, free_twice},
     {"free_twice", "free", 65536, free_twice},
     {"free_twice", "free", 200000, free_twice},
+    {"free_twice", "free", 1 << 20, free_twice},
+    {"free_twice", "free", (1 << 20) + 1, free_twice},
+    {"free_twice", "free", 5 << 20, free_twice},
+    {"free_twice", "free", 8 << 20, free_twice},
+    {"free_twice", "free", (8 << 20) + 1, free_twice},
     {"free_twice", "free", 64 << 20, free_twice},
     {"free_after_pairs", "double free", 100, free_after_pairs},
     {"free_with_another_between", "free", 40000, free_with_another_between},
+    {"free_with_another_between", "free", 5 << 20, free_with_another_between},
     {"realloc", "realloc", 48, reallocate_freed},
     {"realloc", "realloc", 5000, reallocate_freed},
     {"realloc", "realloc", 50000, reallocate_freed},
@@ -173,6 +179,18 @@ bool kernel_has_guards() {
   const bool has = page != MAP_FAILED && madvise(page, 4096, kGuardInstall) == 0;
   if (page != MAP_FAILED) munmap(page, 4096);
   return has;
+}
+
+// A child whose fork cut nobody short looks at every block again, live runs too.
+TEST(ForkedAlone, ATrimSeesAWriteBehindALiveRun) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  const ChildEnd end = run_in_child([] {
+    auto* block = static_cast<volatile char*>(api().malloc(40000));
+    for (size_t i = 0; i < 16; ++i) block[40000 + i] = 1;
+    api().malloc_trim(0);
+    return 0;
+  });
+  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
 }
 
 // A large block that shrinks keeps its place in the hardened build, and what it gives up faults.

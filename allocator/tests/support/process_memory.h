@@ -11,9 +11,10 @@
 
 namespace freestone_test {
 
-// Resident bytes. `field` of /proc/self/smaps_rollup, in bytes (exact, unlike the counters of /proc/self/statm, which
-// lag by a batch per thread); `field` names a line: "Rss:", "Private_Dirty:", "Anonymous:".
-inline size_t resident_bytes(const char* field = "Rss:") {
+// `field` of /proc/self/smaps_rollup, in bytes: "Anonymous:", "Rss:", "Private_Dirty:". It is exact, where the counters
+// of /proc/self/statm lag by a batch per processor. Pages of files are not counted unless asked for: how many of a
+// library's pages one fault maps depends on what the page cache holds.
+inline size_t resident_bytes(const char* field = "Anonymous:") {
   char text[4096];
   const int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
   const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);

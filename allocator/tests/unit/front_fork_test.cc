@@ -12,22 +12,10 @@
 #include "span/mapping.h"
 #include "span/span_heap.h"
 #include "span/span_map.h"
-#include "support/child.h"
+#include "unit/support.h"
 
 namespace freestone {
 namespace {
-
-template <typename Work>
-int in_child(Work work) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(freestone_test::kHangSeconds);
-    _exit(work());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 // Forks while another thread holds the lock and has done `change`; the lock is then free again and the change undone.
 template <typename Work>

@@ -14,26 +14,12 @@
 #include "region/account.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"
-#include "support/child.h"
 #include "unit/support.h"
 
 namespace freestone {
 namespace {
 
 void start() { deallocate(allocate(1)); }
-
-// The status of a forked child that runs `body`: the window's end is for good.
-template <typename Body>
-int status_of(Body body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(freestone_test::kHangSeconds);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
 
 TEST(region, LiesWithin47Bits) {
   start();
@@ -109,16 +95,16 @@ TEST(region, EndsWhereATableCannotGrow) {
   start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
   const auto end_of = [](const TableRange& table) { return table.start + table.bytes; };
-  EXPECT_EQ(status_of([&] { return run_into(end_of(mapped_tags())); }), 0);
-  EXPECT_EQ(status_of([&] { return run_into(end_of(mapped_metadata())); }), 0);
-  EXPECT_EQ(status_of([&] { return run_into(end_of(mapped_metadata()) + 600 * os::page_bytes()); }), 0);
+  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_tags())); }), 0);
+  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_metadata())); }), 0);
+  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_metadata()) + 600 * os::page_bytes()); }), 0);
 }
 
 // Own mappings that lie in a skipped piece are found, and what lies beside them there is foreign.
 TEST(region, SkippedPiecesAreNotTheHeaps) {
   start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
-  EXPECT_EQ(status_of([] {
+  EXPECT_EQ(in_child([] {
               char* const frontier = unit_address(region.frontier.load_relaxed());
               void* taken = mmap(frontier, 3 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
               if (taken != frontier) return 77;

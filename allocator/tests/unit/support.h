@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <thread>
@@ -10,6 +12,7 @@
 #include "front/heap.h"
 #include "slab/slab.h"
 #include "span/span_heap.h"
+#include "support/child.h"
 #include "support/random.h"
 
 namespace freestone {
@@ -22,6 +25,19 @@ inline void run_threads(unsigned count, const std::function<void(unsigned)>& bod
   std::vector<std::thread> team;
   for (unsigned t = 0; t < count; ++t) team.emplace_back(body, t);
   for (std::thread& thread : team) thread.join();
+}
+
+// The status of a forked child that runs `work`, which may change the process for good.
+template <typename Work>
+int in_child(Work work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(freestone_test::kHangSeconds);
+    _exit(work());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 // No other thread may run.
