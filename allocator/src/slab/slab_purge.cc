@@ -34,6 +34,7 @@ struct State {
   usize most_out[2][kLastSmallClass + 1];      // the most in this window and in the one before, by class
   u64 window_ms = 0;    // when this window began
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
+  usize spare = 0;      // what the slabs were larger then, at most a quarter: a swing needs that again, too
   UnitIndex hand = 0;   // the walk goes on below this unit
 };
 State state;
@@ -162,9 +163,13 @@ void purge_cold_pages(SlabUser& user, bool due) {
   if (!looking.replace_acquire(idle, 1)) return;
   Surplus surplus;
   look(surplus);
-  state.peak = max_of(state.peak, surplus.blocks);
+  if (surplus.blocks > state.peak) {
+    state.peak = surplus.blocks;
+    state.spare = min_of(surplus.slabs - min_of(surplus.slabs, surplus.blocks), surplus.blocks / 4);
+  }
+  const usize needed = surplus.kept == 0 ? surplus.blocks : surplus.blocks + surplus.kept + state.spare;
   u64 left = 0;  // of what it grew by
-  if (surplus.blocks <= state.peak / 2 && surplus.slabs >= surplus.blocks + surplus.kept + kWorthIt) {
+  if (surplus.blocks <= state.peak / 2 && surplus.slabs >= needed + kWorthIt) {
     state.peak = surplus.blocks;
     purge_slabs(user, WentBack::slabs);
   } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
