@@ -25,7 +25,7 @@ struct Callbacks {
   struct freestone_callbacks given;
   OutOfMemoryHandler handler;
 } callbacks[2];
-unsigned current_callbacks = 0;
+unsigned current_callbacks FREESTONE_GUARDED_BY(callbacks_lock) = 0;
 Atomic<const struct freestone_callbacks*> corruption_callbacks;
 
 bool ask_program(void* context, usize bytes, unsigned attempt) {

@@ -25,9 +25,8 @@ constexpr usize kAllArenas = 4096;
 // The number of arenas itself is an old name for all of them; Redis uses it.
 bool is_arena(usize number) { return number <= 1 || number == kAllArenas; }
 
-// Guarded by snapshot_lock.
-Statistics snapshot;
-u64 epoch = 0;
+Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
+u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
 
 Statistics snapshot_now() {
   LockGuard guard(snapshot_lock);

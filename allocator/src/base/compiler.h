@@ -33,10 +33,15 @@
 #define FREESTONE_SANITIZED 0
 #endif
 
-// clang's thread-safety analysis; gcc has no counterpart.
+// clang's thread-safety analysis; what it finds is an error in every build with clang, and gcc has no counterpart.
+// ASSERTS: from the call on the lock counts as held.
 #if defined(__clang__)
 #define FREESTONE_CAPABILITY __attribute__((capability("mutex")))
 #define FREESTONE_SCOPED_CAPABILITY __attribute__((scoped_lockable))
+#define FREESTONE_GUARDED_BY(lock) __attribute__((guarded_by(lock)))
+#define FREESTONE_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
+#define FREESTONE_EXCLUDES(...) __attribute__((locks_excluded(__VA_ARGS__)))
+#define FREESTONE_ASSERTS(...) __attribute__((assert_capability(__VA_ARGS__)))
 #define FREESTONE_ACQUIRES(...) __attribute__((acquire_capability(__VA_ARGS__)))
 #define FREESTONE_TRY_ACQUIRES(...) __attribute__((try_acquire_capability(__VA_ARGS__)))
 #define FREESTONE_RELEASES(...) __attribute__((release_capability(__VA_ARGS__)))
@@ -44,6 +49,10 @@
 #else
 #define FREESTONE_CAPABILITY
 #define FREESTONE_SCOPED_CAPABILITY
+#define FREESTONE_GUARDED_BY(lock)
+#define FREESTONE_REQUIRES(...)
+#define FREESTONE_EXCLUDES(...)
+#define FREESTONE_ASSERTS(...)
 #define FREESTONE_ACQUIRES(...)
 #define FREESTONE_TRY_ACQUIRES(...)
 #define FREESTONE_RELEASES(...)

@@ -26,7 +26,8 @@ namespace {
 
 constinit Mutex orphans_lock;
 
-Cache* first_cache = nullptr;  // guarded by cache_registry_lock. FORK-3: the chain of `next` is whole at every instruction
+// FORK-3: the chain of `next` is whole at every instruction.
+Cache* first_cache FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; class runs that are live or cached
@@ -252,7 +253,8 @@ void note_event(Cache& cache) {
   attend();
 }
 
-void return_orphans() {
+// Whoever would register or remove a cache waits until this is done (drain_orphans).
+FREESTONE_NO_ANALYSIS void return_orphans() {
   repair_transfer_in_child();
   for (Cache* cache = first_cache; cache != nullptr;) {
     Cache* next = cache->next;

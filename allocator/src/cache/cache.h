@@ -122,7 +122,7 @@ struct alignas(64) Cache {
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
-  Cache* next = nullptr;  // registry, guarded by its lock
+  Cache* next = nullptr;  // registry; who looks at another thread's cache holds its lock
   Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
   [[no_unique_address]] std::conditional_t<kMitigations.any(), Allowance, NoAllowance> allowance;

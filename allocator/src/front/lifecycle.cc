@@ -115,9 +115,14 @@ void watch_thread_end(Cache* cache) {
   if (key != 0) pthread_setspecific(key - 1, cache);
 }
 
+usize window_bytes() {
+  LockGuard guard(growth_lock);
+  return units_to_bytes(region.window_end);
+}
+
 void print_configuration() {
   (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD
-             << " window=" << u64{units_to_bytes(region.window_end) >> 20} << "MiB")
+             << " window=" << u64{window_bytes() >> 20} << "MiB")
       .write();
   for (usize i = 0; i < option_count(); ++i) {
     const OptionInfo& info = option_info(i);

@@ -44,14 +44,14 @@ struct Slot {
 
 constexpr u32 kNone = ~u32{0};
 
-// Guarded by guard_lock.
 constinit Mutex guard_lock;
-Slot* slots = nullptr;
-u32 slots_made = 0;   // slots below were used at least once
-u32 live_slots = 0;
-u32 oldest_freed = kNone;
-u32 newest_freed = kNone;
-u32 empty_slots = kNone;
+u32 slots_made FREESTONE_GUARDED_BY(guard_lock) = 0;  // slots below were used at least once
+u32 live_slots FREESTONE_GUARDED_BY(guard_lock) = 0;
+u32 oldest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
+u32 newest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
+u32 empty_slots FREESTONE_GUARDED_BY(guard_lock) = kNone;
+// Made once, under the lock, and published to whoever meets a fault or a free.
+Atomic<Slot*> all_slots;
 
 struct sigaction previous_segv, previous_bus;
 
@@ -77,6 +77,7 @@ void allow(usize start, usize end) {
 
 Slot* slot_of(UnitIndex first) {
   const u64 number = SampledRecord(first).guard().load_relaxed();
+  Slot* const slots = all_slots.load_acquire();
   return number == 0 || slots == nullptr ? nullptr : &slots[number - 1];
 }
 
@@ -84,8 +85,8 @@ usize span_start(const Slot& slot) { return address_of(unit_address(slot.first))
 usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(SampledRecord(slot.first).units()); }
 
 // The block that has been free for longest is no longer recognised; its units are to be given back.
-UnitIndex forget_oldest_locked() {
-  Slot& slot = slots[oldest_freed];
+UnitIndex forget_oldest_locked() FREESTONE_REQUIRES(guard_lock) {
+  Slot& slot = all_slots.load_relaxed()[oldest_freed];
   oldest_freed = slot.next;
   if (oldest_freed == kNone) newest_freed = kNone;
   slot.state = State::empty;
@@ -96,9 +97,13 @@ UnitIndex forget_oldest_locked() {
 
 // A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be
 // given back.
-u32 take_slot_locked(UnitIndex& old_units) {
+u32 take_slot_locked(UnitIndex& old_units) FREESTONE_REQUIRES(guard_lock) {
   const auto limit = static_cast<u32>(options.guard_slots);
-  if (slots == nullptr) slots = static_cast<Slot*>(os::map(round_up(limit * sizeof(Slot), os::page_bytes())));
+  Slot* slots = all_slots.load_relaxed();
+  if (slots == nullptr) {
+    slots = static_cast<Slot*>(os::map(round_up(limit * sizeof(Slot), os::page_bytes())));
+    all_slots.store_release(slots);
+  }
   if (slots == nullptr || live_slots >= limit - limit / 4) return kNone;
   u32 index = empty_slots;
   if (index != kNone) {
@@ -219,7 +224,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   {
     LockGuard guard(guard_lock);
     index = take_slot_locked(old_units);
-    static u32 turn = 0;
+    static u32 turn FREESTONE_GUARDED_BY(guard_lock) = 0;
     right = (turn++ & 1) == 0;
   }
   if (old_units != kNoUnit) return_sampled_units(old_units);
@@ -229,7 +234,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   const usize offset = right ? page + accessible - round_up(bytes, max_of<usize>(alignment, 16)) : page;
   const UnitIndex first = take_sampled_units(bytes, units, 1, bytes == 0 && right ? page + accessible - 16 : offset);
   LockGuard guard(guard_lock);
-  Slot& slot = slots[index];
+  Slot& slot = all_slots.load_relaxed()[index];
   if (first == kNoUnit) {
     slot.next = empty_slots;
     empty_slots = index;
@@ -280,6 +285,7 @@ void guard_deallocate(UnitIndex first) {
   LockGuard guard(guard_lock);
   forbid(slot.pages_start, slot.pages_end);
   --live_slots;
+  Slot* const slots = all_slots.load_relaxed();
   const auto index = static_cast<u32>(&slot - slots);
   slot.next = kNone;
   if (newest_freed == kNone) {
@@ -298,7 +304,7 @@ void guard_release_freed() {
       const u32 index = oldest_freed;
       if (index == kNone) return;
       units = forget_oldest_locked();
-      slots[index].next = empty_slots;
+      all_slots.load_relaxed()[index].next = empty_slots;
       empty_slots = index;
     }
     return_sampled_units(units);

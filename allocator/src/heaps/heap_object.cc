@@ -20,7 +20,7 @@ namespace {
 constexpr usize kAlignmentMax = 2 * kMiB;  // of the region's base
 constexpr u32 kSlabBlocksMin = 8;
 
-HeapObject* first_heap = nullptr;  // guarded by heap_object_lock
+HeapObject* first_heap FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
 
 // Smaller slabs than the process heap's: a bounded heap has fewer blocks of a class to fill them with.
 struct SlabShapes {
@@ -60,20 +60,20 @@ struct HeapObjects {
     heap_object_lock.hold_for_fork();
     for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.hold_for_fork();
   }
-  static void after_fork_in_parent() {
+  FREESTONE_NO_ANALYSIS static void after_fork_in_parent() {  // held since before_fork
     for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.release_after_fork();
     heap_object_lock.release_after_fork();
   }
   static void after_fork_in_child() {
-    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.reset_in_child();
     heap_object_lock.reset_in_child();
+    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.reset_in_child();
   }
-  static void link(HeapObject* heap) {
+  static void link(HeapObject* heap) FREESTONE_REQUIRES(heap_object_lock) {
     heap->next_ = first_heap;
     if (first_heap != nullptr) first_heap->previous_ = heap;
     first_heap = heap;
   }
-  static void unlink(HeapObject* heap) {
+  static void unlink(HeapObject* heap) FREESTONE_REQUIRES(heap_object_lock) {
     if (heap->previous_ != nullptr) heap->previous_->next_ = heap->next_;
     if (heap->next_ != nullptr) heap->next_->previous_ = heap->previous_;
     if (first_heap == heap) first_heap = heap->next_;
@@ -97,10 +97,7 @@ HeapObject* HeapObject::create(usize limit_bytes) {
   if (limit_bytes < sizeof(HeapObject)) return nullptr;
   void* memory = take_metadata(sizeof(HeapObject));
   if (memory == nullptr) return nullptr;
-  auto* heap = new (memory) HeapObject;
-  heap->limit_bytes_ = limit_bytes;
-  heap->span_bytes_.store_relaxed(sizeof(HeapObject));
-  heap->peak_bytes_ = sizeof(HeapObject);
+  auto* heap = new (memory) HeapObject(limit_bytes);
   LockGuard guard(heap_object_lock);
   HeapObjects::link(heap);
   return heap;
@@ -111,19 +108,7 @@ usize HeapObject::destroy(HeapObject* heap) {
     LockGuard guard(heap_object_lock);
     HeapObjects::unlink(heap);
   }
-  const usize live = heap->live_blocks_.load_relaxed();
-  while (heap->full_ != kNoUnit) {
-    const UnitIndex first = heap->full_;
-    heap->remove(heap->full_, first);
-    heap->release(first);
-  }
-  for (UnitIndex& list : heap->partial_) {
-    while (list != kNoUnit) {
-      const UnitIndex first = list;
-      heap->remove(list, first);
-      heap->release(first);
-    }
-  }
+  const usize live = heap->release_everything();
   return_metadata(heap, sizeof(HeapObject));
   return live;
 }
@@ -161,6 +146,21 @@ void HeapObject::release(UnitIndex first) {
   set_tags(first, units, kTagNone);
   return_used_span(first, units, 0);
   span_bytes_.store_relaxed(span_bytes_.load_relaxed() - units_to_bytes(units));
+}
+
+// Returns how many blocks were live.
+usize HeapObject::release_everything() {
+  LockGuard guard(lock_);
+  const auto release_all = [this](UnitIndex& list) FREESTONE_REQUIRES(lock_) {
+    while (list != kNoUnit) {
+      const UnitIndex first = list;
+      remove(list, first);
+      release(first);
+    }
+  };
+  release_all(full_);
+  for (UnitIndex& list : partial_) release_all(list);
+  return live_blocks_.load_relaxed();
 }
 
 usize HeapObject::release_empty_slabs() {

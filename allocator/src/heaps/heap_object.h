@@ -18,6 +18,8 @@
 
 namespace freestone {
 
+extern Mutex heap_object_lock;
+
 class HeapObject {
  public:
   // Null when memory is out or the limit is below the record's own size.
@@ -49,41 +51,47 @@ class HeapObject {
 
  private:
   friend struct HeapObjects;
+  explicit HeapObject(usize limit_bytes) : limit_bytes_(limit_bytes) {
+    span_bytes_.store_relaxed(sizeof(HeapObject));
+    peak_bytes_ = sizeof(HeapObject);
+  }
+
   struct Place {
     UnitIndex first;
     u32 number;
     SizeClass size_class;  // 0: a large span
   };
 
-  bool take_bytes(usize bytes);
-  void release(UnitIndex first);
-  UnitIndex new_span(usize units, usize alignment_units, SizeClass size_class);
-  UnitIndex new_slab(SizeClass size_class);
-  usize release_empty_slabs();
+  bool take_bytes(usize bytes) FREESTONE_REQUIRES(lock_);
+  void release(UnitIndex first) FREESTONE_REQUIRES(lock_);
+  UnitIndex new_span(usize units, usize alignment_units, SizeClass size_class) FREESTONE_REQUIRES(lock_);
+  UnitIndex new_slab(SizeClass size_class) FREESTONE_REQUIRES(lock_);
+  usize release_everything() FREESTONE_EXCLUDES(lock_);
+  usize release_empty_slabs() FREESTONE_REQUIRES(lock_);
   void push(UnitIndex& list, UnitIndex first);
   void remove(UnitIndex& list, UnitIndex first);
-  void* allocate_small(SizeClass size_class);
-  void* allocate_large(usize bytes, usize alignment);
-  void deallocate_at(const Place& place);
-  Place place_of(const char* call, const void* block);
+  void* allocate_small(SizeClass size_class) FREESTONE_REQUIRES(lock_);
+  void* allocate_large(usize bytes, usize alignment) FREESTONE_REQUIRES(lock_);
+  void deallocate_at(const Place& place) FREESTONE_REQUIRES(lock_);
+  Place place_of(const char* call, const void* block) FREESTONE_REQUIRES(lock_);
   usize bytes_at(const Place& place) const;
-  void note_live(usize bytes);
-  void note_dead(usize bytes);
+  void note_live(usize bytes) FREESTONE_REQUIRES(lock_);
+  void note_dead(usize bytes) FREESTONE_REQUIRES(lock_);
   template <typename Function>
-  void for_each_span(Function function);
+  void for_each_span(Function function) FREESTONE_REQUIRES(lock_);
 
   Mutex lock_;
-  HeapObject* next_ = nullptr;  // guarded by heap_object_lock
-  HeapObject* previous_ = nullptr;
-  usize limit_bytes_ = 0;
+  HeapObject* next_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
+  HeapObject* previous_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
+  const usize limit_bytes_;
   // Written under lock_; read without it by statistics.
   Atomic<usize> span_bytes_;
   Atomic<usize> live_bytes_;
   Atomic<usize> live_blocks_;
-  usize peak_bytes_ = 0;
-  usize failed_allocations_ = 0;
-  UnitIndex full_ = kNoUnit;
-  UnitIndex partial_[kLastSmallClass + 1] = {};
+  usize peak_bytes_ FREESTONE_GUARDED_BY(lock_) = 0;
+  usize failed_allocations_ FREESTONE_GUARDED_BY(lock_) = 0;
+  UnitIndex full_ FREESTONE_GUARDED_BY(lock_) = kNoUnit;
+  UnitIndex partial_[kLastSmallClass + 1] FREESTONE_GUARDED_BY(lock_) = {};
 };
 
 struct HeapObjectCounts {
@@ -96,7 +104,5 @@ HeapObjectCounts heap_object_counts();
 bool heap_objects_are_valid();
 // Visits the live blocks of all heap objects.
 usize walk_heap_objects(HeapObject::Visit visit, void* context);
-
-extern Mutex heap_object_lock;
 
 }  // namespace freestone

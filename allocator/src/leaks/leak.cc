@@ -28,7 +28,7 @@ u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5);
 bool is_exact() { return static_cast<LeakMode>(options.leak) == LeakMode::exact; }
 
 // Why a report that names nothing does so.
-void explain_nothing(const LeakCounts& counts, Message& line) {
+void explain_nothing(const LeakCounts& counts, Message& line) FREESTONE_REQUIRES(profile_store.lock) {
   if (!counts.scanned) {
     line << "the search for pointers failed: no memory, or no /proc";
   } else if (profile_store.totals().samples == 0) {
@@ -41,7 +41,8 @@ void explain_nothing(const LeakCounts& counts, Message& line) {
   if (!is_exact()) line << " (mean " << profile_sample_bytes.load_relaxed() << " bytes between samples, " << profile_store.totals().samples << " samples)";
 }
 
-void print_report(const LeakCounts& counts, const LostSite* sites, unsigned count) {
+void print_report(const LeakCounts& counts, const LostSite* sites, unsigned count)
+    FREESTONE_REQUIRES(profile_store.lock) {
   Message head;
   head << "leaks of process " << os::process_id() << ": ";
   if (count == 0) {
@@ -70,7 +71,8 @@ void write_text(Output& out, const char* text) {
 }
 
 // The whole report for a program that knows symbols: addresses, and which file lies where.
-void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count, ProfileReport& report, Output& out) {
+void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count, ProfileReport& report, Output& out)
+    FREESTONE_REQUIRES(profile_store.lock) {
   const auto amount = [&](const char* name, double objects, double bytes) {
     out << ",\n\"" << name << "\": {\"blocks\": " << whole(objects) << ", \"bytes\": " << whole(bytes) << '}';
   };
@@ -118,14 +120,14 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   out << "]}\n";
 }
 
-void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) {
+void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) FREESTONE_REQUIRES(profile_store.lock) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 32];
   expand_profile_path(options.leak_file, path, sizeof path);
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   const os::File file = os::File::create(path);
-  bool written = buffer != nullptr && file.is_open() && report.gather(profile_store, false);
+  bool written = buffer != nullptr && file.is_open() && report.gather(false);
   if (written) {
     Output out(file, buffer, kBufferBytes);
     write_json(counts, sites, count, report, out);

@@ -124,7 +124,10 @@ class Scan {
       mapped_high_ = result_.mapped_[result_.mapped_count_ - 1].end;
     }
     leave_out_heap();
-    leave_out(profile_store.base(), profile_store.base() + profile_store.mapped());
+    {
+      LockGuard guard(profile_store.lock);
+      leave_out(profile_store.base(), profile_store.base() + profile_store.mapped());
+    }
     leave_out(address_of(result_.bits_), address_of(result_.bits_) + result_.bits_bytes_);
     leave_out(address_of(result_.mapped_), address_of(result_.mapped_) + result_.mapped_bytes_);
     leave_out(address_of(pending_), address_of(pending_) + pending_bytes_);

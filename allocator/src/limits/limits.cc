@@ -14,17 +14,18 @@
 
 namespace freestone {
 
+constinit Mutex attention_lock;
+
 namespace {
 
 constexpr u64 kSoftEveryMs = 10;
 constexpr usize kPathBytes = 512;
 constexpr usize kNotLimiting = usize{1} << 60;  // version 1 writes "no limit" as a number near 2^63
 
-// Guarded by the attention lock of the upkeep room.
-u64 last_soft_ms = 0;
-usize last_soft_charged = 0;
-u64 last_stall_us = 0;
-bool knows_stall = false;
+u64 last_soft_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
+usize last_soft_charged FREESTONE_GUARDED_BY(attention_lock) = 0;
+u64 last_stall_us FREESTONE_GUARDED_BY(attention_lock) = 0;
+bool knows_stall FREESTONE_GUARDED_BY(attention_lock) = false;
 
 Atomic<u64> reactions;  // relaxed: a statistic
 
@@ -124,7 +125,7 @@ bool is_near_high(const Path& folder) {
 }
 
 // Some thread was stalled for want of memory for more than a twentieth of the time since the last look.
-bool was_stalled(Path folder, u64 elapsed_ms) {
+bool was_stalled(Path folder, u64 elapsed_ms) FREESTONE_REQUIRES(attention_lock) {
   folder += "/memory.pressure";
   char text[256];
   usize length = os::read_file(folder.text, text, sizeof text - 1);
@@ -187,7 +188,7 @@ void react_to_soft_limit() {
 }
 
 void look_at_pressure() {
-  static u64 last_ms = 0;
+  static u64 last_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
   const u64 now = os::coarse_milliseconds();
   Path folder;
   usize root = 0;

@@ -45,7 +45,7 @@ class FREESTONE_CAPABILITY Mutex {
   bool is_mine() const { return owner() == thread_mark(); }
 
   // Before a fork and after it, by the forking thread. A lock that the interrupted code holds stays as it is.
-  FREESTONE_NO_ANALYSIS void hold_for_fork() {
+  void hold_for_fork() FREESTONE_ASSERTS() FREESTONE_NO_ANALYSIS {
     if (is_mine()) return;
     lock();
     state_.or_seq(kForFork);
@@ -55,7 +55,7 @@ class FREESTONE_CAPABILITY Mutex {
     if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();
   }
   // In the child, where no other holder exists. True when another thread was inside: what the lock guards needs repair.
-  bool reset_in_child() {
+  bool reset_in_child() FREESTONE_ASSERTS() {
     if (is_mine()) {
       release_after_fork();
       return false;

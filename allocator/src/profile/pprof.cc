@@ -80,7 +80,6 @@ void put_sample(Output& out, const ProfileReport& report, const Site& site, cons
 }  // namespace
 
 void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
-  const ProfileStore& store = *report.store;
   for (const char* text : kStrings) put_text(out, text);
   for (unsigned type = 1; type <= kTypes; ++type) put(out, kSampleType, value_type(type, type % 2 == 1 ? kCount : kBytes));
 
@@ -127,9 +126,9 @@ void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
     next_text += 2;
     put(out, kFunction, function);
   }
-  for (unsigned i = 0; i < store.site_count(); ++i) {
-    const Site& site = store.site(i);
-    const Amount peak = store.peak_of(site);
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) {
+    const Site& site = profile_store.site(i);
+    const Amount peak = profile_store.peak_of(site);
     const u64 values[kTypes] = {whole(site.allocated.objects), whole(site.allocated.bytes), whole(site.live.objects), whole(site.live.bytes),
                                 whole(peak.objects), whole(peak.bytes), 0, 0};
     put_sample(out, report, site, values, -1);
@@ -141,10 +140,10 @@ void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
   }
   put_number(out, kDropFrames, kDrop);
   put_number(out, kTime, os::wall_nanoseconds());
-  put_number(out, kDuration, os::nanoseconds() - store.totals().started_ns);
+  put_number(out, kDuration, os::nanoseconds() - profile_store.totals().started_ns);
   put(out, kPeriodType, value_type(kSpace, kBytes));
   put_number(out, kPeriod, report.sample_bytes);
-  if (store.totals().samples == 0) put_number(out, kComment, kNothing);
+  if (profile_store.totals().samples == 0) put_number(out, kComment, kNothing);
   constexpr unsigned kDefault[] = {4, 2, 6, 8};
   put_number(out, kDefaultType, kDefault[static_cast<unsigned>(view)]);
 }

@@ -20,7 +20,7 @@ Atomic<u32> dump_pending;     // a signal came while the lock was taken
 Atomic<u32> restart_pending;  // the child of a fork starts anew
 Atomic<u32> dumps;
 
-int dump_locked(const char* given) {
+int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 64];
   char temporary[sizeof path + 4];
@@ -29,12 +29,11 @@ int dump_locked(const char* given) {
   const bool in_place = os::is_device(path);
   std::memcpy(temporary + length, in_place ? "" : ".tmp", in_place ? 1 : 5);
   dumps.add_relaxed(1);
-  ProfileStore& store = profile_store;
-  const usize mark = store.mark_locked();
-  auto* buffer = static_cast<char*>(store.scratch_locked(kBufferBytes));
+  const usize mark = profile_store.mark_locked();
+  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   int error = ENOMEM;
-  if (buffer != nullptr && report.gather(store, static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer)) {
+  if (buffer != nullptr && report.gather(static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer)) {
     report.sample_bytes = profile_sample_bytes.load_relaxed();
     const auto format = static_cast<ProfileFormat>(options.prof_format);
     const auto view = static_cast<ProfileView>(options.prof_view);
@@ -54,7 +53,7 @@ int dump_locked(const char* given) {
       if (error != 0 && !in_place) os::remove_file(temporary);
     }
   }
-  store.release_scratch_locked(mark);
+  profile_store.release_scratch_locked(mark);
   if (error != 0) (Message() << "the profile cannot be written to " << path).write();
   return error;
 }
@@ -63,7 +62,7 @@ int dump_locked(const char* given) {
 
 constinit Atomic<u64> profile_sample_bytes{1};
 
-FREESTONE_NO_ANALYSIS ProfileLock::ProfileLock() {
+ProfileLock::ProfileLock() {
   profile_store.lock.lock();
   if (restart_pending.load_relaxed() != 0) {
     restart_pending.store_relaxed(0);
@@ -71,7 +70,7 @@ FREESTONE_NO_ANALYSIS ProfileLock::ProfileLock() {
   }
 }
 
-FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {
+FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the loop leaves with the lock and without
   for (;;) {
     profile_store.lock.unlock();
     if (dump_pending.load_seq() == 0 || !profile_store.lock.try_lock()) return;
@@ -80,11 +79,12 @@ FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {
 }
 
 // Each call's function is copied while the thread still runs it. Returns the depth without calls for whose names memory is out.
-static unsigned name_python_calls_locked(const PythonStack& python, usize* frames, unsigned depth) {
+static unsigned name_python_calls_locked(const PythonStack& python, usize* frames, unsigned depth)
+    FREESTONE_REQUIRES(profile_store.lock) {
   unsigned kept = 0;
   for (unsigned k = 0; k < depth; ++k) {
     const bool call = (frames[k] & kPythonCall) != 0;
-    const usize frame = call ? python_frame_locked(profile_store, python.calls[frames[k] & ~kPythonCall]) : frames[k];
+    const usize frame = call ? python_frame_locked(python.calls[frames[k] & ~kPythonCall]) : frames[k];
     if (frame != 0) frames[kept++] = frame;
   }
   return kept;
@@ -108,7 +108,7 @@ LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
   return sample;
 }
 
-static void remove_locked(LiveSample& sample, u64 now) {
+static void remove_locked(LiveSample& sample, u64 now) FREESTONE_REQUIRES(profile_store.lock) {
   FREESTONE_PROBE_2("sample_free", sample.block, sample.bytes);
   profile_store.remove_locked(sample, now);
 }

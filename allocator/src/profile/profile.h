@@ -45,10 +45,10 @@ unsigned capture_profile_stack(usize* frames);
 usize expand_profile_path(const char* pattern, char* path, usize capacity);
 
 // Holds the store's lock. When a signal asked for a dump meanwhile, its destructor writes it.
-class ProfileLock {
+class FREESTONE_SCOPED_CAPABILITY ProfileLock {
  public:
-  ProfileLock();
-  ~ProfileLock();
+  ProfileLock() FREESTONE_ACQUIRES(profile_store.lock);
+  ~ProfileLock() FREESTONE_RELEASES();
   ProfileLock(const ProfileLock&) = delete;
   ProfileLock& operator=(const ProfileLock&) = delete;
 };

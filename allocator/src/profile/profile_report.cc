@@ -103,11 +103,10 @@ class SymbolTable {
 
 }  // namespace
 
-bool ProfileReport::gather(ProfileStore& from, bool stop) {
-  store = &from;
+bool ProfileReport::gather(bool stop) {
   stop_at_unmapped = stop;
-  modules = static_cast<Module*>(from.scratch_locked(kModulesMax * sizeof(Module)));
-  auto* text = static_cast<char*>(from.scratch_locked(kNamesMax));
+  modules = static_cast<Module*>(profile_store.scratch_locked(kModulesMax * sizeof(Module)));
+  auto* text = static_cast<char*>(profile_store.scratch_locked(kNamesMax));
   if (modules == nullptr || text == nullptr) return false;
   names = text;
   text[0] = '\0';
@@ -140,12 +139,12 @@ bool ProfileReport::gather(ProfileStore& from, bool stop) {
   }
 
   usize frames = 0;
-  for (unsigned i = 0; i < from.site_count(); ++i) frames += depth_of(from.site(i));
-  auto* addresses = static_cast<usize*>(from.scratch_locked(max_of<usize>(frames, 1) * sizeof(usize)));
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) frames += depth_of(profile_store.site(i));
+  auto* addresses = static_cast<usize*>(profile_store.scratch_locked(max_of<usize>(frames, 1) * sizeof(usize)));
   if (addresses == nullptr) return false;
   usize count = 0;
-  for (unsigned i = 0; i < from.site_count(); ++i) {
-    const Site& site = from.site(i);
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) {
+    const Site& site = profile_store.site(i);
     for (unsigned k = 0, depth = depth_of(site); k < depth; ++k) addresses[count++] = site.frames[k] - 1;
   }
   heap_sort(addresses, count, [](usize a, usize b) { return a < b; });
@@ -153,7 +152,7 @@ bool ProfileReport::gather(ProfileStore& from, bool stop) {
   for (usize i = 0; i < count; ++i) {
     if (i == 0 || addresses[i] != addresses[i - 1]) addresses[unique++] = addresses[i];
   }
-  places = static_cast<Place*>(from.scratch_locked(max_of<usize>(unique, 1) * sizeof(Place)));
+  places = static_cast<Place*>(profile_store.scratch_locked(max_of<usize>(unique, 1) * sizeof(Place)));
   if (places == nullptr) return false;
   unsigned module = 0;
   for (usize i = 0; i < unique; ++i) {
@@ -226,7 +225,7 @@ void ProfileReport::find_symbols() {
       const usize got = memory.read_some(places[i].symbol, name, sizeof name);
       const void* zero = std::memchr(name, '\0', got);
       places[i].symbol_length = zero != nullptr ? static_cast<u32>(static_cast<const char*>(zero) - name) : static_cast<u32>(got);
-      auto* copy = static_cast<char*>(store->scratch_locked(places[i].symbol_length + 1));
+      auto* copy = static_cast<char*>(profile_store.scratch_locked(places[i].symbol_length + 1));
       if (copy == nullptr) places[i].symbol_length = 0;
       if (copy != nullptr) std::memcpy(copy, name, places[i].symbol_length);
       places[i].symbol = address_of(copy);

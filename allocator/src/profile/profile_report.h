@@ -27,14 +27,14 @@ struct Place {
   usize symbol;       // where the name lies in the module's memory
 };
 
+// The holder of profile_store.lock makes it and writes it before the lock is free.
 class ProfileReport {
  public:
-  // Gathers modules and addresses. The caller holds the store's lock until the report is written. False when memory is out.
-  bool gather(ProfileStore& store, bool stop_at_unmapped);
+  // Gathers modules and addresses. False when memory is out.
+  bool gather(bool stop_at_unmapped) FREESTONE_REQUIRES(profile_store.lock);
   // Finds the names of functions in the modules' dynamic symbol tables.
-  void find_symbols();
+  void find_symbols() FREESTONE_REQUIRES(profile_store.lock);
 
-  ProfileStore* store = nullptr;
   Module* modules = nullptr;
   unsigned module_count = 0;
   const char* names = nullptr;
@@ -49,9 +49,9 @@ class ProfileReport {
   unsigned place_of(usize return_address) const;
 };
 
-void write_pprof(const ProfileReport& report, ProfileView view, Output& out);
-void write_collapsed(const ProfileReport& report, ProfileView view, Output& out);
-void write_heap_v2(const ProfileReport& report, Output& out);
+void write_pprof(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
+void write_collapsed(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
+void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 // One frame as "function+0x12" or "module+0x1234".
 void write_place(const ProfileReport& report, const Place& place, Output& out);
 

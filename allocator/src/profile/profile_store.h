@@ -76,73 +76,76 @@ struct StoreTotals {
 
 class ProfileStore {
  public:
-  // Notes a sample; null when memory is out. The caller holds the lock.
-  LiveSample* add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight, u64 now_ns);
-  void remove_locked(LiveSample& sample, u64 now_ns);
+  // Notes a sample; null when memory is out.
+  LiveSample* add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight, u64 now_ns)
+      FREESTONE_REQUIRES(lock);
+  void remove_locked(LiveSample& sample, u64 now_ns) FREESTONE_REQUIRES(lock);
 
   // The samples of ordinary blocks are found by address.
-  void track_locked(LiveSample& sample);
-  LiveSample* untrack_locked(const void* block);
+  void track_locked(LiveSample& sample) FREESTONE_REQUIRES(lock);
+  LiveSample* untrack_locked(const void* block) FREESTONE_REQUIRES(lock);
   // For a new profile: while none ran, frees of tracked blocks were not seen.
-  void forget_tracked_locked(u64 now_ns);
+  void forget_tracked_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
   // Any thread, without the lock: false while nothing is tracked.
-  bool tracks_any() const { return __atomic_load_n(&tracked_count_, __ATOMIC_RELAXED) != 0; }
+  FREESTONE_NO_ANALYSIS bool tracks_any() const { return __atomic_load_n(&tracked_count_, __ATOMIC_RELAXED) != 0; }
 
   // Forgets everything but what is live: the allocations so far, the peak and the lifetimes.
-  void restart_locked(u64 now_ns);
+  void restart_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
-  unsigned site_count() const { return site_count_; }
-  const Site& site(unsigned index) const { return *site_at(index); }
-  Amount peak_of(const Site& site) const { return site.peak_epoch == peak_epoch_ ? site.peak : site.live; }
-  const StoreTotals& totals() const { return totals_; }
+  unsigned site_count() const FREESTONE_REQUIRES(lock) { return site_count_; }
+  const Site& site(unsigned index) const FREESTONE_REQUIRES(lock) { return *site_at(index); }
+  Amount peak_of(const Site& site) const FREESTONE_REQUIRES(lock) {
+    return site.peak_epoch == peak_epoch_ ? site.peak : site.live;
+  }
+  const StoreTotals& totals() const FREESTONE_REQUIRES(lock) { return totals_; }
   template <typename Visit>
-  void for_each_live(Visit visit) const {
+  void for_each_live(Visit visit) const FREESTONE_REQUIRES(lock) {
     for (u32 i = 0; i < pool_used_; ++i) {
       if (const LiveSample& sample = *sample_at(i); sample.site != nullptr) visit(sample);
     }
   }
   // Memory for a report: valid until release_scratch_locked. Null when memory is out.
-  void* scratch_locked(usize bytes) { return take(bytes); }
-  usize mark_locked() const { return used_; }
-  void release_scratch_locked(usize mark) { used_ = mark; }
+  void* scratch_locked(usize bytes) FREESTONE_REQUIRES(lock) { return take(bytes); }
+  usize mark_locked() const FREESTONE_REQUIRES(lock) { return used_; }
+  void release_scratch_locked(usize mark) FREESTONE_REQUIRES(lock) { used_ = mark; }
   // The range that holds all this.
-  usize base() const { return base_; }
-  usize mapped() const { return committed_; }
+  usize base() const FREESTONE_REQUIRES(lock) { return base_; }
+  usize mapped() const FREESTONE_REQUIRES(lock) { return committed_; }
 
   Mutex lock;
 
  private:
-  void* take(usize bytes);
-  bool find_range();
-  Site* find_or_add(const usize* frames, unsigned depth);
-  bool grow_sites();
-  bool grow_tracked();
-  Site* site_at(unsigned index) const { return sites_[index / kPerPage] + index % kPerPage; }
-  LiveSample* sample_at(u32 index) const { return pool_[index / kPerPage] + index % kPerPage; }
-  void before_change(Site& site);
-  usize slot_of(usize block) const;
+  void* take(usize bytes) FREESTONE_REQUIRES(lock);
+  bool find_range() FREESTONE_REQUIRES(lock);
+  Site* find_or_add(const usize* frames, unsigned depth) FREESTONE_REQUIRES(lock);
+  bool grow_sites() FREESTONE_REQUIRES(lock);
+  bool grow_tracked() FREESTONE_REQUIRES(lock);
+  Site* site_at(unsigned index) const FREESTONE_REQUIRES(lock) { return sites_[index / kPerPage] + index % kPerPage; }
+  LiveSample* sample_at(u32 index) const FREESTONE_REQUIRES(lock) { return pool_[index / kPerPage] + index % kPerPage; }
+  void before_change(Site& site) FREESTONE_REQUIRES(lock);
+  usize slot_of(usize block) const FREESTONE_REQUIRES(lock);
 
   static constexpr unsigned kPerPage = 1024;
   static constexpr unsigned kPagesMax = 64 * 1024;  // 64 Mi live samples, and as many sites
 
-  usize base_ = 0;
-  usize reserved_ = 0;  // the length of the range
-  usize committed_ = 0;
-  usize used_ = 0;
+  usize base_ FREESTONE_GUARDED_BY(lock) = 0;
+  usize reserved_ FREESTONE_GUARDED_BY(lock) = 0;  // the length of the range
+  usize committed_ FREESTONE_GUARDED_BY(lock) = 0;
+  usize used_ FREESTONE_GUARDED_BY(lock) = 0;
 
-  Site** sites_ = nullptr;        // kPagesMax pointers, then pages
-  LiveSample** pool_ = nullptr;
-  u32 site_count_ = 0;
-  u32* site_table_ = nullptr;     // open addressing by hash: index + 1, 0 is empty
-  u32 site_slots_ = 0;
-  u32 pool_used_ = 0;
-  u32 pool_free_ = ~u32{0};
-  LiveSample** tracked_ = nullptr;  // open addressing by address
-  usize tracked_slots_ = 0;
-  usize tracked_count_ = 0;
-  u64 peak_epoch_ = 0;
-  StoreTotals totals_{};
+  Site** sites_ FREESTONE_GUARDED_BY(lock) = nullptr;  // kPagesMax pointers, then pages
+  LiveSample** pool_ FREESTONE_GUARDED_BY(lock) = nullptr;
+  u32 site_count_ FREESTONE_GUARDED_BY(lock) = 0;
+  u32* site_table_ FREESTONE_GUARDED_BY(lock) = nullptr;  // open addressing by hash: index + 1, 0 is empty
+  u32 site_slots_ FREESTONE_GUARDED_BY(lock) = 0;
+  u32 pool_used_ FREESTONE_GUARDED_BY(lock) = 0;
+  u32 pool_free_ FREESTONE_GUARDED_BY(lock) = ~u32{0};
+  LiveSample** tracked_ FREESTONE_GUARDED_BY(lock) = nullptr;  // open addressing by address
+  usize tracked_slots_ FREESTONE_GUARDED_BY(lock) = 0;
+  usize tracked_count_ FREESTONE_GUARDED_BY(lock) = 0;
+  u64 peak_epoch_ FREESTONE_GUARDED_BY(lock) = 0;
+  StoreTotals totals_ FREESTONE_GUARDED_BY(lock){};
 };
 
 extern FREESTONE_HIDDEN ProfileStore profile_store;

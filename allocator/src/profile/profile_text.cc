@@ -23,8 +23,8 @@ constexpr const char* kLived[kLifetimes] = {"below 1us", "1us to 10us", "10us to
 }  // namespace
 
 void write_collapsed(const ProfileReport& report, ProfileView view, Output& out) {
-  for (unsigned i = 0; i < report.store->site_count(); ++i) {
-    const Site& site = report.store->site(i);
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) {
+    const Site& site = profile_store.site(i);
     const auto line = [&](const Amount& amount, const char* leaf) {
       const u64 bytes = whole(amount.bytes);
       if (bytes == 0) return;
@@ -35,7 +35,7 @@ void write_collapsed(const ProfileReport& report, ProfileView view, Output& out)
     switch (view) {
       case ProfileView::live: line(site.live, nullptr); break;
       case ProfileView::cumulative: line(site.allocated, nullptr); break;
-      case ProfileView::peak: line(report.store->peak_of(site), nullptr); break;
+      case ProfileView::peak: line(profile_store.peak_of(site), nullptr); break;
       case ProfileView::lifetime:
         for (unsigned k = 0; k < kLifetimes; ++k) line(site.freed[k], kLived[k]);
         break;
@@ -45,10 +45,9 @@ void write_collapsed(const ProfileReport& report, ProfileView view, Output& out)
 
 // Counts and bytes as sampled: the reader weights them by the mean in the first line.
 void write_heap_v2(const ProfileReport& report, Output& out) {
-  const ProfileStore& store = *report.store;
   u64 sums[4] = {};
-  for (unsigned i = 0; i < store.site_count(); ++i) {
-    const Site& site = store.site(i);
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) {
+    const Site& site = profile_store.site(i);
     sums[0] += site.live_samples;
     sums[1] += site.live_sample_bytes;
     sums[2] += site.samples;
@@ -60,8 +59,8 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
   out << "heap_v2/" << report.sample_bytes << '\n';
   row("t*", sums[0], sums[1], sums[2], sums[3]);
   row("t0", sums[0], sums[1], sums[2], sums[3]);
-  for (unsigned i = 0; i < store.site_count(); ++i) {
-    const Site& site = store.site(i);
+  for (unsigned i = 0; i < profile_store.site_count(); ++i) {
+    const Site& site = profile_store.site(i);
     out << '@';
     for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) {
       if (!is_python_frame(site.frames[k])) (out << ' ').hex(site.frames[k]);  // a reader knows addresses only

@@ -16,19 +16,21 @@ constexpr unsigned kSlots = 2 * kFunctionsMax;
 constexpr usize kTextMax = 512;
 constexpr usize kLinesMax = 16 * kKiB;  // of a function with more the last lines are taken for its end
 
+// An entry is complete before a frame names it and never changes: who has a frame reads its entry without the lock.
 PythonFunction* functions = nullptr;
-u32* slots = nullptr;  // open addressing: index + 1, 0 is empty
-unsigned count = 0;
+// Open addressing: index + 1, 0 is empty.
+u32* slots FREESTONE_GUARDED_BY(profile_store.lock) = nullptr;
+unsigned count FREESTONE_GUARDED_BY(profile_store.lock) = 0;
 
 bool same(const PythonFunction& known, usize code, const PythonCode& named) {
   return known.code == code && known.named.name == named.name && known.named.file == named.file &&
          known.named.line_table == named.line_table && known.named.first_line == named.first_line;
 }
 
-const char* copy_text(ProfileStore& store, usize text) {
+const char* copy_text(usize text) FREESTONE_REQUIRES(profile_store.lock) {
   char buffer[kTextMax];
   const usize length = python_text(text, buffer, sizeof buffer);
-  auto* copy = static_cast<char*>(store.scratch_locked(length + 1));
+  auto* copy = static_cast<char*>(profile_store.scratch_locked(length + 1));
   if (copy == nullptr) return "";
   std::memcpy(copy, buffer, length);
   copy[length] = '\0';
@@ -37,13 +39,13 @@ const char* copy_text(ProfileStore& store, usize text) {
 
 }  // namespace
 
-usize python_frame_locked(ProfileStore& store, const PythonCall& call) {
+usize python_frame_locked(const PythonCall& call) {
   if (functions == nullptr) {
-    auto* room = static_cast<u32*>(store.scratch_locked(kSlots * sizeof(u32)));
+    auto* room = static_cast<u32*>(profile_store.scratch_locked(kSlots * sizeof(u32)));
     if (room == nullptr) return 0;
     std::memset(room, 0, kSlots * sizeof(u32));
     slots = room;
-    functions = static_cast<PythonFunction*>(store.scratch_locked(kFunctionsMax * sizeof(PythonFunction)));
+    functions = static_cast<PythonFunction*>(profile_store.scratch_locked(kFunctionsMax * sizeof(PythonFunction)));
     if (functions == nullptr) return 0;
   }
   const PythonCode named = python_code(call.code);
@@ -56,10 +58,10 @@ usize python_frame_locked(ProfileStore& store, const PythonCall& call) {
     usize bytes;
     const u8* lines = python_bytes(named.line_table, &bytes);
     bytes = min_of(bytes, kLinesMax);
-    auto* copy = static_cast<u8*>(store.scratch_locked(bytes));
+    auto* copy = static_cast<u8*>(profile_store.scratch_locked(bytes));
     if (copy == nullptr) return 0;
     std::memcpy(copy, lines, bytes);
-    functions[count] = {call.code, named, copy_text(store, named.name), copy_text(store, named.file), copy, bytes};
+    functions[count] = {call.code, named, copy_text(named.name), copy_text(named.file), copy, bytes};
     slots[slot] = ++count;
   }
   return (kPythonFrame | usize{slots[slot] - 1} << kInstructionBits |

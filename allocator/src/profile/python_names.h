@@ -1,16 +1,13 @@
 // Room 13, profile: the functions of a Python program, copied when they are first sampled: they may be gone when the
 // profile is written.
 //
-// A Python call stands in a stack as a return address that no code has: its highest bit is set. The caller of all but
-// `is_python_frame` holds the store's lock.
+// A Python call stands in a stack as a return address that no code has: its highest bit is set.
 #pragma once
 
-#include "base/units.h"
+#include "profile/profile_store.h"
 #include "stacks/python_frames.h"
 
 namespace freestone {
-
-class ProfileStore;
 
 struct PythonFunction {
   usize code;  // with `named`, what it is recognised by: a code object may lie where another one lay
@@ -26,8 +23,8 @@ inline constexpr unsigned kInstructionBits = 24;
 constexpr bool is_python_frame(usize frame) { return (frame & kPythonFrame) != 0; }
 
 // The frame of a call; 0 when memory is out.
-usize python_frame_locked(ProfileStore& store, const PythonCall& call);
-unsigned python_function_count();
+usize python_frame_locked(const PythonCall& call) FREESTONE_REQUIRES(profile_store.lock);
+unsigned python_function_count() FREESTONE_REQUIRES(profile_store.lock);
 const PythonFunction& python_function(unsigned index);
 // Which function a frame names, and its line. `place` lies inside the call, one before the frame.
 unsigned python_function_of(usize place);

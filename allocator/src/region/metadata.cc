@@ -24,9 +24,9 @@ struct Piece {
   Piece* next;
 };
 
-Piece* free_pieces[kSizes];  // guarded by metadata_lock, like the next two
-char* chunk_next = nullptr;
-char* chunk_end = nullptr;
+Piece* free_pieces[kSizes] FREESTONE_GUARDED_BY(metadata_lock);
+char* chunk_next FREESTONE_GUARDED_BY(metadata_lock) = nullptr;
+char* chunk_end FREESTONE_GUARDED_BY(metadata_lock) = nullptr;
 Atomic<usize> mapped_bytes;  // relaxed: statistics
 Atomic<usize> carved_bytes;
 
@@ -36,10 +36,10 @@ unsigned size_index(usize bytes) {
 
 // The chunks, neighbours as one; those beyond the array's end are not remembered.
 constexpr usize kRangesMax = 512;
-MetadataRange ranges[kRangesMax];  // guarded by metadata_lock, like its count
-usize range_count = 0;
+MetadataRange ranges[kRangesMax] FREESTONE_GUARDED_BY(metadata_lock);
+usize range_count FREESTONE_GUARDED_BY(metadata_lock) = 0;
 
-void note_chunk(usize start, usize end) {
+void note_chunk(usize start, usize end) FREESTONE_REQUIRES(metadata_lock) {
   if (range_count > 0 && ranges[range_count - 1].start == end) {
     ranges[range_count - 1].start = start;
   } else if (range_count < kRangesMax) {
@@ -49,7 +49,7 @@ void note_chunk(usize start, usize end) {
 
 // Takes a piece from the chunk; starts a new chunk when it does not fit. What is left of the old one is dropped: it was
 // never touched.
-char* carve(usize bytes) {
+char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
     const usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;

@@ -13,6 +13,8 @@
 namespace freestone {
 
 constinit Region region;
+constinit Mutex span_lock;
+constinit Mutex growth_lock;
 
 namespace {
 
@@ -38,10 +40,9 @@ struct Range {
 constexpr Range kRanges[] = {{33 * kTiB, 42 * kTiB, kWindowBytes}, {16 * kGiB, 160 * kGiB, kWindowBytesNarrow}};
 constexpr unsigned kTriesPerRange = 4;
 
-// Guarded by the growth lock.
-usize tag_bytes = 0;       // mapped, from the window's base
-usize metadata_start = 0;  // address of its first byte; it ends at the window's base
-usize metadata_bytes = 0;  // mapped
+usize tag_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped, from the window's base
+usize metadata_start FREESTONE_GUARDED_BY(growth_lock) = 0;  // address of its first byte; it ends at the window's base
+usize metadata_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped
 
 // The heap part of the window starts behind the tag table and at least a unit that is not mapped, on a group border.
 UnitIndex heap_start_of(usize window_units) {
@@ -87,7 +88,7 @@ void close_piece(usize start, usize bytes) {
 }
 
 // Lays the window out at `base` and maps the first piece of its tags.
-Outcome lay_out(usize base, usize window_bytes) {
+Outcome lay_out(usize base, usize window_bytes) FREESTONE_REQUIRES(growth_lock) {
   const usize units = window_bytes >> kUnitShift;
   const Outcome outcome = open_piece(base, kTagStep);
   if (outcome != Outcome::ours) return outcome;
@@ -105,7 +106,7 @@ Outcome lay_out(usize base, usize window_bytes) {
   return outcome;
 }
 
-bool place_within(const Range& range) {
+bool place_within(const Range& range) FREESTONE_REQUIRES(growth_lock) {
   const usize metadata = metadata_bytes_of(range.window_bytes >> kUnitShift);
   const usize lowest = round_up(range.lowest + metadata, kWindowAlignment);
   const usize places = (range.highest - range.window_bytes - lowest) / kWindowAlignment;
@@ -116,7 +117,7 @@ bool place_within(const Range& range) {
   return false;
 }
 
-bool place_by_reserving(usize window_bytes) {
+bool place_by_reserving(usize window_bytes) FREESTONE_REQUIRES(growth_lock) {
   const usize metadata = metadata_bytes_of(window_bytes >> kUnitShift);
   const usize bytes = metadata + window_bytes + kWindowAlignment;
   void* const got = os::reserve(bytes, 0);
@@ -128,7 +129,7 @@ bool place_by_reserving(usize window_bytes) {
   return false;
 }
 
-bool find_place() {
+bool find_place() FREESTONE_REQUIRES(growth_lock) {
   for (const Range& range : kRanges) {
     if (!FREESTONE_SANITIZED && place_within(range)) return true;  // a sanitizer allows few places
   }
@@ -162,7 +163,7 @@ Outcome open_tables(const TableRange& tags, const TableRange& metadata) {
 }
 
 // Moves the frontier to `end`, with the units from `first` on mapped and those before it skipped.
-Outcome move_frontier(UnitIndex first, UnitIndex end) {
+Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_lock) {
   const usize page = os::page_bytes();
   const usize more_tags = end > tag_bytes ? round_up(end, kTagStep) - tag_bytes : 0;
   const usize wanted = min_of(round_up(metadata_end(end) - metadata_start, page), region.base - metadata_start);
@@ -198,6 +199,7 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) {
 }  // namespace
 
 bool place_region() {
+  LockGuard guard(growth_lock);
   if (!find_place()) return false;
   if (kMitigations.guards && os::address_limit_bytes() >= kUnlimitedBytes && os::data_limit_bytes() >= kUnlimitedBytes) {
     void* const trial = tag_table();  // nothing stands there yet

@@ -25,6 +25,7 @@
 #include "base/compiler.h"
 #include "base/units.h"
 #include "config/build_config.h"
+#include "platform/mutex.h"
 #include "policy/policy.h"
 
 namespace freestone {
@@ -92,14 +93,19 @@ struct FreeSummary {
   bool operator==(const FreeSummary&) const = default;
 };
 
+// The first guards the bitmaps of the units and is held for a search and a few words, never across a system call. The
+// second is held by the one thread that makes the heap larger, across the kernel's work; it is taken before the first.
+extern Mutex span_lock;
+extern Mutex growth_lock;
+
 struct alignas(4096) Super {
-  // Guarded by the span lock; span/span_map.h says what they mean.
-  u64 free_units[kSuperGroups];
-  u64 dirty_units[2][kSuperGroups];  // by age
-  u64 dirty_groups[2];
-  FreeSummary free_in_group[kSuperGroups];
-  FreeSummary free_in_octet[kSuperGroups / kOctetGroups];
-  FreeSummary free_in_super;
+  // span/span_map.h says what they mean.
+  u64 free_units[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
+  u64 dirty_units[2][kSuperGroups] FREESTONE_GUARDED_BY(span_lock);  // by age
+  u64 dirty_groups[2] FREESTONE_GUARDED_BY(span_lock);
+  FreeSummary free_in_group[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
+  FreeSummary free_in_octet[kSuperGroups / kOctetGroups] FREESTONE_GUARDED_BY(span_lock);
+  FreeSummary free_in_super FREESTONE_GUARDED_BY(span_lock);
   Atomic<u64> groups_with_room[kShardsMax][kTagCount];
 };
 
@@ -108,7 +114,7 @@ struct Region {
   Atomic<usize> frontier_bytes;  // hot: from base to the frontier; 0 until there is a window, so that every address is refused
   usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;
-  UnitIndex window_end = 0;      // the frontier goes no further; guarded by the growth lock once there are threads
+  UnitIndex window_end FREESTONE_GUARDED_BY(growth_lock) = 0;  // the frontier goes no further
   Atomic<UnitIndex> frontier;    // units below are mapped or skipped; written under the growth lock, like the next and frontier_bytes
   Atomic<UnitIndex> skipped;     // units below the frontier that are not ours
   bool reserved = false;         // the window is reserved as a whole
@@ -116,6 +122,7 @@ struct Region {
   bool guards = false;           // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
+
 
 inline constexpr usize kWindowUnitsMax = kWindowBytes >> kUnitShift;
 inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroups * sizeof(Octet);
@@ -185,7 +192,7 @@ struct Grown {
   UnitIndex first = kNoUnit;
   usize units = 0;
 };
-Grown commit_units(usize units);
+Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
 // Whether frames of huge pages are had by fill_frame: thp:auto, where the system gives huge pages to who asks, and no limit.
 bool fills_frames();
 // Has the memory of a frame at once, as one page if the kernel has one. What lies there goes on being no huge page's place otherwise: the kernel
@@ -209,15 +216,15 @@ void for_each_heap_piece(Visit visit) {
   }
 }
 
-// Where the tables lie as far as they are mapped. The caller holds the growth lock.
+// Where the tables lie as far as they are mapped.
 struct TableRange {
   usize start;
   usize bytes;
 };
-TableRange mapped_tags();
-TableRange mapped_metadata();
-// Bytes of both that are mapped, and what of them is in memory. The kernel is asked; the caller holds the growth lock.
-usize metadata_committed_bytes();
-usize metadata_resident_bytes();
+TableRange mapped_tags() FREESTONE_REQUIRES(growth_lock);
+TableRange mapped_metadata() FREESTONE_REQUIRES(growth_lock);
+// Bytes of both that are mapped, and what of them is in memory. The kernel is asked.
+usize metadata_committed_bytes() FREESTONE_REQUIRES(growth_lock);
+usize metadata_resident_bytes() FREESTONE_REQUIRES(growth_lock);
 
 }  // namespace freestone

@@ -25,19 +25,19 @@ struct Page {
 };
 static_assert(sizeof(Page) == kPageBytes);
 
-Page* page = nullptr;
-bool refused = false;
+Page* page FREESTONE_GUARDED_BY(report_lock) = nullptr;
+bool refused FREESTONE_GUARDED_BY(report_lock) = false;
 
 void path_of(Message& path) { path << os::process_id() << '\0'; }
 
-void append(void*, const char* text, usize length) {
+FREESTONE_NO_ANALYSIS void append(void*, const char* text, usize length) {  // called by update_live_page
   const usize room = sizeof page->text - page->length;
   if (length > room) return;  // the classes and threads together stay far below
   std::memcpy(page->text + page->length, text, length);
   page->length += static_cast<u32>(length);
 }
 
-bool make_page() {
+bool make_page() FREESTONE_REQUIRES(report_lock) {
   if (refused) return false;
   Message path("/dev/shm/freestone-");
   path_of(path);
@@ -65,6 +65,7 @@ void update_live_page(const Statistics& statistics) {
 }
 
 void remove_live_page() {
+  LockGuard guard(report_lock);
   if (page == nullptr) return;
   Message path("/dev/shm/freestone-");
   path_of(path);

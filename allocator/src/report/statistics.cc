@@ -106,13 +106,13 @@ void collect_statistics(Statistics& s) {
     LockGuard guard(growth_lock);
     s.metadata_bytes = metadata_committed_bytes();
     s.metadata_resident_bytes = metadata_resident_bytes();
+    s.reserved_bytes = region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes;
   }
   s.metadata_bytes += metadata_mapped_bytes() + mappings.table_bytes;
   s.metadata_resident_bytes += metadata_touched_bytes() + mappings.table_bytes;
   s.charged_bytes = account.charged.load_relaxed();
   s.peak_bytes = max_of(account.peak.load_relaxed(), s.charged_bytes);
-  s.reserved_bytes =
-      (region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes) + mappings.bytes;
+  s.reserved_bytes += mappings.bytes;
   s.resident_bytes = os::resident_bytes();
   s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
   count_traffic(s);

@@ -14,6 +14,8 @@
 
 namespace freestone {
 
+constinit Mutex report_lock;
+
 namespace {
 
 struct FileSink {
@@ -43,9 +45,8 @@ struct Scratch {
   Statistics statistics;
   FileSink sink;
 };
-// Also keeps writers apart. The scratch space is too large for the stack of a signal handler.
-Mutex report_lock;
-constinit Scratch scratch{};  // guarded by report_lock; all zero, so that no page of it exists before it is used
+// Too large for the stack of a signal handler. All zero, so that no page of it exists before it is used.
+constinit Scratch scratch FREESTONE_GUARDED_BY(report_lock){};
 
 bool ends_with(const char* text, usize length, const char* end) {
   const usize n = std::strlen(end);
@@ -82,7 +83,7 @@ usize report_path(char* out, usize capacity) {
 }
 
 // The file is written beside its place and then moved there: a reader sees the old one or the new one.
-bool write_report_locked() {
+bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
   char path[kOptionTextBytes + 32];
   const usize length = report_path(path, sizeof path);
   collect_statistics(scratch.statistics);
@@ -126,7 +127,7 @@ void write_final_report() {
     sink.flush();
   }
   if (options.stats_file[0] != '\0') write_report();
-  remove_live_page();
+  if (options.live_page) remove_live_page();
 }
 
 bool refresh_live_page() {
@@ -139,7 +140,10 @@ bool refresh_live_page() {
 
 void report_before_fork() { report_lock.hold_for_fork(); }
 void report_after_fork_in_parent() { report_lock.release_after_fork(); }
-void report_after_fork_in_child() { report_lock.reset_in_child(); }
+void report_after_fork_in_child() {
+  report_lock.reset_in_child();
+  forget_live_page();
+}
 
 bool write_statistics(int file, Format format) {
   Statistics statistics;

@@ -24,10 +24,9 @@ constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap
 constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
 
-Atomic<u32> looking;    // 1: a thread uses what follows, or walks the slabs
+Mutex looking;          // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
 Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again until asked
-// Guarded by `looking`.
 struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
   RecentNeed class_need[kLastSmallClass + 1];  // the same by class
@@ -37,7 +36,7 @@ struct State {
   usize spare = 0;      // what the slabs were larger then, at most a quarter: a swing needs that again, too
   UnitIndex hand = 0;   // the walk goes on below this unit
 };
-State state;
+State state FREESTONE_GUARDED_BY(looking);
 
 // What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and so on.
 u64 came_bytes() {
@@ -88,7 +87,7 @@ struct Surplus {
   usize kept = 0;       // what recent swings of all blocks say will be needed soon
 };
 
-void look(Surplus& surplus) {
+void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
   const u64 now = os::coarse_milliseconds();
   usize kept[kLastSmallClass + 1];
   usize all_kept = 0;
@@ -124,7 +123,7 @@ void look(Surplus& surplus) {
 }
 
 // The hand goes on, and gives back what the heap grew by at most.
-void walk(SlabUser& user, Surplus& surplus, usize grown) {
+void walk(SlabUser& user, Surplus& surplus, usize grown) FREESTONE_REQUIRES(looking) {
   const usize heap = region.frontier.load_acquire() - region.heap_start;
   const usize units = min_of(heap, (grown >> kUnitShift) * kWalkUnits);
   usize given = 0;
@@ -159,8 +158,7 @@ void purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
   const u64 grown = came - looked_at.load_relaxed();
   if (!due && grown < kLookBytes) return;
-  u32 idle = 0;
-  if (!looking.replace_acquire(idle, 1)) return;
+  if (!looking.try_lock()) return;
   Surplus surplus;
   look(surplus);
   if (surplus.blocks > state.peak) {
@@ -178,9 +176,9 @@ void purge_cold_pages(SlabUser& user, bool due) {
   }
   looked_at.store_relaxed(came - left);
   user.token.store_relaxed(kNoUnit);
-  looking.store_release(0);
+  looking.unlock();
 }
 
-void forget_slab_purge() { looking.store_relaxed(0); }
+void forget_slab_purge() { looking.reset_in_child(); }
 
 }  // namespace freestone

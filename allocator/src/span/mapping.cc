@@ -25,7 +25,7 @@ struct Entry {
 // MAPPING-1  At least one entry is empty, also when all that are being moved are back: so every search ends.
 // MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
 //
-// Guarded by mapping_lock. FORK-3: at every instruction an entry with a block is complete, and the table in force holds all of them; while
+// FORK-3: at every instruction an entry with a block is complete, and the table in force holds all of them; while
 // one is being removed, another may be there twice or out of place.
 constexpr usize kFirstEntries = 16;
 Entry first_entries[kFirstEntries];
@@ -41,13 +41,15 @@ struct Table {
     return entries[i];
   }
 };
-Table tables[2] = {{first_entries, kFirstEntries}, {}};
-const Table* table = &tables[0];
-usize live = 0;
-usize moving = 0;      // entries that are out of the table while the kernel moves their pages
-usize live_bytes = 0;  // charged for, like the table once it is mapped
+Table tables[2] FREESTONE_GUARDED_BY(mapping_lock) = {{first_entries, kFirstEntries}, {}};
+const Table* table FREESTONE_GUARDED_BY(mapping_lock) = &tables[0];
+usize live FREESTONE_GUARDED_BY(mapping_lock) = 0;
+// Entries that are out of the table while the kernel moves their pages.
+usize moving FREESTONE_GUARDED_BY(mapping_lock) = 0;
+// Charged for, like the table once it is mapped.
+usize live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
-Entry* find(usize block) {
+Entry* find(usize block) FREESTONE_REQUIRES(mapping_lock) {
   for (usize i = table->home_of(block);; i = table->next(i)) {
     Entry& entry = table->entries[i];
     if (entry.block == block) return &entry;
@@ -64,7 +66,7 @@ void write(Entry& place, const Entry& entry) {
   place.block = entry.block;
 }
 
-void put(const Entry& entry) {
+void put(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   write(table->place_for(entry.block), entry);
   ++live;
   live_bytes += entry.bytes;
@@ -73,7 +75,7 @@ void put(const Entry& entry) {
 }
 
 // Of the entries from there to the next empty one.
-[[maybe_unused]] bool all_are_found(usize i) {
+[[maybe_unused]] bool all_are_found(usize i) FREESTONE_REQUIRES(mapping_lock) {
   for (; table->entries[i].block != 0; i = table->next(i)) {
     if (find(table->entries[i].block) != &table->entries[i]) return false;
   }
@@ -81,7 +83,7 @@ void put(const Entry& entry) {
 }
 
 // Entries behind it that would no longer be found move up into the gap.
-void erase(const Entry& entry) {
+void erase(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   --live;
   live_bytes -= entry.bytes;
   const usize mask = table->capacity - 1;
@@ -98,7 +100,7 @@ void erase(const Entry& entry) {
 }
 
 // Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes, so it ends.
-void count_anew() {
+void count_anew() FREESTONE_REQUIRES(mapping_lock) {
   for (bool changed = true; changed;) {
     changed = false;
     for (usize i = 0; i < table->capacity; ++i) {
@@ -131,7 +133,7 @@ void* map_charged(usize bytes) {
 usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
 
 // For one entry more. Keeps at least half of the table empty; false when MAPPING-1 asks for a larger one and the kernel refuses.
-bool make_room() {
+bool make_room() FREESTONE_REQUIRES(mapping_lock) {
   const Table old = *table;
   if (live + moving < old.capacity / 2) return true;
   auto* fresh = static_cast<Entry*>(map_charged(table_bytes(old.capacity * 2)));

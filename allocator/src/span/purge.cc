@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kDecayTicks = 16;  // decay steps per half-life
 constexpr u32 kClockEvery = 32;       // operations between two looks at the clock
 
-// Guarded by span_lock; all counts in units.
+// All counts in units.
 struct State {
   RecentNeed need;
   usize purged = 0;      // went back by the watermark, not long ago
@@ -30,20 +30,20 @@ struct State {
   bool above = false;    // the watermark was crossed, and its lower end not yet reached
   bool refused = false;  // the kernel keeps pages (locked memory): do not try again until asked
 };
-constinit State state;
+constinit State state FREESTONE_GUARDED_BY(span_lock);
 Atomic<u64> last_decay_ms;  // written under span_lock
 
 // How many units one free gives back beyond twice what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
 // In use and not only kept.
-usize live_units() {
+usize live_units() FREESTONE_REQUIRES(span_lock) {
   const usize live = span_map.live_units();
   return live - min_of(live, kept_units.load_relaxed());
 }
 
 // How many dirty units are due to go because the watermark was crossed: at most twice as many as were just freed, and kPurgeStep.
-usize surplus(usize just_freed) {
+usize surplus(usize just_freed) FREESTONE_REQUIRES(span_lock) {
   const usize live = live_units();
   const usize always = (options.dirty_bytes >> kUnitShift) + live / kDirtyLiveDivisor;
   state.regretted = min_of(state.regretted, max_of(kRegretBytes >> kUnitShift, live / 2));
@@ -60,7 +60,7 @@ usize surplus(usize just_freed) {
 }
 
 // How much of the memory that nobody needed since the last step is due.
-usize due_by_decay() {
+usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
   if (++state.operations % kClockEvery != 0 || state.refused) return 0;
   const u64 now = os::coarse_milliseconds();
   const u64 half_life = options.dirty_decay_ms;

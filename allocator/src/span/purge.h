@@ -23,16 +23,16 @@ usize purge_spans(usize keep_bytes, WentBack why);
 bool decay_is_due();
 void decay_spans();
 
-// Under span_lock: units that nobody has got memory in advance.
-void note_filled(UnitIndex first, usize units);
-// Called by whoever took or freed units, under span_lock. They return what is to go back now: give that to purge_units
-// once the lock is free. `first` is the first unit taken, `dirty` how many of them were dirty.
+// Units that nobody has got memory in advance.
+void note_filled(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
+// Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is
+// free. `first` is the first unit taken, `dirty` how many of them were dirty.
 struct Surplus {
   usize units = 0;
   WentBack why = WentBack::surplus;
 };
-Surplus surplus_after_take(UnitIndex first, usize units, usize dirty);
-Surplus surplus_after_return(usize units);
-void purge_units(Surplus surplus);
+Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) FREESTONE_REQUIRES(span_lock);
+Surplus surplus_after_return(usize units) FREESTONE_REQUIRES(span_lock);
+void purge_units(Surplus surplus) FREESTONE_EXCLUDES(span_lock);
 
 }  // namespace freestone

@@ -15,12 +15,10 @@
 
 namespace freestone {
 
-constinit Mutex growth_lock;
-
 namespace {
 
 // The caller has charged for units that are found clean: those found dirty are charged for already. Other units may be surplus now.
-Span take_found(UnitIndex first, usize units, Surplus& surplus) {
+Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.mark_taken(first, units);
   surplus = surplus_after_take(first, units, dirty);
   return {first, dirty == 0};

@@ -52,9 +52,6 @@ SpanCounts span_counts();
 // In the child of a fork, by its only thread: if another thread was inside, counts anew what follows from the bitmaps.
 void repair_spans_in_child();
 
-extern Mutex growth_lock;
-extern Mutex span_lock;
-
 // Debug: SPAN-1 and SPAN-3 hold for every word.
 bool spans_are_valid();
 

@@ -7,7 +7,6 @@
 
 namespace freestone {
 
-constinit Mutex span_lock;
 constinit SpanMap span_map;
 
 namespace {
@@ -20,15 +19,17 @@ constexpr unsigned levels_for(usize supers) { return supers <= 1 ? kSuperLevel :
 constexpr unsigned kLevels = levels_for(kSupersMax);
 constexpr usize nodes_at(unsigned level) { return max_of<usize>(1, kSupersMax >> (kFanShift * (level - kSuperLevel))); }
 constexpr usize nodes_above(unsigned level) { return level == kLevels ? 0 : nodes_at(level + 1) + nodes_above(level + 1); }
-FreeSummary upper_nodes[nodes_above(kSuperLevel)];
+FreeSummary upper_nodes[nodes_above(kSuperLevel)] FREESTONE_GUARDED_BY(span_lock);
 
-u64 dirty_supers[2][(kSupersMax + 63) / 64];
+u64 dirty_supers[2][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);
 
-u64& dirty_of_age(unsigned age, usize word) { return super_at(word / kSuperGroups).dirty_units[age][word % kSuperGroups]; }
+u64& dirty_of_age(unsigned age, usize word) FREESTONE_REQUIRES(span_lock) {
+  return super_at(word / kSuperGroups).dirty_units[age][word % kSuperGroups];
+}
 
 // Applies `visit(word, mask)` to every word that the units touch.
 template <typename Visit>
-void for_words(UnitIndex first, usize units, Visit visit) {
+void for_words(UnitIndex first, usize units, Visit visit) FREESTONE_REQUIRES(span_lock) {
   usize unit = first;
   const usize end = unit + units;
   while (unit < end) {
@@ -42,7 +43,7 @@ void for_words(UnitIndex first, usize units, Visit visit) {
 constexpr HeapStorage storage;
 
 // SPAN-3, of one word; whether the bit of its super is set where it must be.
-bool is_marked_above(unsigned age, usize word) {
+bool is_marked_above(unsigned age, usize word) FREESTONE_REQUIRES(span_lock) {
   const usize super = word / kSuperGroups;
   const bool any = dirty_of_age(age, word) != 0;
   if (any != ((super_at(super).dirty_groups[age] & bit(word % kSuperGroups)) != 0)) return false;
@@ -50,7 +51,7 @@ bool is_marked_above(unsigned age, usize word) {
 }
 
 // SPAN-1, of one word.
-bool is_consistent(usize word) {
+bool is_consistent(usize word) FREESTONE_REQUIRES(span_lock) {
   const u64 old = dirty_of_age(0, word);
   const u64 young = dirty_of_age(1, word);
   return (old & young) == 0 && ((old | young) & ~super_at(word / kSuperGroups).free_units[word % kSuperGroups]) == 0;
@@ -109,18 +110,22 @@ UnitIndex SpanMap::find(usize units, usize alignment) {
 
 bool SpanMap::are_free(UnitIndex first, usize units) const {
   bool all = true;
-  for_words(first, units, [&](usize word, u64 mask) { all = all && (storage.free_word(word) & mask) == mask; });
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
+    all = all && (storage.free_word(word) & mask) == mask;
+  });
   return all;
 }
 
 usize SpanMap::count_dirty(UnitIndex first, usize units) const {
   usize dirty = 0;
-  for_words(first, units, [&](usize word, u64 mask) { dirty += count_bits(dirty_word(word) & mask); });
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
+    dirty += count_bits(dirty_word(word) & mask);
+  });
   return dirty;
 }
 
 void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
-  for_words(first, units, [&](usize word, u64 mask) {
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == 0);
     if (dirty) set_dirty(word, mask);
     order_stores();  // SPAN-4
@@ -136,7 +141,7 @@ void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
 
 usize SpanMap::mark_taken(UnitIndex first, usize units) {
   usize dirty = 0;
-  for_words(first, units, [&](usize word, u64 mask) {
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == mask);
     storage.free_word(word) &= ~mask;
     order_stores();  // SPAN-4

@@ -14,7 +14,7 @@
 // SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork finds cut short
 //         is never dirty memory that is taken for zero (FORK-3).
 //
-// All of it is guarded by span_lock, and nothing in here makes a system call.
+// Nothing in here makes a system call.
 #pragma once
 
 #include "platform/mutex.h"
@@ -23,44 +23,46 @@
 
 namespace freestone {
 
-extern Mutex span_lock;
-
-// Where the words and nodes of the heap lie: with the records of their 64 MiB, the few nodes above in one table.
+// Where the words and nodes of the heap lie: with the records of their 64 MiB, the few nodes above in one table. Not
+// analysed: its caller is the tree inside the map, and a tree knows no locks.
 struct HeapStorage {
-  u64& free_word(usize word) const { return super_at(word / kSuperGroups).free_units[word % kSuperGroups]; }
-  FreeSummary& node(unsigned level, usize index) const;
+  FREESTONE_NO_ANALYSIS u64& free_word(usize word) const {
+    return super_at(word / kSuperGroups).free_units[word % kSuperGroups];
+  }
+  FREESTONE_NO_ANALYSIS FreeSummary& node(unsigned level, usize index) const;
   usize step(unsigned level) const;
 };
 
+// All of it is guarded by span_lock.
 class SpanMap {
  public:
   // The units below the frontier that `first` begins, fresh from the kernel, become free and clean.
-  void add(UnitIndex first, usize units);
+  void add(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
   // Free units at a multiple of `alignment`, a power of two; the lowest ones if the alignment is 1 or `units`. kNoUnit when there are none.
-  UnitIndex find(usize units, usize alignment);
-  bool are_free(UnitIndex first, usize units) const;
-  usize count_dirty(UnitIndex first, usize units) const;
+  UnitIndex find(usize units, usize alignment) FREESTONE_REQUIRES(span_lock);
+  bool are_free(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
+  usize count_dirty(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
 
-  void mark_free(UnitIndex first, usize units, bool dirty);
+  void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock);
   // Takes units that are free. Returns how many of them were dirty.
-  usize mark_taken(UnitIndex first, usize units);
+  usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
   // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
-  UnitIndex take_oldest_dirty(usize& units);
+  UnitIndex take_oldest_dirty(usize& units) FREESTONE_REQUIRES(span_lock);
 
   usize free_units() const { return free_count_; }
   usize dirty_units() const { return dirty_count_; }
   usize live_units() const { return added_ - free_count_; }  // those that are being purged included
 
   // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps.
-  void count_anew();
+  void count_anew() FREESTONE_REQUIRES(span_lock);
 
   // Debug: SPAN-1 and SPAN-3 for every word.
-  bool is_valid();
+  bool is_valid() FREESTONE_REQUIRES(span_lock);
 
  private:
-  u64 dirty_word(usize word) const;
-  void set_dirty(usize word, u64 mask);
-  void clear_dirty(usize word, u64 mask);
+  u64 dirty_word(usize word) const FREESTONE_REQUIRES(span_lock);
+  void set_dirty(usize word, u64 mask) FREESTONE_REQUIRES(span_lock);
+  void clear_dirty(usize word, u64 mask) FREESTONE_REQUIRES(span_lock);
 
   FreeTree<HeapStorage> tree_;
   unsigned younger_ = 0;
@@ -68,6 +70,6 @@ class SpanMap {
   usize free_count_ = 0;
   usize dirty_count_ = 0;
 };
-extern SpanMap span_map;
+extern SpanMap span_map FREESTONE_GUARDED_BY(span_lock);
 
 }  // namespace freestone

@@ -27,10 +27,9 @@ constexpr u64 kPagePeriodMs = 500;
 constexpr u64 kPressurePeriodMs = 100;
 
 // One thread at a time acts; the others go on.
-Mutex attention_lock;
-u64 next_report_ms = 0;
-u64 next_page_ms = 0;
-u64 next_pressure_ms = 0;
+u64 next_report_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
+u64 next_page_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
+u64 next_pressure_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
 int installed_signal = 0;
 
 void complain_once() {
@@ -49,7 +48,7 @@ bool is_due(u64& next, u64 now, u64 period) {
   return !first;
 }
 
-void act_locked(u32 why) {
+void act_locked(u32 why) FREESTONE_REQUIRES(attention_lock) {
   if ((why & kAttentionSoftLimit) != 0) {
     attention.and_seq(~kAttentionSoftLimit);
     react_to_soft_limit();
@@ -100,7 +99,6 @@ void after_fork_in_child() {
   report_after_fork_in_child();
   attention_lock.reset_in_child();
   next_page_ms = 0;
-  forget_live_page();
   forget_background();
   if (options.background_purge) attention.or_seq(kAttentionBackground);
 }

@@ -98,7 +98,7 @@ std::string written(Write write) {
 
 void write_profiles(fuzz::Input input) {
   using namespace freestone;
-  static ProfileStore store;
+  ProfileStore& store = profile_store;
   const unsigned steps = 1 + input.byte() % 64;
   std::vector<LiveSample*> live;
   u64 now = 1000;
@@ -133,7 +133,7 @@ void write_profiles(fuzz::Input input) {
   }
   const usize mark = store.mark_locked();
   ProfileReport report;
-  if (report.gather(store, (steps & 1) != 0)) {
+  if (report.gather((steps & 1) != 0)) {
     report.sample_bytes = 1 + input.number(3);
     report.find_symbols();
     for (const auto view : {ProfileView::live, ProfileView::cumulative, ProfileView::peak, ProfileView::lifetime}) {
