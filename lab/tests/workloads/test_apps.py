@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,19 @@ from freestone_lab.workloads import app_inputs, apps
 AVAILABLE = apps.available()[0]
 
 
-def digest(command: apps.Command, folder: Path, **extra: str) -> str:
+def limit_processor_time() -> None:
+    """In a child, before its program: a program whose data was damaged may loop for ever."""
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+
+
+def digest(command: apps.Command, folder: Path, prepare: Callable[[], None] | None = None, **extra: str) -> str:
     """Runs a command once; the digest of everything that it prints and writes."""
     for output in command.outputs:
         (command.cwd / output).unlink(missing_ok=True)
     with (folder / "stdout").open("wb") as stdout, Path(command.stdin or os.devnull).open("rb") as stdin:
         done = subprocess.run(
             command.argv, cwd=command.cwd, env={**os.environ, **command.env, **extra}, stdin=stdin, stdout=stdout,
-            stderr=subprocess.PIPE, timeout=1200, check=False,
+            stderr=subprocess.PIPE, timeout=1200, check=False, preexec_fn=prepare,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-500:]
     assert command.check(folder / "stdout", command.cwd) is None
@@ -108,7 +115,7 @@ def test_damaged_memory_is_seen_in_the_output(tmp_path: Path) -> None:
     command = apps.as_command(lua, apps.work_folder())
     good = digest(command, tmp_path)
     try:
-        damaged = digest(command, tmp_path, **discover.preload_environment(control))
+        damaged = digest(command, tmp_path, limit_processor_time, **discover.preload_environment(control))
     except AssertionError:
-        return  # it crashed or said nonsense: seen
+        return  # it crashed, said nonsense or did not end: seen
     assert damaged != good
