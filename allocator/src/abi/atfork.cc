@@ -16,9 +16,9 @@
 
 namespace freestone {
 
-constinit Mutex option_lock;
-constinit Mutex snapshot_lock;
-constinit Mutex callbacks_lock;
+constinit Mutex option_lock{LockName::option};
+constinit Mutex snapshot_lock{LockName::snapshot};
+constinit Mutex callbacks_lock{LockName::callbacks};
 
 namespace {
 

@@ -19,12 +19,12 @@
 
 namespace freestone {
 
-constinit Mutex cache_registry_lock;
+constinit Mutex cache_registry_lock{LockName::cache_registry};
 alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 
 namespace {
 
-constinit Mutex orphans_lock;
+constinit Mutex orphans_lock{LockName::orphans};
 
 // FORK-3: the chain of `next` is whole at every instruction.
 Cache* first_cache FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;

@@ -3,7 +3,14 @@
 
 #include "base/units.h"
 
+#ifndef FREESTONE_COUNT_LOCKS
+#define FREESTONE_COUNT_LOCKS 0
+#endif
+
 namespace freestone {
+
+// Whether locks count how often and how long they are held (platform/lock_counts.h).
+inline constexpr bool kCountsLocks = FREESTONE_COUNT_LOCKS != 0;
 
 // The window: the addresses that the heap may grow over. The second is for an address space of 39 bits.
 inline constexpr usize kWindowBytes = kTiB;

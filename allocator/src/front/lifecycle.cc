@@ -33,7 +33,7 @@ constinit Atomic<Mode> current_mode{Mode::fresh};
 
 namespace {
 
-Mutex start_lock;
+Mutex start_lock{LockName::start};
 Atomic<u32> thread_key{0};  // the key plus one; 0 until the constructor ran or a second thread began
 
 void complain(const char* what, const char* given, usize given_length, const char* expected) {

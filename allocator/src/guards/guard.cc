@@ -44,7 +44,7 @@ struct Slot {
 
 constexpr u32 kNone = ~u32{0};
 
-constinit Mutex guard_lock;
+constinit Mutex guard_lock{LockName::guard};
 u32 slots_made FREESTONE_GUARDED_BY(guard_lock) = 0;  // slots below were used at least once
 u32 live_slots FREESTONE_GUARDED_BY(guard_lock) = 0;
 u32 oldest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;

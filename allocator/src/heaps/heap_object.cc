@@ -13,7 +13,7 @@
 
 namespace freestone {
 
-constinit Mutex heap_object_lock;
+constinit Mutex heap_object_lock{LockName::heap_objects};
 
 namespace {
 

@@ -80,7 +80,7 @@ class HeapObject {
   template <typename Function>
   void for_each_span(Function function) FREESTONE_REQUIRES(lock_);
 
-  Mutex lock_;
+  Mutex lock_{LockName::heap_object};
   HeapObject* next_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   HeapObject* previous_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   const usize limit_bytes_;

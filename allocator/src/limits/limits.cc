@@ -14,7 +14,7 @@
 
 namespace freestone {
 
-constinit Mutex attention_lock;
+constinit Mutex attention_lock{LockName::upkeep};
 
 namespace {
 

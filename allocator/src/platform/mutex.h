@@ -14,6 +14,7 @@
 #include "base/atomic.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "platform/lock_counts.h"
 #include "platform/os.h"
 
 namespace freestone {
@@ -28,13 +29,19 @@ inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_poi
 
 class FREESTONE_CAPABILITY Mutex {
  public:
+  constexpr explicit Mutex(LockName name) : meter_(name) {}
+
   void lock() FREESTONE_ACQUIRES() {
     usize expected = kFree;
-    if (FREESTONE_UNLIKELY(!state_.replace_acquire(expected, thread_mark()))) lock_slow();
+    const bool at_once = state_.replace_acquire(expected, thread_mark());
+    if (FREESTONE_UNLIKELY(!at_once)) lock_slow();
+    meter_.taken(!at_once);
   }
   bool try_lock() FREESTONE_TRY_ACQUIRES(true) {
     usize expected = kFree;
-    return state_.replace_acquire(expected, thread_mark()) || is_held_for_own_fork();
+    if (!state_.replace_acquire(expected, thread_mark()) && !is_held_for_own_fork()) return false;
+    meter_.taken(false);
+    return true;
   }
   void unlock() FREESTONE_RELEASES() {
     FREESTONE_CHECK("FORK-1", is_mine());
@@ -77,6 +84,7 @@ class FREESTONE_CAPABILITY Mutex {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
   void release() {
+    meter_.leaving();
     if (FREESTONE_UNLIKELY((state_.exchange_release(kFree) & kSleepers) != 0)) os::futex_wake_one(low_half());
   }
 
@@ -101,7 +109,9 @@ class FREESTONE_CAPABILITY Mutex {
   }
 
   Atomic<usize> state_;
+  [[no_unique_address]] LockMeter<kCountsLocks> meter_;
 };
+static_assert(kCountsLocks || sizeof(Mutex) == sizeof(usize));
 
 class FREESTONE_SCOPED_CAPABILITY LockGuard {
  public:

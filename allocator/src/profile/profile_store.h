@@ -113,7 +113,7 @@ class ProfileStore {
   usize base() const FREESTONE_REQUIRES(lock) { return base_; }
   usize mapped() const FREESTONE_REQUIRES(lock) { return committed_; }
 
-  Mutex lock;
+  Mutex lock{LockName::profile};
 
  private:
   void* take(usize bytes) FREESTONE_REQUIRES(lock);

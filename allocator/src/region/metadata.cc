@@ -13,7 +13,8 @@ namespace freestone {
 
 namespace {
 
-constinit Mutex metadata_lock;  // FORK-3: a list is whole at every instruction; a piece may be in none
+// FORK-3: a list is whole at every instruction; a piece may be in none.
+constinit Mutex metadata_lock{LockName::metadata};
 
 constexpr usize kFirstChunk = 64 * kKiB;
 constexpr usize kLaterChunk = 512 * kKiB;

@@ -13,8 +13,8 @@
 namespace freestone {
 
 constinit Region region;
-constinit Mutex span_lock;
-constinit Mutex growth_lock;
+constinit Mutex span_lock{LockName::span};
+constinit Mutex growth_lock{LockName::growth};
 
 namespace {
 

@@ -2,8 +2,9 @@
 
 #include <cstring>
 
-#include "report/statistics.h"
+#include "platform/lock_counts.h"
 #include "platform/message.h"
+#include "report/statistics.h"
 
 namespace freestone {
 
@@ -102,6 +103,31 @@ void count_line(Output& out, usize count, const char* what) {
   out.put(line);
 }
 
+// In a build that counts them.
+[[maybe_unused]] void print_locks_text(Output& out) {
+  out.text("locks: taken, of these after waiting, held for ns in all\n");
+  for (unsigned k = 0; k < kLockNames; ++k) {
+    const LockCount& lock = lock_counts[k];
+    if (lock.taken.load_relaxed() == 0) continue;
+    Message line("  ");
+    padded(line, lock.taken.load_relaxed(), 8);
+    padded(line, lock.waited.load_relaxed(), 12);
+    padded(line, lock.held_ns.load_relaxed(), 16) << "  " << kLockNameTexts[k] << '\n';
+    out.put(line);
+  }
+}
+
+[[maybe_unused]] void print_locks_json(Output& out) {
+  out.text(",\"locks\":{");
+  for (unsigned k = 0; k < kLockNames; ++k) {
+    const LockCount& lock = lock_counts[k];
+    Message line(k == 0 ? "\"" : ",\"");
+    out.put(line << kLockNameTexts[k] << "\":{\"taken\":" << lock.taken.load_relaxed() << ",\"waited\":"
+                 << lock.waited.load_relaxed() << ",\"held_ns\":" << lock.held_ns.load_relaxed() << '}');
+  }
+  out.text("}");
+}
+
 constexpr char kRule[] = "  -----------------------------\n";
 
 // A name in JSON or in XML: what those would have to escape is left out.
@@ -177,6 +203,7 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
     padded(line, t.slow_paths, 16) << '\n';
     out.put(line);
   }
+  if constexpr (kCountsLocks) print_locks_text(out);
 }
 
 void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
@@ -219,7 +246,9 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
                  << ",\"capacity_bytes\":" << t.capacity_bytes << ",\"slow_paths\":" << u64{t.slow_paths} << '}');
     comma = ",";
   }
-  out.text("]}\n");
+  out.text("]");
+  if constexpr (kCountsLocks) print_locks_json(out);
+  out.text("}\n");
 }
 
 void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {

@@ -14,7 +14,7 @@
 
 namespace freestone {
 
-constinit Mutex report_lock;
+constinit Mutex report_lock{LockName::report};
 
 namespace {
 

@@ -24,7 +24,7 @@ constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap
 constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
 
-Mutex looking;          // one thread at a time looks at the surplus; the others go on
+Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
 Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again until asked
 struct State {

@@ -12,7 +12,7 @@
 
 namespace freestone {
 
-constinit Mutex mapping_lock;
+constinit Mutex mapping_lock{LockName::mapping};
 
 namespace {
 

@@ -85,7 +85,7 @@ TEST(front_fork, OwnLocksStayHeldInTheChild) {
 }
 
 TEST(front_fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
-  Mutex lock;
+  Mutex lock{LockName::snapshot};
   lock.hold_for_fork();
   lock.lock();
   lock.unlock();
@@ -104,7 +104,7 @@ TEST(front_fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
 }
 
 TEST(front_fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
-  Mutex lock;
+  Mutex lock{LockName::snapshot};
   lock.lock();
   lock.hold_for_fork();
   lock.release_after_fork();

@@ -369,6 +369,9 @@ def trace_corpus(parser: argparse.ArgumentParser) -> None:
 def bench(parser: argparse.ArgumentParser) -> None:
     """Run suites (default: quick), single workloads or applications under every allocator.
 
+    `bench scaling` runs thread workloads with 1, 2, 4 ... up to twice as many threads as there are processors, and
+    draws throughput and memory over them.
+
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
     The null allocator, which never frees, stands in each table: its figures are the workload's own cost.
@@ -379,6 +382,8 @@ def bench(parser: argparse.ArgumentParser) -> None:
         freestone bench
 
         freestone bench published -o published.html
+
+        freestone bench scaling --only freestone --only gperftools --rounds 5
 
         freestone bench full --budget 40m --json full.json.gz
 

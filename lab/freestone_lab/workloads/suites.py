@@ -15,6 +15,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.workloads.published import PUBLISHED
 from freestone_lab.workloads.rows import WorkloadRun
 from freestone_lab.workloads.rows import row as _run
+from freestone_lab.workloads.scaling import of_this_machine
 
 # How often programs ask for each size: the weights of the `micro` workload.
 WEIGHTS: dict[int, float] = {
@@ -151,6 +152,7 @@ SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "published": PUBLISHED,
     "threads": THREADS,
     "memory": MEMORY,
+    "scaling": of_this_machine(),
     "apps": (),
     "full": _union(PUBLISHED, THREADS, MEMORY),
 }
@@ -158,10 +160,11 @@ WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "published": PUBLISHED_APPS
 
 
 def suite(name: str) -> tuple[WorkloadRun, ...]:
-    """The runs of a suite, or those of one workload (every run of `full` and `quick` that uses it)."""
+    """The runs of a suite, those of one workload (every run of `full` and `quick` that uses it), or one run."""
     if name in SUITES:
         return SUITES[name]
     found = tuple(run for run in _union(SUITES["full"], QUICK) if name in (run.id, run.workload))
+    found = found or tuple(run for run in SUITES["scaling"] if name == run.id)
     if not found:
         known = sorted({run.workload for run in SUITES["full"]})
         raise UserError(f"'{name}' is no suite ({', '.join(SUITES)}) and no workload ({', '.join(known)})")

@@ -77,7 +77,7 @@ void run_burst(const Args& args, Report& report) {
 
 constexpr Param kThroughputParams[] = {
     swept("size", "2^1..2^25", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
-    swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
+    swept("threads", "1", 1, 1024, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
     integer("rounds", "0", 0, 100000000, "",
             "times that all blocks are allocated, replaced and freed; 0: 200 up to 1 KiB, fewer for larger blocks, "
@@ -86,7 +86,7 @@ constexpr Param kThroughputParams[] = {
 };
 constexpr Param kBurstParams[] = {
     swept("size", "16..1M", 1, std::uint64_t{1} << 30, "B", "bytes of every block"),
-    swept("threads", "1", 1, 64, "", "threads, each with blocks of its own"),
+    swept("threads", "1", 1, 1024, "", "threads, each with blocks of its own"),
     integer("blocks", "1000", 1, 1000000, "", "blocks live in each thread"),
     integer("rounds", "0", 0, 100000000, "",
             "bursts; 0: 200 up to 1 KiB, fewer for larger blocks, shared by the threads"),

@@ -148,7 +148,7 @@ constexpr Param kParams[] = {
            "share: a drawn share is freed by the next thread; batch: all of them, handed over 128 at a time; fan-in: "
            "thread 0 frees "
            "what the others allocate; pipeline: thread 0 allocates, those between verify and pass on, the last frees"),
-    swept("threads", "2", 2, 64, "", "threads"),
+    swept("threads", "2", 2, 1024, "", "threads"),
     integer("blocks", "2000000", 64, 10000000000, "", "blocks in all, shared by the producers"),
     integer("remote", "50", 0, 100, "%", "share: how many of the blocks are freed by the next thread"),
     integer("low", "16", 1, 16777216, "B", "the smallest block"),

@@ -73,7 +73,7 @@ void run_grow_shrink(const Args& args, Report& report) {
 constexpr Param kParams[] = {
     integer("mib", "64", 1, 16384, "MiB", "by how much all threads together grow and shrink"),
     integer("cycles", "30", 1, 1000000, "", "how often"),
-    swept("threads", "1", 1, 64, "", "threads whose heaps do so at the same time"),
+    swept("threads", "1", 1, 1024, "", "threads whose heaps do so at the same time"),
     integer("low", "1K", 1, 16777216, "B", "the smallest block"),
     integer("high", "16K", 1, 16777216, "B", "the largest block"),
     choice("touch", "page", kTouchChoices, kTouchHelp),

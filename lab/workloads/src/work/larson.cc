@@ -103,7 +103,7 @@ void run_larson(const Args& args, Report& report) {
 }
 
 constexpr Param kParams[] = {
-    swept("threads", "2", 1, 128, "", "lineages that run at the same time"),
+    swept("threads", "2", 1, 1024, "", "lineages that run at the same time"),
     integer("generations", "20", 1, 100000, "", "threads per lineage, one after another"),
     integer("steps", "50000", 1, 100000000, "", "replacements per thread"),
     integer("blocks", "1000", 1, 1000000, "", "blocks in an array"),

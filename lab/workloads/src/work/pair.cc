@@ -90,7 +90,7 @@ void run_pair(const Args& args, Report& report) {
 
 constexpr Param kParams[] = {
     swept("size", "16..256K", 1, std::uint64_t{1} << 30, "B", "bytes of the block"),
-    swept("threads", "1", 1, 256, "", "threads that share the rounds"),
+    swept("threads", "1", 1, 1024, "", "threads that share the rounds"),
     integer("rounds", "1000000", 1, 10000000000, "", "pairs in all, after 1000 per thread that are not timed"),
     choice("call", "malloc", "malloc|calloc|new|aligned",
            "which pair: malloc, calloc, operator new, aligned_alloc(64)"),

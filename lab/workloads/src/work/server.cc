@@ -98,7 +98,7 @@ void run_server(const Args& args, Report& report) {
 }
 
 constexpr Param kParams[] = {
-    swept("threads", "4", 2, 64, "", "threads that serve"),
+    swept("threads", "4", 2, 1024, "", "threads that serve"),
     integer("requests", "200000", 64, 10000000000, "",
             "requests in all; each takes 16 short blocks, one in four replaces an entry"),
     integer("remote", "5", 0, 100, "%", "short blocks that the next thread frees"),

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "platform/lock_counts.h"
 #include "platform/os.h"
 
 namespace freestone {
@@ -12,6 +13,7 @@ inline usize thread_mark() { return 16; }
 
 class FREESTONE_CAPABILITY Mutex {
  public:
+  constexpr explicit Mutex(LockName) {}
   void lock() FREESTONE_ACQUIRES() {
     u32 free = 0;
     while (!state_.replace_acquire(free, 1)) {
