@@ -33,6 +33,10 @@ struct Times {
       return std::max(0.0, static_cast<double>(of.sum) - outcome.clock_cycles * static_cast<double>(of.calls)) /
              outcome.cycles_per_ns / 1e9;
     }
+    // Without the calls that took so long that another program may have run meanwhile.
+    double undisturbed(const Histogram& of) const {
+      return seconds({of.counts, of.sum - of.long_sum, of.calls - of.long_calls, 0, 0});
+    }
     double mean(const Histogram& of) const { return of.calls ? seconds(of) * 1e9 / static_cast<double>(of.calls) : 0; }
 };
 
@@ -62,6 +66,7 @@ void print_figures(const Outcome& outcome) {
 
 void print_report(const Plan& plan, const RunOptions& options, const Outcome& outcome) {
     const PlanHeader& header = plan.header();
+    const Times times{outcome};
     std::printf(
         "{\"schema\":\"freestone-workload/"
         "1\",\"workload\":\"replay\",\"params\":{\"copies\":%u,\"pace\":%g,\"threads\":%llu},\"figures\":{",
@@ -78,11 +83,13 @@ void print_report(const Plan& plan, const RunOptions& options, const Outcome& ou
                   static_cast<double>(plan.windows()[i].live_bytes) / 1024);
     std::printf(
         "]},\"calls\":%llu,\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":\"%s\",\"peak_live_kib\":%.0f,"
-        "\"clock_ns\":%.2f,\"dropped\":%llu,\"caveats\":[]}\n",
+        "\"clock_ns\":%.2f,\"dropped\":%llu,\"long_calls\":%llu,\"undisturbed_s\":%.9g,\"caveats\":[]}\n",
         static_cast<unsigned long long>(outcome.births.calls + outcome.deaths.calls),
         static_cast<unsigned long long>(outcome.failures), static_cast<unsigned long long>(outcome.checksum),
         malloc_owner(), static_cast<double>(header.peak_live_bytes) / 1024,
-        outcome.clock_cycles / outcome.cycles_per_ns, static_cast<unsigned long long>(header.dropped));
+        outcome.clock_cycles / outcome.cycles_per_ns, static_cast<unsigned long long>(header.dropped),
+        static_cast<unsigned long long>(outcome.births.long_calls + outcome.deaths.long_calls),
+        times.undisturbed(outcome.births) + times.undisturbed(outcome.deaths));
 }
 
 }  // namespace freestone::trace

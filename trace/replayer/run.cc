@@ -283,6 +283,8 @@ private:
             op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
         void* block = found == kNoMemory ? nullptr : reinterpret_cast<void*>(found);
         if (op.code != FST_REALLOC) {
+            if (block && op.size && op.size <= kPageBytes)  // a program has used a block shortly before its end
+                static_cast<void>(*static_cast<volatile char*>(block));
             slot.store(0, std::memory_order_relaxed);  // read again two windows later, or by this thread
             const uint64_t begin = cycles();
             Allocator::end(op, block);
@@ -340,6 +342,8 @@ void Histogram::merge(const Histogram& other) {
     for (size_t i = 0; i < counts.size(); i++) counts[i] += other.counts[i];
     sum += other.sum;
     calls += other.calls;
+    long_sum += other.long_sum;
+    long_calls += other.long_calls;
 }
 
 double Histogram::percentile(double share) const {

@@ -20,9 +20,12 @@ struct RunOptions {
 // Times of calls, in cycles: exact below 64, then 16 steps to a doubling.
 struct Histogram {
     static constexpr unsigned kBuckets = 64 + 58 * 16;
+    static constexpr uint64_t kLongCycles = 1 << 18;
     std::array<uint64_t, kBuckets> counts;
     uint64_t sum;
     uint64_t calls;
+    uint64_t long_sum;  // of calls of kLongCycles and more: on a busy machine, those in which another program ran
+    uint64_t long_calls;
 
     static unsigned bucket(uint64_t cycles) {
         if (cycles < 64) return static_cast<unsigned>(cycles);
@@ -38,6 +41,10 @@ struct Histogram {
         counts[bucket(cycles)]++;
         sum += cycles;
         calls++;
+        if (cycles >= kLongCycles) {
+            long_sum += cycles;
+            long_calls++;
+        }
     }
     void merge(const Histogram& other);
     double percentile(double share) const;  // in cycles

@@ -5,9 +5,17 @@ from __future__ import annotations
 from argparse import Namespace
 
 from freestone_lab.core import paths
-from freestone_lab.docs import attack_tables, benchmarks, cost_curve, enumerated_table, program_table, tuning
+from freestone_lab.docs import (
+    attack_tables,
+    benchmarks,
+    cost_curve,
+    enumerated_table,
+    fidelity_table,
+    program_table,
+    tuning,
+)
 
-MODULES = (tuning, benchmarks, cost_curve, attack_tables, enumerated_table, program_table)
+MODULES = (tuning, benchmarks, cost_curve, attack_tables, enumerated_table, program_table, fidelity_table)
 
 
 def run(options: Namespace) -> int:

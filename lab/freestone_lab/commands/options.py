@@ -366,6 +366,21 @@ def trace_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", default="2m", metavar="2m", help="the largest size of a trace")
 
 
+def trace_fidelity(parser: argparse.ArgumentParser) -> None:
+    """How near a replay comes to its program, and a model to its trace, in time in malloc and in memory, under glibc.
+
+    Records each program, then runs in each round the program with its calls timed, its replay, and its model's replay.
+
+    Example:
+
+        freestone trace fidelity --rounds 9 --json docs/results/fidelity.json && freestone docs
+    """
+    parser.add_argument("names", nargs="*", metavar="PROGRAM",
+                        help="of `freestone trace corpus`; default thirteen")  # fmt: skip
+    parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every round")
+
+
 def bench(parser: argparse.ArgumentParser) -> None:
     """Run suites (default: quick), single workloads or applications under every allocator.
 
@@ -749,6 +764,7 @@ COMMANDS: dict[str, Command] = {
     "trace import": Command(trace_import, "trace", function="take_foreign"),
     "trace stats": Command(trace_stats, "trace", function="stats"),
     "trace model": Command(trace_model, "trace", function="fit_model"),
+    "trace fidelity": Command(trace_fidelity, "trace", function="measure_fidelity"),
     "trace corpus": Command(trace_corpus, "trace", function="record_corpus"),
     "report": Command(report, "report"),
     "diff": Command(diff, "diff"),

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
+from freestone_lab.engine import preparation
 from freestone_lab.peers import discover
 from freestone_lab.report import trace_page
-from freestone_lab.trace import behaviour, corpus, describe, fitted, foreign, reader, replaying, transform, writer
+from freestone_lab.trace import (
+    behaviour,
+    corpus,
+    describe,
+    fidelity,
+    fitted,
+    foreign,
+    reader,
+    replaying,
+    transform,
+    writer,
+)
 from freestone_lab.trace.events import Trace, TraceError
 
 DEFAULT_PEERS = ("glibc", "freestone")
@@ -111,6 +124,16 @@ def record_corpus(options: Namespace) -> None:
     most = units.size_bytes(options.max_bytes, "--max-bytes")
     made = corpus.record_all(options.output or corpus.folder(), most, options.names, print)
     print(f"{len(made)} traces, {units.size_words(sum(path.stat().st_size for path in made))}")
+
+
+def measure_fidelity(options: Namespace) -> None:
+    rows = fidelity.measure(options.names or fidelity.PROGRAMS, options.rounds, preparation.to_stderr)
+    found = fidelity.as_json(rows, options.rounds)
+    for row in found["programs"]:
+        print("; ".join(f"{what}: {cell}" for what, cell in zip(fidelity.HEADINGS, fidelity.cells(row), strict=True)))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        print(f"written: {options.json}")
 
 
 def _write(trace: Trace, path: Path) -> None:

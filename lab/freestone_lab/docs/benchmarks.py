@@ -13,7 +13,7 @@ from typing import Any
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import pages
+from freestone_lab.docs import pages, trace_results
 from freestone_lab.docs.pages import cell_text, differences, grid, with_section, write_all
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
@@ -31,7 +31,7 @@ README_RESULT = "full"
 README_ROWS = 10
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
-ELSEWHERE = {"mitigations", "programs"}  # results that other documents show
+ELSEWHERE = {"mitigations", "programs", "suites", "fidelity", trace_results.NAME}  # not shown as the others are
 OTHER_PLOTS = {"mitigations-cost.svg"}
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.
 OVERVIEWS = ("pareto", "speed", "latency", "memory")
@@ -72,7 +72,9 @@ def documents(root: Path) -> dict[Path, str]:
             table = overview(stored.part)[: README_ROWS + 2]
             page = (root / README).read_text(encoding="utf-8")
             found[README] = with_section(page, README, "overall", "\n".join(table))
-    found[DOCUMENT] = pages.render("benchmarks.md.j2", sections=sections, articles=ARTICLES)
+    file = root / RESULTS / f"{trace_results.NAME}.json.gz"
+    traces = trace_results.section(load(file)) if file.is_file() else None
+    found[DOCUMENT] = pages.render("benchmarks.md.j2", sections=sections, articles=ARTICLES, traces=traces)
     return found
 
 
@@ -141,17 +143,12 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
 
 
 def failures(analysis: Analysis) -> str:
-    """Who failed where, as a table; "" when nobody did."""
-    rows = [
-        [
-            f.peer,
-            f.experiment,
-            f"{render.STATUS.get(f.status, f.status)} in {f.times} of {f.of} runs"
-            f"{': ' + cell_text(f.detail) if f.detail else ''}",
-        ]
+    """Who failed where, and how; "" when nobody did."""
+    return "; ".join(
+        f"{f.peer} in {f.experiment} ({render.STATUS.get(f.status, f.status)} in {f.times} of {f.of} runs"
+        f"{': ' + cell_text(f.detail) if f.detail else ''})"
         for f in analysis.failures
-    ]
-    return grid(["allocator", "experiment", "what happened"], rows) if rows else ""
+    )
 
 
 def published(result: Result) -> str:

@@ -31,6 +31,7 @@ MANY_CURVES = 6  # with more of them, quartile bands would cover each other
 MOST_MARKERS = 120  # beyond it, dash and colour tell the curves apart
 FEWEST_POINTS = 3
 MEMORY_CURVE = "Resident memory over time"
+REPLAY_SERIES = {"heap": "Memory of the heap", "live": "Live memory, as the program asked for it"}
 PROCESS_SERIES = "rss"  # every run has it
 WORKLOAD_MEMORY = "resident"  # the same in a workload's own eyes
 SKIPPED_SERIES = ("requested",)  # the same for every allocator
@@ -143,6 +144,10 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
         labels = ("time of one call", "share of calls")
     elif lower in (PROCESS_SERIES, WORKLOAD_MEMORY):
         title, labels = MEMORY_CURVE, ("milliseconds" if lower == PROCESS_SERIES else "seconds", "MiB")
+        curves = [Curve(c.name, c.look, c.x, [y / 1024 for y in c.y]) for c in curves]
+        options = {"floor": True}
+    elif lower in REPLAY_SERIES:
+        title, labels = REPLAY_SERIES[lower], ("seconds of the recording", "MiB")
         curves = [Curve(c.name, c.look, c.x, [y / 1024 for y in c.y]) for c in curves]
         options = {"floor": True}
     elif lower in OVERHEAD_SERIES:

@@ -106,9 +106,9 @@ class Row:
     stdin: Path | None = None
 
 
-def _rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
+def rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
     found, absent = apps.available()
-    rows = []
+    made = []
     for app in found:
         if names and app.name not in names:
             continue
@@ -117,7 +117,7 @@ def _rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
         except apps.AppError as error:
             say(f"skipped: {error}")
             continue
-        rows.append(Row(app.name, command.argv, command.cwd, dict(command.env), command.stdin))
+        made.append(Row(app.name, command.argv, command.cwd, dict(command.env), command.stdin))
     missing = [app.name for app in absent if not names or app.name in names]
     _make_inputs(folder)
     taken = {app.name for app in found}
@@ -127,10 +127,10 @@ def _rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
         if shutil.which(extra.program) is None:
             missing.append(f"{extra.name} ({extra.package})")
             continue
-        rows.append(Row(extra.name, ("sh", "-c", extra.script), folder, {"LC_ALL": "C", "HOME": str(folder)}))
+        made.append(Row(extra.name, ("sh", "-c", extra.script), folder, {"LC_ALL": "C", "HOME": str(folder)}))
     if missing:
         say(f"not installed, skipped: {', '.join(missing)}")
-    return rows
+    return made
 
 
 def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) -> list[Path]:
@@ -138,7 +138,7 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
     target.mkdir(parents=True, exist_ok=True)
     made = []
     with tempfile.TemporaryDirectory(prefix="freestone-corpus-") as scratch:
-        for row in _rows(Path(scratch), names, say):
+        for row in rows(Path(scratch), names, say):
             try:
                 made.append(_record(row, Path(scratch), target / f"{row.name}.fst", most_bytes))
             except (UserError, TraceError, subprocess.TimeoutExpired) as error:
@@ -148,9 +148,9 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
     return made
 
 
-def _record(row: Row, scratch: Path, path: Path, most_bytes: int) -> Path:
-    whole = scratch / "whole.fst"
-    request = recording.Request(whole, row.argv, seconds=SECONDS, max_bytes=5 * most_bytes)
+def record_whole(row: Row, path: Path, most_bytes: int | None = None) -> None:
+    """Records one run of a program with all its processes."""
+    request = recording.Request(path, row.argv, seconds=SECONDS, max_bytes=most_bytes)
     line, env = recording.command_line(request)
     with (row.stdin or Path(os.devnull)).open("rb") as stdin:
         done = subprocess.run(
@@ -164,6 +164,11 @@ def _record(row: Row, scratch: Path, path: Path, most_bytes: int) -> Path:
         )
     if done.returncode != 0:
         raise UserError(f"status {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")
+
+
+def _record(row: Row, scratch: Path, path: Path, most_bytes: int) -> Path:
+    whole = scratch / "whole.fst"
+    record_whole(row, whole, 5 * most_bytes)
     trace = reader.read(whole)
     if trace.events < LEAST_EVENTS:
         raise UserError(f"only {trace.events} events")

@@ -103,7 +103,7 @@ def task(trace: Path, way: Way) -> Task:
     seconds = max(0.1, 4 * own * copies) + paced + way.idle_ms / 1000
     return Task(
         id=f"replay/{trace.stem}",
-        workload="replay",
+        workload=trace.stem,
         argv=tuple(command(plan, way, copies)),
         params={"trace": trace.name, "calls": alone["calls"] * copies, "threads": recorded * copies, "pace": way.pace},
         cwd=Path("/"),

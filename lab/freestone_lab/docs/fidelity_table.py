@@ -1,0 +1,48 @@
+"""The table of docs/TRACE.md about how near replays come, made from what `freestone trace fidelity` stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from freestone_lab.docs.pages import differences, grid, with_section, write_all
+from freestone_lab.trace import fidelity
+
+DOCUMENT = Path("docs/TRACE.md")
+WITHIN = {"replay": 0.05, "model": 0.1}  # what the lab promises
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content; empty while no result is stored."""
+    if not (root / fidelity.RESULT).is_file():
+        return {}
+    page = (root / DOCUMENT).read_text(encoding="utf-8")
+    return {DOCUMENT: with_section(page, DOCUMENT, "fidelity", table(fidelity.read(root / fidelity.RESULT)))}
+
+
+def write(root: Path) -> list[Path]:
+    return write_all(root, documents(root))
+
+
+def outdated(root: Path) -> list[str]:
+    return differences(root, documents(root))
+
+
+def kept(result: dict[str, Any], what: str, to: str, figure: str) -> int:
+    """In how many programs the median of `what` lies within what is promised of `to`."""
+    near = [abs(fidelity.ratio(row, what, to, figure)[0] - 1) <= WITHIN[what] for row in result["programs"]]
+    return sum(near)
+
+
+def table(result: dict[str, Any]) -> str:
+    count = len(result["programs"])
+    replay = ("replay", "program")
+    model = ("model", "replay")
+    words = (
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}: other work ran beside it, so times "
+        f"are medians of {result['rounds']} rounds with their extremes. Of {count} programs the replay is within 5 % "
+        f"in {kept(result, *replay, 'seconds')} in time and in {kept(result, *replay, 'peak_kib')} in peak; "
+        f"the model is within 10 % of the trace in {kept(result, *model, 'seconds')} in time, in "
+        f"{kept(result, *model, 'peak_kib')} in peak and in {kept(result, *model, 'mean_kib')} in mean memory."
+    )
+    return f"{words}\n\n{grid(fidelity.HEADINGS, [fidelity.cells(row) for row in result['programs']], '---:')}"

@@ -1,0 +1,74 @@
+"""The section of docs/BENCHMARKS.md about recorded programs, made from what `freestone bench traces` stored."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from freestone_lab.analysis import claims, inference
+from freestone_lab.core.result import Experiment, Result, control_name
+from freestone_lab.docs.pages import cell_text, grid
+from freestone_lab.report import cells, quantity
+from freestone_lab.report.overview import failures_of
+
+NAME = "traces"
+FIGURES = {"calls": "time", "rss": "peak", "rss_mean": "mean resident"}
+WORST = 3  # rows that are named for each allocator and figure
+
+
+def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
+    """Program to the middle of the ratios to the baseline in the same round, where every run of both was good."""
+    found = {}
+    for experiment in result.experiments:
+        if failures_of(experiment) and any(f.peer == peer for f in failures_of(experiment)):
+            continue
+        ours, theirs = (claims.values(experiment, name, figure) for name in (peer, result.baseline))
+        each = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
+        if each:
+            found[experiment.workload] = median(each)
+    return found
+
+
+def section(result: Result) -> dict[str, Any]:
+    """For the template."""
+    names = [p.name for p in result.peers if p.kind != "control" and p.name != control_name(result.baseline)]
+    others = [name for name in names if name != result.baseline]
+    rounds = sorted({len({s.round for s in e.samples if s.round > 0}) for e in result.experiments})
+    load = float(result.fingerprint.get("load", 0.0))
+    return {
+        "about": f"{cells.moment(result.created)}. {cells.machine(result.fingerprint)}"
+        f"{len(result.experiments)} programs, {rounds[0]} to {rounds[-1]} rounds"
+        + (f"; other work ran beside it (load {load:.0f}), which widens the times" if load > 1 else ""),
+        "command": result.command,
+        "grid": grid(
+            ["allocator", *FIGURES.values(), *(f"worst in {what}" for what in FIGURES.values())],
+            [[name, *_middle(result, name), *_worst(result, name)] for name in others],
+        ),
+        "failures": "; ".join(_failures(result.experiments)),
+    }
+
+
+def _middle(result: Result, name: str) -> list[str]:
+    """The middle program's ratio in each figure, with its interval over the programs."""
+    shown = []
+    for figure in FIGURES:
+        found = list(ratios(result, name, figure).values())
+        estimate = inference.paired_ratio(found, [1.0] * len(found), result.seed)
+        shown.append(
+            f"{quantity.ratio(estimate.ratio)} ({quantity.span(estimate.low, estimate.high)})" if estimate else "-"
+        )
+    return shown
+
+
+def _worst(result: Result, name: str) -> list[str]:
+    shown = []
+    for figure in FIGURES:
+        found = ratios(result, name, figure)
+        worst = sorted(found, key=lambda program: -found[program])[:WORST]
+        shown.append(", ".join(f"{program} {quantity.ratio(found[program])}" for program in worst))
+    return shown
+
+
+def _failures(experiments: list[Experiment]) -> list[str]:
+    found = [failure for experiment in experiments for failure in failures_of(experiment)]
+    return [f"{f.peer} in {f.experiment} ({f.times} of {f.of} runs: {cell_text(f.detail or f.status)})" for f in found]

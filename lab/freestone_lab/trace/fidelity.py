@@ -1,0 +1,165 @@
+"""How near replays come to what they stand for: a program to the replay of its trace, the trace to its model.
+
+All three run under glibc, one after another in each round. The program's calls are timed by timed.c, a preloaded
+library that reads the counter around each call as the replayer does.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.measure import fingerprint
+from freestone_lab.trace import corpus, fitted, reader, replaying
+from freestone_lab.workloads import app_table
+
+SCHEMA = "freestone-fidelity/1"
+RESULT = Path("docs/results/fidelity.json")
+PROGRAMS = (
+    *("python-json", "python-objects", "redis", "sqlite3", "lua", "jq", "perl", "git", "vim", "bash", "openssl"),
+    *("ruby", "cc1plus"),  # most of their memory they map themselves
+)
+FIGURES = {"rss": "peak_kib", "rss_mean": "mean_kib"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program; each list has a value for each round. `program`, `replay` and `model`: what ran to its figures."""
+
+    name: str
+    calls: dict[str, int]
+    mapped_kib: int  # that the program mapped itself, outside malloc
+    program: dict[str, list[float]]
+    replay: dict[str, list[float]]
+    model: dict[str, list[float]]
+
+
+def ratio(row: dict[str, Any], what: str, to: str, figure: str) -> tuple[float, float, float]:
+    """The median over rounds of one ratio, and its extremes."""
+    found = [a / b for a, b in zip(row[what][figure], row[to][figure], strict=True)]
+    return median(found), min(found), max(found)
+
+
+def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """UserError for a program that is not here, or that cannot be recorded."""
+    made = []
+    with tempfile.TemporaryDirectory(prefix="freestone-fidelity-") as scratch:
+        folder = Path(scratch)
+        found = {row.name: row for row in corpus.rows(folder, names, say)}
+        for name in names:
+            if name not in found:
+                raise UserError(f"'{name}' is not installed, or no program of `freestone trace corpus`")
+            made.append(_measure(found[name], folder, rounds))
+            say(f"{name}: {rounds} rounds")
+    return made
+
+
+def _measure(row: corpus.Row, folder: Path, rounds: int) -> Row:
+    trace, model = folder / "whole.fst", folder / "fitted.model"
+    corpus.record_whole(row, trace)
+    fitted.save(fitted.fit(reader.read(trace)), model)
+    way = replaying.Way(idle_ms=0)
+    plans = [replaying.make_plan(path, way) for path in (trace, model)]
+    figures: list[dict[str, list[float]]] = [{}, {}, {}]
+    counts: dict[str, int] = {}
+    mapped = 0
+    for _ in range(rounds):
+        ran = _timed(row, folder / "timed")
+        _add(figures[0], {name: float(ran[name]) for name in ("seconds", "peak_kib")})
+        counts["program"], mapped = int(ran["calls"]), int(ran["mapped_kib"])
+        for kept, name, plan in zip(figures[1:], ("replay", "model"), plans, strict=True):
+            said = replaying.replay(replaying.command(plan, way))
+            memory = {ours: float(said["figures"][theirs]["value"]) for theirs, ours in FIGURES.items()}
+            _add(kept, {"seconds": float(said["undisturbed_s"]), **memory})
+            counts[name] = int(said["calls"])
+    for plan in plans:
+        plan.unlink(missing_ok=True)
+    return Row(row.name, counts, mapped, *figures)
+
+
+def _add(to: dict[str, list[float]], found: dict[str, float]) -> None:
+    for name, value in found.items():
+        to.setdefault(name, []).append(value)
+
+
+def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
+    """What the process with the most calls says of itself."""
+    source, library = Path(__file__).parent / "timed.c", paths.cache_dir() / "timed.so"
+    app_table.compile_c([source], library, "-shared", "-fPIC")
+    said.unlink(missing_ok=True)
+    env = {**os.environ, **row.env, "LD_PRELOAD": str(library), "FREESTONE_TIMED": str(said)}
+    with (row.stdin or Path(os.devnull)).open("rb") as stdin:
+        done = subprocess.run(
+            row.argv, cwd=row.cwd, env=env, stdin=stdin, capture_output=True, timeout=corpus.SECONDS, check=False
+        )
+    if done.returncode != 0 or not said.exists():
+        raise UserError(f"{row.name}: status {done.returncode}, and nothing was timed")
+    lines: list[dict[str, Any]] = [json.loads(line) for line in said.read_text().splitlines()]
+    return max(lines, key=lambda line: int(line["calls"]))
+
+
+def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+    about = fingerprint.collect()
+    machine = f"{about['cpu'].get('model name', about['machine'])}, {about['cpus']} CPUs, {about['libc']}"
+    return {
+        "schema": SCHEMA,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine,
+        "load": about["load"],
+        "rounds": rounds,
+        "programs": [asdict(row) for row in rows],
+    }
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A stored result. Raises UserError when it is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a result of `freestone trace fidelity`: {error}") from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise UserError(f"{path}: expected a result of the schema {SCHEMA}")
+    return found
+
+
+HEADINGS = (
+    *("program", "calls", "its time in malloc", "the replay's", "its peak", "maps", "the replay's peak"),
+    *("the model's time", "the model's peak", "the model's mean"),
+)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """A program's line of the table: the program's figures, its replay's change to them, the model's to the replay's.
+    A change is the median over the rounds, with the extremes of what varies from run to run."""
+    program = row["program"]
+    return [
+        row["name"],
+        f"{row['calls']['program']:,}",
+        f"{median(program['seconds']) * 1000:.1f} ms",
+        _spread(row, "replay", "program", "seconds"),
+        f"{median(program['peak_kib']) / 1024:.1f} MiB",
+        f"{row['mapped_kib'] / 1024:.0f} MiB" if row["mapped_kib"] > 1024 else "-",
+        _change(row, "replay", "program", "peak_kib"),
+        _spread(row, "model", "replay", "seconds"),
+        _change(row, "model", "replay", "peak_kib"),
+        _change(row, "model", "replay", "mean_kib"),
+    ]
+
+
+def _change(row: dict[str, Any], what: str, to: str, figure: str) -> str:
+    return f"{ratio(row, what, to, figure)[0] - 1:+.1%}"
+
+
+def _spread(row: dict[str, Any], what: str, to: str, figure: str) -> str:
+    middle, low, high = (value - 1 for value in ratio(row, what, to, figure))
+    return f"{middle:+.1%} ({low:+.0%} to {high:+.0%})"

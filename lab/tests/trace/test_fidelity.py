@@ -1,0 +1,56 @@
+"""How near replays come: what is measured, and what the table says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.docs import fidelity_table
+from freestone_lab.trace import corpus, fidelity, recording
+
+BUILD = paths.build_dir()
+
+
+@pytest.mark.skipif(not (BUILD / recording.REPLAYER).exists(), reason="the recorder and the replayer are not built")
+def test_a_program_its_replay_and_its_model_make_the_same_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that holds a few MiB in blocks of 100 bytes."""
+    code = 'my @k; push @k, "x" x 100 . $_ for 1..60000; print scalar @k'
+    row = corpus.Row("perl", ("/usr/bin/perl", "-e", code), Path("/"), {})
+    monkeypatch.setattr(corpus, "rows", lambda *_: [row])
+    found = fidelity.measure(["perl"], 1, lambda _: None)[0]
+    assert found.calls["program"] == pytest.approx(found.calls["replay"], rel=0.001)
+    assert found.calls["model"] == pytest.approx(found.calls["replay"], rel=0.01)
+    assert found.program["peak_kib"][0] == pytest.approx(found.replay["peak_kib"][0], rel=0.1)
+    assert all("seconds" in figures for figures in (found.program, found.replay, found.model))
+
+
+def result(replay: float, model: float) -> dict[str, Any]:
+    program = {"seconds": [0.1, 0.2, 0.4], "peak_kib": [2048.0] * 3}
+    figures = [{"seconds": [v * by for v in program["seconds"]], "peak_kib": [2048 * by] * 3} for by in (replay, model)]
+    for each in figures:
+        each["mean_kib"] = each["peak_kib"]
+    row = fidelity.Row("sh", {"program": 7, "replay": 7, "model": 7}, 0, program, *figures)
+    return fidelity.as_json([row], 3)
+
+
+def test_the_table_counts_what_is_as_near_as_promised() -> None:
+    near, far = fidelity_table.table(result(1.04, 1.1)), fidelity_table.table(result(0.9, 1.2))
+    assert "within 5 % in 1 in time and in 1 in peak" in near and "in 1 in time, in 1 in peak and in 1 in mean" in near
+    assert "within 5 % in 0 in time and in 0 in peak" in far and "in 0 in time, in 0 in peak and in 0 in mean" in far
+    assert "| sh | 7 | 200.0 ms | -10.0% (-10% to -10%) | 2.0 MiB | - | -10.0% |" in far
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    for text in ("nothing", json.dumps({"schema": "other"})):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(UserError, match=r"x\.json"):
+            fidelity.read(tmp_path / "x.json")
+
+
+def test_the_committed_table_is_the_generated_one() -> None:
+    assert fidelity_table.outdated(paths.root()) == []

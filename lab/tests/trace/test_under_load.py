@@ -1,0 +1,170 @@
+"""redis, nginx and a program of 16 threads are recorded under load: they go on, their traces check, and what it costs.
+
+The costs are processor time with and without the recorder, of the same work in turns; only `timing` judges them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.trace import reader, recording
+from freestone_lab.trace.events import Trace
+
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not (paths.build_dir() / recording.WRITER).exists(), reason="the recorder is not built"),
+]
+SERVER_COST, ALLOCATING_COST = 1.1, 1.5
+TURNS = 9
+NGINX = """
+daemon off; worker_processes 2; error_log stderr; pid {folder}/nginx.pid; user root;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "all is well"; }} }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    server: tuple[str, ...]
+    load: tuple[str, ...]
+
+
+def redis(port: int, folder: Path) -> Case:
+    server = ("redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--dir", str(folder))
+    keys = ("-r", "5000", "-d", "200", "-n", "20000", "-t", "set,get,lpush,lpop", "-P", "8", "-q")
+    return Case(server, ("redis-benchmark", "-p", str(port), *keys))
+
+
+def nginx(port: int, folder: Path) -> Case:
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    return Case(
+        ("nginx", "-p", f"{folder}/", "-c", "nginx.conf"),
+        ("ab", "-q", "-n", "5000", "-c", "8", f"http://127.0.0.1:{port}/"),
+    )
+
+
+@dataclass(frozen=True)
+class Running:
+    process: subprocess.Popen[bytes]
+    case: Case
+    recorded: bool
+
+    def cpu_ticks(self) -> int:
+        """Of the server and its workers; the recorder's writer, their parent, is another program."""
+        found, todo = 0, self.children(self.process.pid) if self.recorded else [self.process.pid]
+        while todo:
+            pid = todo.pop()
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            found += int(fields[11]) + int(fields[12])
+            todo += self.children(pid)
+        return found
+
+    @staticmethod
+    def children(pid: int) -> list[int]:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def ask(self) -> int:
+        """One load; the processor time that it took the server, in ticks."""
+        before = self.cpu_ticks()
+        subprocess.run(self.case.load, check=True, capture_output=True)
+        return self.cpu_ticks() - before
+
+
+@contextmanager
+def serving(make: Callable[[int, Path], Case], folder: Path, trace: Path | None) -> Iterator[Running]:
+    folder.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    case = make(port, folder)
+    for program in (case.server[0], case.load[0]):
+        if shutil.which(program) is None:
+            pytest.skip(f"not installed: {program}")
+    words, env = list(case.server), None
+    if trace:
+        words, env = recording.command_line(recording.Request(trace, case.server))
+    with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        running = Running(process, case, trace is not None)
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        yield running
+        for pid in running.children(process.pid) if trace else [process.pid]:
+            subprocess.run(["kill", f"-{signal.SIGTERM}", str(pid)], check=True)
+        assert process.wait() in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+
+
+def checked(trace: Path) -> Trace:
+    """Every checksum of it is right. On a busy machine it may have gaps, which it says."""
+    found = reader.read(trace)
+    assert found.events > 1000
+    assert found.summary["gap_seconds"] or found.summary["lost_frees"] == 0
+    return found
+
+
+SERVERS = pytest.mark.parametrize("make", [redis, nginx], ids=lambda make: make.__name__)
+
+
+@SERVERS
+def test_a_server_that_is_recorded_goes_on_serving(make: Callable[[int, Path], Case], tmp_path: Path) -> None:
+    with serving(make, tmp_path / "server", tmp_path / "t.fst") as server:
+        for _ in range(3):
+            server.ask()
+    checked(tmp_path / "t.fst")
+
+
+@SERVERS
+@pytest.mark.timing
+def test_a_server_hardly_notices(make: Callable[[int, Path], Case], tmp_path: Path) -> None:
+    with (
+        serving(make, tmp_path / "plain", None) as plain,
+        serving(make, tmp_path / "watched", tmp_path / "t.fst") as watched,
+    ):
+        costs = [watched.ask() / max(1, plain.ask()) for _ in range(TURNS)]
+    assert median(costs) <= SERVER_COST, costs
+
+
+@pytest.fixture(scope="module")
+def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = Path(__file__).parents[1] / "programs" / "sixteen.c"
+    target = tmp_path_factory.mktemp("built") / "sixteen"
+    subprocess.run(["cc", "-O2", "-pthread", str(source), "-o", str(target)], check=True)
+    return target
+
+
+def cpu_seconds(program: Path, blocks: int, trace: Path | None) -> float:
+    words, env = [str(program), str(blocks)], None
+    if trace:
+        words, env = recording.command_line(recording.Request(trace, tuple(words)))
+    return float(subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout)
+
+
+def test_sixteen_threads_are_recorded(sixteen: Path, tmp_path: Path) -> None:
+    cpu_seconds(sixteen, 100_000, tmp_path / "t.fst")
+    trace = checked(tmp_path / "t.fst")
+    assert len(trace.threads) == 17
+
+
+@pytest.mark.timing
+def test_sixteen_threads_pay_at_most_half_as_much_again(sixteen: Path, tmp_path: Path) -> None:
+    blocks = 500_000
+    costs = [
+        cpu_seconds(sixteen, blocks, tmp_path / "t.fst") / cpu_seconds(sixteen, blocks, None) for _ in range(TURNS)
+    ]
+    assert median(costs) <= ALLOCATING_COST, costs
