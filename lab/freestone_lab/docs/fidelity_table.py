@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -45,4 +46,5 @@ def table(result: dict[str, Any]) -> str:
         f"the model is within 10 % of the trace in {kept(result, *model, 'seconds')} in time, in "
         f"{kept(result, *model, 'peak_kib')} in peak and in {kept(result, *model, 'mean_kib')} in mean memory."
     )
-    return f"{words}\n\n{grid(fidelity.HEADINGS, [fidelity.cells(row) for row in result['programs']], '---:')}"
+    rows = grid(fidelity.HEADINGS, [fidelity.cells(row) for row in result["programs"]], "---:")
+    return f"{textwrap.fill(words, 120)}\n\n{rows}"

@@ -95,6 +95,9 @@ def _write_set(tid: int, note: int, content: bytes) -> None:
     _ptrace(PTRACE_SETREGSET, tid, note, ctypes.addressof(vector))
 
 
+Argument = int | str | bytearray  # a bytearray is passed by its address, and holds what the function left there
+
+
 class Process:
     """A process that runs under libfreestone. Its threads are stopped for single calls only."""
 
@@ -112,7 +115,7 @@ class Process:
         except OSError as error:
             raise UserError(f"process {self.pid} has ended") from error
 
-    def call(self, function: str, *arguments: int | str) -> int:
+    def call(self, function: str, *arguments: Argument) -> int:
         """Calls the function on some thread that is outside the library, and returns its result, an int.
 
         Raises UserError when the process has ended, may not be traced, or has no such thread within PATIENCE_S.
@@ -131,7 +134,7 @@ class Process:
                 raise UserError(f"process {self.pid} cannot be looked at: {why}")
             time.sleep(0.001)
 
-    def call_on_every_thread(self, function: str, *arguments: int | str) -> int:
+    def call_on_every_thread(self, function: str, *arguments: Argument) -> int:
         """Calls the function once on each thread, as far as it can be had outside the library. Returns on how many."""
         done = 0
         for tid in self.threads():
@@ -142,7 +145,7 @@ class Process:
                 time.sleep(0.001)
         return done
 
-    def _call_on(self, tid: int, function: str, arguments: tuple[int | str, ...], waiting_will_do: bool) -> int | None:
+    def _call_on(self, tid: int, function: str, arguments: tuple[Argument, ...], waiting_will_do: bool) -> int | None:
         address = self.library.functions.get(function)
         if address is None:
             raise UserError(f"{self.library.path} has no function {function}; it is of another version than this tool")
@@ -224,18 +227,20 @@ class Process:
             return registers[self.machine.call_number]
         return int(struct.unpack("=i", _read_set(tid, NT_ARM_SYSTEM_CALL, 4))[0])
 
-    def _run(self, tid: int, address: int, arguments: tuple[int | str, ...]) -> int:
+    def _run(self, tid: int, address: int, arguments: tuple[Argument, ...]) -> int:
         machine = self.machine
         before = self._registers(tid)
         vectors = _read_set(tid, machine.vector_note, machine.vector_bytes)
         number = b"" if machine.call_number is not None else _read_set(tid, NT_ARM_SYSTEM_CALL, 4)
         changed = list(before)
-        texts = [(a.encode() + b"\0") if isinstance(a, str) else b"" for a in arguments]
+        texts = [b"" if isinstance(a, int) else a.encode() + b"\0" if isinstance(a, str) else a for a in arguments]
         stack = (before[machine.stack] - RED_ZONE - sum(map(len, texts))) // 16 * 16
         with Path(f"/proc/{self.pid}/mem").open("r+b", buffering=0) as memory:
-            place = stack
+            place, buffers = stack, []
             for register, argument, text in zip(machine.arguments, arguments, texts, strict=False):
-                changed[register] = place if isinstance(argument, str) else argument
+                changed[register] = argument if isinstance(argument, int) else place
+                if isinstance(argument, bytearray):
+                    buffers.append((place, argument))
                 os.pwrite(memory.fileno(), text, place)
                 place += len(text)
             # The call returns to address 0, which faults: that is how its end is seen.
@@ -253,6 +258,9 @@ class Process:
         self._set_registers(tid, changed)
         try:
             self._resume_until_return(tid)
+            with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as memory:
+                for place, buffer in buffers:
+                    buffer[:] = os.pread(memory.fileno(), len(buffer), place)
             return ctypes.c_int(self._registers(tid)[machine.result] & 0xFFFF_FFFF).value
         finally:
             if Path(f"/proc/{self.pid}/task/{tid}").exists():
@@ -282,6 +290,14 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def option(process: Process, name: str) -> str:
+    """The value of an option of libfreestone in the process."""
+    value = bytearray(512)
+    if (error := process.call("freestone_option_get", name, value, len(value))) != 0:
+        raise UserError(f"process {process.pid} does not say its option {name}: {os.strerror(error)}")
+    return value.partition(b"\0")[0].decode()
 
 
 def set_option(process: Process, name: str, value: str) -> None:
@@ -317,8 +333,9 @@ def look_until(pid: int, seconds: float | None) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def sampled(process: Process, sample_bytes: int) -> Iterator[None]:
-    """The process is profiled meanwhile. A profile that ran before goes on afterwards, with its own mean."""
+    """The process is profiled meanwhile, and is as before afterwards. A profile that ran goes on, with its own mean."""
     was_active = process.call("freestone_prof_is_active") != 0
+    mean_before = option(process, "prof_sample_bytes")
     if not was_active:
         set_option(process, "prof_sample_bytes", str(sample_bytes))
         process.call_on_every_thread("freestone_prof_start")
@@ -327,6 +344,7 @@ def sampled(process: Process, sample_bytes: int) -> Iterator[None]:
     finally:
         if not was_active and Path(f"/proc/{process.pid}/task").exists():
             process.call_on_every_thread("freestone_prof_stop")
+            set_option(process, "prof_sample_bytes", mean_before)
 
 
 @contextmanager

@@ -21,129 +21,132 @@ void __libc_free(void*);
 
 enum { kLongCycles = 1 << 18 };  // as the replayer's: in such a call another program may have run
 
-static atomic_ullong cycles, calls, long_calls, mapped;  // `mapped`: bytes that the program itself mapped without a file
+static atomic_ullong cycles, calls, long_calls;
+static atomic_ullong mapped;  // bytes that the program itself mapped without a file
 static unsigned long long started_cycles, started_ns;
 static long base_kib;
 
 static inline uint64_t now(void) {
 #if defined(__x86_64__)
-    __builtin_ia32_lfence();
-    const uint64_t count = __builtin_ia32_rdtsc();
-    __builtin_ia32_lfence();
+  __builtin_ia32_lfence();
+  const uint64_t count = __builtin_ia32_rdtsc();
+  __builtin_ia32_lfence();
 #else
-    uint64_t count;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+  uint64_t count;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
 #endif
-    return count;
+  return count;
 }
 
 static uint64_t now_ns(void) {
-    struct timespec found;
-    clock_gettime(CLOCK_MONOTONIC, &found);
-    return (uint64_t)found.tv_sec * 1000000000u + (uint64_t)found.tv_nsec;
+  struct timespec found;
+  clock_gettime(CLOCK_MONOTONIC, &found);
+  return (uint64_t)found.tv_sec * 1000000000u + (uint64_t)found.tv_nsec;
 }
 
 static void add(uint64_t taken) {
-    if (taken >= kLongCycles) {
-        atomic_fetch_add_explicit(&long_calls, 1, memory_order_relaxed);
-        return;
-    }
-    atomic_fetch_add_explicit(&cycles, taken, memory_order_relaxed);
-    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
+  if (taken >= kLongCycles) {
+    atomic_fetch_add_explicit(&long_calls, 1, memory_order_relaxed);
+    return;
+  }
+  atomic_fetch_add_explicit(&cycles, taken, memory_order_relaxed);
+  atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
 }
 
-#define TIMED(result, call)                                                                  \
-    const uint64_t begin = now();                                                            \
-    result call;                                                                             \
-    add(now() - begin)
+#define TIMED(result, call)     \
+  const uint64_t begin = now(); \
+  result call;                  \
+  add(now() - begin)
 
 void* malloc(size_t size) {
-    TIMED(void* block =, __libc_malloc(size));
-    return block;
+  TIMED(void* block =, __libc_malloc(size));
+  return block;
 }
 
 void* calloc(size_t count, size_t size) {
-    TIMED(void* block =, __libc_calloc(count, size));
-    return block;
+  TIMED(void* block =, __libc_calloc(count, size));
+  return block;
 }
 
 void* realloc(void* old, size_t size) {
-    TIMED(void* block =, __libc_realloc(old, size));
-    return block;
+  TIMED(void* block =, __libc_realloc(old, size));
+  return block;
 }
 
 void free(void* block) {
-    if (!block) return;  // no event of a trace
-    TIMED(, __libc_free(block));
+  if (!block) return;  // no event of a trace
+  TIMED(, __libc_free(block));
 }
 
 void* memalign(size_t alignment, size_t size) {
-    TIMED(void* block =, __libc_memalign(alignment, size));
-    return block;
+  TIMED(void* block =, __libc_memalign(alignment, size));
+  return block;
 }
 
 void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 
 int posix_memalign(void** block, size_t alignment, size_t size) {
-    void* made = memalign(alignment, size);
-    if (!made) return ENOMEM;
-    *block = made;
-    return 0;
+  void* made = memalign(alignment, size);
+  if (!made) return ENOMEM;
+  *block = made;
+  return 0;
 }
 
 void* mmap(void* at, size_t size, int access, int flags, int fd, off_t offset) {
-    if (flags & MAP_ANONYMOUS && access & PROT_WRITE) atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed);
-    return (void*)syscall(SYS_mmap, at, size, access, flags, fd, offset);
+  if (flags & MAP_ANONYMOUS && access & PROT_WRITE) atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed);
+  return (void*)syscall(SYS_mmap, at, size, access, flags, fd, offset);
 }
 
 // What the lines "NAME: N kB" of a file below /proc/self add up to, over mappings with a name, without one, or all.
 static long kib(const char* path, const char* name, int named) {
-    static char text[1 << 20];  // read at once, as mappings change while it is read
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t used = 0;
-    for (ssize_t got; fd >= 0 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0;) used += (size_t)got;
-    if (fd >= 0) close(fd);
-    text[used] = 0;
-    long sum = 0;
-    int wanted = 1;
-    const size_t length = strlen(name);
-    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-        *end = 0;
-        const char* dash = strchr(line, '-');
-        if (named >= 0 && dash && dash < line + 17 && strchr(line, ':')) {
-            const char* file = strpbrk(line, "/[");
-            wanted = (file && strcmp(file, "[heap]") != 0) == named;
-        }
-        if (wanted && strncmp(line, name, length) == 0) sum += atol(line + length);
+  static char text[1 << 20];  // read at once, as mappings change while it is read
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  size_t used = 0;
+  for (ssize_t got; fd >= 0 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0;) used += (size_t)got;
+  if (fd >= 0) close(fd);
+  text[used] = 0;
+  long sum = 0;
+  int wanted = 1;
+  const size_t length = strlen(name);
+  for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+    *end = 0;
+    const char* dash = strchr(line, '-');
+    if (named >= 0 && dash && dash < line + 17 && strchr(line, ':')) {
+      const char* file = strpbrk(line, "/[");
+      wanted = (file && strcmp(file, "[heap]") != 0) == named;
     }
-    return sum;
+    if (wanted && strncmp(line, name, length) == 0) sum += atol(line + length);
+  }
+  return sum;
 }
 
 __attribute__((constructor)) static void begin_here(void) {
-    base_kib = kib("/proc/self/smaps", "Anonymous:", 0);
-    started_ns = now_ns();
-    started_cycles = now();
+  base_kib = kib("/proc/self/smaps", "Anonymous:", 0);
+  started_ns = now_ns();
+  started_cycles = now();
 }
 
 __attribute__((destructor)) static void end_here(void) {
-    const char* path = getenv("FREESTONE_TIMED");
-    const double per_ns = (double)(now() - started_cycles) / (double)(now_ns() - started_ns);
-    uint64_t costs[1001], clock = ~UINT64_C(0);
-    for (int i = 0; i < 1001; i++) {
-        const uint64_t begin = now();
-        costs[i] = now() - begin;
-    }
-    for (int i = 0; i < 1001; i++) {  // the median, as the replayer's
-        int below = 0, equal = 0;
-        for (int k = 0; k < 1001; k++) below += costs[k] < costs[i], equal += costs[k] == costs[i];
-        if (below <= 500 && below + equal > 500) clock = costs[i];
-    }
-    const long peak = kib("/proc/self/status", "VmHWM:", -1) - kib("/proc/self/status", "RssFile:", -1) -
-                      kib("/proc/self/status", "RssShmem:", -1) - kib("/proc/self/smaps", "Anonymous:", 1) - base_kib;
-    const double taken = (double)atomic_load(&cycles) - (double)clock * (double)atomic_load(&calls);
-    char line[256];
-    const int length = snprintf(line, sizeof line, "{\"calls\":%llu,\"long_calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"mapped_kib\":%llu}\n",
-                                atomic_load(&calls) + atomic_load(&long_calls), atomic_load(&long_calls), taken / per_ns / 1e9, peak, atomic_load(&mapped) / 1024);
-    const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-    if (fd >= 0 && write(fd, line, (size_t)length) != length) _exit(1);
+  const char* path = getenv("FREESTONE_TIMED");
+  const double per_ns = (double)(now() - started_cycles) / (double)(now_ns() - started_ns);
+  uint64_t costs[1001], clock = ~UINT64_C(0);
+  for (int i = 0; i < 1001; i++) {
+    const uint64_t begin = now();
+    costs[i] = now() - begin;
+  }
+  for (int i = 0; i < 1001; i++) {  // the median, as the replayer's
+    int below = 0, equal = 0;
+    for (int k = 0; k < 1001; k++) below += costs[k] < costs[i], equal += costs[k] == costs[i];
+    if (below <= 500 && below + equal > 500) clock = costs[i];
+  }
+  const long peak = kib("/proc/self/status", "VmHWM:", -1) - kib("/proc/self/status", "RssFile:", -1) -
+                    kib("/proc/self/status", "RssShmem:", -1) - kib("/proc/self/smaps", "Anonymous:", 1) - base_kib;
+  const double taken = (double)atomic_load(&cycles) - (double)clock * (double)atomic_load(&calls);
+  char line[256];
+  const int length = snprintf(
+      line, sizeof line, "{\"calls\":%llu,\"long_calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"mapped_kib\":%llu}\n",
+      atomic_load(&calls) + atomic_load(&long_calls), atomic_load(&long_calls), taken / per_ns / 1e9, peak,
+      atomic_load(&mapped) / 1024);
+  const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+  if (fd >= 0 && write(fd, line, (size_t)length) != length) _exit(1);
 }

@@ -145,6 +145,17 @@ def test_a_thread_that_waits_is_no_thread_inside_the_allocator(
         assert ended_well(child)
 
 
+def test_a_look_leaves_the_options_as_they_were(running: subprocess.Popen[bytes]) -> None:
+    process = attach.Process(running.pid)
+    attach.set_option(process, "prof_sample_bytes", "65536")
+    with attach.sampled(process, 4096):
+        assert attach.option(process, "prof_sample_bytes") == "4096"
+        assert process.call("freestone_prof_is_active") == 1
+    assert attach.option(process, "prof_sample_bytes") == "65536"
+    assert process.call("freestone_prof_is_active") == 0
+    assert ended_well(running)
+
+
 def test_an_option_that_does_not_exist_is_refused_by_name(running: subprocess.Popen[bytes]) -> None:
     with pytest.raises(UserError, match="no_such_option:1"):
         attach.set_option(attach.Process(running.pid), "no_such_option", "1")
