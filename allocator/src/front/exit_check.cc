@@ -48,7 +48,7 @@ void check_class(Seen& seen, const Cache& cache, SizeClass c) {
   seen.expect(count);
   for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) {
     const SlabPlace place = place_in_slab(c, *at);
-    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail("invalid free", *at, "the address is not the start of a block");
+    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_block("invalid free", *at, facts_inside(c, *at));
     if (FREESTONE_UNLIKELY(place == SlabPlace::free_block || !seen.add(*at))) fail_block("double free", *at, bytes);
   }
 }

@@ -82,7 +82,7 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   shape_of(address_of(block) - region.base, tag, found);
   const u32 number = block_number(info, found.offset);
   if (usize{number} * info.bytes != found.offset || number >= info.blocks)
-    return misuse(invalid, block, info.bytes), false;
+    return misuse(invalid, block, facts_inside(tag, block)), false;
   switch (look(static_cast<const char*>(block), info.bytes, claim)) {
     case Seen::live:
       break;

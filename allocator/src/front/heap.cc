@@ -96,8 +96,15 @@ void* allocate_known_zero(SizeClass size_class, usize bytes) {
   return block;
 }
 
-[[noreturn]] FREESTONE_SLOW void fail_invalid(const char* call, const void* block) {
+void tell_misused(const char* call, const void* block) {
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->misused(call, block);
+}
+[[noreturn]] FREESTONE_SLOW void fail_inside(const char* call, SizeClass size_class, const void* block) {
+  tell_misused(call, block);
+  fail_block(call, block, facts_inside(size_class, block));
+}
+[[noreturn]] FREESTONE_SLOW void fail_invalid(const char* call, const void* block) {
+  tell_misused(call, block);
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
   fail(call, block, is_nothing(tag_of(unit_of(block))) ? "nothing is allocated there" : "the address is not the start of a block");
 }
@@ -115,7 +122,7 @@ FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const 
 FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   if (is_slab_class(size_class)) {
     const SlabPlace place = place_in_slab(size_class, block);
-    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_invalid("invalid free", block);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid free", size_class, block);
     if (FREESTONE_UNLIKELY(place == SlabPlace::free_block)) fail_block("double free", block, class_info(size_class).bytes);
   } else if (!starts_unit(block)) {
     fail_invalid("invalid free", block);
@@ -179,7 +186,7 @@ bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && b
 
 void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   const SlabPlace place = place_in_slab(size_class, block);
-  if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_invalid("invalid realloc", block);
+  if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid realloc", size_class, block);
   expect_live("realloc after free", size_class, block);
   const usize old_bytes = class_info(size_class).bytes;
   if (stays_in(old_bytes, bytes)) return block;
@@ -302,6 +309,7 @@ void* reallocate(void* block, usize bytes) {
 
 usize usable_bytes_slow(const void* block) {
   const char* const call = "invalid malloc_usable_size";
+  const char* const after_free = "malloc_usable_size after free";
   if (block == nullptr) return 0;
   if (!in_window(block)) {
     if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_usable_size(block);
@@ -309,10 +317,18 @@ usize usable_bytes_slow(const void* block) {
     fail_invalid(call, block);
   }
   const UnitIndex unit = unit_of(block);
-  switch (tag_of(unit)) {
+  const u8 tag = tag_of(unit);
+  if (tag != kTagNone && tag <= kLastSmallClass) {
+    const SlabPlace place = place_in_slab(tag, block);
+    if (place == SlabPlace::no_block) fail_inside(call, tag, block);
+    if (place == SlabPlace::free_block) fail_block(after_free, block, class_info(tag).bytes);
+    expect_live(after_free, tag, block);
+    return class_info(tag).bytes;
+  }
+  switch (tag) {
     case kTagClassRun:
       if (!starts_unit(block)) fail_invalid(call, block);
-      expect_live("malloc_usable_size after free", record_of(unit).size_class, block);
+      expect_live(after_free, record_of(unit).size_class, block);
       return class_info(record_of(unit).size_class).bytes;
     case kTagRun:
       if (!starts_unit(block)) fail_invalid(call, block);

@@ -91,13 +91,18 @@ void say(const char* kind, const void* block, const BlockFacts& facts) {
   const bool json = options.on_error_format == kJson;
   Message line = json ? json_start(kind, block) : Message();
   if (!json) line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";
-  if (json) line << ",\"block_bytes\":" << u64{facts.block_bytes};
+  if (json) {
+    line << ",\"block_bytes\":" << u64{facts.block_bytes} << ",\"class\":" << u64{class_number(facts.block_bytes)};
+  }
   if (facts.asked_bytes != BlockFacts::kUnknown) {
     json ? line << ",\"asked_bytes\":" << u64{facts.asked_bytes}
          : line << ", " << u64{facts.asked_bytes} << " asked for";
   }
   if (facts.wrong_byte != BlockFacts::kUnknown) {
     json ? line << ",\"wrong_byte\":" << u64{facts.wrong_byte} : line << ", wrong from byte " << u64{facts.wrong_byte};
+  }
+  if (facts.inside != BlockFacts::kUnknown) {
+    json ? line << ",\"inside\":" << u64{facts.inside} : line << ", " << u64{facts.inside} << " behind its start";
   }
   (line << (json ? '}' : ')')).write();
   tell_witness(block);
@@ -110,8 +115,8 @@ void fail(const char* kind, const void* block, const char* detail) {
   end_by_failure(kind, block, detail);
 }
 
-void fail_block(const char* kind, const void* block, usize block_bytes) {
-  say(kind, block, BlockFacts{block_bytes});
+void fail_block(const char* kind, const void* block, const BlockFacts& facts) {
+  say(kind, block, facts);
   end_by_failure(kind, block, "");
 }
 

@@ -45,13 +45,19 @@ struct BlockFacts {
   usize block_bytes;
   usize asked_bytes = kUnknown;
   usize wrong_byte = kUnknown;  // the first that is not as it must be, counted from the block's start
+  usize inside = kUnknown;      // bytes from the block's start to the address, which points into it
 };
+// The size class with blocks of so many bytes; 0: none. Defined by slab, for the line of a misuse.
+unsigned class_number(usize block_bytes);
 
 // The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT. With
 // on_error_format:json every such line is one JSON object.
 [[noreturn]] void fail(const char* kind, const void* block, const char* detail);
-// The same with the block's size: "freestone: KIND of 0x… (block of N bytes)".
-[[noreturn]] void fail_block(const char* kind, const void* block, usize block_bytes);
+// The same with what is known of the block: "freestone: KIND of 0x… (block of N bytes)".
+[[noreturn]] void fail_block(const char* kind, const void* block, const BlockFacts& facts);
+[[noreturn]] inline void fail_block(const char* kind, const void* block, usize block_bytes) {
+  fail_block(kind, block, BlockFacts{block_bytes});
+}
 
 // The same for a misuse after which the heap is sound, if the caller leaves the block alone: with on_error:report it
 // returns.

@@ -299,6 +299,10 @@ void set_shard_count(unsigned count) {
   if (count > shards_used.load_relaxed()) shards_used.store_relaxed(count);
 }
 unsigned shards_to_search() { return shards_used.load_relaxed(); }
+unsigned class_number(usize block_bytes) {
+  const SizeClass c = block_bytes <= kCachedBytesMax ? class_of(block_bytes) : 0;
+  return c != 0 && class_info(c).bytes == block_bytes ? c : 0;
+}
 void draw_orders() {
   if constexpr (!kMitigations.random_order) return;
   SlabUser user;
@@ -334,7 +338,7 @@ void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, un
     // Above the point stands the block's number. Below it, only a block's start leaves less than one inverse.
     const u64 scaled = offset * info.inverse;
     if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || offset > last_offset)) {
-      fail("invalid free", block, "the address is not the start of a block");
+      fail_block("invalid free", block, facts_inside(size_class, block));
     }
     return static_cast<unsigned>(scaled >> kInverseShift);
   };

@@ -21,6 +21,7 @@
 // SLAB-5  A page in `empty_pages` has no memory behind it, and all its blocks are free. Only the holder of the token changes these bits.
 #pragma once
 
+#include "platform/message.h"
 #include "region/region.h"
 #include "region/traffic.h"
 #include "slab/size_class.h"
@@ -72,6 +73,12 @@ inline SlabPlace place_in_slab(SizeClass size_class, const void* pointer) {
   if (usize{number} * info.bytes != offset || number >= info.blocks) return SlabPlace::no_block;
   const u64 word = record_of(start).words[number / 64].load_seq();
   return (word & bit(number % 64)) != 0 ? SlabPlace::free_block : SlabPlace::used_block;
+}
+// What to say of an address at which no block starts.
+inline BlockFacts facts_inside(SizeClass size_class, const void* pointer) {
+  const ClassInfo& info = class_info(size_class);
+  const usize offset = address_of(pointer) - address_of(unit_address(slab_start(info, unit_of(pointer))));
+  return {.block_bytes = info.bytes, .inside = offset % info.bytes};
 }
 inline bool is_block_free(SizeClass size_class, const void* block) { return place_in_slab(size_class, block) == SlabPlace::free_block; }
 

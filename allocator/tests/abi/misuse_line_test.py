@@ -45,6 +45,24 @@ class MisuseLine(unittest.TestCase):
         self.assertEqual(told["kind"], "double free")
         self.assertGreaterEqual(int(str(told["block_bytes"])), 40000)
 
+    def test_the_class_goes_with_the_size_of_the_block(self) -> None:
+        # One class for each size of blocks, a higher one for larger blocks.
+        seen: dict[int, int] = {}
+        for size in (24, 40, 100, 1000, 5000, 20000, 60000):
+            told = self.line_of(f"p = block({size}); c.free(p); c.free(p)")
+            seen[int(str(told["block_bytes"]))] = int(str(told["class"]))
+        self.assertEqual(sorted(seen.values()), [seen[size] for size in sorted(seen)])
+        self.assertEqual(len(set(seen.values())), len(seen))
+        self.assertNotIn(0, seen.values())
+
+    def test_an_address_inside_a_block_says_how_far(self) -> None:
+        for size, at in ((100, 16), (1000, 40), (5000, 4999)):
+            with self.subTest(size=size, at=at):
+                told = self.line_of(f"p = block({size}); c.free(p + {at})")
+                self.assertEqual((told["kind"], told["inside"]), ("invalid free", at))
+                self.assertGreaterEqual(int(str(told["block_bytes"])), size)
+                self.assertGreater(int(str(told["class"])), 0)
+
     def test_a_foreign_address_says_what_is_wrong_with_it(self) -> None:
         told = self.line_of("c.free(16)")
         self.assertEqual((told["kind"], told["address"]), ("invalid free", "0x10"))
