@@ -53,7 +53,8 @@ constexpr u32 kEventsPerClock = 8;
 
 // CACHE-1 of a class that is closed.
 bool is_ordered(const Cache& cache, SizeClass c) {
-  return cache.base[c] <= cache.low[c] && cache.low[c] <= cache.top[c] && cache.top[c] <= cache.high[c];
+  return cache.base[c] <= cache.low[c] && cache.low[c] <= cache.top[c] && cache.top[c] <= cache.high[c] &&
+         cache.high[c] <= cache.base[c] + cache.capacity(c);
 }
 
 // A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
@@ -66,7 +67,7 @@ class Changing {
   }
   ~Changing() {
     FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
-    FREESTONE_CHECK("CACHE-4", cache_.base[size_class_] == nullptr || cache_.base[size_class_][-1] == nullptr);
+    FREESTONE_CHECK("CACHE-4", cache_.capacity(size_class_) <= class_info(size_class_).cap_max);
     if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
     cache_.changing.store_relaxed(0);
   }
@@ -99,9 +100,7 @@ usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, (
 
 void** take_array(unsigned capacity) {
   auto** piece = static_cast<void**>(take_metadata(array_bytes(capacity)));
-  if (piece == nullptr) return nullptr;
-  *piece = nullptr;  // CACHE-4
-  return piece + 1;
+  return piece != nullptr ? piece + 1 : nullptr;
 }
 void return_array(void** array, unsigned capacity) { return_metadata(array - 1, array_bytes(capacity)); }
 
@@ -109,6 +108,7 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
   const usize change = (usize{capacity} - cache.capacity(c)) * class_info(c).bytes;  // modulo 2^64
   cache.capacity_bytes += change;
   all_capacity_bytes.add_relaxed(change);
+  cache.base[c][-1] = reinterpret_cast<void*>(usize{capacity});
   cache.high[c] = cache.base[c] + capacity;
   FREESTONE_CHECK("CACHE-3", static_cast<std::ptrdiff_t>(change) <= 0 || cache.capacity_bytes <= options.cache_bytes);
 }
@@ -162,10 +162,10 @@ bool exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
     const usize count = cache.count(c);
     const usize low = static_cast<usize>(cache.low[c] - old_array);
     if (count > 0) std::memcpy(array, old_array, count * sizeof(void*));
+    array[-1] = reinterpret_cast<void*>(usize{old});  // CACHE-4
     cache.base[c] = array;
     cache.low[c] = array + low;
     cache.top[c] = array + count;
-    cache.high[c] = array + old;
     if (old > 0) return_array(old_array, old);
   }
   set_capacity(cache, c, capacity);
@@ -402,6 +402,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
     cache.top[c] += got;
     if (have + got == 0) return nullptr;
     block = *--cache.top[c];
+    if constexpr (!kMitigations.any()) cache.high[c] = cache.top[c];  // CACHE-5; counting.h opens it again
   }
   note_event(cache);
   return block;
@@ -419,6 +420,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
     if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
+    raise_mark(cache, c, 0);
   }
   note_event(cache);
 }
@@ -534,7 +536,7 @@ bool caches_are_valid() {
 bool cache_is_valid(const Cache& cache) {
   usize bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
-    if (!is_ordered(cache, c) || (cache.base[c] != nullptr && cache.base[c][-1] != nullptr)) return false;
+    if (!is_ordered(cache, c) || cache.capacity(c) > class_info(c).cap_max) return false;
     bytes += usize{cache.capacity(c)} * class_info(c).bytes;
   }
   return bytes == cache.capacity_bytes;

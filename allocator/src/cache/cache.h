@@ -10,10 +10,15 @@
 // CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the child of a fork
 //          may drain the cache of a thread that stood anywhere but inside a slow path. A slow path names its class in
 //          `changing` first.
-// CACHE-4  The word before base is null, and when a class is open (counting.h) so is the one before the mark: top[-1] is null or a
-//          cached block. A free that finds its own block there is a double free.
+// CACHE-4  The word before base is the capacity, and when a class is open (counting.h) the one before the mark is
+//          null: top[-1] is a cached block or no address in the window. A free that finds its own block there is a
+//          double free.
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread that
 //          sleeps holds no more than that.
+//
+// CACHE-5  high is at most base + capacity. In the fast build it stands lower after a refill and rises by steps: a free
+//          that lifts the array above it takes the slow path, where the address is looked up in the slab and among the
+//          blocks that were freed last.
 //
 // `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes the slow way,
 // lowers it by half of what is below, and goes on.
@@ -24,6 +29,7 @@
 #include <type_traits>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/compiler.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
@@ -132,7 +138,9 @@ struct alignas(64) Cache {
     *at = block;
     advance_release(top[tag], at);
   }
-  unsigned capacity(SizeClass c) const { return static_cast<unsigned>(high[c] - base[c]); }
+  unsigned capacity(SizeClass c) const {
+    return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4
+  }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
 static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB, "a thread that allocates little pays one page for its cache");
@@ -146,6 +154,15 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
+// Fast build: makes room for `blocks` more, and for an eighth of the array that may pass unseen. False: it is full.
+FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
+  if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
+  const unsigned capacity = cache.capacity(size_class);
+  const unsigned count = cache.count(size_class);
+  FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);
+  cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + capacity / 8);
+  return count != capacity;
+}
 // Whether the block is among the last that the owning thread freed and has not handed out again. It looks at a few
 // places only, so that it costs little beside a `realloc`; for class runs these are all.
 bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);

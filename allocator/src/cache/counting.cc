@@ -70,6 +70,7 @@ FREESTONE_INLINE void split(Cache& cache, Counted& counted, SizeClass c) {
 void open_counted(Cache& cache, SizeClass c) {
   Counted& counted = cache.counting->of[c];
   if (cache.base[c] == nullptr) return;
+  cache.high[c] = cache.base[c] + cache.capacity(c);  // CACHE-5: what is counted has room or takes a slow path anyhow
   if (c < kCountedClassEnd && !cache.counting->hold_all) return split(cache, counted, c);
   counted.low = cache.low[c];
   counted.high = cache.high[c];

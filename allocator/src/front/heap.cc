@@ -132,7 +132,7 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   Cache* cache = ensure_cache();
   if (cache == nullptr) return return_without_cache(size_class, block);
   void** const top = cache->top[size_class];
-  if (top == cache->high[size_class]) return push_slow(*cache, size_class, block);
+  if (top == cache->high[size_class] && !raise_mark(*cache, size_class, 1)) return push_slow(*cache, size_class, block);
   cache->push(size_class, top, block);
 }
 

@@ -92,12 +92,14 @@ FREESTONE_INLINE void deallocate(void* block) {
   cache.push(tag, top, block);
 }
 
-// The bytes of a block, by tag; 0 where the tag alone does not say it.
+// The bytes of a block, by tag. 0 where the tag alone does not say it, and in the fast build where a look at the slab
+// is little beside what the caller does with a block of that size.
 struct BlockBytes {
   u32 of[kTagCount];
 
   constexpr BlockBytes() : of() {
-    for (SizeClass c = 1; c < kClassEnd; ++c) of[c] = class_info(c).bytes;
+    constexpr SizeClass kLast = kMitigations.any() ? kLastClass : class_of(kGranuleTableBytes);
+    for (SizeClass c = 1; c <= kLast; ++c) of[c] = class_info(c).bytes;
   }
 };
 inline constexpr BlockBytes kBlockBytes;

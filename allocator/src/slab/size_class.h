@@ -86,7 +86,7 @@ struct ClassTable {
       i.units = is_slab_class(c) ? slab_units(bytes) : static_cast<u32>(bytes_to_units(bytes));
       i.blocks = is_slab_class(c) ? static_cast<u32>(units_to_bytes(i.units) / bytes) : 1;
       i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 32 * kKiB / bytes)) : 1);
-      // One less than a power of two leaves room for the null before the first (CACHE-4).
+      // One less than a power of two leaves room for the capacity before the first (CACHE-4).
       i.cap_max = static_cast<u16>(is_slab_class(c) ? max_of<usize>(8, min_of<usize>(1024, 128 * kKiB / bytes)) - 1
                                                     : 128 * kKiB / bytes);
       i.inverse = ((u64{1} << kInverseShift) + bytes - 1) / bytes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <new>
+#include <thread>
 
 #include "support/child.h"
 #include "support/subject.h"
@@ -128,6 +129,42 @@ void ask_freed(void* block, size_t) {
 }
 void free_inside(void* block, size_t) { api().free(static_cast<char*>(block) + 64); }
 
+// In a thread of its own, whose cache is new: a free that lifts an array above its mark is looked at.
+template <class Act>
+void with_new_cache(Act act) {
+  std::thread(act).join();
+}
+void free_inside_first(void*, size_t bytes) {
+  with_new_cache([bytes] { free_inside(api().malloc(bytes), bytes); });
+}
+void free_after_others(void*, size_t bytes) {
+  with_new_cache([bytes] {
+    void* blocks[4];
+    for (void*& block : blocks) block = api().malloc(bytes);
+    for (void* block : blocks) api().free(block);
+    api().free(blocks[0]);
+  });
+}
+void free_what_a_thread_freed(void*, size_t bytes) {
+  with_new_cache([bytes] {
+    void* block = api().malloc(bytes);
+    void* other = api().malloc(bytes);  // the slab stays
+    with_new_cache([block] { api().free(block); });
+    api().free(block);
+    api().free(other);
+  });
+}
+// It would stay where it is.
+void reallocate_oddly_inside(void* block, size_t bytes) {
+  static_bytes[0] = static_cast<char>(api().realloc(static_cast<char*>(block) + 40, bytes - 1) != nullptr);
+}
+void reallocate_freed_in_place(void* block, size_t bytes) {
+  void* other = api().malloc(bytes);
+  api().free(block);
+  api().free(other);
+  static_bytes[0] = static_cast<char>(api().realloc(block, bytes - 1) != nullptr);
+}
+
 const Misuse kMisuses[] = {
     {"free_twice", "double free", 16, free_twice},
     {"free_twice", "double free", 1000, free_twice},
@@ -148,7 +185,21 @@ const Misuse kMisuses[] = {
     {"realloc", "realloc", 50000, reallocate_freed},
     {"usable_size", "malloc_usable_size", 24, ask_freed, true},
     {"usable_size", "malloc_usable_size", 100000, ask_freed},
+    {"usable_size", "malloc_usable_size", 5000, ask_freed},
+    {"usable_size", "malloc_usable_size", 32000, ask_freed},
     {"inside", "free", 40000, free_inside},
+    {"inside", "invalid free", 100, free_inside_first},
+    {"inside", "invalid free", 1000, free_inside_first},
+    {"inside", "invalid free", 5000, free_inside_first},
+    {"inside", "invalid free", 32000, free_inside_first},
+    {"free_after_others", "double free", 5000, free_after_others},
+    {"free_after_others", "double free", 20000, free_after_others},
+    {"free_what_a_thread_freed", "double free", 48, free_what_a_thread_freed},
+    {"free_what_a_thread_freed", "double free", 1000, free_what_a_thread_freed},
+    {"free_what_a_thread_freed", "double free", 10000, free_what_a_thread_freed},
+    {"realloc_oddly_inside", "realloc", 5000, reallocate_oddly_inside},
+    {"realloc_oddly_inside", "realloc", 30000, reallocate_oddly_inside},
+    {"realloc_in_place", "realloc", 10000, reallocate_freed_in_place},
 };
 
 class FreedBlock : public testing::TestWithParam<Misuse> {};
