@@ -14,16 +14,17 @@ from freestone_lab.report.overview import failures_of
 NAME = "traces"
 FIGURES = {"calls": "time", "rss": "peak", "rss_mean": "mean resident"}
 WORST = 3  # rows that are named for each allocator and figure
+LEAST_S = 0.01  # a program whose calls take less under the baseline is not named for its time: chance decides it
 
 
 def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
     """Program to the middle of the ratios to the baseline in the same round, where every run of both was good."""
     found = {}
     for experiment in result.experiments:
-        if failures_of(experiment) and any(f.peer == peer for f in failures_of(experiment)):
+        if any(failure.peer == peer for failure in failures_of(experiment)):
             continue
         ours, theirs = (claims.values(experiment, name, figure) for name in (peer, result.baseline))
-        each = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
+        each = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if ours[n] > 0 and theirs[n] > 0]
         if each:
             found[experiment.workload] = median(each)
     return found
@@ -34,10 +35,11 @@ def section(result: Result) -> dict[str, Any]:
     names = [p.name for p in result.peers if p.kind != "control" and p.name != control_name(result.baseline)]
     others = [name for name in names if name != result.baseline]
     rounds = sorted({len({s.round for s in e.samples if s.round > 0}) for e in result.experiments})
+    spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else f"{rounds[0]}"
     load = float(result.fingerprint.get("load", 0.0))
     return {
         "about": f"{cells.moment(result.created)}. {cells.machine(result.fingerprint)}"
-        f"{len(result.experiments)} programs, {rounds[0]} to {rounds[-1]} rounds"
+        f"{len(result.experiments)} programs, {spread} rounds"
         + (f"; other work ran beside it (load {load:.0f}), which widens the times" if load > 1 else ""),
         "command": result.command,
         "grid": grid(
@@ -60,10 +62,17 @@ def _middle(result: Result, name: str) -> list[str]:
     return shown
 
 
+def _long(result: Result) -> set[str]:
+    base = {e.workload: claims.values(e, result.baseline, "calls").values() for e in result.experiments}
+    return {program for program, seconds in base.items() if seconds and min(seconds) >= LEAST_S}
+
+
 def _worst(result: Result, name: str) -> list[str]:
-    shown = []
+    shown, long = [], _long(result)
     for figure in FIGURES:
         found = ratios(result, name, figure)
+        if figure == "calls":
+            found = {program: value for program, value in found.items() if program in long}
         worst = sorted(found, key=lambda program: -found[program])[:WORST]
         shown.append(", ".join(f"{program} {quantity.ratio(found[program])}" for program in worst))
     return shown

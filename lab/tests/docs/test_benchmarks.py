@@ -13,7 +13,7 @@ import synthetic
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.core.result_file import load, save
-from freestone_lab.docs import benchmarks
+from freestone_lab.docs import benchmarks, trace_results
 from freestone_lab.workloads import suites
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,6 +64,22 @@ def test_document_names_command_failures_null_cost_and_every_experiment(root: Pa
     stored = load(root / "docs/results/full.json.gz")
     assert {experiment.id for experiment in stored.experiments} <= set(rows)
     assert len(text.splitlines()) < 300
+
+
+def test_recorded_programs_have_a_table_that_names_the_worst_rows(tmp_path: Path) -> None:
+    def sample(peer: str, round_: int, by: float) -> Sample:
+        return Sample(peer, round_, "ok", figures={"calls": 0.1 * by, "rss": 2048 * by, "rss_mean": 1024 * by})
+
+    programs = [
+        Experiment(f"replay/p{n}", f"p{n}", samples=[sample("glibc", 1, 1), sample("own", 1, 0.5 + n / 10)])
+        for n in range(12)
+    ]
+    result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("own", "/o")], programs)
+    made = trace_results.section(result)
+    assert "p11 1.60, p10 1.50, p9 1.40" in made["grid"] and "| own | 1.05 (" in made["grid"]
+    assert made["failures"] == ""
+    programs[3].samples.append(Sample("own", 2, "wrong_output", "checksum differs from glibc's"))
+    assert trace_results.section(result)["failures"] == "own in replay/p3 (1 of 2 runs: checksum differs from glibc's)"
 
 
 def test_every_picture_exists_and_is_an_image_on_its_own(root: Path) -> None:
