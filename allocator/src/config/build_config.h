@@ -55,6 +55,8 @@ inline constexpr usize kFrameBytes = 2 * kMiB;
 inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
+// A heap up to this size moves the memory of frames: each that was moved may be a mapping of its own for the kernel.
+inline constexpr usize kMovedHeapBytesMax = 8 * kGiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;

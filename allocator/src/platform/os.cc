@@ -30,6 +30,7 @@ namespace {
 
 // Linux values that older headers lack.
 constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
+constexpr usize kMoveDontUnmap = 4;          // Linux 5.7
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
 constexpr int kMapFixedNoReplace = 0x100000;  // Linux 4.17; before, the address is a hint
@@ -111,6 +112,11 @@ Failure resident_pages(void* address, usize bytes, u8* present) {
 void* remap(void* address, usize old_bytes, usize new_bytes) {
   const long result = invoke(SYS_mremap, address_of(address), old_bytes, new_bytes, MREMAP_MAYMOVE, 0);
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
+}
+
+Failure move_memory(void* from, void* to, usize bytes) {
+  const usize flags = MREMAP_MAYMOVE | MREMAP_FIXED | kMoveDontUnmap;
+  return failure_of(invoke(SYS_mremap, address_of(from), bytes, bytes, flags, address_of(to)));
 }
 
 bool gives_huge_pages_on_request() {

@@ -45,6 +45,8 @@ Failure populate(void* address, usize bytes);
 Failure resident_pages(void* address, usize bytes, u8* present);
 // Moves a mapping, letting the kernel choose the place. Null on refusal, the old mapping is then untouched.
 void* remap(void* address, usize old_bytes, usize new_bytes);
+// Moves the memory of a range; the range stays, without memory. On failure the target may be unmapped.
+Failure move_memory(void* from, void* to, usize bytes);
 // Makes a range fault on access without a mapping of its own (kernel >= 6.13). Fails elsewhere.
 Failure guard_install(void* address, usize bytes);
 Failure guard_remove(void* address, usize bytes);

@@ -12,6 +12,7 @@
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "slab/holding.h"
+#include "span/frames.h"
 #include "span/free_memory.h"
 #include "span/span_heap.h"
 

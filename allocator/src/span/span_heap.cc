@@ -9,6 +9,7 @@
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"
+#include "span/frames.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/span_map.h"
@@ -24,22 +25,32 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIR
   return {first, dirty == 0};
 }
 
+// The same; dirty frames elsewhere will be moved into what is found clean.
+Span take_found(UnitIndex first, usize units, Surplus& surplus, FrameMoves& moves) FREESTONE_REQUIRES(span_lock) {
+  plan_moves(first, units, moves);
+  const usize dirty = span_map.mark_taken(first, units);
+  const usize moved = take_frames_to_move(moves);
+  surplus = surplus_after_take(first, units, dirty + moved);
+  return {first, dirty + moved == 0};
+}
+
 // None when there is no room among the free units, or the limit forbids it: then `refused`.
-Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, usize room = 0) {
+Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, FrameMoves& moves, usize room = 0) {
   LockGuard guard(span_lock);
   UnitIndex first = room > units ? span_map.find(room, alignment) : kNoUnit;
   if (first == kNoUnit) first = span_map.find(units, alignment);
   if (first == kNoUnit) return {};
   refused = !charge(units_to_bytes(units - span_map.count_dirty(first, units)));
-  return refused ? Span{} : take_found(first, units, surplus);
+  return refused ? Span{} : take_found(first, units, surplus, moves);
 }
 
 // Moves the frontier and takes from what is new. `fresh`: of units that were never in use. The units are charged for before anything is
 // done, so that a limit refuses without a trace.
-Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus) {
+Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus, FrameMoves& moves) {
   LockGuard growing(growth_lock);
   if (!fresh) {
-    const Span span = take_free(units, alignment, refused, surplus);  // another thread may have made room meanwhile
+    // Another thread may have made room meanwhile.
+    const Span span = take_free(units, alignment, refused, surplus, moves);
     if (span.first != kNoUnit || refused) return span;
   }
   refused = !charge_ahead(units_to_bytes(units));
@@ -55,23 +66,33 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
   if (first == kNoUnit) first = static_cast<UnitIndex>(round_up(grown.first, alignment));
   uncharge(units_to_bytes(span_map.count_dirty(first, units)));
   confirm_charge();
-  return take_found(first, units, surplus);
+  return take_found(first, units, surplus, moves);
 }
 
 // The units may still be guards, unless they are fresh: never in use before.
-Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
-  if (units > kWindowUnitsMax) return {};
+Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
   for (int attempt = 0;; ++attempt) {
     bool refused = false;  // by the limit
     Surplus surplus;
+    FrameMoves moves;
     Span span;
-    if (!fresh) span = take_free(units, alignment, refused, surplus, room);
-    if (span.first == kNoUnit && !refused) span = take_by_growing(units, alignment, fresh, refused, surplus);
+    if (!fresh) span = take_free(units, alignment, refused, surplus, moves, room);
+    if (span.first == kNoUnit && !refused) span = take_by_growing(units, alignment, fresh, refused, surplus, moves);
+    move_frames(moves);
     if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
     if (span.first != kNoUnit) return span;
     // Free memory that goes back makes room under the limit. The kernel refuses addresses, not memory: it would still refuse.
     if (!refused || attempt > 0 || units_to_bytes(units) > account.hard.load_relaxed() || purge_spans(0, WentBack::shortage) == 0) return {};
   }
+}
+
+Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
+  if (units > kWindowUnitsMax) return {};
+  if (alignment < kFrameUnits && may_move_frames(units)) {
+    const Span span = take_aligned_units(units, kFrameUnits, fresh, room);
+    if (span.first != kNoUnit) return span;
+  }
+  return take_aligned_units(units, alignment, fresh, room);
 }
 
 // Guards stay when the span in front of them goes: the next one of its length finds its own in place, two system calls less. Whatever
@@ -216,39 +237,6 @@ bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
   if (!charge(units_to_bytes(more - span_map.count_dirty(start, more)))) return false;
   zeroed = take_found(start, more, surplus).zeroed;
   return true;
-}
-
-bool fill_frame_around(UnitIndex first, usize units) {
-  constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
-  if (account.charged.load_relaxed() < max_of(kFramesFromBytes, kFramesFromSlabs * units_to_bytes(units)) || !fills_frames()) return false;
-  const UnitIndex frame = first & ~(kFrameUnits - 1);
-  const UnitIndex behind = first + static_cast<UnitIndex>(units);
-  const UnitIndex end = frame + kFrameUnits;
-  if (frame < region.heap_start || behind > end || end > region.frontier.load_acquire()) return false;
-  const struct {
-    UnitIndex first;
-    usize units;
-  } rest[] = {{frame, first - frame}, {behind, end - behind}};
-  const usize rest_bytes = kFrameBytes - units_to_bytes(units);
-  {
-    LockGuard guard(span_lock);
-    for (const auto& part : rest) {
-      if (part.units > 0 && (!span_map.are_free(part.first, part.units) || span_map.count_dirty(part.first, part.units) > 0)) return false;
-    }
-    if (!charge(rest_bytes)) return false;
-    for (const auto& part : rest) {
-      if (part.units > 0) span_map.mark_taken(part.first, part.units);
-    }
-  }
-  const bool filled = fill_frame(frame);
-  if (!filled) uncharge(rest_bytes);
-  LockGuard guard(span_lock);
-  for (const auto& part : rest) {
-    if (part.units == 0) continue;
-    span_map.mark_free(part.first, part.units, filled);
-    if (filled) note_filled(part.first, part.units);
-  }
-  return filled;
 }
 
 SpanCounts span_counts() {

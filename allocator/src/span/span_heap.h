@@ -41,9 +41,6 @@ void return_used_span(UnitIndex first, usize units, usize guard);
 void return_sealed_span(UnitIndex first, usize units, usize guard);
 // Looks at free memory that is not zero at most up to so many bytes, where it must be (HARD-2).
 void check_free_spans(usize bytes_max);
-// A span has just been taken and has no memory yet. If nothing else lies in its frame of a huge page, no memory either, and the heap is
-// large, the whole frame gets memory, at once; what of it is not the span's is dirty from then on. False when it stays as it is.
-bool fill_frame_around(UnitIndex first, usize units);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);
 

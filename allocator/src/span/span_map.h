@@ -8,7 +8,8 @@
 // before what was freed a moment ago.
 //
 // SPAN-1  The two sets of dirty units are disjoint subsets of free.
-// SPAN-2  A unit that is in use or being purged is in no bitmap: nobody can be given it while the kernel takes its memory.
+// SPAN-2  A unit that is in use, being purged or moved is in no bitmap: nobody can be given it while the kernel takes
+//         its memory.
 // SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a
 //         group of words, that is not zero, for each age.
 // SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork finds cut short
@@ -48,6 +49,8 @@ class SpanMap {
   usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
   // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
   UnitIndex take_oldest_dirty(usize& units) FREESTONE_REQUIRES(span_lock);
+  // Takes the highest frame below `below` of which every unit is dirty. kNoUnit when there is none.
+  UnitIndex take_dirty_frame(UnitIndex below) FREESTONE_REQUIRES(span_lock);
 
   usize free_units() const { return free_count_; }
   usize dirty_units() const { return dirty_count_; }

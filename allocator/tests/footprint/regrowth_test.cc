@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/child.h"
@@ -180,6 +181,16 @@ TEST_F(Regrowth, EightThreadsGrowAndShrink) {
   }, kThreads * kMost);
 }
 
+// Linux 5.7 moves the memory of a range and leaves the range.
+bool system_moves_memory() {
+  constexpr int kDontUnmap = 4;
+  char* from = static_cast<char*>(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  void* to = mremap(from, kPage, kPage, MREMAP_MAYMOVE | kDontUnmap, nullptr);
+  munmap(from, kPage);
+  if (to != MAP_FAILED) munmap(to, kPage);
+  return to != MAP_FAILED;
+}
+
 // A system that gives huge pages to who asks gives one to a mapping of its own.
 bool system_gives_huge_pages() {
   constexpr size_t kHuge = 2 * kMiB;
@@ -213,6 +224,54 @@ TEST_F(Regrowth, OneLargeBlockAgainAndAgain) {
     expect_cheap_cycles(16 * size / kPage, [&] {
       for (int k = 0; k < 16; ++k) api().free(touched(size));
     });
+}
+
+// Blocks whose holes do not fit each other: the memory that is free is used where the next one lies, so neither page
+// faults nor the peak are far above what is live. Each page carries its block's number.
+TEST_F(Regrowth, LargeBlocksThatDoNotFitIntoEachOthersPlaces) {
+  if (subject().is_hardened) GTEST_SKIP() << "it gives large blocks back when they are freed";
+  if (!system_moves_memory()) GTEST_SKIP() << "a kernel before 5.7";
+  const ChildEnd end = run_in_child([] {
+    constexpr size_t kPlaces = 10;
+    constexpr size_t kSizeMin = 4 * kMiB;
+    constexpr size_t kSizeMost = 12 * kMiB;
+    Random random(11);
+    size_t* blocks[kPlaces] = {};
+    size_t sizes[kPlaces] = {};
+    size_t live = 0;
+    size_t most_live = 0;
+    size_t touched_pages = 0;
+    size_t peak = 0;
+    const size_t before = resident_bytes();
+    const long faults = minor_faults();
+    for (size_t number = 0; number < 200; ++number) {
+      const size_t place = number < kPlaces ? number : random.below(kPlaces);
+      const size_t size = random.between(kSizeMin, kSizeMost);
+      const bool zeroed = random.below(8) == 0;
+      auto* block = static_cast<size_t*>(zeroed ? api().calloc(1, size) : api().malloc(size));
+      for (size_t at = 0; at < size; at += kPage) {
+        if (zeroed && block[at / sizeof(size_t)] != 0) return 2;
+        block[at / sizeof(size_t)] = number;
+      }
+      std::swap(block, blocks[place]);
+      live += size;
+      most_live = std::max(most_live, live);
+      touched_pages += size / kPage;
+      peak = std::max(peak, resident_bytes() - before);
+      for (size_t at = 0; at < sizes[place]; at += kPage)
+        if (block[at / sizeof(size_t)] != block[0]) return 3;
+      api().free(block);
+      live -= std::exchange(sizes[place], size);
+    }
+    const auto faulted = static_cast<size_t>(minor_faults() - faults);
+    dprintf(STDERR_FILENO, "%zu faults for %zu pages touched, %zu live at most; peak %zu KiB\n", faulted, touched_pages,
+            most_live / kPage, peak / kKiB);
+    if (faulted > 4 * most_live / kPage) return 4;
+    constexpr size_t kKeptFree = 8 * kMiB;  // and an eighth of what is live; a sixteenth is for the rest
+    return peak <= most_live + most_live / 8 + most_live / 16 + kKeptFree ? 0 : 5;
+  });
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  std::fprintf(stderr, "%s", end.errors.c_str());
 }
 
 TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {

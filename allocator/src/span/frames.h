@@ -1,0 +1,48 @@
+// Room 6, span: frames, the stretches of 2 MiB at multiples of 2 MiB that one huge page or one page of the kernel's
+// page table covers.
+//
+// A frame is filled as one huge page (fill_frame_around), or its memory is moved. A large run that is given clean
+// frames while the heap keeps dirty ones elsewhere, in holes that are too short for it, would fault its pages in while
+// theirs go back. Instead the kernel moves their memory: one entry of the page table changes its place, which costs a
+// hundredth of the faults.
+//
+// Of a move, both frames are in no bitmap until it is done (SPAN-2). If the kernel unmaps the target before it fails,
+// which it may for want of its own memory, the target is mapped anew.
+#pragma once
+
+#include "platform/mutex.h"
+#include "region/region.h"
+
+namespace freestone {
+
+extern Mutex span_lock;
+
+inline constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
+
+// A span has just been taken and has no memory yet. If nothing else lies in its frame of a huge page, no memory either,
+// and the heap is large, the whole frame gets memory, at once; what of it is not the span's is dirty from then on.
+// False when it stays as it is.
+bool fill_frame_around(UnitIndex first, usize units);
+
+// The moves into one run.
+struct FrameMoves {
+  struct Move {
+    UnitIndex to;
+    UnitIndex from;
+    usize clean;  // units of the run in it that have no memory
+    usize rest;   // units behind the run in it
+  };
+  unsigned count = 0;
+  Move of[kRunBytesMax / kFrameBytes + 1];
+};
+
+// Whether a run of this length is worth moving memory for, and should lie at a multiple of a frame.
+bool may_move_frames(usize units);
+// Under span_lock: which frames of free units that are about to be taken have little memory; once these are taken,
+// which dirty frames are moved there. Returns how many units get memory so.
+void plan_moves(UnitIndex first, usize units, FrameMoves& moves) FREESTONE_REQUIRES(span_lock);
+usize take_frames_to_move(FrameMoves& moves) FREESTONE_REQUIRES(span_lock);
+// Without a lock.
+void move_frames(const FrameMoves& moves);
+
+}  // namespace freestone
