@@ -13,6 +13,14 @@
 // Out of line like a slow path, but no rare one: it gets a frame of its own, so that its caller needs none.
 #define FREESTONE_APART __attribute__((noinline))
 
+// Inlined like a fast path; reads what another thread may be writing, and takes what it sees for no proof. The thread
+// sanitizer does not look into it.
+#if defined(__SANITIZE_THREAD__)
+#define FREESTONE_RACES __attribute__((noinline, no_sanitize_thread))
+#else
+#define FREESTONE_RACES __attribute__((always_inline))
+#endif
+
 #define FREESTONE_EXPORT __attribute__((visibility("default")))
 // For declarations of variables that the fast paths read: their address is then known relative to the code.
 #define FREESTONE_HIDDEN __attribute__((visibility("hidden")))

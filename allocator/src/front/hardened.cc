@@ -65,7 +65,7 @@ BlockFacts overflow_facts(const char* block, usize block_bytes) {
 
 // Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a
 // row see.
-bool before_is_damaged(const char* block, const SlabBlock& found) {
+FREESTONE_RACES inline bool before_is_damaged(const char* block, const SlabBlock& found) {
   if (found.offset == 0) return false;
   for (int looks = 0; looks < 100; ++looks) {
     if (!damage_before(block, found).any() || load_trailer(block - kTrailerBytes) == kChanging) return false;

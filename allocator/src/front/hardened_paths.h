@@ -99,8 +99,9 @@ struct Damage {
   bool any() const { return (bits_of(bytes) | words) != 0; }
 };
 
-// What is wrong with the end of the block that ends where this one begins. One that is changing seems damaged, too.
-FREESTONE_INLINE Damage damage_before(const char* block, const SlabBlock& found) {
+// What is wrong with the end of the block that ends where this one begins. One that is changing seems damaged, too: who
+// finds damage looks again (WORDS-1).
+FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& found) {
   if constexpr (!kMitigations.neighbours) return {};
   if (FREESTONE_UNLIKELY(found.offset == 0)) return {};  // a guard
   const Chunk far = load_chunk(block - kSeenBytes);
