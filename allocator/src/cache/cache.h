@@ -154,13 +154,15 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
-// Fast build: makes room for `blocks` more, and for an eighth of the array that may pass unseen. False: it is full.
+// Fast build: makes room for `blocks` more, and for those that may pass unseen: an eighth of the array of small blocks,
+// half of the others', which are short. False: it is full.
 FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
   if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
   const unsigned capacity = cache.capacity(size_class);
   const unsigned count = cache.count(size_class);
+  const unsigned unseen = size_class <= class_of(kGranuleTableBytes) ? capacity / 8 : capacity / 2;
   FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);
-  cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + capacity / 8);
+  cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + unseen);
   return count != capacity;
 }
 // Whether the block is among the last that the owning thread freed and has not handed out again. It looks at a few

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"
@@ -27,7 +28,9 @@ bool move_frame(UnitIndex to, UnitIndex from) {
   const os::Failure failure = os::move_memory(unit_address(from), target, kFrameBytes);
   if (!failure) return true;
   if (failure.error == EINVAL) moves_refused.store_relaxed(1);
-  os::map_at(target, kFrameBytes);  // if the kernel unmapped it before it failed
+  // The kernel may have unmapped the target before it failed. A block without memory must not be handed out.
+  const os::Failure mapping = os::map_at(target, kFrameBytes);
+  if (mapping && mapping.error != EEXIST) fail("lost memory", target, "the kernel unmapped it and refuses to map it");
   return false;
 }
 
