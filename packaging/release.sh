@@ -1,6 +1,6 @@
 #!/bin/sh
-# packaging/release.sh FOLDER: what a release consists of: the packages that `./freestone package` makes, the list of contents (SPDX),
-# checksums of all, and the notes of this version from CHANGELOG.md.
+# packaging/release.sh FOLDER: what a release consists of: the packages that `./freestone package` makes, the list of
+# contents (SPDX), checksums of all, and the notes of this version from CHANGELOG.md.
 set -eu
 root=$(readlink -f "$(dirname "$0")/..")
 [ $# = 1 ] || { echo "usage: packaging/release.sh FOLDER" >&2; exit 2; }

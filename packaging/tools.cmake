@@ -1,4 +1,5 @@
-# The installed `freestone` command: the lab's Python package, what it compiles on demand, the recorder and replayer of traces, a launcher.
+# The installed `freestone` command: the lab's Python package, what it compiles on demand, the recorder and replayer of
+# traces, a launcher.
 set(tool_dir ${CMAKE_INSTALL_DATADIR}/freestone)
 set(tool_libraries ${CMAKE_INSTALL_LIBDIR}/freestone)
 
@@ -12,7 +13,8 @@ foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks trace/cor
     PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE PATTERN .gitignore EXCLUDE)
 endforeach()
 
-# Where the tool finds the libraries by their plain names, and the programs that it starts; the second line is the version.
+# Where the tool finds the libraries by their plain names, and the programs that it starts; the second line is the
+# version.
 file(RELATIVE_PATH libraries_from_tool /${tool_dir} /${tool_libraries})
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n${PROJECT_VERSION}\n")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/installed DESTINATION ${tool_dir} COMPONENT freestone-tools)

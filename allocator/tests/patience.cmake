@@ -1,5 +1,5 @@
-# The time limits of tests are those of a quiet machine. They only end what hangs, so a busy or slow machine gets twenty times as long.
-# Included by each folder that adds tests; works when the folder's own file has ended.
+# The time limits of tests are those of a quiet machine. They only end what hangs, so a busy or slow machine gets twenty
+# times as long. Included by each folder that adds tests; works when the folder's own file has ended.
 function(be_patient)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)

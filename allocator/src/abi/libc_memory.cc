@@ -1,5 +1,5 @@
-// Room 19, abi: libc's functions that move and set memory, in the hardened library. What begins in a heap block must end in it; the work is
-// libc's own. Left out by FREESTONE_CHECK_LIBC=OFF: then no name of this file is in the library.
+// Room 19, abi: libc's functions that move and set memory, in the hardened library. What begins in a heap block must
+// end in it; the work is libc's own. Left out by FREESTONE_CHECK_LIBC=OFF: then no name of this file is in the library.
 //
 // The library's own copies do not come here: base/plain_memory.h gives its calls other names, which are defined below.
 //
@@ -162,7 +162,9 @@ __attribute__((constructor(101))) void find_libc() {
 extern "C" {
 
 FREESTONE_HIDDEN void* freestone_plain_memcpy(void* to, const void* from, usize bytes) { return copy(to, from, bytes); }
-FREESTONE_HIDDEN void* freestone_plain_memmove(void* to, const void* from, usize bytes) { return move(to, from, bytes); }
+FREESTONE_HIDDEN void* freestone_plain_memmove(void* to, const void* from, usize bytes) {
+  return move(to, from, bytes);
+}
 FREESTONE_HIDDEN void* freestone_plain_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
 
 FREESTONE_EXPORT void* memcpy(void* to, const void* from, usize bytes) {
@@ -186,7 +188,9 @@ FREESTONE_EXPORT char* strncpy(char* to, const char* from, usize bytes) {
   copy_string_padded(to, from, bytes, kNoRoomKnown);
   return to;
 }
-FREESTONE_EXPORT char* stpncpy(char* to, const char* from, usize bytes) { return copy_string_padded(to, from, bytes, kNoRoomKnown); }
+FREESTONE_EXPORT char* stpncpy(char* to, const char* from, usize bytes) {
+  return copy_string_padded(to, from, bytes, kNoRoomKnown);
+}
 FREESTONE_EXPORT char* strcat(char* to, const char* from) {
   append_string(to, from, length_of(from), kNoRoomKnown);
   return to;
@@ -221,7 +225,9 @@ FREESTONE_EXPORT char* __strncpy_chk(char* to, const char* from, usize bytes, us
   copy_string_padded(to, from, bytes, room);
   return to;
 }
-FREESTONE_EXPORT char* __stpncpy_chk(char* to, const char* from, usize bytes, usize room) { return copy_string_padded(to, from, bytes, room); }
+FREESTONE_EXPORT char* __stpncpy_chk(char* to, const char* from, usize bytes, usize room) {
+  return copy_string_padded(to, from, bytes, room);
+}
 FREESTONE_EXPORT char* __strcat_chk(char* to, const char* from, usize room) {
   append_string(to, from, length_of(from), room);
   return to;

@@ -49,7 +49,8 @@ constexpr unsigned longest_stretch(u64 word) {
 
 static_assert(stretch_starts(0b0111'0110, 3) == 0b0001'0000);
 static_assert(stretch_starts(~u64{0}, 64) == 1);
-static_assert(longest_stretch(0b0111'0110) == 3 && longest_stretch(0) == 0 && longest_stretch(~u64{0}) == 64 && longest_stretch(~u64{1}) == 63);
+static_assert(longest_stretch(0b0111'0110) == 3 && longest_stretch(0) == 0 && longest_stretch(~u64{0}) == 64 &&
+              longest_stretch(~u64{1}) == 63);
 
 // A 64-bit mixing step (Steele et al., SplitMix): a bijection in which every input bit reaches every output bit.
 constexpr u64 mix_bits(u64 value) {
@@ -59,7 +60,8 @@ constexpr u64 mix_bits(u64 value) {
   value *= 0x94d049bb133111ebULL;
   return value ^ (value >> 31);
 }
-// The next number of a generator whose state is one word (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
+// The next number of a generator whose state is one word (Steele, Lea and Flood, "Fast splittable pseudorandom number
+// generators").
 constexpr u64 next_mixed(u64& state) { return mix_bits(state += 0x9e3779b97f4a7c15ULL); }
 
 }  // namespace freestone

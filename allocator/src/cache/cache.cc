@@ -84,15 +84,16 @@ unsigned first_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
 }
 
-// Whether the arrays of a thread may hold `more`: its own bound, its share of what all may hold and, beyond what every thread may, what
-// all do hold against the size of the heap.
+// Whether the arrays of a thread may hold `more`: its own bound, its share of what all may hold and, beyond what every
+// thread may, what all do hold against the size of the heap.
 bool fits_budget(const Cache& cache, usize more) {
   const usize bytes = cache.capacity_bytes + more;
   if (bytes > options.cache_bytes) return false;
   if (bytes <= kCacheBytesFloor) return true;
   if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
   if (bytes <= kCacheBytesSmall) return true;
-  return all_capacity_bytes.load_relaxed() + more <= min_of(kCacheBytesBeyond, account.charged.load_relaxed() / kCacheHeapDivisor);
+  return all_capacity_bytes.load_relaxed() + more <=
+         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / kCacheHeapDivisor);
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
@@ -117,7 +118,8 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
   const ClassInfo& info = class_info(c);
   for (unsigned i = 0; i < count; ++i) {
-    if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0)) fail("invalid free", blocks[i], "the address is not the start of a block");
+    if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0))
+      fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
     if (record_of(first).is_fresh == kUsedRun) expect_clear(blocks[i], units_to_bytes(info.units));
     set_tags(first, info.units, kTagNone);
@@ -134,7 +136,8 @@ void flush(Cache& cache, SizeClass c, unsigned count, bool others_may_want_them 
   if (count == 0) return;
   void** base = cache.base[c];
   const unsigned left = cache.count(c) - count;
-  const unsigned given = others_may_want_them && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
+  const unsigned given =
+      others_may_want_them && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
   if (given < count) return_class_blocks(c, cache.user, base + given, count - given);
   std::memmove(base, base + count, left * sizeof(void*));
   cache.top[c] = base + left;
@@ -182,9 +185,9 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
   }
 }
 
-// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less: a byte is worth
-// the misses of its class over the bytes that one more step takes, and must be worth twice as much to move. A few classes are looked at
-// each time, in turn, and not at every miss.
+// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less:
+// a byte is worth the misses of its class over the bytes that one more step takes, and must be worth twice as much to
+// move. A few classes are looked at each time, in turn, and not at every miss.
 bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
   constexpr unsigned kLooks = 8;
   constexpr unsigned kMissesPerTry = 4;
@@ -213,7 +216,8 @@ void grow(Cache& cache, SizeClass c) {
   const unsigned old = cache.capacity(c);
   if (cache.misses[c] != 0xff) ++cache.misses[c];
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
-  if (wanted > old && take_capacity_from_others(cache, c, usize{wanted - old} * info.bytes)) exchange_array(cache, c, wanted);
+  if (wanted > old && take_capacity_from_others(cache, c, usize{wanted - old} * info.bytes))
+    exchange_array(cache, c, wanted);
 }
 
 // What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
@@ -278,7 +282,9 @@ FREESTONE_NO_ANALYSIS void return_orphans() {
 // No bitmap offers them.
 [[maybe_unused]] bool are_in_use(SizeClass c, void* const* blocks, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
-    if (is_slab_class(c) ? place_in_slab(c, blocks[i]) != SlabPlace::used_block : address_of(blocks[i]) % kUnitBytes != 0) return false;
+    if (is_slab_class(c) ? place_in_slab(c, blocks[i]) != SlabPlace::used_block
+                         : address_of(blocks[i]) % kUnitBytes != 0)
+      return false;
   }
   return true;
 }
@@ -386,7 +392,8 @@ void* pop_slow(Cache& cache, SizeClass c) {
     grow(cache, c);
     const ClassInfo& info = class_info(c);
     const unsigned have = cache.count(c);
-    // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely meet either end.
+    // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
+    // meet either end.
     const unsigned room = (cache.capacity(c) == before ? (before + 1) / 2 : cache.capacity(c)) - have;
     if (room == 0 && have == 0) return take_class_block(c, cache.user);
     unsigned got = 0;
@@ -430,7 +437,8 @@ bool was_just_freed_counted(const Cache& cache, SizeClass c, const void* block) 
   void* const* from = c < kCountedClassEnd ? cache.counting->of[c].mark : nullptr;
   if (from == nullptr) from = cache.base[c];
   void* const* const top = cache.top[c];
-  for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kJustFreedPlaces); place != top; ++place) {
+  for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kJustFreedPlaces); place != top;
+       ++place) {
     if (FREESTONE_UNLIKELY(*place == block)) return true;
   }
   return false;
@@ -451,7 +459,8 @@ void count_cached(usize (&blocks)[kClassEnd]) {
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
     cache->quarantine.for_each([&](void* block) {
-      if (const u8 tag = tag_of(unit_of(block)); tag < kClassEnd) ++blocks[tag];  // else its owner gave it back just now
+      // Else its owner gave it back just now.
+      if (const u8 tag = tag_of(unit_of(block)); tag < kClassEnd) ++blocks[tag];
     });
   }
   count_transfer(blocks);
@@ -511,7 +520,8 @@ void orphan_caches_in_child() {
   orphans_lock.reset_in_child();
   if (cache_registry_lock.reset_in_child()) {
     Cache* previous = nullptr;
-    for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next) cache->previous = previous;
+    for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next)
+      cache->previous = previous;
   }
   survivor = thread_mark();
   has_orphans.store_relaxed(1);

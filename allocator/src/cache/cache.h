@@ -5,23 +5,23 @@
 //   base        low             top            high
 //    | blocks ... | blocks .......|  room .......|
 //
-// CACHE-1  base <= low <= top <= high, all null before the class is first used, so "empty", "full" and "not yet initialised" are
-//          the same tests.
-// CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the child of a fork
-//          may drain the cache of a thread that stood anywhere but inside a slow path. A slow path names its class in
-//          `changing` first.
-// CACHE-4  The word before base is the capacity, and when a class is open (counting.h) the one before the mark is
-//          null: top[-1] is a cached block or no address in the window. A free that finds its own block there is a
-//          double free.
-// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread that
-//          sleeps holds no more than that.
+// CACHE-1  base <= low <= top <= high, all null before the class is first used, so "empty", "full" and "not yet
+//          initialised" are the same tests.
+// CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the
+//          child of a fork may drain the cache of a thread that stood anywhere but inside a slow path. A slow path
+//          names its class in `changing` first.
+// CACHE-4  The word before base is the capacity, and when a class is open (counting.h) the one before the mark is null:
+//          top[-1] is a cached block or no address in the window. A free that finds its own block there is a double
+//          free.
+// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread
+//          that sleeps holds no more than that.
 //
 // CACHE-5  high is at most base + capacity. In the fast build it stands lower after a refill and rises by steps: a free
 //          that lifts the array above it takes the slow path, where the address is looked up in the slab and among the
 //          blocks that were freed last.
 //
-// `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes the slow way,
-// lowers it by half of what is below, and goes on.
+// `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes
+// the slow way, lowers it by half of what is below, and goes on.
 //
 // Only the owning thread changes a cache; statistics read the pointers without order.
 #pragma once
@@ -43,12 +43,14 @@ inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up
 inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
-inline constexpr usize kJustFreedPlaces = 4;  // at which was_just_freed looks: at least as many as a class above the slabs has
+// At which was_just_freed looks: at least as many as a class above the slabs has.
+inline constexpr usize kJustFreedPlaces = 4;
 static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
 struct Counting;
 
-// Freed blocks stay here before they may be handed out again. A new block takes a place, and the place's old block leaves.
+// Freed blocks stay here before they may be handed out again. A new block takes a place, and the place's old block
+// leaves.
 template <bool Enabled>
 struct Quarantine {
   // A generator modulo 2^64, whose highest bits are used. Both numbers fit into an instruction.
@@ -143,7 +145,8 @@ struct alignas(64) Cache {
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
-static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB, "a thread that allocates little pays one page for its cache");
+static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB,
+              "a thread that allocates little pays one page for its cache");
 
 // A cache for the calling thread, registered; null when memory is out.
 Cache* create_cache();
@@ -211,8 +214,8 @@ usize copy_cached_blocks(void** out, usize room);
 
 // In the child of a fork, called by the surviving thread: nobody owns the other threads' caches any more.
 void orphan_caches_in_child();
-// All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it before it uses a
-// cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.
+// All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it
+// before it uses a cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.
 void drain_orphans();
 
 extern Mutex cache_registry_lock;

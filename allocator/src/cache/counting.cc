@@ -11,8 +11,8 @@ namespace freestone {
 
 namespace {
 
-// Freed blocks wait behind the mark until the class is joined, so what may be popped before bounds how cold a block is when it is handed
-// out again, and how far the pushed ones are moved.
+// Freed blocks wait behind the mark until the class is joined, so what may be popped before bounds how cold a block is
+// when it is handed out again, and how far the pushed ones are moved.
 constexpr usize kPoppableBytes = 4 * kKiB;
 constexpr usize kPoppableMin = 32;
 
@@ -22,7 +22,8 @@ constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size
 template <typename Work>
 FREESTONE_INLINE void change(Cache& cache, SizeClass c, Work work) {
   cache.changing.store_relaxed(static_cast<u8>(c));
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);  // fork copies what this thread has done so far: it is enough that the compiler keeps the order
+  // Fork copies what this thread has done so far: it is enough that the compiler keeps the order.
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   work(cache, c);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   cache.changing.store_relaxed(0);
@@ -38,11 +39,12 @@ struct Pieces {
 
 FREESTONE_INLINE Pieces pieces_of(const Cache& cache, SizeClass c, void** mark) {
   void** const poppable = cache.top[entry_of(c)];
-  FREESTONE_CHECK("COUNT-1", cache.base[c] <= cache.low[entry_of(c)] && cache.low[entry_of(c)] <= poppable && poppable <= mark && mark <= cache.top[c] &&
-                                 cache.top[c] <= cache.high[c]);
+  FREESTONE_CHECK("COUNT-1", cache.base[c] <= cache.low[entry_of(c)] && cache.low[entry_of(c)] <= poppable &&
+                                 poppable <= mark && mark <= cache.top[c] && cache.top[c] <= cache.high[c]);
   void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
   const auto pushed = static_cast<usize>(cache.top[c] - mark);
-  return {poppable, static_cast<usize>(popped_end - poppable), pushed, static_cast<usize>(poppable - cache.base[c]) + pushed};
+  return {poppable, static_cast<usize>(popped_end - poppable), pushed,
+          static_cast<usize>(poppable - cache.base[c]) + pushed};
 }
 
 // One stack again, for the moment: the marks still stand.
@@ -151,7 +153,8 @@ bool push_counted(Cache& cache, SizeClass c, void* block) {
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch) {
   auto* counting = static_cast<Counting*>(take_metadata(sizeof(Counting)));
   if (counting == nullptr) return false;
-  for (SizeClass c = 1; c < kCountedClassEnd; ++c) counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
+  for (SizeClass c = 1; c < kCountedClassEnd; ++c)
+    counting->of[c].until_sample = distances.allocations(class_info(c).bytes);
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;

@@ -37,7 +37,9 @@ struct Shard {
 
 constinit Shard shards[kShardsMax];
 
-unsigned bin_capacity(const ClassInfo& info) { return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes)); }
+unsigned bin_capacity(const ClassInfo& info) {
+  return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes));
+}
 
 unsigned take_from_bin(Bin& bin, unsigned room, void** out) {
   if (bin.count.load_relaxed() == 0 || !bin.enter()) return 0;

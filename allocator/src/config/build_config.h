@@ -15,12 +15,14 @@ inline constexpr bool kCountsLocks = FREESTONE_COUNT_LOCKS != 0;
 // The window: the addresses that the heap may grow over. The second is for an address space of 39 bits.
 inline constexpr usize kWindowBytes = kTiB;
 inline constexpr usize kWindowBytesNarrow = 64 * kGiB;
-// Where no fixed place can be had, the window is reserved where the kernel chooses, at the first size, halved on refusal.
+// Where no fixed place can be had, the window is reserved where the kernel chooses, at the first size, halved on
+// refusal.
 inline constexpr usize kReservedBytesMax = 64 * kGiB;
 inline constexpr usize kReservedBytesMin = 16 * kMiB;
 // Below this, address space or data count as limited.
 inline constexpr usize kUnlimitedBytes = 256 * kGiB;
-// Blocks above this are mappings of their own or nothing: the heap does not grow for one that the kernel refused as a mapping.
+// Blocks above this are mappings of their own or nothing: the heap does not grow for one that the kernel refused as a
+// mapping.
 inline constexpr usize kGrownRunBytesMax = kGiB;
 
 // Shards of the slab trees. A thread belongs to one; more shards than cores only dilute the heap.
@@ -28,7 +30,8 @@ inline constexpr unsigned kShardsMax = 16;
 
 // Blocks up to this size live in slabs, above it in runs of their own.
 inline constexpr usize kSmallBytesMax = 32 * kKiB;
-// Runs up to this size are kept by the thread cache like blocks; up to the next size by the run cache of the thread's shard.
+// Runs up to this size are kept by the thread cache like blocks; up to the next size by the run cache of the thread's
+// shard.
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
 // Runs above that and up to here too, one per doubling in the process; they count as free memory that is kept.
@@ -36,8 +39,9 @@ inline constexpr usize kKeptRunBytesMax = 8 * kMiB;
 // Runs above this size get a mapping of their own.
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
-// The thread cache: what one thread may hold besides the option cache_bytes, and all threads together. Beyond kCacheBytesSmall a thread
-// takes more only while all hold less than this part of the heap, and less than kCacheBytesBeyond.
+// The thread cache: what one thread may hold besides the option cache_bytes, and all threads together. Beyond
+// kCacheBytesSmall a thread takes more only while all hold less than this part of the heap, and less than
+// kCacheBytesBeyond.
 inline constexpr usize kCacheBytesSmall = 256 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 8;
 inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
@@ -61,7 +65,8 @@ inline constexpr usize kMovedHeapBytesMax = 8 * kGiB;
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
 inline constexpr usize kRegretBytes = 20 * kMiB;
-// What one call of the kernel takes back, and what one free takes back beyond twice what it freed: neither may take long.
+// What one call of the kernel takes back, and what one free takes back beyond twice what it freed: neither may take
+// long.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
 

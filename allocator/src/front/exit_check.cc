@@ -1,5 +1,6 @@
-// Room 9, front: the fast build's look at the end of the program. A free pushes without looking: what was freed twice, or is no block's start, is
-// seen when it leaves the thread's cache. What never leaves it is looked at here: the cache of the thread that ends the process.
+// Room 9, front: the fast build's look at the end of the program. A free pushes without looking: what was freed twice,
+// or is no block's start, is seen when it leaves the thread's cache. What never leaves it is looked at here: the cache
+// of the thread that ends the process.
 //
 // It changes nothing, so other threads and later destructors go on. About 30 instructions for each cached block.
 
@@ -15,7 +16,8 @@ class Seen {
  public:
   static constexpr usize kBlocksMax = 1024;
 
-  // For so many more blocks, at most kBlocksMax, whose class the earlier ones have not. A table for each class would be cleared each time.
+  // For so many more blocks, at most kBlocksMax, whose class the earlier ones have not. A table for each class would be
+  // cleared each time.
   void expect(usize count) {
     blocks_ += count;
     if (blocks_ <= kBlocksMax) return;

@@ -1,10 +1,10 @@
 // Room 9, front: blocks above the slabs in the hardened build.
 //
-// Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero, and
-// canary bytes up to the end of the page, at least 64 bytes. A free seals the block as long as the thread's allowance
-// lasts: the block loses its memory and faults on every access until others have taken its place. Beyond the allowance a
-// free clears a class run, which is looked at whole when it is handed out again. Every eighth of the larger ones is
-// sealed all the same.
+// Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
+// and canary bytes up to the end of the page, at least 64 bytes. A free seals the block as long as the thread's
+// allowance lasts: the block loses its memory and faults on every access until others have taken its place. Beyond the
+// allowance a free clears a class run, which is looked at whole when it is handed out again. Every eighth of the larger
+// ones is sealed all the same.
 #pragma once
 
 #include "front/block_words.h"
@@ -12,9 +12,11 @@
 
 namespace freestone::hardened {
 
-// free() and realloc() of what came from new are mistakes, and so is the wrong form of delete. What malloc gave may come back through
-// delete: a program may replace one form of the operators and not the other.
-FREESTONE_INLINE bool origins_match(Origin given, Origin taken) { return family_of(given) == family_of(taken) || family_of(given) == Origin::c_call; }
+// free() and realloc() of what came from new are mistakes, and so is the wrong form of delete. What malloc gave may
+// come back through delete: a program may replace one form of the operators and not the other.
+FREESTONE_INLINE bool origins_match(Origin given, Origin taken) {
+  return family_of(given) == family_of(taken) || family_of(given) == Origin::c_call;
+}
 // free() and realloc() name no alignment; every other form must name the one that was given, none included.
 FREESTONE_INLINE bool alignments_match(Origin given, Origin taken, usize bytes) {
   if (family_of(given) != family_of(taken) || (taken == Origin::c_call && bytes == kUnknownBytes)) return true;
@@ -41,8 +43,8 @@ FREESTONE_INLINE usize large_live_bytes(const void* block) {
 }
 // False: the block is not live, and that has been said.
 bool examine_large(const void* block, Claim& claim);
-// Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives up lose their memory
-// and fault. False: it must move.
+// Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives
+// up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
 // Frees what has a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);

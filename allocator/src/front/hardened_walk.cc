@@ -81,7 +81,8 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
     }
     const char* const fault = lasting_fault_of(block, info.bytes);
     // Its bit says which it was, where the trailer does not any more.
-    if (FREESTONE_UNLIKELY(fault != nullptr)) misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
+    if (FREESTONE_UNLIKELY(fault != nullptr))
+      misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
   }
   return true;
 }
@@ -90,7 +91,8 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
 void check_live_runs() {
   for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end; ++unit) {
     Claim claim;
-    if (has_record(unit_address(unit), tag_of(unit)) && large_request(unit_address(unit)) != 0) examine_large(unit_address(unit), claim);
+    if (has_record(unit_address(unit), tag_of(unit)) && large_request(unit_address(unit)) != 0)
+      examine_large(unit_address(unit), claim);
   }
 }
 
@@ -101,7 +103,8 @@ void check_cached_runs(const Cache& cache) {
   for (SizeClass c = kLastSmallClass + 1; c < kClassEnd; ++c) {
     for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) {
       const usize bytes = units_to_bytes(class_info(c).units);
-      if (record_of(unit_of(*at)).is_fresh == kUsedRun && !is_clear(static_cast<const char*>(*at), bytes)) misuse("write after free", *at, bytes);
+      if (record_of(unit_of(*at)).is_fresh == kUsedRun && !is_clear(static_cast<const char*>(*at), bytes))
+        misuse("write after free", *at, bytes);
     }
   }
 }

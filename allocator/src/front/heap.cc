@@ -27,8 +27,8 @@ void* out_of_memory() {
   return nullptr;
 }
 
-// For threads without a cache. The shard of the main thread is as good as any. The numbers go on from call to call: to draw fresh ones is
-// a system call.
+// For threads without a cache. The shard of the main thread is as good as any. The numbers go on from call to call: to
+// draw fresh ones is a system call.
 void* take_without_cache(SizeClass size_class) {
   SlabUser user;
   user.random = this_thread.random;
@@ -97,7 +97,8 @@ void* allocate_known_zero(SizeClass size_class, usize bytes) {
 }
 
 void tell_misused(const char* call, const void* block) {
-  if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->misused(call, block);
+  if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr)
+    observer->misused(call, block);
 }
 [[noreturn]] FREESTONE_SLOW void fail_inside(const char* call, SizeClass size_class, const void* block) {
   tell_misused(call, block);
@@ -106,7 +107,8 @@ void tell_misused(const char* call, const void* block) {
 [[noreturn]] FREESTONE_SLOW void fail_invalid(const char* call, const void* block) {
   tell_misused(call, block);
   if (!in_window(block)) fail(call, block, "the address is not from this allocator");
-  fail(call, block, is_nothing(tag_of(unit_of(block))) ? "nothing is allocated there" : "the address is not the start of a block");
+  fail(call, block,
+       is_nothing(tag_of(unit_of(block))) ? "nothing is allocated there" : "the address is not the start of a block");
 }
 
 bool starts_unit(const void* block) { return address_of(block) % kUnitBytes == 0; }
@@ -114,7 +116,8 @@ bool starts_unit(const void* block) { return address_of(block) % kUnitBytes == 0
 // What is freed or resized must not be among what the thread freed last. The hardened build knows from the trailer.
 FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const void* block) {
   if constexpr (kMitigations.trailer) return;
-  if (FREESTONE_UNLIKELY(was_just_freed(thread_cache(), size_class, block))) fail_block(call, block, class_info(size_class).bytes);
+  if (FREESTONE_UNLIKELY(was_just_freed(thread_cache(), size_class, block)))
+    fail_block(call, block, class_info(size_class).bytes);
 }
 
 // A free of each kind of block: it is checked, an observer is told, and it goes.
@@ -123,7 +126,8 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   if (is_slab_class(size_class)) {
     const SlabPlace place = place_in_slab(size_class, block);
     if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid free", size_class, block);
-    if (FREESTONE_UNLIKELY(place == SlabPlace::free_block)) fail_block("double free", block, class_info(size_class).bytes);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::free_block))
+      fail_block("double free", block, class_info(size_class).bytes);
   } else if (!starts_unit(block)) {
     fail_invalid("invalid free", block);
   }
@@ -142,7 +146,8 @@ FREESTONE_APART void deallocate_class_run(void* block) {
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
   // Without a call here, there is no frame.
-  const bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class] && !was_just_freed(cache, size_class, block);
+  const bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class] &&
+                     !was_just_freed(cache, size_class, block);
   if (FREESTONE_UNLIKELY(!usual)) return deallocate_class_block(size_class, block);
   cache.push(size_class, top, block);
 }
@@ -179,7 +184,9 @@ FREESTONE_INLINE void* move_to(void* moved, void* block, usize old_bytes, usize 
   return moved;
 }
 
-FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) { return move_to(allocate(bytes), block, old_bytes, bytes); }
+FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) {
+  return move_to(allocate(bytes), block, old_bytes, bytes);
+}
 
 // A realloc of each kind of block. In place while at least half of it stays in use.
 bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && bytes >= block_bytes / 2; }
@@ -190,7 +197,8 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   expect_live("realloc after free", size_class, block);
   const usize old_bytes = class_info(size_class).bytes;
   if (stays_in(old_bytes, bytes)) return block;
-  if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block)) fail_block("realloc after free", block, old_bytes);
+  if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
+    fail_block("realloc after free", block, old_bytes);
   return move(block, old_bytes, bytes);
 }
 
@@ -232,10 +240,12 @@ FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
 void* allocate_slow(usize bytes) {
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
-    if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
+    if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
+      return unit_address(first);
   }
   const Mode current = ensure_started();
-  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
+  if (FREESTONE_UNLIKELY(current != Mode::active))
+    return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();
   if (bytes > kCachedBytesMax) return allocate_above_classes(bytes, 1, nullptr);
   return allocate_class(class_of(bytes), bytes, 1);
 }
@@ -264,7 +274,8 @@ void deallocate_slow(void* block, usize tag) noexcept {
 
 void* allocate_zeroed_slow(usize bytes) {
   const Mode current = ensure_started();
-  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
+  if (FREESTONE_UNLIKELY(current != Mode::active))
+    return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
   if (bytes > kCachedBytesMax) {
     bool zeroed = false;
     void* block = allocate_above_classes(bytes, 1, &zeroed);
@@ -279,14 +290,16 @@ void* allocate_zeroed_slow(usize bytes) {
 void* allocate_aligned_slow(usize bytes, usize alignment) {
   if (alignment <= kGranule) return allocate(bytes);
   const Mode current = ensure_started();
-  if (FREESTONE_UNLIKELY(current != Mode::active)) return current == Mode::disabled ? passthrough_aligned(bytes, alignment) : out_of_memory();
+  if (FREESTONE_UNLIKELY(current != Mode::active))
+    return current == Mode::disabled ? passthrough_aligned(bytes, alignment) : out_of_memory();
   if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return out_of_memory();
   const usize wanted = max_of<usize>(bytes, 1);
   if (wanted <= kSmallBytesMax && alignment <= kUnitBytes) {
     const SizeClass size_class = class_of_aligned(wanted, alignment);
     if (is_slab_class(size_class)) return allocate_class(size_class, wanted, alignment);
   }
-  if (wanted <= kCachedBytesMax && alignment <= kUnitBytes) return allocate_class(class_of(max_of(wanted, kSmallBytesMax + 1)), wanted, alignment);
+  if (wanted <= kCachedBytesMax && alignment <= kUnitBytes)
+    return allocate_class(class_of(max_of(wanted, kSmallBytesMax + 1)), wanted, alignment);
   return allocate_above_classes(wanted, alignment, nullptr);
 }
 

@@ -48,7 +48,8 @@ Placed place_in_region(usize bytes, usize alignment) {
   Placed placed;
   if (alignment > kRunAlignmentMax) return placed;
   const Cache* cache = ensure_cache();
-  const UnitIndex first = take_run(shard_of(cache), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), placed.zeroed);
+  const UnitIndex first =
+      take_run(shard_of(cache), bytes_to_units(bytes), max_of<usize>(alignment >> kUnitShift, 1), placed.zeroed);
   if (first != kNoUnit) placed.block = unit_address(first);
   return placed;
 }
@@ -58,7 +59,8 @@ Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes,
 }  // namespace
 
 void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
-  // Either source may be closed: the window full, or the mappings at their limit. A size that no run can have is refused by the one call.
+  // Either source may be closed: the window full, or the mappings at their limit. A size that no run can have is
+  // refused by the one call.
   const bool map_first = bytes > options.map_bytes;
   Placed placed = map_first ? place_in_mapping(bytes, alignment) : place_in_region(bytes, alignment);
   if (placed.block == nullptr && !map_first) placed = place_in_mapping(bytes, alignment);
@@ -70,7 +72,8 @@ void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
 void deallocate_run(void* block) {
   Cache* cache = ensure_cache();
   const usize bytes = run_bytes(block);
-  if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes)) return hold_run(cache->run, cache->user.shard, unit_of(block));
+  if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes))
+    return hold_run(cache->run, cache->user.shard, unit_of(block));
   if (!return_run(shard_of(cache), unit_of(block))) fail("double free", block, "the block is free");
 }
 
@@ -116,7 +119,8 @@ void* allocate_for_growth(usize old_bytes, usize bytes) {
       return block;
     }
   }
-  if (!kMitigations.any() && sample_observer.load_relaxed() == nullptr && bytes > kCachedBytesMax && bytes <= kGrowByMappingBytes) {
+  if (!kMitigations.any() && sample_observer.load_relaxed() == nullptr && bytes > kCachedBytesMax &&
+      bytes <= kGrowByMappingBytes) {
     if (const UnitIndex first = take_run_to_grow(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
   return allocate(bytes);

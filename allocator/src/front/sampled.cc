@@ -24,15 +24,18 @@ void renew_counting(Cache& cache) {
   stop_counting(cache);
   const Sampling wanted = sampling.load_acquire();
   const u32 epoch = sampling_epoch.load_acquire();
-  if (wanted != Sampling::off) start_counting(cache, sample_observer.load_acquire()->distances, wanted == Sampling::every_block, epoch);
+  if (wanted != Sampling::off)
+    start_counting(cache, sample_observer.load_acquire()->distances, wanted == Sampling::every_block, epoch);
 }
 
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track) {
   const SampleObserver* observer = sample_observer.load_acquire();
   const bool wanted = sampling.load_relaxed() != Sampling::off;
-  if (wanted != (cache.counting != nullptr) || (wanted && cache.counting->epoch != sampling_epoch.load_relaxed())) renew_counting(cache);
+  if (wanted != (cache.counting != nullptr) || (wanted && cache.counting->epoch != sampling_epoch.load_relaxed()))
+    renew_counting(cache);
   if (cache.counting == nullptr) return nullptr;
-  const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances) : count_bytes(cache, bytes, observer->distances);
+  const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances)
+                                   : count_bytes(cache, bytes, observer->distances);
   if (!due) return nullptr;
   const bool in_table = size_class != 0 && size_class < kCountedClassEnd;
   return observer->allocate(request_of(bytes), alignment, in_table ? class_info(size_class).bytes : bytes, track);

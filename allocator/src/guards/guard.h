@@ -1,9 +1,12 @@
-// Room 14, guards: sampled guards. A sampled block lies against an inaccessible page and stays inaccessible after its free, so that a
-// write beyond it, or a use after free, faults at once; the report names both stacks. After GWP-ASan (Serebryany et al.), with units of
-// the region instead of a fixed pool of pages, so blocks of any size up to kGuardedBytesMax can be guarded.
+// Room 14, guards: sampled guards. A sampled block lies against an inaccessible page and stays inaccessible after its
+// free, so that a write beyond it, or a use after free, faults at once; the report names both stacks. After GWP-ASan
+// (Serebryany et al.), with units of the region instead of a fixed pool of pages, so blocks of any size up to
+// kGuardedBytesMax can be guarded.
 //
-//   units   | guard ......... | page with the block | guard |      half of them right-aligned, to catch overflows to within the
-//                                                              alignment of malloc, half left-aligned, to catch underflows
+//   units   | guard ......... | page with the block | guard |
+//
+// Half of the blocks are right-aligned, to catch overflows to within the alignment of malloc, and half left-aligned, to
+// catch underflows.
 //
 // At most guard_slots blocks, live ones and freed ones together; the oldest freed one makes room.
 //
@@ -28,7 +31,8 @@ void guard_release_freed();
 // Reports and ends the process when the address belongs to a guarded block; returns when it does not.
 void guard_misused(const char* call, const void* block);
 
-// Handles SIGSEGV and SIGBUS: reports a fault in a guarded block's units, then hands on to whoever handled the signal before.
+// Handles SIGSEGV and SIGBUS: reports a fault in a guarded block's units, then hands on to whoever handled the signal
+// before.
 void guard_install_handler();
 
 void guard_before_fork();

@@ -30,7 +30,8 @@ struct SlabShapes {
   constexpr SlabShapes() {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
       units[c] = 1;
-      while (units[c] < 16 && units_to_bytes(units[c]) / class_bytes(c) < kSlabBlocksMin) units[c] = static_cast<u8>(units[c] * 2);
+      while (units[c] < 16 && units_to_bytes(units[c]) / class_bytes(c) < kSlabBlocksMin)
+        units[c] = static_cast<u8>(units[c] * 2);
       blocks[c] = static_cast<u16>(min_of(units_to_bytes(units[c]) / class_bytes(c), usize{kSlabWordsMax * 64}));
     }
   }
@@ -91,7 +92,8 @@ struct HeapObjects {
   }
 };
 
-constinit const ForkHooks heaps_fork_hooks = {HeapObjects::before_fork, HeapObjects::after_fork_in_parent, HeapObjects::after_fork_in_child};
+constinit const ForkHooks heaps_fork_hooks = {HeapObjects::before_fork, HeapObjects::after_fork_in_parent,
+                                              HeapObjects::after_fork_in_child};
 
 HeapObject* HeapObject::create(usize limit_bytes) {
   if (limit_bytes < sizeof(HeapObject)) return nullptr;
@@ -262,7 +264,8 @@ void* HeapObject::allocate(usize bytes, usize alignment) {
 }
 
 HeapObject::Place HeapObject::place_of(const char* call, const void* block) {
-  if (!in_window(block) || tag_of(unit_of(block)) != kTagHeapObject) fail(call, block, "the address is not from a heap object");
+  if (!in_window(block) || tag_of(unit_of(block)) != kTagHeapObject)
+    fail(call, block, "the address is not from a heap object");
   const UnitIndex first = record_of(unit_of(block)).heap.first;
   const Record& record = record_of(first);
   if (record.heap.object != address_of(this)) fail(call, block, "the block belongs to another heap object");
@@ -273,7 +276,8 @@ HeapObject::Place HeapObject::place_of(const char* call, const void* block) {
     return {first, 0, 0};
   }
   const u32 number = block_number(class_info(c), offset);
-  if (number >= slab_blocks_of(c) || usize{number} * bytes_of(c) != offset) fail(call, block, "the address is not the start of a block");
+  if (number >= slab_blocks_of(c) || usize{number} * bytes_of(c) != offset)
+    fail(call, block, "the address is not the start of a block");
   if ((record.words[number / 64].load_relaxed() & bit(number % 64)) != 0) fail(call, block, "the block is free");
   return {first, number, c};
 }
@@ -334,7 +338,12 @@ void* HeapObject::reallocate(void* block, usize bytes) {
 
 HeapObject::Counts HeapObject::counts() {
   LockGuard guard(lock_);
-  return {limit_bytes_, span_bytes_.load_relaxed(), peak_bytes_, live_bytes_.load_relaxed(), live_blocks_.load_relaxed(), failed_allocations_};
+  return {limit_bytes_,
+          span_bytes_.load_relaxed(),
+          peak_bytes_,
+          live_bytes_.load_relaxed(),
+          live_blocks_.load_relaxed(),
+          failed_allocations_};
 }
 
 template <typename Function>
@@ -360,15 +369,16 @@ bool HeapObject::is_valid() {
     valid = valid && record.heap.object == address_of(this) && record.heap.first == first && record.size_class == c &&
             tag_of(first) == kTagHeapObject && listed_full == is_listed_full(c, record);
     const usize used = c == 0 ? 1 : used_blocks(c, record);
-    for (unsigned w = 0; c != 0 && w < words_of(c); ++w) valid = valid && (record.words[w].load_relaxed() & ~full_word(c, w)) == 0;
+    for (unsigned w = 0; c != 0 && w < words_of(c); ++w)
+      valid = valid && (record.words[w].load_relaxed() & ~full_word(c, w)) == 0;
     valid = valid && used == record.heap.live;
     spans += units_to_bytes(record.run_units);
     blocks += used;
     bytes += used * (c != 0 ? bytes_of(c) : units_to_bytes(record.run_units));
     return valid;
   });
-  return valid && spans == span_bytes_.load_relaxed() && blocks == live_blocks_.load_relaxed() && bytes == live_bytes_.load_relaxed() &&
-         spans <= limit_bytes_;
+  return valid && spans == span_bytes_.load_relaxed() && blocks == live_blocks_.load_relaxed() &&
+         bytes == live_bytes_.load_relaxed() && spans <= limit_bytes_;
 }
 
 usize HeapObject::walk(Visit visit, void* context) {

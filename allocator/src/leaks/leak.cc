@@ -38,7 +38,9 @@ void explain_nothing(const LeakCounts& counts, Message& line) FREESTONE_REQUIRES
   } else {
     line << (is_exact() ? "every live block is reachable" : "every live block that was sampled is reachable");
   }
-  if (!is_exact()) line << " (mean " << profile_sample_bytes.load_relaxed() << " bytes between samples, " << profile_store.totals().samples << " samples)";
+  if (!is_exact())
+    line << " (mean " << profile_sample_bytes.load_relaxed() << " bytes between samples, "
+         << profile_store.totals().samples << " samples)";
 }
 
 void print_report(const LeakCounts& counts, const LostSite* sites, unsigned count)
@@ -51,11 +53,14 @@ void print_report(const LeakCounts& counts, const LostSite* sites, unsigned coun
     head.write();
     return;
   }
-  head << (is_exact() ? "" : "about ") << whole(counts.lost_bytes) << " bytes in " << whole(counts.lost_objects) << " blocks lost, from " << count << " places; "
-       << whole(counts.reachable_bytes) << " bytes in " << whole(counts.reachable_objects) << " blocks reachable";
+  head << (is_exact() ? "" : "about ") << whole(counts.lost_bytes) << " bytes in " << whole(counts.lost_objects)
+       << " blocks lost, from " << count << " places; " << whole(counts.reachable_bytes) << " bytes in "
+       << whole(counts.reachable_objects) << " blocks reachable";
   head.write();
   for (unsigned i = 0; i < count && i < kShownOnTerminal; ++i) {
-    (Message(" ") << whole(sites[i].lost.bytes) << " bytes in " << whole(sites[i].lost.objects) << " blocks allocated by").write();
+    (Message(" ") << whole(sites[i].lost.bytes) << " bytes in " << whole(sites[i].lost.objects)
+                  << " blocks allocated by")
+        .write();
     print_stack(sites[i].site->frames, sites[i].site->depth);
   }
   if (count > kShownOnTerminal) (Message(" and from ") << count - kShownOnTerminal << " more places").write();
@@ -76,8 +81,9 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   const auto amount = [&](const char* name, double objects, double bytes) {
     out << ",\n\"" << name << "\": {\"blocks\": " << whole(objects) << ", \"bytes\": " << whole(bytes) << '}';
   };
-  out << "{\"schema\": \"freestone-leaks/1\", \"process\": " << u64{os::process_id()} << ", \"mode\": \"" << (is_exact() ? "exact" : "sampled")
-      << "\", \"sample_bytes\": " << profile_sample_bytes.load_relaxed() << ", \"samples\": " << profile_store.totals().samples
+  out << "{\"schema\": \"freestone-leaks/1\", \"process\": " << u64{os::process_id()} << ", \"mode\": \""
+      << (is_exact() ? "exact" : "sampled") << "\", \"sample_bytes\": " << profile_sample_bytes.load_relaxed()
+      << ", \"samples\": " << profile_store.totals().samples
       << ", \"scanned\": " << (counts.scanned ? "true" : "false");
   if (count == 0) {
     Message reason("");
@@ -90,7 +96,8 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   amount("reachable", counts.reachable_objects, counts.reachable_bytes);
   out << ",\n\"sites\": [";
   for (unsigned i = 0; i < count; ++i) {
-    out << (i > 0 ? ",\n" : "\n") << "{\"blocks\": " << whole(sites[i].lost.objects) << ", \"bytes\": " << whole(sites[i].lost.bytes) << ", \"frames\": [";
+    out << (i > 0 ? ",\n" : "\n") << "{\"blocks\": " << whole(sites[i].lost.objects)
+        << ", \"bytes\": " << whole(sites[i].lost.bytes) << ", \"frames\": [";
     for (unsigned k = 0; k < sites[i].site->depth; ++k) {
       const usize frame = sites[i].site->frames[k];
       if (k > 0) out << ", ";

@@ -6,9 +6,11 @@
 // It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that
 // waiting for a holder who lost its CPU does not burn another.
 //
-// FORK-1  A thread knows its own locks, and from one instruction to the next: the owner lies in the word that decides. So a fork in a
-//         signal handler tells what the interrupted code holds, which goes on in the child, from what other threads held, which are not there.
-// FORK-2  A lock that is held for a fork may be taken by the forking thread as if it were free: fork handlers of others may allocate.
+// FORK-1  A thread knows its own locks, and from one instruction to the next: the owner lies in the word that decides.
+//         So a fork in a signal handler tells what the interrupted code holds, which goes on in the child, from what
+//         other threads held, which are not there.
+// FORK-2  A lock that is held for a fork may be taken by the forking thread as if it were free: fork handlers of others
+//         may allocate.
 #pragma once
 
 #include "base/atomic.h"
@@ -19,8 +21,8 @@
 
 namespace freestone {
 
-// Called by a thread that is about to sleep. True when it is the only thread of a child of a fork and locks that were held by threads of
-// the parent have been reset: then it tries again. The front defines it.
+// Called by a thread that is about to sleep. True when it is the only thread of a child of a fork and locks that were
+// held by threads of the parent have been reset: then it tries again. The front defines it.
 using ForkNotice = bool (*)();
 extern FREESTONE_HIDDEN const ForkNotice fork_notice;
 

@@ -53,7 +53,8 @@ CallKind kind_of(long number) {
 Failure failure_of(long result) { return Failure{is_error(result) ? static_cast<int>(-result) : 0}; }
 
 long map_call(usize bytes, usize hint, int protection, int extra_flags) {
-  return invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection), static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
+  return invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection),
+                static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
 }
 
 void* map_with(usize bytes, usize hint, int protection, int extra_flags) {
@@ -174,7 +175,8 @@ u64 entropy() {
   u64 value = 0;
   constexpr usize kNonBlocking = 1;
   if (invoke(SYS_getrandom, address_of(&value), sizeof value, kNonBlocking) == sizeof value) return value;
-  if (const auto* start_up = reinterpret_cast<const char*>(getauxval(AT_RANDOM))) std::memcpy(&value, start_up, sizeof value);
+  if (const auto* start_up = reinterpret_cast<const char*>(getauxval(AT_RANDOM)))
+    std::memcpy(&value, start_up, sizeof value);
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return mix_bits(value ^ static_cast<u64>(now.tv_nsec) ^ (u64{thread_id()} << 32));
@@ -236,14 +238,16 @@ struct DirectoryEntry {  // of getdents64
 }  // namespace
 
 void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
-  const long folder = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of("/proc/self/task"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const long folder = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of("/proc/self/task"),
+                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (is_error(folder)) return;
   alignas(8) char buffer[4096];
   for (long got; (got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0;) {
     for (long at = 0; at < got;) {
       const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
       unsigned tid = 0;
-      for (const char* digit = entry->name; *digit >= '0' && *digit <= '9'; ++digit) tid = tid * 10 + static_cast<unsigned>(*digit - '0');
+      for (const char* digit = entry->name; *digit >= '0' && *digit <= '9'; ++digit)
+        tid = tid * 10 + static_cast<unsigned>(*digit - '0');
       if (tid != 0) visit(context, tid);
       at += entry->length;
     }
@@ -251,7 +255,9 @@ void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) 
   invoke(SYS_close, static_cast<usize>(folder));
 }
 
-bool signal_thread(unsigned tid, int signal) { return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0; }
+bool signal_thread(unsigned tid, int signal) {
+  return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0;
+}
 
 void sleep_microseconds(unsigned microseconds) {
   const timespec time{microseconds / 1'000'000, static_cast<long>(microseconds % 1'000'000) * 1000};

@@ -1,8 +1,8 @@
 // Room 13, profile: a profile as pprof's profile.proto, uncompressed, which pprof and its relatives read as it is.
 //
-// All four views are in one file: allocated, in use, at the peak, and freed with the lifetime as a label. Values are estimates of the
-// truth, each sample already weighted. Functions of C are left to the reader, who finds them by
-// the mappings and their build ids; those of Python stand here, as nobody finds them later.
+// All four views are in one file: allocated, in use, at the peak, and freed with the lifetime as a label. Values are
+// estimates of the truth, each sample already weighted. Functions of C are left to the reader, who finds them by the
+// mappings and their build ids; those of Python stand here, as nobody finds them later.
 
 #include "platform/os.h"
 #include "profile/profile_report.h"
@@ -12,19 +12,52 @@ namespace freestone {
 namespace {
 
 enum Field : unsigned {
-  kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kString = 6, kDropFrames = 7, kTime = 9, kDuration = 10, kPeriodType = 11, kPeriod = 12,
-  kComment = 13, kDefaultType = 14
+  kSampleType = 1,
+  kSample = 2,
+  kMapping = 3,
+  kLocation = 4,
+  kFunction = 5,
+  kString = 6,
+  kDropFrames = 7,
+  kTime = 9,
+  kDuration = 10,
+  kPeriodType = 11,
+  kPeriod = 12,
+  kComment = 13,
+  kDefaultType = 14
 };
 
 constexpr const char* kStrings[] = {
-    "", "alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_objects", "peak_space", "freed_objects", "freed_space", "count", "bytes",
-    "space", "lifetime", "nanoseconds",
+    "",
+    "alloc_objects",
+    "alloc_space",
+    "inuse_objects",
+    "inuse_space",
+    "peak_objects",
+    "peak_space",
+    "freed_objects",
+    "freed_space",
+    "count",
+    "bytes",
+    "space",
+    "lifetime",
+    "nanoseconds",
     // What this library adds to a stack when it is linked into the program.
-    "freestone::.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|operator new.*",
+    "freestone::.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|operator "
+    "new.*",
     "no allocation was sampled: the program asked for little compared with the bytes between samples",
 };
 constexpr unsigned kTypes = 8;
-enum Text : unsigned { kCount = 9, kBytes = 10, kSpace = 11, kLifetime = 12, kNanoseconds = 13, kDrop = 14, kNothing = 15, kFixed = 16 };
+enum Text : unsigned {
+  kCount = 9,
+  kBytes = 10,
+  kSpace = 11,
+  kLifetime = 12,
+  kNanoseconds = 13,
+  kDrop = 14,
+  kNothing = 15,
+  kFixed = 16
+};
 static_assert(sizeof kStrings / sizeof kStrings[0] == kFixed);
 
 u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
@@ -59,12 +92,14 @@ MessageBytes<32> value_type(unsigned type, unsigned unit) {
   return message;
 }
 
-void put_sample(Output& out, const ProfileReport& report, const Site& site, const u64 (&values)[kTypes], i64 lifetime_ns) {
+void put_sample(Output& out, const ProfileReport& report, const Site& site, const u64 (&values)[kTypes],
+                i64 lifetime_ns) {
   MessageBytes<kTypes * 10> numbers;
   for (const u64 value : values) numbers.varint(value);
   MessageBytes<2048> sample;
   MessageBytes<1280> locations;
-  for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) locations.varint(report.place_of(site.frames[k]) + 1);
+  for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k)
+    locations.varint(report.place_of(site.frames[k]) + 1);
   sample.message(1, locations);
   sample.message(2, numbers);
   if (lifetime_ns >= 0) {
@@ -81,7 +116,8 @@ void put_sample(Output& out, const ProfileReport& report, const Site& site, cons
 
 void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
   for (const char* text : kStrings) put_text(out, text);
-  for (unsigned type = 1; type <= kTypes; ++type) put(out, kSampleType, value_type(type, type % 2 == 1 ? kCount : kBytes));
+  for (unsigned type = 1; type <= kTypes; ++type)
+    put(out, kSampleType, value_type(type, type % 2 == 1 ? kCount : kBytes));
 
   unsigned next_text = kFixed;
   for (unsigned i = 0; i < report.module_count; ++i) {
@@ -129,8 +165,14 @@ void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
   for (unsigned i = 0; i < profile_store.site_count(); ++i) {
     const Site& site = profile_store.site(i);
     const Amount peak = profile_store.peak_of(site);
-    const u64 values[kTypes] = {whole(site.allocated.objects), whole(site.allocated.bytes), whole(site.live.objects), whole(site.live.bytes),
-                                whole(peak.objects), whole(peak.bytes), 0, 0};
+    const u64 values[kTypes] = {whole(site.allocated.objects),
+                                whole(site.allocated.bytes),
+                                whole(site.live.objects),
+                                whole(site.live.bytes),
+                                whole(peak.objects),
+                                whole(peak.bytes),
+                                0,
+                                0};
     put_sample(out, report, site, values, -1);
     for (unsigned k = 0; k < kLifetimes; ++k) {
       if (site.freed[k].objects <= 0) continue;

@@ -78,7 +78,8 @@ FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the loop leaves with the
   }
 }
 
-// Each call's function is copied while the thread still runs it. Returns the depth without calls for whose names memory is out.
+// Each call's function is copied while the thread still runs it. Returns the depth without calls for whose names memory
+// is out.
 static unsigned name_python_calls_locked(const PythonStack& python, usize* frames, unsigned depth)
     FREESTONE_REQUIRES(profile_store.lock) {
   unsigned kept = 0;
@@ -100,7 +101,8 @@ LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
   if (python.call_count != 0) depth = name_python_calls_locked(python, frames, depth);
   if (tracked) {
     // Freed by a thread that did not see that it was tracked, and given out again.
-    if (LiveSample* stale = profile_store.untrack_locked(block); stale != nullptr) profile_store.remove_locked(*stale, now);
+    if (LiveSample* stale = profile_store.untrack_locked(block); stale != nullptr)
+      profile_store.remove_locked(*stale, now);
   }
   LiveSample* sample = profile_store.add_locked(frames, depth, block, bytes, weight, now);
   if (tracked && sample != nullptr) profile_store.track_locked(*sample);
@@ -152,7 +154,9 @@ void restart_profile() {
   profile_store.restart_locked(now);
 }
 
-unsigned capture_profile_stack(usize* frames) { return capture_stack(frames, kFramesMax, static_cast<Unwind>(options.prof_unwind)); }
+unsigned capture_profile_stack(usize* frames) {
+  return capture_stack(frames, kFramesMax, static_cast<Unwind>(options.prof_unwind));
+}
 
 int dump_profile(const char* path) {
   ProfileLock lock;

@@ -22,7 +22,9 @@ class SymbolTable {
 
   bool open() {
     ElfW(Ehdr) header;
-    if (module_.image == 0 || !memory_.read(module_.image, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
+    if (module_.image == 0 || !memory_.read(module_.image, &header, sizeof header) ||
+        std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+      return false;
     usize dynamic = 0;
     usize dynamic_bytes = 0;
     bool loaded = false;
@@ -224,7 +226,8 @@ void ProfileReport::find_symbols() {
       if (places[i].symbol == 0) continue;
       const usize got = memory.read_some(places[i].symbol, name, sizeof name);
       const void* zero = std::memchr(name, '\0', got);
-      places[i].symbol_length = zero != nullptr ? static_cast<u32>(static_cast<const char*>(zero) - name) : static_cast<u32>(got);
+      places[i].symbol_length =
+          zero != nullptr ? static_cast<u32>(static_cast<const char*>(zero) - name) : static_cast<u32>(got);
       auto* copy = static_cast<char*>(profile_store.scratch_locked(places[i].symbol_length + 1));
       if (copy == nullptr) places[i].symbol_length = 0;
       if (copy != nullptr) std::memcpy(copy, name, places[i].symbol_length);
@@ -256,7 +259,8 @@ void print_stack(const usize* frames, unsigned depth) {
     const usize address = frames[k] - 1;
     if (is_python_frame(address)) {
       const PythonFunction& function = python_function(python_function_of(address));
-      (Message("  #") << k << ' ' << function.name << " (" << function.file << ':' << python_line_of(address) << ')').write();
+      (Message("  #") << k << ' ' << function.name << " (" << function.file << ':' << python_line_of(address) << ')')
+          .write();
       continue;
     }
     Module module{};
@@ -290,11 +294,14 @@ void print_stack(const usize* frames, unsigned depth) {
     if (const usize got = symbol != 0 ? memory.read_some(symbol, text, sizeof text - 1) : 0; got > 0) {
       text[got] = '\0';
       line << text << '+' << reinterpret_cast<const void*>(frames[k] - start) << ' ';
-    } else if (usize into; module.image != 0 && find_file_symbol(name, address - module.start + module.file_offset, text, sizeof text, &into) != 0) {
+    } else if (usize into; module.image != 0 && find_file_symbol(name, address - module.start + module.file_offset,
+                                                                 text, sizeof text, &into) != 0) {
       line << text << '+' << reinterpret_cast<const void*>(into + 1) << ' ';
     }
-    if (const char* slash = std::strrchr(name, '/'); slash != nullptr) std::memmove(name, slash + 1, std::strlen(slash));
-    line << '(' << (name[0] != '\0' ? name : "unknown") << '+' << reinterpret_cast<const void*>(module.end != 0 ? frames[k] - module.start + module.file_offset : frames[k])
+    if (const char* slash = std::strrchr(name, '/'); slash != nullptr)
+      std::memmove(name, slash + 1, std::strlen(slash));
+    line << '(' << (name[0] != '\0' ? name : "unknown") << '+'
+         << reinterpret_cast<const void*>(module.end != 0 ? frames[k] - module.start + module.file_offset : frames[k])
          << ')';
     line.write();
   }

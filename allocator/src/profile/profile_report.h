@@ -1,4 +1,5 @@
-// Room 13, profile: what every format of a profile is written from: the sums, the addresses in them and the modules that hold these.
+// Room 13, profile: what every format of a profile is written from: the sums, the addresses in them and the modules
+// that hold these.
 #pragma once
 
 #include "stacks/memory_maps.h"
@@ -55,7 +56,8 @@ void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(
 // One frame as "function+0x12" or "module+0x1234".
 void write_place(const ProfileReport& report, const Place& place, Output& out);
 
-// Writes "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol tables without allocation.
+// Writes "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol tables without
+// allocation.
 void print_stack(const usize* frames, unsigned depth);
 
 // Orders in place, without allocation, so that no later item is less than an earlier one.

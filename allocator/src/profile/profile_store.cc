@@ -84,7 +84,8 @@ Site* ProfileStore::find_or_add(const usize* frames, unsigned depth) {
   u32 slot = static_cast<u32>(hash) & (site_slots_ - 1);
   for (; site_table_[slot] != 0; slot = (slot + 1) & (site_slots_ - 1)) {
     Site* site = site_at(site_table_[slot] - 1);
-    if (site->hash == hash && site->depth == depth && std::memcmp(site->frames, frames, depth * sizeof *frames) == 0) return site;
+    if (site->hash == hash && site->depth == depth && std::memcmp(site->frames, frames, depth * sizeof *frames) == 0)
+      return site;
   }
   if (site_count_ / kPerPage >= kPagesMax) return nullptr;
   if (site_count_ % kPerPage == 0) {
@@ -112,7 +113,8 @@ void ProfileStore::before_change(Site& site) {
   site.peak_epoch = peak_epoch_;
 }
 
-LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight, u64 now_ns) {
+LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight,
+                                     u64 now_ns) {
   if (totals_.started_ns == 0) totals_.started_ns = now_ns;
   Site* site = find_or_add(frames, depth);
   LiveSample* sample = nullptr;
@@ -124,7 +126,8 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
       sample = sample_at(index);
       pool_free_ = sample->link;
     } else if (pool_used_ / kPerPage < kPagesMax) {
-      if (pool_used_ % kPerPage == 0) pool_[pool_used_ / kPerPage] = static_cast<LiveSample*>(take(kPerPage * sizeof(LiveSample)));
+      if (pool_used_ % kPerPage == 0)
+        pool_[pool_used_ / kPerPage] = static_cast<LiveSample*>(take(kPerPage * sizeof(LiveSample)));
       if (pool_[pool_used_ / kPerPage] != nullptr) {
         index = pool_used_++;
         sample = sample_at(index);
@@ -200,7 +203,8 @@ void ProfileStore::track_locked(LiveSample& sample) {
 LiveSample* ProfileStore::untrack_locked(const void* block) {
   if (tracked_count_ == 0) return nullptr;
   usize hole = slot_of(address_of(block));
-  while (tracked_[hole] != nullptr && tracked_[hole]->block != address_of(block)) hole = (hole + 1) & (tracked_slots_ - 1);
+  while (tracked_[hole] != nullptr && tracked_[hole]->block != address_of(block))
+    hole = (hole + 1) & (tracked_slots_ - 1);
   LiveSample* found = tracked_[hole];
   if (found == nullptr) return nullptr;
   // Later entries of the cluster move up into the hole unless they would then lie before their own place.

@@ -1,4 +1,5 @@
-// Room 13, profile: a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2 (for jeprof).
+// Room 13, profile: a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2 (for
+// jeprof).
 
 #include "profile/profile_report.h"
 
@@ -17,8 +18,9 @@ void write_stack(const ProfileReport& report, const Site& site, Output& out) {
   }
 }
 
-constexpr const char* kLived[kLifetimes] = {"below 1us", "1us to 10us", "10us to 100us", "100us to 1ms", "1ms to 10ms", "10ms to 100ms",
-                                            "100ms to 1s", "1s to 10s", "10s to 100s", "100s to 1000s", "1000s and longer"};
+constexpr const char* kLived[kLifetimes] = {"below 1us",   "1us to 10us",   "10us to 100us",   "100us to 1ms",
+                                            "1ms to 10ms", "10ms to 100ms", "100ms to 1s",     "1s to 10s",
+                                            "10s to 100s", "100s to 1000s", "1000s and longer"};
 
 }  // namespace
 

@@ -18,7 +18,8 @@ constinit Mutex growth_lock{LockName::growth};
 
 namespace {
 
-constexpr usize kCommitStepMin = kMiB;  // a group; in a small heap a write that runs on for as much leaves it, and faults
+// A group; in a small heap a write that runs on for as much leaves it, and faults.
+constexpr usize kCommitStepMin = kMiB;
 constexpr usize kCommitStepMax = 64 * kMiB;
 constexpr usize kTagStep = 64 * kKiB;
 constexpr usize kThpPlainBytes = 32 * kMiB;  // thp:auto leaves huge pages to the system beyond this
@@ -29,9 +30,10 @@ enum class Thp : u32 { off, automatic, always };
 enum class Frames : u32 { unknown, left, filled };
 Atomic<Frames> frames;  // relaxed: what the system does, asked once
 
-// Where a window may lie, metadata included. The kernel puts programs at the bottom or at two thirds of the address space, mappings at
-// its top and, in the old layout, from a third upwards. The first range ends below a third of 47 bits and begins above the shadows of the
-// address sanitizer (16 TiB on x86-64, 32 TiB on aarch64); the second does for 39 bits.
+// Where a window may lie, metadata included. The kernel puts programs at the bottom or at two thirds of the address
+// space, mappings at its top and, in the old layout, from a third upwards. The first range ends below a third of 47
+// bits and begins above the shadows of the address sanitizer (16 TiB on x86-64, 32 TiB on aarch64); the second does for
+// 39 bits.
 struct Range {
   usize lowest;
   usize highest;
@@ -139,13 +141,15 @@ bool find_place() FREESTONE_REQUIRES(growth_lock) {
   return false;
 }
 
-// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged for. Where frames are
-// filled, only those.
+// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged
+// for. Where frames are filled, only those.
 void advise_piece(UnitIndex first, UnitIndex end) {
   const auto thp = static_cast<Thp>(options.thp);
-  const auto plain_units = static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
+  const auto plain_units =
+      static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
   const UnitIndex plain_end = thp == Thp::off || is_limited() ? end : min_of(end, region.heap_start + plain_units);
-  if (first < plain_end) os::advise_huge_pages(unit_address(first), units_to_bytes(plain_end - first), os::HugePages::refuse);
+  if (first < plain_end)
+    os::advise_huge_pages(unit_address(first), units_to_bytes(plain_end - first), os::HugePages::refuse);
   const UnitIndex rest = min_of(end, max_of(first, plain_end));
   if (rest == end) return;
   if (thp == Thp::always) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
@@ -189,7 +193,8 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   set_tags(old_frontier, first - old_frontier, kTagForeign);
   region.skipped.store_relaxed(region.skipped.load_relaxed() + first - old_frontier);
   advise_piece(first, end);
-  FREESTONE_CHECK("REGION-2", end > old_frontier && end <= tag_bytes && metadata_end(end) <= metadata_start + metadata_bytes);
+  FREESTONE_CHECK("REGION-2",
+                  end > old_frontier && end <= tag_bytes && metadata_end(end) <= metadata_start + metadata_bytes);
   // REGION-2: all of it stands before another thread can see the frontier.
   region.frontier.store_release(end);
   region.frontier_bytes.store_release(units_to_bytes(end));
@@ -201,7 +206,8 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
 bool place_region() {
   LockGuard guard(growth_lock);
   if (!find_place()) return false;
-  if (kMitigations.guards && os::address_limit_bytes() >= kUnlimitedBytes && os::data_limit_bytes() >= kUnlimitedBytes) {
+  if (kMitigations.guards && os::address_limit_bytes() >= kUnlimitedBytes &&
+      os::data_limit_bytes() >= kUnlimitedBytes) {
     void* const trial = tag_table();  // nothing stands there yet
     region.guards = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
   }

@@ -4,19 +4,22 @@
 //   [ Super | 8 Octets | Super | 8 Octets | ... ][ tag table | nothing | heap units ........................ ]
 //     grows with the heap                          1 byte/unit           mapped up to the frontier
 //
-// The window is a range of addresses far from where the kernel puts mappings. Nothing of it is reserved: all three parts are mapped in
-// pieces as the frontier moves up, each at the place that follows from the window's. A piece of the heap that somebody else has mapped is
-// skipped: its units are tagged kTagForeign, and nobody is given them. Where a piece of a table is taken, the window ends. Where fixed
-// places cannot be had at all, a smaller range is reserved as a whole, inaccessible.
+// The window is a range of addresses far from where the kernel puts mappings. Nothing of it is reserved: all three
+// parts are mapped in pieces as the frontier moves up, each at the place that follows from the window's. A piece of the
+// heap that somebody else has mapped is skipped: its units are tagged kTagForeign, and nobody is given them. Where a
+// piece of a table is taken, the window ends. Where fixed places cannot be had at all, a smaller range is reserved as a
+// whole, inaccessible.
 //
-// `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null, foreign and wild
-// addresses together) and one byte load to know what its unit is.
+// `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null,
+// foreign and wild addresses together) and one byte load to know what its unit is.
 //
-// REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab of that class or, in the hardened build, is the
-//           first of a run of that class. In the fast build such a run has the tag kTagClassRun and its class in its record.
-// REGION-2  Tags and metadata exist for every unit below the frontier before the frontier moves. It never moves back. A thread that holds a
-//           block has seen the frontier behind it, through whatever gave it the address. One that has a wild address may see an older
-//           frontier, which refuses it, or a newer one: the tag is mapped before that is stored.
+// REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab of that class or, in the hardened
+//           build, is the first of a run of that class. In the fast build such a run has the tag kTagClassRun and its
+//           class in its record.
+// REGION-2  Tags and metadata exist for every unit below the frontier before the frontier moves. It never moves back. A
+//           thread that holds a block has seen the frontier behind it, through whatever gave it the address. One that
+//           has a wild address may see an older frontier, which refuses it, or a newer one: the tag is mapped before
+//           that is stored.
 //
 // Mapping is done by the span room under its growth lock; everything else here is read by any thread.
 #pragma once
@@ -37,7 +40,8 @@ inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBy
 inline constexpr u8 kTagInside = 90;  // a later unit of a run
 inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
 inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
-inline constexpr u8 kTagClassRun = 93;  // the first unit of a class run, in the fast build: no entry of a cache, so that each free is checked
+// The first unit of a class run, in the fast build: no entry of a cache, so that each free is checked.
+inline constexpr u8 kTagClassRun = 93;
 inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
 inline constexpr u8 kTagForeign = 95;  // skipped: somebody else may have mapped something there
 inline constexpr unsigned kTagCount = 96;
@@ -77,7 +81,8 @@ struct alignas(64) Record {
 };
 static_assert(sizeof(Record) == 192);
 
-// The words of neighbouring groups lie in one line per shard and class, so that a heap of few classes touches few pages of them.
+// The words of neighbouring groups lie in one line per shard and class, so that a heap of few classes touches few pages
+// of them.
 struct alignas(4096) Octet {
   Record records[kOctetGroups * kGroupUnits];
   Atomic<u64> slabs_with_room[kShardsMax][kTagCount][kOctetGroups];
@@ -88,7 +93,8 @@ struct FreeSummary {
   u32 first = 0;    // at its start
   u32 longest = 0;  // in its longest stretch
   u32 last = 0;     // at its end
-  u32 order = 0;    // 1 + the binary logarithm of the largest free power of two, up to a group, that lies at a multiple of itself; 0: none
+  u32 order = 0;    // 1 + the binary logarithm of the largest free power of two, up to a group, that lies at a multiple
+                    // of itself; 0: none
 
   bool operator==(const FreeSummary&) const = default;
 };
@@ -111,14 +117,17 @@ struct alignas(4096) Super {
 
 struct Region {
   usize base = 0;                // hot: read by every free
-  Atomic<usize> frontier_bytes;  // hot: from base to the frontier; 0 until there is a window, so that every address is refused
+  // Hot: from base to the frontier; 0 until there is a window, so that every address is refused.
+  Atomic<usize> frontier_bytes;
   usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;
   UnitIndex window_end FREESTONE_GUARDED_BY(growth_lock) = 0;  // the frontier goes no further
-  Atomic<UnitIndex> frontier;    // units below are mapped or skipped; written under the growth lock, like the next and frontier_bytes
+  Atomic<UnitIndex>
+      frontier;  // units below are mapped or skipped; written under the growth lock, like the next and frontier_bytes
   Atomic<UnitIndex> skipped;     // units below the frontier that are not ours
   bool reserved = false;         // the window is reserved as a whole
-  usize behind = 0;              // addresses behind the window, as free of others, for one more structure that grows; 0 if it is reserved
+  usize behind =
+      0;  // addresses behind the window, as free of others, for one more structure that grows; 0 if it is reserved
   bool guards = false;           // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
@@ -130,9 +139,12 @@ inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroup
 inline Super& super_at(usize index) { return *reinterpret_cast<Super*>(region.metadata + index * kSuperStride); }
 inline Octet& octet_of_group(usize group) {
   const usize octet = group % kSuperGroups / kOctetGroups;
-  return *reinterpret_cast<Octet*>(region.metadata + group / kSuperGroups * kSuperStride + sizeof(Super) + octet * sizeof(Octet));
+  return *reinterpret_cast<Octet*>(region.metadata + group / kSuperGroups * kSuperStride + sizeof(Super) +
+                                   octet * sizeof(Octet));
 }
-inline Record& record_of(UnitIndex unit) { return octet_of_group(unit / kGroupUnits).records[unit % (kOctetGroups * kGroupUnits)]; }
+inline Record& record_of(UnitIndex unit) {
+  return octet_of_group(unit / kGroupUnits).records[unit % (kOctetGroups * kGroupUnits)];
+}
 inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_class) {
   return octet_of_group(group).slabs_with_room[shard][size_class][group % kOctetGroups];
 }
@@ -173,33 +185,40 @@ inline void set_class_run(UnitIndex first, u8 size_class) {
   set_tag(first, kMitigations.any() ? size_class : kTagClassRun);
 }
 
-inline UnitIndex unit_of(const void* pointer) { return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift); }
+inline UnitIndex unit_of(const void* pointer) {
+  return static_cast<UnitIndex>((address_of(pointer) - region.base) >> kUnitShift);
+}
 // Whether the address lies in memory of the heap; its unit then has a tag and a record.
 inline bool in_window(const void* pointer) {
-  return address_of(pointer) - region.base < region.frontier_bytes.load_relaxed() && tag_of(unit_of(pointer)) != kTagForeign;
+  return address_of(pointer) - region.base < region.frontier_bytes.load_relaxed() &&
+         tag_of(unit_of(pointer)) != kTagForeign;
 }
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
-// Whether slabs and runs are followed by inaccessible units. They cost addresses and count as data, so not where either was limited when
-// the process started; and not on a kernel without them.
+// Whether slabs and runs are followed by inaccessible units. They cost addresses and count as data, so not where either
+// was limited when the process started; and not on a kernel without them.
 inline bool guards_spans() { return kMitigations.guards && region.guards; }
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();
-// Maps at least `units` units beyond the frontier and moves it behind them. The new units are zero and lie together; what was in the
-// way is skipped. No units, and nothing is changed, when the kernel or the limit refuses or the window is full.
+// Maps at least `units` units beyond the frontier and moves it behind them. The new units are zero and lie together;
+// what was in the way is skipped. No units, and nothing is changed, when the kernel or the limit refuses or the window
+// is full.
 struct Grown {
   UnitIndex first = kNoUnit;
   usize units = 0;
 };
 Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
-// Whether frames of huge pages are had by fill_frame: thp:auto, where the system gives huge pages to who asks, and no limit.
+// Whether frames of huge pages are had by fill_frame: thp:auto, where the system gives huge pages to who asks, and no
+// limit.
 bool fills_frames();
-// Has the memory of a frame at once, as one page if the kernel has one. What lies there goes on being no huge page's place otherwise: the kernel
-// shall not bring back memory that was given back in parts.
+// Has the memory of a frame at once, as one page if the kernel has one. What lies there goes on being no huge page's
+// place otherwise: the kernel shall not bring back memory that was given back in parts.
 bool fill_frame(UnitIndex first);
 // Units below the frontier that are the heap's: exact for a holder of the growth lock.
-inline usize committed_units() { return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed(); }
+inline usize committed_units() {
+  return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed();
+}
 
 // Calls visit(first, end) for each stretch of the heap between skipped pieces.
 template <typename Visit>

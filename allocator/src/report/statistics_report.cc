@@ -60,8 +60,8 @@ Format format_of(const char* path, usize length) {
   return ends_with(path, length, ".xml") ? Format::xml : Format::text;
 }
 
-// Where "-PID" goes in the path of a child of a fork, so that it does not write over its parent's file: before the ending. Null if the path
-// names the process anyway.
+// Where "-PID" goes in the path of a child of a fork, so that it does not write over its parent's file: before the
+// ending. Null if the path names the process anyway.
 const char* place_of_child(const char* pattern) {
   if (pattern[0] == '\0' || process_generation() == 0 || std::strstr(pattern, "%p") != nullptr) return nullptr;
   const char* folder_end = std::strrchr(pattern, '/');

@@ -22,7 +22,9 @@ namespace {
 template <typename T>
 class Scratch {
  public:
-  explicit Scratch(usize capacity) : bytes_(round_up(max_of<usize>(capacity, 1) * sizeof(T), os::page_bytes())) { data_ = static_cast<T*>(os::map(bytes_)); }
+  explicit Scratch(usize capacity) : bytes_(round_up(max_of<usize>(capacity, 1) * sizeof(T), os::page_bytes())) {
+    data_ = static_cast<T*>(os::map(bytes_));
+  }
   ~Scratch() {
     if (data_ != nullptr) os::unmap(data_, bytes_);
   }
@@ -120,7 +122,9 @@ bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), vo
   if (!cached.exists() || !mappings.exists()) return false;
   cached.count() = copy_cached_blocks(cached.begin(), cached.capacity());
   std::sort(cached.begin(), cached.end());
-  for_each_mapping([](void* list, void* block, usize bytes) { static_cast<Scratch<Mapping>*>(list)->add({block, bytes}); }, &mappings);
+  for_each_mapping(
+      [](void* list, void* block, usize bytes) { static_cast<Scratch<Mapping>*>(list)->add({block, bytes}); },
+      &mappings);
 
   Walker walker(cached.begin(), cached.end(), visit, context);
   const UnitIndex end = region.frontier.load_acquire();
@@ -146,7 +150,8 @@ const char* find_damage() {
   if (!heap_objects_are_valid()) return "a heap object's lists contradict its counters";
   Statistics s;
   collect_statistics(s);
-  if (s.charged_bytes != s.committed_bytes + s.mapped_bytes + s.metadata_bytes - s.clean_bytes) return "the account differs from what is in use";
+  if (s.charged_bytes != s.committed_bytes + s.mapped_bytes + s.metadata_bytes - s.clean_bytes)
+    return "the account differs from what is in use";
   return nullptr;
 }
 

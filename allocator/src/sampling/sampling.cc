@@ -143,7 +143,8 @@ constexpr SampleObserver kObserver = {
     {next_allocations, next_bytes}, on_allocate,         on_placed,    on_resized, on_deallocate,
     remove_tracked_sample,          guard_release_freed, guard_misused};
 
-// A misuse is seen by a check of the heap, guarded or not: this adds who did it, and who allocated a block that was sampled.
+// A misuse is seen by a check of the heap, guarded or not: this adds who did it, and who allocated a block that was
+// sampled.
 void show_stacks(const void* block) {
   usize frames[kFramesMax];
   const unsigned depth = capture_profile_stack(frames);

@@ -14,7 +14,8 @@ inline constexpr u64 kBusy = bit(kSlabWordsMax);
 inline constexpr unsigned kGenerationShift = 32;
 
 extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the next: statistics
-extern Atomic<usize> empty_bytes[kLastSmallClass + 1];      // of slabs in use: what went back and was not touched since (SLAB-5)
+extern Atomic<usize>
+    empty_bytes[kLastSmallClass + 1];  // of slabs in use: what went back and was not touched since (SLAB-5)
 extern Atomic<u64> refilled_bytes;                          // and what was
 
 inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
@@ -22,7 +23,9 @@ inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
 // All blocks of word `index` free.
 inline u64 full_word(const ClassInfo& info, unsigned index) { return low_mask(min_of(64U, info.blocks - index * 64)); }
 
-inline RoomTree tree_of(const Record& record, SizeClass size_class) { return {record.shard.load_relaxed(), size_class}; }
+inline RoomTree tree_of(const Record& record, SizeClass size_class) {
+  return {record.shard.load_relaxed(), size_class};
+}
 
 // The holder of a token sets busy and learns which words may have bits.
 inline u64 begin_holding(Record& record) {
@@ -50,7 +53,8 @@ inline bool looks_wholly_free(const ClassInfo& info, const Record& record) {
   return true;
 }
 
-// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked at.
+// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked
+// at.
 inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
   if constexpr (!kMitigations.zero_on_free) return;
   const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;

@@ -44,7 +44,8 @@ bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
 
 bool RoomTree::finds(UnitIndex unit) const {
   const usize group = unit / kGroupUnits;
-  return (slabs(group).load_seq() & bit(unit % kGroupUnits)) != 0 && (groups(group / kSuperGroups).load_seq() & bit(group % kSuperGroups)) != 0 &&
+  return (slabs(group).load_seq() & bit(unit % kGroupUnits)) != 0 &&
+         (groups(group / kSuperGroups).load_seq() & bit(group % kSuperGroups)) != 0 &&
          hint().load_seq() <= group / kSuperGroups;
 }
 

@@ -1,12 +1,12 @@
 // Room 7, slab: which slabs of a class have room, per shard. Lock-free; a search finds the lowest address.
 //
-// Three levels: a bit per unit in the group, a bit per group in the super, and per (shard, class) the lowest super that may hold
-// something. An offer sets the levels from below; a search clears a group's bit when its word is empty and looks
-// again, so a bit above an empty word is possible, a missing one above an occupied word is not (SLAB-4).
+// Three levels: a bit per unit in the group, a bit per group in the super, and per (shard, class) the lowest super that
+// may hold something. An offer sets the levels from below; a search clears a group's bit when its word is empty and
+// looks again, so a bit above an empty word is possible, a missing one above an occupied word is not (SLAB-4).
 //
-// TREE-1  The lowest-super hint may be too low, never too high: a search that raises it looks again at what it passed; an offer, and a
-//         search that puts a group's bit back, set their bits before they read the hint. All sequentially consistent, so one of the two
-//         sees the other.
+// TREE-1  The lowest-super hint may be too low, never too high: a search that raises it looks again at what it passed;
+//         an offer, and a search that puts a group's bit back, set their bits before they read the hint. All
+//         sequentially consistent, so one of the two sees the other.
 #pragma once
 
 #include "base/bits.h"
@@ -21,7 +21,8 @@ class RoomTree {
 
   // Puts the token of the slab that starts at `unit` into the tree.
   void offer(UnitIndex unit);
-  // Takes the token of the lowest slab; `watch` holds the unit from before the token is taken. kNoUnit if there is none.
+  // Takes the token of the lowest slab; `watch` holds the unit from before the token is taken. kNoUnit if there is
+  // none.
   UnitIndex claim_lowest(Atomic<UnitIndex>& watch);
   // Takes the token of this slab if it lies in the tree.
   bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);

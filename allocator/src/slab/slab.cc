@@ -27,20 +27,23 @@ namespace {
 Atomic<u32> shards_in_use{1};
 Atomic<u32> shards_used{1};  // the most that were ever in use: slabs may lie in their trees
 Atomic<u32> populate_refused;   // 1: the kernel is too old
-Atomic<u64> blocks_out[kShardsMax][kTagCount];  // relaxed: statistics; blocks taken less blocks returned, per shard of the thread
+// Relaxed: statistics; blocks taken less blocks returned, per shard of the thread.
+Atomic<u64> blocks_out[kShardsMax][kTagCount];
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
 
-// A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of a fault
-// each. What stays untouched is at most one slab, as long as a block that is used at all uses every page it lies in: not so above 4 KiB,
-// where a program that writes to none or little of its blocks would pay for all of them.
+// A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of
+// a fault each. What stays untouched is at most one slab, as long as a block that is used at all uses every page it
+// lies in: not so above 4 KiB, where a program that writes to none or little of its blocks would pay for all of them.
 void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
   if (info.bytes <= kFrameBlockBytesMax && fill_frame_around(first, info.units)) return;
-  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks || populate_refused.load_relaxed() != 0) return;
+  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks ||
+      populate_refused.load_relaxed() != 0)
+    return;
   const os::Failure failure = os::populate(unit_address(first), units_to_bytes(info.units));
   if (!failure) return note_came(Came::populated, units_to_bytes(info.units));
   if (failure.error == EINVAL) populate_refused.store_relaxed(1);
@@ -76,7 +79,8 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
 // The token of the slab to take blocks from. kNoUnit when memory is out.
 UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
-  FREESTONE_CHECK("SLAB-4", unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
+  FREESTONE_CHECK("SLAB-4",
+                  unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
   if (unit != kNoUnit) return unit;
   const unsigned shards = shards_used.load_relaxed();
   for (unsigned k = 1; k < shards; ++k) {
@@ -95,7 +99,8 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return next_mixed(user.random);
 }
 
-// A random permutation (Fisher and Yates) of at most 256. A number is drawn for eight steps, whose small bias is no help to anyone.
+// A random permutation (Fisher and Yates) of at most 256. A number is drawn for eight steps, whose small bias is no
+// help to anyone.
 template <typename T>
 [[maybe_unused]] void shuffle(SlabUser& user, T* items, unsigned count) {
   u64 random = 0;
@@ -108,9 +113,9 @@ template <typename T>
   }
 }
 
-// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of them and shifts it.
-// Neighbours of about a page go one after the other, in random order, so that a class of which few blocks are used touches few pages; at
-// least four, so that the next block is not likely to be known.
+// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of
+// them and shifts it. Neighbours of about a page go one after the other, in random order, so that a class of which few
+// blocks are used touches few pages; at least four, so that the next block is not likely to be known.
 constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
 constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
 constexpr unsigned kMostShift = 6;
@@ -148,7 +153,10 @@ void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bo
   const usize page = os::page_bytes();
   empty_bytes[size_class].sub_relaxed(count_bits(empty_pages) * page);
   const auto pages_per_unit = static_cast<unsigned>(max_of<usize>(kUnitBytes / page, 1));
-  const auto is_empty = [&](u32 k) { return page <= kUnitBytes && (empty_pages >> (k * pages_per_unit) & low_mask(pages_per_unit)) == low_mask(pages_per_unit); };
+  const auto is_empty = [&](u32 k) {
+    return page <= kUnitBytes &&
+           (empty_pages >> (k * pages_per_unit) & low_mask(pages_per_unit)) == low_mask(pages_per_unit);
+  };
   for (u32 from = 0; from < info.units;) {
     u32 to = from + 1;
     while (to < info.units && is_empty(to) == is_empty(from)) ++to;
@@ -158,8 +166,8 @@ void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bo
   }
 }
 
-// Takes blocks from a slab whose token the caller holds, and gives the token up. They fill the places below `top`, the lowest address in
-// the lowest place that is used, down to `bottom` at most. Returns that place.
+// Takes blocks from a slab whose token the caller holds, and gives the token up. They fill the places below `top`, the
+// lowest address in the lowest place that is used, down to `bottom` at most. Returns that place.
 void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void** bottom, void** top) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
@@ -181,7 +189,8 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
         }
       } else {
         void** const from = top;
-        const auto turn = static_cast<unsigned>(next_random(user) % min_of<u64>(u64{1} << neighbours_shift(info.bytes), info.blocks));
+        const auto turn =
+            static_cast<unsigned>(next_random(user) % min_of<u64>(u64{1} << neighbours_shift(info.bytes), info.blocks));
         while (left != 0 && top != bottom) {
           const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
           left &= ~bit(position);
@@ -267,7 +276,8 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
     }
   }
   const ClassInfo& info = class_info(size_class);
-  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record)) try_release(size_class, unit, user);
+  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record))
+    try_release(size_class, unit, user);
 }
 
 // Blocks that were often taken one after the other are often freed so too, up or down.
@@ -401,7 +411,8 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
 
 usize blocks_outside(SizeClass size_class) {
   u64 sum = 0;  // modulo 2^64: a block may return through another shard than it came from
-  for (unsigned shard = 0; shard < shards_used.load_relaxed(); ++shard) sum += blocks_out[shard][size_class].load_relaxed();
+  for (unsigned shard = 0; shard < shards_used.load_relaxed(); ++shard)
+    sum += blocks_out[shard][size_class].load_relaxed();
   return sum;
 }
 
@@ -428,7 +439,8 @@ void repair_slab_in_child(UnitIndex unit) {
   end_holding(record, tag, unit, nonempty);
 }
 
-void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {
+void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class),
+                 void* context) {
   bool go_on = true;
   for_each_slab([&](UnitIndex unit, SizeClass size_class) {
     if (!go_on) return;
@@ -455,7 +467,8 @@ void count_slabs(SlabCounts (&counts)[kClassEnd]) {
     const ClassInfo& info = class_info(size_class);
     ++c.slabs;
     c.blocks += info.blocks;
-    for (unsigned w = 0; w < slab_words(info); ++w) c.free_blocks += count_bits(record_of(unit).words[w].load_relaxed());
+    for (unsigned w = 0; w < slab_words(info); ++w)
+      c.free_blocks += count_bits(record_of(unit).words[w].load_relaxed());
   });
 }
 

@@ -1,24 +1,28 @@
-// Room 7, slab: blocks of one size class, their bitmaps, and which slabs have room. No slab has an owner and there is no lock.
+// Room 7, slab: blocks of one size class, their bitmaps, and which slabs have room. No slab has an owner and there is
+// no lock.
 //
-// A set bit in Record::words is a free block. Any thread gives a block back by setting its bit; a thread that needs blocks
-// takes whole words by exchange. `summary` holds one bit per word that may be nonzero, a busy bit, and a generation:
+// A set bit in Record::words is a free block. Any thread gives a block back by setting its bit; a thread that needs
+// blocks takes whole words by exchange. `summary` holds one bit per word that may be nonzero, a busy bit, and a
+// generation:
 //
 //   63        32 31      17 16 15            0
 //   [generation][ unused ][busy][ nonempty words ]
 //
-// The token. For every slab there is at most one *token*, the right to hand out its blocks. It comes into being when the
-// summary leaves "no word, not busy", and then lies
+// The token. For every slab there is at most one *token*, the right to hand out its blocks. It comes into being when
+// the summary leaves "no word, not busy", and then lies
 //   - with the thread that made that transition, until it sets the slab's bit in its shard's tree (`offer`);
 //   - in the tree; the thread that clears the bit gets it (`claim`) and sets busy;
 //   - with the claiming thread until it clears busy. Words that are nonempty by then are offered again by it.
 // SLAB-1  Only the holder of the token takes bits out of words.
-// SLAB-2  Only the holder of the token releases the slab, when every bit is set; it then raises the generation, so that a
-//         thread that set one of those bits and comes late to the summary does nothing.
-// SLAB-3  A nonzero word's bit is in the summary, except between a giver's two steps. Giver: set the word's bits, then read the
-//         summary. Holder: clear the summary, then exchange the word. Both pairs are sequentially consistent, so either the
-//         holder takes the new bits or the giver sees that it must set the summary: no free block is lost.
+// SLAB-2  Only the holder of the token releases the slab, when every bit is set; it then raises the generation, so that
+//         a thread that set one of those bits and comes late to the summary does nothing.
+// SLAB-3  A nonzero word's bit is in the summary, except between a giver's two steps. Giver: set the word's bits, then
+//         read the summary. Holder: clear the summary, then exchange the word. Both pairs are sequentially consistent,
+//         so either the holder takes the new bits or the giver sees that it must set the summary: no free block is
+//         lost.
 // SLAB-4  Tree bits may say too much (a claim then finds nothing) but, once an offer has returned, never too little.
-// SLAB-5  A page in `empty_pages` has no memory behind it, and all its blocks are free. Only the holder of the token changes these bits.
+// SLAB-5  A page in `empty_pages` has no memory behind it, and all its blocks are free. Only the holder of the token
+//         changes these bits.
 #pragma once
 
 #include "platform/message.h"
@@ -30,7 +34,8 @@ namespace freestone {
 
 static_assert(kClassEnd == kTagClassEnd, "the tags of REGION-1 are the size classes");
 
-// Who asks: the shard that it belongs to, and the slab whose token it holds, so that the child of a fork can repair that slab.
+// Who asks: the shard that it belongs to, and the slab whose token it holds, so that the child of a fork can repair
+// that slab.
 struct SlabUser {
   unsigned shard = 0;
   Atomic<UnitIndex> token;
@@ -38,7 +43,8 @@ struct SlabUser {
 };
 
 // Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want` unless memory is out.
-// `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns how many.
+// `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns how
+// many.
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out);
 
 // Gives blocks of one class back; slabs that become wholly free return to the span room.
@@ -57,10 +63,12 @@ void set_shard_count(unsigned count);
 // Draws the orders in which blocks are handed out, where that is a mitigation. Called before the first is handed out.
 void draw_orders();
 unsigned shard_count();
-// The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power of two.
+// The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power
+// of two.
 unsigned shards_to_search();
 
-// The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the last block).
+// The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the
+// last block).
 inline UnitIndex slab_start(const ClassInfo& info, UnitIndex unit) { return unit & ~(info.units - 1); }
 void* block_start(SizeClass size_class, const void* pointer);
 // What the bitmap says of an address in a slab. A block in a thread cache counts as in use.
@@ -80,11 +88,14 @@ inline BlockFacts facts_inside(SizeClass size_class, const void* pointer) {
   const usize offset = address_of(pointer) - address_of(unit_address(slab_start(info, unit_of(pointer))));
   return {.block_bytes = info.bytes, .inside = offset % info.bytes};
 }
-inline bool is_block_free(SizeClass size_class, const void* block) { return place_in_slab(size_class, block) == SlabPlace::free_block; }
+inline bool is_block_free(SizeClass size_class, const void* block) {
+  return place_in_slab(size_class, block) == SlabPlace::free_block;
+}
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
-// Does so for what is surplus, when the heap grew or blocks became few (slab_purge.cc). Called on slow paths; looks closer when `due`.
+// Does so for what is surplus, when the heap grew or blocks became few (slab_purge.cc). Called on slow paths; looks
+// closer when `due`.
 void purge_cold_pages(SlabUser& user, bool due);
 
 // After a fork: a thread that was purging slabs is not in the child.
@@ -100,9 +111,10 @@ struct SlabCounts {
 // Reads the bitmaps of all slabs; other threads may go on.
 void count_slabs(SlabCounts (&counts)[kClassEnd]);
 
-// Calls visit(context, first unit, class) for every slab until it returns false. Without `all` it visits only slabs whose
-// token it can hold, so that nobody releases them meanwhile.
-void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context);
+// Calls visit(context, first unit, class) for every slab until it returns false. Without `all` it visits only slabs
+// whose token it can hold, so that nobody releases them meanwhile.
+void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class),
+                 void* context);
 
 // Debug: walks every slab and checks SLAB-3 and SLAB-5 at rest (no other thread may run).
 bool slabs_are_valid();

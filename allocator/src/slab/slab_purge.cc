@@ -1,9 +1,11 @@
 // Room 7, slab: which memory inside slabs in use goes back to the kernel: whole pages of which every block is free.
 //
-// What the blocks of a class outside the slabs and its recent swings (span/recent_need.h) leave over is surplus. It goes
-//   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down the heap for it, a
-//     part of the heap at a time, so that no call takes long;
-//   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps little.
+// What the blocks of a class outside the slabs and its recent swings (span/recent_need.h) leave over is surplus. It
+// goes
+//   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down
+//     the heap for it, a part of the heap at a time, so that no call takes long;
+//   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps
+//     little.
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
@@ -38,7 +40,8 @@ struct State {
 };
 State state FREESTONE_GUARDED_BY(looking);
 
-// What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and so on.
+// What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and
+// so on.
 u64 came_bytes() {
   const auto of = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
   return of(Came::fresh) + of(Came::again) - refilled_bytes.load_relaxed();
@@ -100,7 +103,8 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
     if (units == 0) continue;
     const ClassInfo& info = class_info(c);
     const usize room = units / info.units * info.blocks * info.bytes;
-    const usize out = min_of(blocks_outside(c) * info.bytes, room);  // may be read between a taker's steps and a giver's
+    // May be read between a taker's steps and a giver's.
+    const usize out = min_of(blocks_outside(c) * info.bytes, room);
     if (new_window) state.most_out[1][c] = long_ago ? out : state.most_out[0][c];
     state.most_out[0][c] = new_window ? out : max_of(out, state.most_out[0][c]);
     const usize most = max_of(state.most_out[0][c], state.most_out[1][c]);
@@ -116,7 +120,9 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
   // What one class may need again another may need instead: together they keep no more than all blocks swing by.
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     if (surplus.of[c] == 0) continue;
-    const usize share = all_kept <= surplus.kept ? kept[c] : static_cast<usize>(static_cast<unsigned __int128>(kept[c]) * surplus.kept / all_kept);
+    const usize share = all_kept <= surplus.kept
+                            ? kept[c]
+                            : static_cast<usize>(static_cast<unsigned __int128>(kept[c]) * surplus.kept / all_kept);
     surplus.of[c] -= min_of(surplus.of[c], share);
     surplus.bytes += surplus.of[c];
   }
@@ -129,7 +135,8 @@ void walk(SlabUser& user, Surplus& surplus, usize grown) FREESTONE_REQUIRES(look
   usize given = 0;
   usize walked = 0;
   while (walked < units && given < grown && refused.load_relaxed() == 0) {
-    if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire()) state.hand = region.frontier.load_acquire();
+    if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire())
+      state.hand = region.frontier.load_acquire();
     const UnitIndex unit = state.hand - 1;
     const u8 tag = tag_of(unit);
     const bool slab = tag != kTagNone && tag <= kLastSmallClass;

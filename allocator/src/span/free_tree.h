@@ -1,16 +1,18 @@
 // Room 6, span: which units are free, and where the lowest stretch of a length lies.
 //
-// A bit per unit, 64 to a word. Above the words stands a tree of eight children a node; each node says how many units are free at its
-// start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen where the children meet. A search walks one
-// path down and an update one path up: both cost the tree's height, which grows by one while the heap grows eightfold.
+// A bit per unit, 64 to a word. Above the words stands a tree of eight children a node; each node says how many units
+// are free at its start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen
+// where the children meet. A search walks one path down and an update one path up: both cost the tree's height, which
+// grows by one while the heap grows eightfold.
 //
 // FREE-1  A node is `joined` of its children, at rest, but for the nodes above one word, `stale_`: a series of changes
 //         to one word is joined once, by the next search that needs it. Slabs are taken and freed in such series.
 // FREE-2  All units at and above `end` are not free.
 // FREE-3  No free 2^k units lie at a multiple of 2^k below the word `lowest_`, for any k >= `lowest_log2_`.
 //
-// The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition which aligned power of two
-// fits (`order`), because slabs lie at multiples of their length: a stretch that is long enough and wrongly placed is not looked at.
+// The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition
+// which aligned power of two fits (`order`), because slabs lie at multiples of their length: a stretch that is long
+// enough and wrongly placed is not looked at.
 //
 // `Storage` says where words and nodes lie: with the heap's records, or in a test's arrays. No locks here.
 #pragma once
@@ -29,8 +31,8 @@ inline constexpr unsigned kFan = 1U << kFanShift;
 static_assert(kWordUnits == 1U << kWordShift && kOctetGroups == kFan && kSuperGroups == kFan * kFan);
 
 // The positions in a word that are multiples of 2^k.
-inline constexpr u64 kMultiplesOf[kWordShift + 1] = {~u64{0}, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
-                                                     0x0001000100010001, 0x0000000100000001, 1};
+inline constexpr u64 kMultiplesOf[kWordShift + 1] = {
+    ~u64{0}, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101, 0x0001000100010001, 0x0000000100000001, 1};
 
 // The positions at which 2^log2 free units lie at a multiple of their number.
 constexpr u64 aligned_starts(u64 word, unsigned log2) {
@@ -62,7 +64,8 @@ class Children {
   usize step_;
 };
 
-// The summary of `count` neighbours of `child_units` units each; around them nothing is free if they are fewer than eight.
+// The summary of `count` neighbours of `child_units` units each; around them nothing is free if they are fewer than
+// eight.
 inline FreeSummary joined(Children child, usize count, u32 child_units, bool from_start) {
   FreeSummary s;
   u32 stretch = 0;  // that reaches the border to the next child
@@ -78,8 +81,8 @@ inline FreeSummary joined(Children child, usize count, u32 child_units, bool fro
   return s;
 }
 
-// Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first; the nodes below one lie at
-// equal distances, `usize step(unsigned level)` in bytes. A node of level n covers 8^n words.
+// Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first; the
+// nodes below one lie at equal distances, `usize step(unsigned level)` in bytes. A node of level n covers 8^n words.
 template <typename Storage>
 class FreeTree {
  public:
@@ -116,7 +119,8 @@ class FreeTree {
     stale_ = kNone;
     lowest_ = 0;
     if (end_ == 0) return;
-    for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) storage_.node(0, word) = summary_of(storage_.free_word(word));
+    for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word)
+      storage_.node(0, word) = summary_of(storage_.free_word(word));
     for (unsigned level = 1; level <= root_; ++level) {
       for (usize index = start_ >> shift_of(level); index <= (end_ - 1) >> shift_of(level); ++index) join(level, index);
     }
@@ -195,8 +199,12 @@ class FreeTree {
   usize root_index() const { return start_ >> shift_of(root_); }
   const FreeSummary& root() const { return storage_.node(root_, root_index()); }
   // What is not covered may have no storage: below, a search starts behind it; above, nothing is free.
-  usize first_child(unsigned level, usize index) const { return max_of(index << kFanShift, start_ >> shift_of(level - 1)); }
-  Children children(unsigned level, usize first) const { return {storage_.node(level - 1, first), storage_.step(level - 1)}; }
+  usize first_child(unsigned level, usize index) const {
+    return max_of(index << kFanShift, start_ >> shift_of(level - 1));
+  }
+  Children children(unsigned level, usize first) const {
+    return {storage_.node(level - 1, first), storage_.step(level - 1)};
+  }
   FreeSummary join_children(unsigned level, usize index) const {
     const usize from = index << kFanShift;
     const usize first = first_child(level, index);
@@ -219,7 +227,8 @@ class FreeTree {
   bool is_joined_above(usize word) const {
     if (storage_.node(0, word) != summary_of(storage_.free_word(word))) return false;
     for (unsigned level = 1; level <= root_; ++level) {
-      if (const usize index = word >> (level * kFanShift); storage_.node(level, index) != join_children(level, index)) return false;
+      if (const usize index = word >> (level * kFanShift); storage_.node(level, index) != join_children(level, index))
+        return false;
     }
     return true;
   }

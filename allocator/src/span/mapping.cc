@@ -132,7 +132,8 @@ void* map_charged(usize bytes) {
 
 usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
 
-// For one entry more. Keeps at least half of the table empty; false when MAPPING-1 asks for a larger one and the kernel refuses.
+// For one entry more. Keeps at least half of the table empty; false when MAPPING-1 asks for a larger one and the kernel
+// refuses.
 bool make_room() FREESTONE_REQUIRES(mapping_lock) {
   const Table old = *table;
   if (live + moving < old.capacity / 2) return true;
@@ -145,7 +146,8 @@ bool make_room() FREESTONE_REQUIRES(mapping_lock) {
   }
   order_stores();
   table = &next;
-  if (old.entries != first_entries && !os::unmap(old.entries, table_bytes(old.capacity))) uncharge(table_bytes(old.capacity));
+  if (old.entries != first_entries && !os::unmap(old.entries, table_bytes(old.capacity)))
+    uncharge(table_bytes(old.capacity));
   return true;
 }
 
@@ -163,7 +165,8 @@ void* map_block(usize bytes, usize alignment) {
     entry.start += head;
     entry.bytes -= head;
   }
-  if (const usize tail = entry.start + entry.bytes - entry.block - wanted; tail > 0 && !os::unmap(reinterpret_cast<void*>(entry.block + wanted), tail)) {
+  if (const usize tail = entry.start + entry.bytes - entry.block - wanted;
+      tail > 0 && !os::unmap(reinterpret_cast<void*>(entry.block + wanted), tail)) {
     entry.bytes -= tail;
   }
   uncharge(wanted + slack - entry.bytes);

@@ -42,7 +42,8 @@ usize live_units() FREESTONE_REQUIRES(span_lock) {
   return live - min_of(live, kept_units.load_relaxed());
 }
 
-// How many dirty units are due to go because the watermark was crossed: at most twice as many as were just freed, and kPurgeStep.
+// How many dirty units are due to go because the watermark was crossed: at most twice as many as were just freed, and
+// kPurgeStep.
 usize surplus(usize just_freed) FREESTONE_REQUIRES(span_lock) {
   const usize live = live_units();
   const usize always = (options.dirty_bytes >> kUnitShift) + live / kDirtyLiveDivisor;
@@ -82,9 +83,11 @@ usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
   return decayed(unused);
 }
 
-// The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory faults.
+// The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory
+// faults.
 bool empty_memory(UnitIndex first, usize units, usize from, usize to, WentBack why) {
-  if (!guards_spans() || to - from != units_to_bytes(units)) return purge_range(reinterpret_cast<void*>(from), to - from, why);
+  if (!guards_spans() || to - from != units_to_bytes(units))
+    return purge_range(reinterpret_cast<void*>(from), to - from, why);
   if (os::guard_install(unit_address(first), units_to_bytes(units))) return false;
   note_back(why, to - from);
   set_tags(first, units, kTagGuard);
@@ -170,7 +173,9 @@ usize purge_spans(usize keep_bytes, WentBack why) {
   return units_to_bytes(purge_up_to(excess, why));
 }
 
-bool decay_is_due() { return os::coarse_milliseconds() - last_decay_ms.load_relaxed() >= options.dirty_decay_ms / kDecayTicks; }
+bool decay_is_due() {
+  return os::coarse_milliseconds() - last_decay_ms.load_relaxed() >= options.dirty_decay_ms / kDecayTicks;
+}
 
 void decay_spans() {
   release_old_runs();

@@ -1,10 +1,10 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
-// By a watermark: the option dirty_bytes, an eighth of what is live, and what is likely to be needed again soon (recent_need.h). More dirty
-// memory than that is surplus. The free that finds it gives back twice what it freed itself and a few MiB; the next ones
-// give back the rest. Whoever takes clean units while there is surplus does the same. So the heap never holds more than its
-// recent peak and what the watermark always allows.
-// By decay: what nobody needed since the last step goes with a half-life.
+// By a watermark: the option dirty_bytes, an eighth of what is live, and what is likely to be needed again soon
+// (recent_need.h). More dirty memory than that is surplus. The free that finds it gives back twice what it freed itself
+// and a few MiB; the next ones give back the rest. Whoever takes clean units while there is surplus does the same. So
+// the heap never holds more than its recent peak and what the watermark always allows. By decay: what nobody needed
+// since the last step goes with a half-life.
 //
 // The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2).
 #pragma once

@@ -21,8 +21,8 @@ constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin -
 constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
 
-// A slot holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time is that of large runs,
-// in steps of kStampMs.
+// A slot holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time is
+// that of large runs, in steps of kStampMs.
 struct alignas(64) Set {
   Atomic<u64> slot[kSlots];
 };
@@ -86,7 +86,8 @@ void evict_large(Atomic<u64>& slot) {
 // Not where free memory is to go at once, and no more than three quarters of what is kept free anyway.
 bool may_keep_large(usize units) {
   const usize kept = units_to_bytes(kept_units.load_relaxed() + units);
-  return is_large_kept_run(units_to_bytes(units)) && options.dirty_decay_ms != 0 && kept <= options.dirty_bytes - options.dirty_bytes / 4;
+  return is_large_kept_run(units_to_bytes(units)) && options.dirty_decay_ms != 0 &&
+         kept <= options.dirty_bytes - options.dirty_bytes / 4;
 }
 
 // One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
@@ -202,7 +203,8 @@ RunCounts run_counts() {
   }
   const usize runs = runs_taken.load_relaxed();
   const usize units = units_taken.load_relaxed();
-  return {runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)), units_to_bytes(cached_units)};
+  return {runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)),
+          units_to_bytes(cached_units)};
 }
 
 }  // namespace freestone

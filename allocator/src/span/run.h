@@ -1,10 +1,10 @@
 // Room 6, span: runs, the blocks between the thread cache's largest and kRunBytesMax.
 //
-// A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a small cache: up to 1 MiB
-// one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by one atomic exchange; up to 8 MiB one slot per
-// doubling for all threads. What these hold is dirty memory by the rules of purge.h: it takes from the watermark, and joins
-// the dirty units when nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its record,
-// so a second free of it is seen.
+// A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
+// small cache: up to 1 MiB one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by
+// one atomic exchange; up to 8 MiB one slot per doubling for all threads. What these hold is dirty memory by the rules
+// of purge.h: it takes from the watermark, and joins the dirty units when nobody takes it for a while. In front of all
+// each thread keeps one run. A run that is kept has length 0 in its record, so a second free of it is seen.
 #pragma once
 
 #include "policy/policy.h"
@@ -15,11 +15,15 @@ namespace freestone {
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
 // Those of which the process keeps one per doubling.
-constexpr bool is_large_kept_run(usize bytes) { return !kMitigations.any() && bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
+constexpr bool is_large_kept_run(usize bytes) {
+  return !kMitigations.any() && bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax;
+}
 
-// A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all zero.
+// A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
+// zero.
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
-// A run that is likely to grow where it is: behind it lies as much again, if that can be had. Not where spans have guards.
+// A run that is likely to grow where it is: behind it lies as much again, if that can be had. Not where spans have
+// guards.
 UnitIndex take_run_to_grow(usize units);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
@@ -29,8 +33,8 @@ void return_sealed_run(UnitIndex first);
 bool resize_run(UnitIndex first, usize units);
 inline usize run_units(UnitIndex first) { return record_of(first).run_units; }
 
-// The run that a thread keeps. Only the thread changes it; `units` is written last when it fills and first when it empties, for the
-// child of a fork.
+// The run that a thread keeps. Only the thread changes it; `units` is written last when it fills and first when it
+// empties, for the child of a fork.
 struct HeldRun {
   Record* record = nullptr;
   UnitIndex first = 0;

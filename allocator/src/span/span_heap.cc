@@ -18,7 +18,8 @@ namespace freestone {
 
 namespace {
 
-// The caller has charged for units that are found clean: those found dirty are charged for already. Other units may be surplus now.
+// The caller has charged for units that are found clean: those found dirty are charged for already. Other units may be
+// surplus now.
 Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.mark_taken(first, units);
   surplus = surplus_after_take(first, units, dirty);
@@ -44,8 +45,8 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, Fr
   return refused ? Span{} : take_found(first, units, surplus, moves);
 }
 
-// Moves the frontier and takes from what is new. `fresh`: of units that were never in use. The units are charged for before anything is
-// done, so that a limit refuses without a trace.
+// Moves the frontier and takes from what is new. `fresh`: of units that were never in use. The units are charged for
+// before anything is done, so that a limit refuses without a trace.
 Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus, FrameMoves& moves) {
   LockGuard growing(growth_lock);
   if (!fresh) {
@@ -81,8 +82,11 @@ Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
     move_frames(moves);
     if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
     if (span.first != kNoUnit) return span;
-    // Free memory that goes back makes room under the limit. The kernel refuses addresses, not memory: it would still refuse.
-    if (!refused || attempt > 0 || units_to_bytes(units) > account.hard.load_relaxed() || purge_spans(0, WentBack::shortage) == 0) return {};
+    // Free memory that goes back makes room under the limit. The kernel refuses addresses, not memory: it would still
+    // refuse.
+    if (!refused || attempt > 0 || units_to_bytes(units) > account.hard.load_relaxed() ||
+        purge_spans(0, WentBack::shortage) == 0)
+      return {};
   }
 }
 
@@ -95,8 +99,8 @@ Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
   return take_aligned_units(units, alignment, fresh, room);
 }
 
-// Guards stay when the span in front of them goes: the next one of its length finds its own in place, two system calls less. Whatever
-// else takes the units opens them first. False when the kernel refuses.
+// Guards stay when the span in front of them goes: the next one of its length finds its own in place, two system calls
+// less. Whatever else takes the units opens them first. False when the kernel refuses.
 bool open_guards(UnitIndex first, usize units) {
   if (!guards_spans()) return true;
   usize from = units;
@@ -151,7 +155,8 @@ usize random_gap() {
   return mix_bits(number) % (kRandomGapUnits + 1);
 }
 
-// The unit in front of a guarded span, if it is free, becomes a guard too: what is written just before the span's start faults.
+// The unit in front of a guarded span, if it is free, becomes a guard too: what is written just before the span's start
+// faults.
 void close_front(UnitIndex first) {
   bool zeroed;
   if (first == region.heap_start || tag_of(first - 1) == kTagGuard || !extend_span(first - 1, 0, 1, zeroed)) return;
@@ -182,7 +187,8 @@ Span take_span_to_grow(usize units, usize room) { return take_units(units, 1, fa
 
 Span take_guarded_span(usize units, usize alignment, usize guard) {
   Span span = guard == 0 ? take_span(units, alignment) : take_between_guards(units, alignment, guard);
-  if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed && units_to_bytes(units) <= kLookedAtBytesMax) {
+  if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed &&
+      units_to_bytes(units) <= kLookedAtBytesMax) {
     expect_clear(unit_address(span.first), units_to_bytes(units));  // HARD-2
     span.zeroed = true;
   }
@@ -198,7 +204,8 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   bool dirty = true;
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
-    if (guards_spans() && bytes <= kSealedBytesMax && !os::guard_install(unit_address(first), bytes)) return return_sealed_span(first, units, guard);
+    if (guards_spans() && bytes <= kSealedBytesMax && !os::guard_install(unit_address(first), bytes))
+      return return_sealed_span(first, units, guard);
     dirty = false;
     if (!purge_range(unit_address(first), bytes, WentBack::hardening)) std::memset(unit_address(first), 0, bytes);
   }

@@ -1,10 +1,12 @@
 // Room 6, span: spans, taken and returned.
 //
-// A span is given the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need no merging: they
-// are adjacent bits (span_map.h). What is free and dirty goes back to the kernel by the rules of purge.h.
+// A span is given the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need
+// no merging: they are adjacent bits (span_map.h). What is free and dirty goes back to the kernel by the rules of
+// purge.h.
 //
-// Two locks. `span_lock` guards the bitmaps and is held for a search and a few words, never across a system call. `growth_lock` is held
-// by the one thread that makes the heap larger, across the kernel's work; it is taken before span_lock.
+// Two locks. `span_lock` guards the bitmaps and is held for a search and a few words, never across a system call.
+// `growth_lock` is held by the one thread that makes the heap larger, across the kernel's work; it is taken before
+// span_lock.
 #pragma once
 
 #include "platform/mutex.h"
@@ -23,19 +25,19 @@ struct SpanCounts {
   usize dirty_units;
 };
 
-// `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel refuses,
-// after everything dirty was given back.
+// `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel
+// refuses, after everything dirty was given back.
 Span take_span(usize units, usize alignment);
 // `units` units, if it can be had with free ones behind them, `room` units in all. Not where spans have guards.
 Span take_span_to_grow(usize units, usize room);
 // Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of what is surplus.
 void return_span(UnitIndex first, usize units, bool dirty);
-// A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot make it fault,
-// it is address space only. `return_guarded_span` takes both back.
+// A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot
+// make it fault, it is address space only. `return_guarded_span` takes both back.
 Span take_guarded_span(usize units, usize alignment, usize guard);
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
-// The same for memory that may hold anything: in the hardened build it goes to the kernel first, and up to kSealedBytesMax it faults until it
-// is taken again (HARD-2).
+// The same for memory that may hold anything: in the hardened build it goes to the kernel first, and up to
+// kSealedBytesMax it faults until it is taken again (HARD-2).
 void return_used_span(UnitIndex first, usize units, usize guard);
 // The same for units that fault already.
 void return_sealed_span(UnitIndex first, usize units, usize guard);

@@ -15,10 +15,14 @@ constexpr usize kSupersMax = kWindowBytes >> (kUnitShift + kWordShift + 2 * kFan
 
 // The nodes above the supers, the root first: a small heap touches one page of them.
 constexpr unsigned kSuperLevel = 2;
-constexpr unsigned levels_for(usize supers) { return supers <= 1 ? kSuperLevel : 1 + levels_for((supers + kFan - 1) / kFan); }
+constexpr unsigned levels_for(usize supers) {
+  return supers <= 1 ? kSuperLevel : 1 + levels_for((supers + kFan - 1) / kFan);
+}
 constexpr unsigned kLevels = levels_for(kSupersMax);
 constexpr usize nodes_at(unsigned level) { return max_of<usize>(1, kSupersMax >> (kFanShift * (level - kSuperLevel))); }
-constexpr usize nodes_above(unsigned level) { return level == kLevels ? 0 : nodes_at(level + 1) + nodes_above(level + 1); }
+constexpr usize nodes_above(unsigned level) {
+  return level == kLevels ? 0 : nodes_at(level + 1) + nodes_above(level + 1);
+}
 FreeSummary upper_nodes[nodes_above(kSuperLevel)] FREESTONE_GUARDED_BY(span_lock);
 
 u64 dirty_supers[2][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);

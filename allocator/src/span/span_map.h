@@ -3,17 +3,17 @@
 //   free    nobody uses it
 //   dirty   free, and perhaps with memory behind it; what is free and not dirty is zero
 //
-// Dirty units are in one of two sets, the older and the younger. What becomes free joins the younger; purging empties the older from the
-// highest address down, then the sets change their roles. So what nobody wants, holes too small for what the program asks for, goes
-// before what was freed a moment ago.
+// Dirty units are in one of two sets, the older and the younger. What becomes free joins the younger; purging empties
+// the older from the highest address down, then the sets change their roles. So what nobody wants, holes too small for
+// what the program asks for, goes before what was freed a moment ago.
 //
 // SPAN-1  The two sets of dirty units are disjoint subsets of free.
 // SPAN-2  A unit that is in use, being purged or moved is in no bitmap: nobody can be given it while the kernel takes
 //         its memory.
-// SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a
-//         group of words, that is not zero, for each age.
-// SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork finds cut short
-//         is never dirty memory that is taken for zero (FORK-3).
+// SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a group of
+//         words, that is not zero, for each age.
+// SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork
+//         finds cut short is never dirty memory that is taken for zero (FORK-3).
 //
 // Nothing in here makes a system call.
 #pragma once
@@ -39,7 +39,8 @@ class SpanMap {
  public:
   // The units below the frontier that `first` begins, fresh from the kernel, become free and clean.
   void add(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
-  // Free units at a multiple of `alignment`, a power of two; the lowest ones if the alignment is 1 or `units`. kNoUnit when there are none.
+  // Free units at a multiple of `alignment`, a power of two; the lowest ones if the alignment is 1 or `units`. kNoUnit
+  // when there are none.
   UnitIndex find(usize units, usize alignment) FREESTONE_REQUIRES(span_lock);
   bool are_free(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
   usize count_dirty(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
@@ -47,7 +48,8 @@ class SpanMap {
   void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock);
   // Takes units that are free. Returns how many of them were dirty.
   usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
-  // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length. kNoUnit when nothing is dirty.
+  // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length.
+  // kNoUnit when nothing is dirty.
   UnitIndex take_oldest_dirty(usize& units) FREESTONE_REQUIRES(span_lock);
   // Takes the highest frame below `below` of which every unit is dirty. kNoUnit when there is none.
   UnitIndex take_dirty_frame(UnitIndex below) FREESTONE_REQUIRES(span_lock);

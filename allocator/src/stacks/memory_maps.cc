@@ -96,7 +96,9 @@ void build_id_of(usize image, usize image_end, char* text, usize capacity) {
   text[0] = '\0';
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(image);
   if (image_end - image < sizeof *header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
-  const auto inside = [&](usize offset, usize bytes) { return offset <= image_end - image && bytes <= image_end - image - offset; };
+  const auto inside = [&](usize offset, usize bytes) {
+    return offset <= image_end - image && bytes <= image_end - image - offset;
+  };
   if (!inside(header->e_phoff, header->e_phnum * sizeof(ElfW(Phdr)))) return;
   const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(image + header->e_phoff);
   for (unsigned i = 0; i < header->e_phnum; ++i) {
@@ -108,7 +110,8 @@ void build_id_of(usize image, usize image_end, char* text, usize capacity) {
       const usize name = at + sizeof *note;
       const usize content = name + round_up(note->n_namesz, 4);
       if (content + note->n_descsz > end) break;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && std::memcmp(reinterpret_cast<const char*>(name), "GNU", 4) == 0) {
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
+          std::memcmp(reinterpret_cast<const char*>(name), "GNU", 4) == 0) {
         const auto* bytes = reinterpret_cast<const u8*>(content);
         usize length = 0;
         for (usize k = 0; k < note->n_descsz && length + 2 < capacity; ++k) {

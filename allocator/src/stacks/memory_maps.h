@@ -18,7 +18,8 @@ struct Mapping {
   const char* name;   // "" for anonymous memory; valid during the visit only
 };
 
-// Calls visit(mapping) for each mapping in ascending order until it returns false. Returns false when /proc is not there.
+// Calls visit(mapping) for each mapping in ascending order until it returns false. Returns false when /proc is not
+// there.
 template <typename Visit>
 bool for_each_mapped(Visit visit);
 
@@ -26,21 +27,27 @@ bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* c
 
 template <typename Visit>
 bool for_each_mapped(Visit visit) {
-  return read_mappings([](void* context, const Mapping& mapping) { return (*static_cast<Visit*>(context))(mapping); }, &visit);
+  return read_mappings([](void* context, const Mapping& mapping) { return (*static_cast<Visit*>(context))(mapping); },
+                       &visit);
 }
 
 // Reads memory that another thread may unmap at this moment. False when it is not there.
 class MemoryReader {
  public:
   MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
-  bool read(usize address, void* to, usize bytes) const { return file_.is_open() && file_.read_at(to, bytes, address) == bytes; }
-  usize read_some(usize address, void* to, usize bytes) const { return file_.is_open() ? file_.read_at(to, bytes, address) : 0; }
+  bool read(usize address, void* to, usize bytes) const {
+    return file_.is_open() && file_.read_at(to, bytes, address) == bytes;
+  }
+  usize read_some(usize address, void* to, usize bytes) const {
+    return file_.is_open() ? file_.read_at(to, bytes, address) : 0;
+  }
 
  private:
   os::File file_;
 };
 
-// The build id of a loaded ELF file whose header lies at `image`, in hexadecimal; "" when it has none. `capacity` includes the final zero.
+// The build id of a loaded ELF file whose header lies at `image`, in hexadecimal; "" when it has none. `capacity`
+// includes the final zero.
 void build_id_of(usize image, usize image_end, char* text, usize capacity);
 
 }  // namespace freestone

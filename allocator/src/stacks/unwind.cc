@@ -20,7 +20,8 @@ FREESTONE_INLINE void read_registers(Registers& r) {
 #if defined(__x86_64__)
   usize rbx, rbp, rsp, r12, r13, r14, r15, pc;
   asm volatile(
-      "movq %%rbx, %0\n movq %%rbp, %1\n movq %%rsp, %2\n movq %%r12, %3\n movq %%r13, %4\n movq %%r14, %5\n movq %%r15, %6\n"
+      "movq %%rbx, %0\n movq %%rbp, %1\n movq %%rsp, %2\n movq %%r12, %3\n movq %%r13, %4\n movq %%r14, %5\n movq "
+      "%%r15, %6\n"
       "leaq 0(%%rip), %7\n movq %7, %7"
       : "=m"(rbx), "=m"(rbp), "=m"(rsp), "=m"(r12), "=m"(r13), "=m"(r14), "=m"(r15), "=r"(pc));
   r.set(3, rbx);
@@ -34,7 +35,8 @@ FREESTONE_INLINE void read_registers(Registers& r) {
 #else
   usize saved[12], sp, pc;
   asm volatile(
-      "stp x19, x20, [%2]\n stp x21, x22, [%2, #16]\n stp x23, x24, [%2, #32]\n stp x25, x26, [%2, #48]\n stp x27, x28, [%2, #64]\n"
+      "stp x19, x20, [%2]\n stp x21, x22, [%2, #16]\n stp x23, x24, [%2, #32]\n stp x25, x26, [%2, #48]\n stp x27, "
+      "x28, [%2, #64]\n"
       "stp x29, x30, [%2, #80]\n mov %0, sp\n adr %1, ."
       : "=&r"(sp), "=&r"(pc)
       : "r"(saved)
@@ -93,8 +95,8 @@ class PythonCalls {
 };
 
 // Goes from `r` outwards. Frames inside [own_start, own_end) at the beginning are left out.
-unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start, usize own_end,
-              const PythonStack* python) {
+unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start,
+              usize own_end, const PythonStack* python) {
   PythonCalls calls(python);
   unsigned count = 0;
   bool inside = own_end != 0;
@@ -103,7 +105,8 @@ unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned ca
     const usize before = r.stack();
     bool outermost = false;
     if (!(tables && step_by_tables(r, stack, &outermost)) && (outermost || !step_by_frame_pointer(r, stack))) break;
-    // No code has an address with the highest bit, by which Python's calls are told: a chain of frame pointers may lead into data.
+    // No code has an address with the highest bit, by which Python's calls are told: a chain of frame pointers may lead
+    // into data.
     if (r.pc < 4096 || (r.pc & kPythonCall) != 0 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
     inside = inside && r.pc - own_start < own_end - own_start;
     if (inside) continue;
@@ -133,7 +136,8 @@ StackBounds stack_bounds(usize stack_pointer) {
   return {stack_pointer, found.high};
 }
 
-__attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how, const PythonStack* python) {
+__attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how,
+                                                 const PythonStack* python) {
   static Atomic<usize> own_start, own_end;  // relaxed: every thread finds the same
   Registers r;
   read_registers(r);
@@ -154,7 +158,8 @@ unsigned capture_interrupted(const void* context, usize* frames, unsigned capaci
   Registers r;
   r.known = 0;
 #if defined(__x86_64__)
-  constexpr int kPlaces[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+  constexpr int kPlaces[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
+                               REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
   for (unsigned i = 0; i < 16; ++i) r.set(i, static_cast<usize>(machine.gregs[kPlaces[i]]));
   r.pc = static_cast<usize>(machine.gregs[REG_RIP]);
 #else

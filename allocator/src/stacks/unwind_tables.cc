@@ -1,5 +1,5 @@
-// Room 12, stacks: a frame's caller by the call frame information that compilers write for exceptions. Only what moves the stack pointer
-// and the callee-saved registers is followed.
+// Room 12, stacks: a frame's caller by the call frame information that compilers write for exceptions. Only what moves
+// the stack pointer and the callee-saved registers is followed.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -25,10 +25,10 @@ usize strip_signature(usize pc) {
 #endif
 }
 
-// How most frames are left, in one word: the CFA is the stack or frame pointer plus a constant, and only the return address and the
-// frame pointer lie at constants from it.
-//   bits 0..1 valid, base is the frame pointer · 2 the frame pointer is saved · 3 the return address is saved · 4 nothing else is saved
-//   8..31 cfa offset · 32..47 frame pointer's offset / 8 · 48..63 return address's offset / 8
+// How most frames are left, in one word: the CFA is the stack or frame pointer plus a constant, and only the return
+// address and the frame pointer lie at constants from it.
+//   bits 0..1 valid, base is the frame pointer · 2 the frame pointer is saved · 3 the return address is saved · 4
+//   nothing else is saved 8..31 cfa offset · 32..47 frame pointer's offset / 8 · 48..63 return address's offset / 8
 struct Shortcut {
   static constexpr u64 kValid = 1, kBaseFrame = 2, kFrameSaved = 4, kReturnSaved = 8, kOthersKept = 16;
 
@@ -44,7 +44,8 @@ struct Shortcut {
     for (unsigned reg = 0; reg < Registers::kCount; ++reg) {
       const Rule& rule = row.rules[reg];
       if (rule.kind == Rule::Kind::same) continue;
-      const bool near = rule.kind == Rule::Kind::at_offset && rule.offset % 8 == 0 && rule.offset / 8 >= -32768 && rule.offset / 8 < 32768;
+      const bool near = rule.kind == Rule::Kind::at_offset && rule.offset % 8 == 0 && rule.offset / 8 >= -32768 &&
+                        rule.offset / 8 < 32768;
       if (reg == Registers::kFrame && near) {
         word |= kFrameSaved | static_cast<u64>(static_cast<u16>(rule.offset / 8)) << 32;
       } else if (reg == row.return_register && near) {
@@ -62,7 +63,9 @@ struct Shortcut {
     const unsigned base = (word & kBaseFrame) != 0 ? Registers::kFrame : Registers::kStack;
     if (!r.knows(base)) return false;
     const usize cfa = r.value[base] + ((word >> 8) & 0xFFFFFF);
-    const auto saved = [&](unsigned shift) { return cfa + static_cast<usize>(static_cast<i64>(static_cast<std::int16_t>(word >> shift)) * 8); };
+    const auto saved = [&](unsigned shift) {
+      return cfa + static_cast<usize>(static_cast<i64>(static_cast<std::int16_t>(word >> shift)) * 8);
+    };
     usize pc;
     if ((word & kReturnSaved) != 0) {
       if (!stack.holds(saved(48), sizeof(usize))) return false;
@@ -107,13 +110,16 @@ void remember(usize pc, u64 shortcut) {
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
-// The segment of the module that holds its tables: they lie beside each other. The whole module when its head does not say.
+// The segment of the module that holds its tables: they lie beside each other. The whole module when its head does not
+// say.
 TableBounds segment_of(const dl_find_object& module) {
   const auto* const image = static_cast<const u8*>(module.dlfo_map_start);
   const TableBounds whole{image, static_cast<const u8*>(module.dlfo_map_end)};
   const auto* const head = reinterpret_cast<const ElfW(Ehdr)*>(image);
   const usize tables = address_of(module.dlfo_eh_frame) - module.dlfo_link_map->l_addr;
-  if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_phoff > 2 * kKiB || head->e_phnum > 2 * kKiB / sizeof(ElfW(Phdr))) return whole;
+  if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_phoff > 2 * kKiB ||
+      head->e_phnum > 2 * kKiB / sizeof(ElfW(Phdr)))
+    return whole;
   const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(image + head->e_phoff);
   for (unsigned i = 0; i < head->e_phnum; ++i) {
     const ElfW(Phdr)& segment = segments[i];
@@ -189,7 +195,9 @@ bool step_by_tables(Registers& r, const StackBounds& stack, bool* outermost) {
   const usize place = r.pc - (r.pc_is_call ? 1 : 0);
   if (const u64 shortcut = recall(place); shortcut != 0) return Shortcut::follow(shortcut, r, stack);
   struct dl_find_object found;
-  if (&_dl_find_object == nullptr || _dl_find_object(reinterpret_cast<void*>(place), &found) != 0 || found.dlfo_eh_frame == nullptr) return false;
+  if (&_dl_find_object == nullptr || _dl_find_object(reinterpret_cast<void*>(place), &found) != 0 ||
+      found.dlfo_eh_frame == nullptr)
+    return false;
   Row row;
   if (!find_row(static_cast<const u8*>(found.dlfo_eh_frame), place, segment_of(found), row)) return false;
   if (!row.signal_frame && row.rules[row.return_register].kind != Rule::Kind::undefined) {

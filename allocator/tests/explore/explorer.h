@@ -1,15 +1,17 @@
 // Runs a few threads of a scenario in every order, up to a bound, over the allocator's real code.
 //
-// The code is compiled with `base/atomic.h` of this folder: each atomic operation asks here who runs next and what a load sees. An execution
-// is a sequence of such choices; the next one differs in the last choice that has another alternative, until there is none (depth-first).
-// Two bounds keep that finite: how often a thread is interrupted (`preemptions`) and how many loads see an older value (`stale`).
+// The code is compiled with `base/atomic.h` of this folder: each atomic operation asks here who runs next and what a
+// load sees. An execution is a sequence of such choices; the next one differs in the last choice that has another
+// alternative, until there is none (depth-first). Two bounds keep that finite: how often a thread is interrupted
+// (`preemptions`) and how many loads see an older value (`stale`).
 //
-// What a load may see is what the C++ orders in the code allow, as an operational model: per location the sequence of stored values, per
-// thread the oldest one that it may still see; acquire takes over what the release that it reads from had seen; sequentially consistent
-// operations also respect one common order. Not modelled: a load that sees a store which its own thread's later store made possible.
+// What a load may see is what the C++ orders in the code allow, as an operational model: per location the sequence of
+// stored values, per thread the oldest one that it may still see; acquire takes over what the release that it reads
+// from had seen; sequentially consistent operations also respect one common order. Not modelled: a load that sees a
+// store which its own thread's later store made possible.
 //
-// To bound interruptions is the idea of CHESS (Musuvathi and Qadeer, 2007). Packaged tools (relacy) want each atomic made anew by the test of
-// each execution; here they lie in the allocator's own static tables.
+// To bound interruptions is the idea of CHESS (Musuvathi and Qadeer, 2007). Packaged tools (relacy) want each atomic
+// made anew by the test of each execution; here they lie in the allocator's own static tables.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the heap costs beyond the blocks: metadata, threads, and memory that is no longer used. Each case is a fresh child, so that no
-// other case's memory is counted.
+// What the heap costs beyond the blocks: metadata, threads, and memory that is no longer used. Each case is a fresh
+// child, so that no other case's memory is counted.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -39,7 +39,8 @@ class Footprint : public testing::Test {
 
 // A table that is not in the heap under test, touched beforehand.
 void** table_of(size_t count) {
-  void* table = mmap(nullptr, count * sizeof(void*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* table =
+      mmap(nullptr, count * sizeof(void*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   return static_cast<void**>(table);
 }
 
@@ -57,7 +58,8 @@ size_t growth_since(size_t before) {
 
 TEST_F(Footprint, MetadataOfSmallBlocksStaysUnderOneAndAHalfPercent) {
   // From 64 MiB on a frame of a huge page has memory before it is full: 3 % in all.
-  for (const auto& [live, bound] : {std::pair{60 * kMiB, 60 * kMiB * 15 / 1000}, std::pair{96 * kMiB, 96 * kMiB * 3 / 100}})
+  for (const auto& [live, bound] :
+       {std::pair{60 * kMiB, 60 * kMiB * 15 / 1000}, std::pair{96 * kMiB, 96 * kMiB * 3 / 100}})
     expect_success([live = live, bound = bound] {
       void** table = table_of(live / 64);
       const size_t before = resident_bytes();
@@ -95,7 +97,8 @@ TEST_F(Footprint, AddressSpaceOfPageAlignedBlocksIsNotWasted) {
       low = std::min(low, reinterpret_cast<uintptr_t>(block));
       high = std::max(high, reinterpret_cast<uintptr_t>(block) + 4096);
     }
-    return bounded("from the lowest to the highest", high - low, subject().is_hardened ? kCount * 4096 * 4 : kCount * 4096 * 3 / 2);
+    return bounded("from the lowest to the highest", high - low,
+                   subject().is_hardened ? kCount * 4096 * 4 : kCount * 4096 * 3 / 2);
   });
 }
 
@@ -125,7 +128,8 @@ size_t resident_with_idle_threads(size_t count, void (*body)()) {
   return resident;
 }
 
-// The cost of the threads themselves (stacks, control blocks) is measured first and left out; the C library keeps stacks for reuse.
+// The cost of the threads themselves (stacks, control blocks) is measured first and left out; the C library keeps
+// stacks for reuse.
 TEST_F(Footprint, ThreadThatMadeAFewAllocationsHoldsAtMostSixteenKiB) {
   expect_success([] {
     constexpr size_t kThreads = 100;
@@ -197,7 +201,8 @@ TEST_F(Footprint, ProgramThatGoesIdleAfterItsPeakKeepsLittle) {
       });
 }
 
-// Memory is had when it is touched: a class that grows must not have it for a program that writes to none of its blocks.
+// Memory is had when it is touched: a class that grows must not have it for a program that writes to none of its
+// blocks.
 TEST_F(Footprint, BlocksThatNobodyTouchesTakeNoMemory) {
   for (const size_t size : {6 * kKiB, 16 * kKiB, 32 * kKiB, 100 * kKiB})
     expect_success([size] {
@@ -325,7 +330,8 @@ TEST_F(Footprint, BlocksOfASmallProgramStayDense) {
   // A little of every size: the first slab of each class must not cost more than the pages that are used.
   expect_success([] {
     api().free(api().malloc(1));  // the first call after a fork is like no other
-    // Anonymous memory alone: how much of a library's code the kernel maps around a fault depends on where the code lies in its file.
+    // Anonymous memory alone: how much of a library's code the kernel maps around a fault depends on where the code
+    // lies in its file.
     const size_t before = resident_bytes("Anonymous:");
     size_t live = 0;
     for (size_t size = 16; size <= 4096; size += size / 8 / 16 * 16 + 16) {

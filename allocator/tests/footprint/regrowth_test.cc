@@ -194,7 +194,8 @@ bool system_moves_memory() {
 // A system that gives huge pages to who asks gives one to a mapping of its own.
 bool system_gives_huge_pages() {
   constexpr size_t kHuge = 2 * kMiB;
-  auto* mapping = static_cast<char*>(mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* mapping =
+      static_cast<char*>(mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   madvise(mapping, 2 * kHuge, MADV_HUGEPAGE);
   for (size_t at = 0; at < 2 * kHuge; at += kPage) mapping[at] = 1;
   const bool gives = resident_bytes("AnonHugePages:") >= kHuge;
@@ -288,7 +289,8 @@ TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {
   });
 }
 
-// After the swings have ended the memory goes with the next few calls, as time passes: also where these take nothing but small blocks.
+// After the swings have ended the memory goes with the next few calls, as time passes: also where these take nothing
+// but small blocks.
 void expect_end_of_swings(size_t size_after) {
   const ChildEnd end = run_in_child(
       [size_after] {

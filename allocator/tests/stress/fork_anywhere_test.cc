@@ -1,5 +1,5 @@
-// fork where it is least expected: while libc's own locks are held around allocations, in the midst of malloc itself, and by calls that run
-// no handlers.
+// fork where it is least expected: while libc's own locks are held around allocations, in the midst of malloc itself,
+// and by calls that run no handlers.
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/syscall.h>
@@ -62,7 +62,8 @@ void churn() {
   api().free(api().malloc(40 << 20));
 }
 
-// getline allocates with its stream locked; fork takes the lock of all streams; a flush of all streams takes the one, then the other.
+// getline allocates with its stream locked; fork takes the lock of all streams; a flush of all streams takes the one,
+// then the other.
 TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
   char path[] = "/tmp/freestone-fork-XXXXXX";
   const int file = mkstemp(path);

@@ -1,5 +1,6 @@
-// Fork handlers of other libraries that use the heap, registered before the allocator's constructor ran (a linked library) and after it
-// (the same library under another name, loaded late). No order of handlers, and nothing that a handler waits for, may end in a hang.
+// Fork handlers of other libraries that use the heap, registered before the allocator's constructor ran (a linked
+// library) and after it (the same library under another name, loaded late). No order of handlers, and nothing that a
+// handler waits for, may end in a hang.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -60,7 +61,8 @@ void try_every_action(const Library& library, uint64_t seed) {
       if (moment == 2 && action == static_cast<int>(ForkHandlerAction::wait_for_lock)) continue;
       for (int i = 0; i < 3; ++i) {
         library.set(moment, static_cast<ForkHandlerAction>(action));
-        EXPECT_EQ(fork_and_exercise(seed++), 0) << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
+        EXPECT_EQ(fork_and_exercise(seed++), 0)
+            << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
       }
     }
   library.set(0, ForkHandlerAction::nothing);

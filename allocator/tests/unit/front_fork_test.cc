@@ -1,4 +1,5 @@
-// FORK-1 to FORK-3 from inside: each lock of the core is held by another thread at the fork, and what it guards is cut short.
+// FORK-1 to FORK-3 from inside: each lock of the core is held by another thread at the fork, and what it guards is cut
+// short.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +69,9 @@ TEST(front_fork, AChangeOfTheBitmapsCutShortIsCountedAnew) {
     word = free_units;
     free_units &= 0x5555;
   };
-  const auto undo = [] { super_at(first / kWordUnits / kSuperGroups).free_units[first / kWordUnits % kSuperGroups] = word; };
+  const auto undo = [] {
+    super_at(first / kWordUnits / kSuperGroups).free_units[first / kWordUnits % kSuperGroups] = word;
+  };
   EXPECT_EQ(fork_while_held(span_lock, cut, undo, use_everything), 0);
   EXPECT_TRUE(spans_are_valid());
 }

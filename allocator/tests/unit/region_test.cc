@@ -1,5 +1,5 @@
-// Room 5: the window's tables are there for every unit below the frontier whenever a thread looks, and where somebody else has their
-// next place, the heap ends without harm.
+// Room 5: the window's tables are there for every unit below the frontier whenever a thread looks, and where somebody
+// else has their next place, the heap ends without harm.
 #include "region/region.h"
 
 #include <sys/mman.h>
@@ -53,7 +53,8 @@ TEST(region, LookupNeverFaultsWhileTheHeapGrows) {
     u64 seen = 0;
     while (!done.load(std::memory_order_relaxed)) {
       const usize frontier = region.frontier_bytes.load_relaxed();
-      for (const usize from : {region.base, region.base + frontier - kMiB, region.base + random.below(window), random.below(~usize{0})}) {
+      for (const usize from :
+           {region.base, region.base + frontier - kMiB, region.base + random.below(window), random.below(~usize{0})}) {
         const void* wild = reinterpret_cast<const void*>(from + random.below(2 * kMiB));
         if (in_window(wild)) seen += is_nothing(tag_of(unit_of(wild))) ? 1 : 2;
       }
@@ -106,16 +107,19 @@ TEST(region, SkippedPiecesAreNotTheHeaps) {
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
   EXPECT_EQ(in_child([] {
               char* const frontier = unit_address(region.frontier.load_relaxed());
-              void* taken = mmap(frontier, 3 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+              void* taken = mmap(frontier, 3 * kMiB, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
               if (taken != frontier) return 77;
               const usize before = committed_units();
               usize had = 0;
-              while (region.frontier.load_relaxed() < unit_of(frontier) + kGroupUnits && ++had < 10000) block_of_two_mebibytes();
+              while (region.frontier.load_relaxed() < unit_of(frontier) + kGroupUnits && ++had < 10000)
+                block_of_two_mebibytes();
               if (in_window(frontier) || in_window(frontier + 3 * kMiB - 1)) return 1;
               if (tag_of(unit_of(frontier)) != kTagForeign || region.skipped.load_relaxed() < 3 * kGroupUnits) return 2;
               if (committed_units() <= before || !spans_are_valid()) return 3;
               unsigned pieces = 0;
-              for_each_heap_piece([&](UnitIndex first, UnitIndex end) { pieces += first < end && !in_window(frontier) ? 1U : 100U; });
+              for_each_heap_piece(
+                  [&](UnitIndex first, UnitIndex end) { pieces += first < end && !in_window(frontier) ? 1U : 100U; });
               return pieces == 2 ? 0 : 4;
             }),
             0);
@@ -129,7 +133,9 @@ TEST(region, RefusedUnitsChangeNothing) {
   const UnitIndex frontier = region.frontier.load_relaxed();
   const TableRange tags = mapped_tags();
   const TableRange metadata = mapped_metadata();
-  for (const usize units : {usize{region.window_end}, kWindowUnitsMax, kWindowUnitsMax + 1, usize{1} << 49, ~usize{0} >> kUnitShift}) EXPECT_EQ(take_span(units, 1).first, kNoUnit);
+  for (const usize units :
+       {usize{region.window_end}, kWindowUnitsMax, kWindowUnitsMax + 1, usize{1} << 49, ~usize{0} >> kUnitShift})
+    EXPECT_EQ(take_span(units, 1).first, kNoUnit);
   EXPECT_EQ(map_block(usize{1} << 46, 1), nullptr);
   EXPECT_EQ(account.charged.load_relaxed(), charged);
   EXPECT_EQ(account.peak.load_relaxed(), peak);

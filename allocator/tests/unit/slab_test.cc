@@ -74,7 +74,8 @@ usize resident_pages_of_slab(SizeClass c, const void* block) {
   return static_cast<usize>(std::count_if(present, present + pages, [](u8 p) { return (p & 1) != 0; }));
 }
 
-// A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does not touch.
+// A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does
+// not touch.
 TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
   ensure_started();
   purge_spans(0, WentBack::trim);
@@ -156,7 +157,8 @@ TEST(slab, PagesThatWentBackAreKnown) {
   }
 }
 
-// Every block passes through mailboxes, so most are returned by another thread than took them, while others take from the same slab.
+// Every block passes through mailboxes, so most are returned by another thread than took them, while others take from
+// the same slab.
 TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
   ensure_started();
   constexpr unsigned kThreads = 4;

@@ -202,7 +202,8 @@ TEST(span, MemoryOfDirtyFramesMovesIntoALargeSpan) {
   EXPECT_TRUE(spans_are_valid());
 }
 
-// Of what is freed the newest of each doubling is kept for whoever asks for just that length, and goes when nobody did for the half-life.
+// Of what is freed the newest of each doubling is kept for whoever asks for just that length, and goes when nobody did
+// for the half-life.
 TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   if (kMitigations.any()) GTEST_SKIP() << "freed runs fault there";
   const usize units = bytes_to_units(5 * kMiB);

@@ -55,7 +55,9 @@ int ask_again_and_again(const Request& request, size_t bytes) {
   // What goes back as time passes is no part of a refusal.
   using Mallctl = int(const char*, void*, size_t*, void*, size_t);
   ssize_t never = -1;
-  if (reinterpret_cast<Mallctl*>(dlsym(RTLD_DEFAULT, "mallctl"))("arenas.dirty_decay_ms", nullptr, nullptr, &never, sizeof never) != 0) return 2;
+  if (reinterpret_cast<Mallctl*>(dlsym(RTLD_DEFAULT, "mallctl"))("arenas.dirty_decay_ms", nullptr, nullptr, &never,
+                                                                 sizeof never) != 0)
+    return 2;
   constexpr int kBlocks = 64;
   void* blocks[kBlocks];
   for (void*& block : blocks) {

@@ -18,12 +18,16 @@ struct Limit {
   int resource;
   size_t mebibytes;
   unsigned percent;  // of the limit that a program must be able to allocate
-  friend std::ostream& operator<<(std::ostream& out, const Limit& limit) { return out << limit.name << ' ' << limit.mebibytes << " MiB"; }
+  friend std::ostream& operator<<(std::ostream& out, const Limit& limit) {
+    return out << limit.name << ' ' << limit.mebibytes << " MiB";
+  }
 };
 
 const Limit kLimits[] = {
-    {"address_space", RLIMIT_AS, 64, 30},  {"address_space", RLIMIT_AS, 128, 45},  {"address_space", RLIMIT_AS, 256, 50},  {"address_space", RLIMIT_AS, 512, 50},
-    {"address_space", RLIMIT_AS, 1024, 50}, {"address_space", RLIMIT_AS, 4096, 50}, {"data", RLIMIT_DATA, 64, 60},          {"data", RLIMIT_DATA, 256, 75},
+    {"address_space", RLIMIT_AS, 64, 30},   {"address_space", RLIMIT_AS, 128, 45},
+    {"address_space", RLIMIT_AS, 256, 50},  {"address_space", RLIMIT_AS, 512, 50},
+    {"address_space", RLIMIT_AS, 1024, 50}, {"address_space", RLIMIT_AS, 4096, 50},
+    {"data", RLIMIT_DATA, 64, 60},          {"data", RLIMIT_DATA, 256, 75},
     {"data", RLIMIT_DATA, 1024, 75},
 };
 
@@ -39,14 +43,16 @@ TEST_P(UnderLimit, MostOfTheMemoryCanBeHadAndThenNull) {
   const ChildEnd end = run_in_child([&] {
     const rlimit value{bytes, bytes};
     if (setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0) return 125;
-    execl((std::string(FREESTONE_PROBE_DIR) + "/fault_probe").c_str(), "fault_probe", mode.c_str(), static_cast<char*>(nullptr));
+    execl((std::string(FREESTONE_PROBE_DIR) + "/fault_probe").c_str(), "fault_probe", mode.c_str(),
+          static_cast<char*>(nullptr));
     return 126;
   });
   EXPECT_TRUE(end.exited_with(0)) << end.describe();
 }
 
-INSTANTIATE_TEST_SUITE_P(Limits, UnderLimit, testing::ValuesIn(kLimits),
-                         [](const auto& info) { return std::string(info.param.name) + "_" + std::to_string(info.param.mebibytes) + "_MiB"; });
+INSTANTIATE_TEST_SUITE_P(Limits, UnderLimit, testing::ValuesIn(kLimits), [](const auto& info) {
+  return std::string(info.param.name) + "_" + std::to_string(info.param.mebibytes) + "_MiB";
+});
 
 // A limit that comes when the heap is already in use.
 TEST(LateLimit, StopsGrowthButNotReuse) {
