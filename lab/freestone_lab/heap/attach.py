@@ -35,7 +35,7 @@ NT_PRSTATUS, NT_FPREGS, NT_ARM_SYSTEM_CALL = 1, 2, 0x404
 WAIT_ALL = 0x4000_0000  # __WALL
 STACK_LOOKED_AT = 16 * 1024  # bytes above the stack pointer that must hold no address of the library
 RED_ZONE = 512
-PATIENCE_S = 5.0  # how long a thread outside the library is looked for
+PATIENCE_S = 30.0  # how long a thread outside the library is looked for: on a busy machine each look takes long
 CLEAN_S = 0.2  # and for how long only one on whose stack no word of the library lies
 
 
