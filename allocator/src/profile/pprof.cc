@@ -27,6 +27,10 @@ enum Field : unsigned {
   kDefaultType = 14
 };
 
+// What this library adds to a stack when it is linked into the program.
+constexpr char kOwnFunctions[] =
+    "freestone::.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
+    "operator new.*";
 constexpr const char* kStrings[] = {
     "",
     "alloc_objects",
@@ -42,9 +46,7 @@ constexpr const char* kStrings[] = {
     "space",
     "lifetime",
     "nanoseconds",
-    // What this library adds to a stack when it is linked into the program.
-    "freestone::.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|operator "
-    "new.*",
+    kOwnFunctions,
     "no allocation was sampled: the program asked for little compared with the bytes between samples",
 };
 constexpr unsigned kTypes = 8;

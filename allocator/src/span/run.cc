@@ -32,14 +32,16 @@ constexpr u64 kAgesPerHalfLife = 8;  // what is asked for less often does as wel
 constexpr unsigned kStampShift = 48;
 static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
 alignas(64) Atomic<u64> large_slot[kLargeSlots];
+Atomic<u32> large_length[kLargeSlots];  // relaxed: of the run that came back last
 
 Atomic<usize> runs_taken;  // relaxed: statistics; from the span heap, so those in slots are included
 Atomic<usize> units_taken;
 
 usize units_of(u64 slot) { return slot >> 32 & low_mask(kStampShift - 32); }
 UnitIndex first_of(u64 slot) { return static_cast<UnitIndex>(slot); }
+unsigned large_number(usize units) { return highest_bit(units - 1) - highest_bit(kUnitsMax - 1) - 1; }
 Atomic<u64>& slot_for(unsigned shard, usize units) {
-  if (units > kUnitsMax) return large_slot[highest_bit(units - 1) - highest_bit(kUnitsMax - 1) - 1];
+  if (units > kUnitsMax) return large_slot[large_number(units)];
   return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)];
 }
 
@@ -83,11 +85,16 @@ void evict_large(Atomic<u64>& slot) {
   evict(run);
 }
 
-// Not where free memory is to go at once, and no more than three quarters of what is kept free anyway.
+// When the one before had the same length: a program that frees a large block once needs no other of that length. Not
+// where free memory is to go at once.
 bool may_keep_large(usize units) {
+  if (!is_large_kept_run(units_to_bytes(units)) || options.dirty_decay_ms == 0 || options.dirty_bytes == 0)
+    return false;
+  Atomic<u32>& length = large_length[large_number(units)];
+  const bool came_before = length.load_relaxed() == units;
+  length.store_relaxed(static_cast<u32>(units));
   const usize kept = units_to_bytes(kept_units.load_relaxed() + units);
-  return is_large_kept_run(units_to_bytes(units)) && options.dirty_decay_ms != 0 &&
-         kept <= options.dirty_bytes - options.dirty_bytes / 4;
+  return came_before && kept <= kKeptRunBytesMax - kKeptRunBytesMax / 4;
 }
 
 // One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.

@@ -55,6 +55,7 @@ void make_dirty() {
 TEST(BackgroundPurge, GivesBackWhileTheProgramIsIdleAlsoInAChild) {
   if (is_hardened()) GTEST_SKIP() << "freed runs wait sealed instead of becoming dirty";
   EXPECT_EQ(freestone_option_set("dirty_decay_ms", "100"), 0);
+  EXPECT_EQ(freestone_option_set("dirty_bytes", "16m"), 0);
   const auto idle_purges = [](bool thread_expected) {
     make_dirty();
     freestone_trim(~size_t{0});  // the run caches go to the spans

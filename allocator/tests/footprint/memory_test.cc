@@ -235,6 +235,20 @@ TEST_F(Footprint, BlocksThatNobodyTouchesTakeNoMemory) {
 }
 
 // Large blocks freed at random leave holes of whole units: those pages go back without being asked for.
+// What one large block leaves behind is not kept besides the next, of another length.
+TEST_F(Footprint, LargeBlocksOfASmallProgramDoNotAddUp) {
+  expect_success([] {
+    const size_t before = resident_bytes();
+    size_t peak = 0;
+    for (const size_t size : {3 * kMiB, 5 * kMiB, 2 * kMiB, 6 * kMiB, 4 * kMiB}) {
+      void* block = touched(size);
+      peak = std::max(peak, growth_since(before));
+      api().free(block);
+    }
+    return bounded("blocks of 2 to 6 MiB, one at a time, at the peak", peak, 6 * kMiB + 2 * kMiB);
+  });
+}
+
 TEST_F(Footprint, ScatteredHolesOfLargeBlocksAreGivenBack) {
   expect_success([] {
     Random random(9);

@@ -213,6 +213,9 @@ TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   const UnitIndex first = take_run(0, units, 1, zeroed);
   const UnitIndex second = take_run(0, units, 1, zeroed);
   EXPECT_TRUE(return_run(0, first));
+  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "no other of that length came before";
+  EXPECT_EQ(take_run(0, units, 1, zeroed), first);
+  EXPECT_TRUE(return_run(0, first));
   EXPECT_EQ(kept_units.load_relaxed(), units);
   EXPECT_FALSE(return_run(0, first)) << "freed twice";
   EXPECT_EQ(take_run(1, units, 1, zeroed), first);

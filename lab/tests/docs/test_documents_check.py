@@ -263,9 +263,9 @@ def test_tuning_page_shows_every_option_and_an_edit_is_noticed(tmp_path: Path) -
     for line in table.read_text().splitlines():
         if line.startswith("OPTION("):
             assert f"| `{line.split(', ')[1]}` |" in page
-    assert "| `dirty_bytes` | `8m` | 0 to 1t |" in page
+    assert "| `dirty_bytes` | `1m` | 0 to 1t |" in page
     assert "| `thp` | `auto` | `off`, `auto`, `always` |" in page
-    table.write_text(table.read_text().replace("dirty_bytes, 8388608", "dirty_bytes, 9437184"))
+    table.write_text(table.read_text().replace("dirty_bytes, 1048576", "dirty_bytes, 9437184"))
     assert len(tuning.outdated(tmp_path)) == 1
 
 
