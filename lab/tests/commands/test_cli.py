@@ -77,7 +77,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory, work: Path, preload: str)
     folder = tmp_path_factory.mktemp("compared")
     exports = ["--json", "r.json", "--csv", "r.csv", "--markdown", "r.md", "--gbench", "g.json", "-o", "r.html"]
     done = freestone(folder, "compare", "--only", preload, "--rounds", "8", *exports, "--", str(work), "2000", "64")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout
 
 
