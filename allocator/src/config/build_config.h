@@ -36,6 +36,7 @@ inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
 // Runs above that and up to here too, one per doubling in the process; they count as free memory that is kept.
 inline constexpr usize kKeptRunBytesMax = 8 * kMiB;
+inline constexpr usize kKeptRunsBytesMax = 6 * kMiB;  // all of these together
 // Runs above this size get a mapping of their own.
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 

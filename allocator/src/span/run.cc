@@ -86,15 +86,15 @@ void evict_large(Atomic<u64>& slot) {
 }
 
 // When the one before had the same length: a program that frees a large block once needs no other of that length. Not
-// where free memory is to go at once.
-bool may_keep_large(usize units) {
+// where free memory is to go at once. Notes the length.
+bool keeps_large(usize units) {
   if (!is_large_kept_run(units_to_bytes(units)) || options.dirty_decay_ms == 0 || options.dirty_bytes == 0)
     return false;
   Atomic<u32>& length = large_length[large_number(units)];
   const bool came_before = length.load_relaxed() == units;
   length.store_relaxed(static_cast<u32>(units));
   const usize kept = units_to_bytes(kept_units.load_relaxed() + units);
-  return came_before && kept <= kKeptRunBytesMax - kKeptRunBytesMax / 4;
+  return came_before && kept <= kKeptRunsBytesMax;
 }
 
 // One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
@@ -130,7 +130,7 @@ bool return_run(unsigned shard, UnitIndex first) {
   if (units == 0) return false;
   record_of(first).run_units = 0;
   if (is_large_kept_run(units_to_bytes(units))) release_old_runs();
-  if (is_kept_run(units_to_bytes(units)) || may_keep_large(units)) {
+  if (is_kept_run(units_to_bytes(units)) || keeps_large(units)) {
     keep(shard, first, units);
   } else {
     return_to_spans(first, units);

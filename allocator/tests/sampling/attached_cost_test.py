@@ -3,10 +3,9 @@ has ended."""
 
 from __future__ import annotations
 
-import shutil
 import unittest
 
-from sampling import sampling_cost
+from sampling import counted, sampling_cost
 from support import harness
 
 MOST = 1.02
@@ -15,15 +14,7 @@ NOTHING = 1.002  # starting and ending it
 
 class AttachedCost(unittest.TestCase):
     def check(self, program: str) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        assert harness.LIBRARY is not None
-        if harness.IS_HARDENED:
-            self.skipTest("promised of the fast build")
-        build = harness.LIBRARY.parent
-        command = sampling_cost.commands(build, short=True)[program]
-        for needed in ("valgrind", command[0]):
-            if shutil.which(needed) is None:
-                self.skipTest(f"there is no {needed}")
+        build, command = counted.counted_program(self, program)
         env = sampling_cost.environment(build, "prof_final:false")
         env["LD_PRELOAD"] += f":{harness.PROBES / 'attached.so'}"
         plain = sampling_cost.instructions(command, env)

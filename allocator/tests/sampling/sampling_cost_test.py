@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import unittest
 
-from sampling import sampling_cost
+from sampling import counted, sampling_cost
 from support import harness
 
 MOST = 1.017  # the promise is 2 % of time, which lies half a percent above that of instructions
@@ -13,15 +12,7 @@ MOST = 1.017  # the promise is 2 % of time, which lies half a percent above that
 
 class SamplingCost(unittest.TestCase):
     def check(self, program: str) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        assert harness.LIBRARY is not None
-        if harness.IS_HARDENED:
-            self.skipTest("promised of the fast build")
-        build = harness.LIBRARY.parent
-        command = sampling_cost.commands(build, short=True)[program]
-        for needed in ("valgrind", command[0]):
-            if shutil.which(needed) is None:
-                self.skipTest(f"there is no {needed}")
+        build, command = counted.counted_program(self, program)
         off, on = sampling_cost.counts(command, build)
         print(f"{program}: {on / off:.4f} ({off:,} to {on:,} instructions)")
         self.assertGreater(on, off, "nothing was sampled")

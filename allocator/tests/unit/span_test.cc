@@ -222,7 +222,7 @@ TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   EXPECT_EQ(kept_units.load_relaxed(), 0u);
   EXPECT_TRUE(return_run(0, first));
   EXPECT_TRUE(return_run(1, second));
-  EXPECT_EQ(kept_units.load_relaxed(), units) << "one, and never more than dirty_bytes";
+  EXPECT_EQ(kept_units.load_relaxed(), units) << "one of each doubling";
   release_old_runs();
   EXPECT_EQ(kept_units.load_relaxed(), units);
   options.dirty_decay_ms = 0;

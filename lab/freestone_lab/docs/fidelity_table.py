@@ -39,8 +39,9 @@ def table(result: dict[str, Any]) -> str:
     count = len(result["programs"])
     replay = ("replay", "program")
     model = ("model", "replay")
+    beside = ": other work ran beside it, so times " if result["load"] > 1 else ": times "
     words = (
-        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}: other work ran beside it, so times "
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}{beside}"
         f"are medians of {result['rounds']} rounds with their extremes. Of {count} programs the replay is within 5 % "
         f"in {kept(result, *replay, 'seconds')} in time and in {kept(result, *replay, 'peak_kib')} in peak; "
         f"the model is within 10 % of the trace in {kept(result, *model, 'seconds')} in time, in "

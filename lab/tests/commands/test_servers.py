@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
 from freestone_lab.core.result_file import load
@@ -20,15 +20,6 @@ from freestone_lab.measure import tree
 pytestmark = pytest.mark.programs
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
-NGINX = """
-daemon off; worker_processes 2; error_log stderr; pid {folder}/nginx.pid;
-events {{ worker_connections 64; }}
-http {{
-  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "all is well"; }} }}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -40,12 +31,6 @@ class Case:
     rate: bool = True
 
 
-def need(*programs: str) -> None:
-    absent = [p for p in programs if shutil.which(p) is None]
-    if absent:
-        pytest.skip(f"not installed: {', '.join(absent)}")
-
-
 def redis(port: int, folder: Path) -> Case:
     need("redis-server", "redis-benchmark")
     server = f"redis-server --port {port} --save '' --appendonly no --dir {folder}"
@@ -54,7 +39,7 @@ def redis(port: int, folder: Path) -> Case:
 
 def nginx(port: int, folder: Path) -> Case:
     need("nginx", "ab")
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    write_nginx(folder, port)
     url = f"http://127.0.0.1:{port}/"
     return Case(f"nginx -p {folder}/ -c nginx.conf", url, f"ab -q -n 5000 -c 8 {url}", "QUIT")
 
@@ -111,9 +96,7 @@ def test_a_server_is_measured_under_load(make: object, tmp_path: Path) -> None:
     built = paths.build_dir() / "libfreestone.so"
     if not built.exists():
         pytest.skip("libfreestone.so is not built")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="freestone-server-") as folder:  # that another user may enter
         Path(folder).chmod(0o777)
         library = Path(shutil.copy(built, folder))

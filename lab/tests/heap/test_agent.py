@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from server_tools import free_port
 
 from freestone_lab.core import paths
 from freestone_lab.flamegraph import pprof
@@ -168,12 +168,6 @@ def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], tmp_pa
         for child in (store, serving):
             child.terminate()
             child.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[bytes]]) -> None:

@@ -5,7 +5,6 @@ The costs are processor time with and without the recorder, of the same work in 
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
 from freestone_lab.trace import reader, recording
@@ -28,15 +28,6 @@ pytestmark = [
 ]
 SERVER_COST, ALLOCATING_COST = 1.1, 1.5
 TURNS = 9
-NGINX = """
-daemon off; worker_processes 2; error_log stderr; pid {folder}/nginx.pid; user root;
-events {{ worker_connections 64; }}
-http {{
-  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "all is well"; }} }}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,7 @@ def redis(port: int, folder: Path) -> Case:
 
 
 def nginx(port: int, folder: Path) -> Case:
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    write_nginx(folder, port, "user root;")
     return Case(
         ("nginx", "-p", f"{folder}/", "-c", "nginx.conf"),
         ("ab", "-q", "-n", "5000", "-c", "8", f"http://127.0.0.1:{port}/"),
@@ -89,13 +80,9 @@ class Running:
 @contextmanager
 def serving(make: Callable[[int, Path], Case], folder: Path, trace: Path | None) -> Iterator[Running]:
     folder.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     case = make(port, folder)
-    for program in (case.server[0], case.load[0]):
-        if shutil.which(program) is None:
-            pytest.skip(f"not installed: {program}")
+    need(case.server[0], case.load[0])
     words, env = list(case.server), None
     if trace:
         words, env = recording.command_line(recording.Request(trace, case.server))

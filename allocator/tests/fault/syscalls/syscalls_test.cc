@@ -9,6 +9,8 @@
 
 #include "fault/syscalls/supervisor.h"
 #include "support/exercise.h"
+#include "support/random.h"
+#include "support/subject.h"
 
 namespace freestone_test {
 namespace {
@@ -119,6 +121,47 @@ TEST_P(FailingCall, AtRandomIsSurvived) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Large blocks that do not fit into each other's places, so that memory moves between them. Each page carries its
+// block's number.
+int replace_large_blocks() {
+  constexpr size_t kMiB = size_t{1} << 20;
+  constexpr size_t kPage = 4096;
+  size_t* blocks[8] = {};
+  size_t sizes[8] = {};
+  Random random(11);
+  for (size_t number = 1; number <= 60; ++number) {
+    const size_t place = number <= 8 ? number - 1 : random.below(8);
+    const size_t size = random.between(4 * kMiB, 12 * kMiB);
+    const bool zeroed = number % 3 == 0;
+    auto* block = static_cast<size_t*>(zeroed ? api().calloc(1, size) : api().malloc(size));
+    if (block == nullptr) return kNullsSeen;
+    for (size_t at = 0; at < size; at += kPage) {
+      if (zeroed && block[at / sizeof(size_t)] != 0) return kBroken;
+      block[at / sizeof(size_t)] = number;
+    }
+    for (size_t at = 0; at < sizes[place]; at += kPage)
+      if (blocks[place][at / sizeof(size_t)] != blocks[place][0]) return kBroken;
+    api().free(blocks[place]);
+    blocks[place] = block;
+    sizes[place] = size;
+  }
+  return 0;
+}
+
+// By each error that the kernel may give, always and every second time.
+TEST(MovedMemory, LosesNothingWhereTheKernelRefuses) {
+  std::string reason;
+  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  for (const int number : {SYS_mremap, SYS_madvise})
+    for (const int error : {EINVAL, ENOMEM, EFAULT, EAGAIN})
+      for (const unsigned every : {1U, 2U}) {
+        unsigned seen = 0;
+        const auto plan = [&](const SystemCall&) { return ++seen % every == 0 ? error : 0; };
+        const SupervisedEnd end = run_supervised({number}, plan, replace_large_blocks);
+        EXPECT_TRUE(end.child.exited_with(0)) << number << " with " << error << ": " << end.child.describe();
+      }
+}
 
 std::string probe_path() { return std::string(FREESTONE_PROBE_DIR) + "/fault_probe"; }
 
