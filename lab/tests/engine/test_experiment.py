@@ -134,16 +134,17 @@ def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer
     assert row is not None and row.cells["rss"].verdict == "worse"
 
 
-def test_twenty_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_one(work: Path) -> None:
+@pytest.mark.timing
+def test_a_hundred_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_five(work: Path) -> None:
+    # The same claim is made of simulated noise, without a clock, by analysis/test_inference.
     twin = Peer("twin", None, "libc")
     claims = 0
-    for seed in range(20):
+    for seed in range(100):
         found = measured(task(work, "2000", "64"), [twin], plan(10, seed=seed))
         row = compare.table_of(found, "glibc", seed).row("twin")
         assert row is not None and row.status == "ok"
         claims += row.cells["wall"].verdict in ("better", "worse")
-    # The order within a round is drawn, so that noise is in both alike however loaded the machine is.
-    assert claims <= 1
+    assert claims <= 5
 
 
 def test_a_failing_command_is_an_error_not_a_table() -> None:
