@@ -42,16 +42,35 @@ void return_without_cache(SizeClass size_class, void* block) {
   return_one(size_class, user, block);
 }
 
-void* allocate_class(SizeClass size_class, usize bytes, usize alignment) {
+// A block of which the memory is zero, when one can be had for less than clearing costs: null otherwise.
+void* take_known_zero(Cache& cache, SizeClass size_class) {
+  constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
+  const ClassInfo& info = class_info(size_class);
+  const bool has_used = cache.top[size_class] != cache.base[size_class];
+  if (info.bytes < kWorthIt || has_used) return nullptr;
+  if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache.user) : nullptr;
+  bool zeroed = true;
+  void* block = take_class_run(size_class, 1, zeroed);
+  if (block != nullptr && !zeroed) std::memset(block, 0, info.bytes);
+  return block;
+}
+
+// With `zeroed`, which says whether the block's memory is zero, one is preferred of which that is known.
+void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr) {
   Cache* cache = ensure_cache();
   bool track = false;
   if (cache != nullptr && FREESTONE_UNLIKELY(sample_observer.load_relaxed() != nullptr)) {
     if (void* block = sample_allocation(*cache, size_class, bytes, alignment, &track); block != nullptr) return block;
   }
-  void* block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
-  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
-    block = cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class);
+  void* block = nullptr;
+  if (zeroed != nullptr && cache != nullptr) {
+    block = take_known_zero(*cache, size_class);
+    *zeroed = block != nullptr;
   }
+  const auto pop = [=] { return cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class); };
+  if (block == nullptr) block = pop();
+  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt)
+    block = pop();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
   return block;
@@ -73,26 +92,6 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   attend();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
-  return block;
-}
-
-// A block of which the memory is known to be zero, when one can be had for less than clearing costs: null otherwise.
-void* allocate_known_zero(SizeClass size_class, usize bytes) {
-  constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
-  const ClassInfo& info = class_info(size_class);
-  if (info.bytes < kWorthIt) return nullptr;
-  Cache* cache = ensure_cache();
-  if (cache == nullptr || cache->top[size_class] != cache->base[size_class]) return nullptr;  // a used block is at hand
-  if (cache->counting != nullptr && sample_is_near(*cache, bytes)) return nullptr;
-  void* block = nullptr;
-  bool zeroed = true;
-  if (!is_slab_class(size_class)) {
-    block = take_class_run(size_class, 1, zeroed);
-  } else if (info.blocks <= 64) {
-    block = take_zeroed_block(size_class, cache->user);
-  }
-  if (block != nullptr && !zeroed) std::memset(block, 0, info.bytes);
-  if (block != nullptr && cache->counting != nullptr) count_unsampled(*cache, bytes);
   return block;
 }
 
@@ -276,15 +275,13 @@ void* allocate_zeroed_slow(usize bytes) {
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active))
     return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
-  if (bytes > kCachedBytesMax) {
-    bool zeroed = false;
-    void* block = allocate_above_classes(bytes, 1, &zeroed);
-    if (block != nullptr && !zeroed) std::memset(block, 0, request_of(bytes));
-    return block;
+  bool zeroed = false;
+  void* block = pop_unsampled(bytes);
+  if (block == nullptr) {
+    block = bytes > kCachedBytesMax ? allocate_above_classes(bytes, 1, &zeroed)
+                                    : allocate_class(class_of(bytes), bytes, 1, &zeroed);
   }
-  if (void* block = allocate_known_zero(class_of(bytes), bytes); block != nullptr) return block;
-  void* block = allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? std::memset(block, 0, request_of(bytes)) : nullptr;
+  return block == nullptr || zeroed ? block : std::memset(block, 0, request_of(bytes));
 }
 
 void* allocate_aligned_slow(usize bytes, usize alignment) {

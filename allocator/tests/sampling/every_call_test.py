@@ -1,0 +1,63 @@
+"""Each call that allocates is in the profile, also when it is a thread's first.
+
+With every block sampled it is there exactly, with few of them within the error of the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import unittest
+from pathlib import Path
+
+from sampling import profiles
+from support import harness
+
+CALLS = (
+    "malloc", "calloc", "realloc", "realloc_grows", "reallocarray", "memalign", "aligned_alloc", "posix_memalign",
+    "valloc", "pvalloc", "new", "new_array", "new_nothrow", "new_aligned",
+)  # fmt: skip
+SIZES = (100, 1000, 2100, 4096, 13034, 40001, 70000, 200_000, 3_000_000)
+PAGE = 4096
+VIEW = "prof:true,prof_format:collapsed,prof_view:cumulative"
+
+
+def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
+    """The bytes that the probe asks for."""
+    if call == "pvalloc":
+        return count * sum(-(-size // PAGE) * PAGE for size in sizes)
+    return count * sum(sizes) + (count * len(sizes) * 16 if call == "realloc_grows" else 0)
+
+
+class EveryCall(unittest.TestCase):
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def sampled(self, call: str, count: int, sizes: tuple[int, ...], conf: str) -> int:
+        """The bytes that the profile says were allocated by the probe's one place."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "profile"
+            done = harness.run(
+                [harness.PROBES / "every_call_probe", call, str(count), *map(str, sizes)],
+                extra={"FREESTONE_CONF": f"{VIEW},{conf},prof_file:{path}"},
+            )
+            self.assertEqual((done.status, done.err), (0, ""), done)
+            return sum(size for stack, size in profiles.read_collapsed(path).items() if "place" in stack)
+
+    def test_with_every_block_sampled_nothing_is_missing(self) -> None:
+        for call in CALLS:
+            with self.subTest(call=call):
+                self.assertEqual(self.sampled(call, 12, SIZES, "prof_sample_bytes:1"), allocated(call, 12, SIZES))
+
+    def test_with_few_samples_the_sum_is_right_within_six_standard_errors(self) -> None:
+        mean, size, count = 70_000, 13_000, 3_000
+        error = math.sqrt(mean / (size * count))
+        for call in CALLS:
+            with self.subTest(call=call):
+                wanted = allocated(call, count, (size,))
+                found = self.sampled(call, count, (size,), f"prof_sample_bytes:{mean}")
+                self.assertLess(abs(found / wanted - 1), 6 * error)
+
+
+if __name__ == "__main__":
+    harness.main()
