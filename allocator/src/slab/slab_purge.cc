@@ -4,6 +4,8 @@
 // goes
 //   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down
 //     the heap for it, a part of the heap at a time, so that no call takes long;
+//   - with time: the hand goes once round the heap in `dirty_decay_ms`, so that a program which stays as large but
+//     changes its sizes slowly keeps no pages of sizes that it no longer uses;
 //   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps
 //     little.
 //
@@ -25,6 +27,7 @@ constexpr usize kColdDivisor = 32;     // and less than this part of what is in 
 constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap grew by
 constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
+constexpr usize kUnitsPerTick = 64 * kKiB;  // what the hand passes at most because time passed
 
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
@@ -37,6 +40,7 @@ struct State {
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
   usize spare = 0;      // what the slabs were larger then, at most a quarter: a swing needs that again, too
   UnitIndex hand = 0;   // the walk goes on below this unit
+  u64 walked_ms = 0;    // when it last went on because time passed
 };
 State state FREESTONE_GUARDED_BY(looking);
 
@@ -128,13 +132,24 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
   }
 }
 
-// The hand goes on, and gives back what the heap grew by at most.
-void walk(SlabUser& user, Surplus& surplus, usize grown) FREESTONE_REQUIRES(looking) {
-  const usize heap = region.frontier.load_acquire() - region.heap_start;
-  const usize units = min_of(heap, (grown >> kUnitShift) * kWalkUnits);
+usize heap_units() { return region.frontier.load_acquire() - region.heap_start; }
+
+// How far the hand goes because time passed.
+usize units_due() FREESTONE_REQUIRES(looking) {
+  const u64 now = os::coarse_milliseconds();
+  const u64 elapsed = now - state.walked_ms;
+  if (elapsed < kWindowMs) return 0;
+  state.walked_ms = now;
+  const u64 round_ms = max_of(options.dirty_decay_ms, kWindowMs);
+  return min_of(kUnitsPerTick, heap_units() * min_of(elapsed, round_ms) / round_ms);
+}
+
+// The hand goes on by so many units at most, and gives back so many bytes at most.
+void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_REQUIRES(looking) {
+  units = min_of(units, heap_units());
   usize given = 0;
   usize walked = 0;
-  while (walked < units && given < grown && refused.load_relaxed() == 0) {
+  while (walked < units && given < most && refused.load_relaxed() == 0) {
     if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire())
       state.hand = region.frontier.load_acquire();
     const UnitIndex unit = state.hand - 1;
@@ -178,8 +193,10 @@ void purge_cold_pages(SlabUser& user, bool due) {
     state.peak = surplus.blocks;
     purge_slabs(user, WentBack::slabs);
   } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
-    left = grown - min_of<u64>(grown, kGrownPerLook);
-    walk(user, surplus, grown - left);
+    const usize at_once = min_of<u64>(grown, kGrownPerLook);
+    left = grown - at_once;
+    walk(user, surplus, (at_once >> kUnitShift) * kWalkUnits, at_once);
+    if (due) walk(user, surplus, units_due(), kGrownPerLook);
   }
   looked_at.store_relaxed(came - left);
   user.token.store_relaxed(kNoUnit);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "config/options.h"
 #include "platform/os.h"
 #include "span/purge.h"
 #include "unit/support.h"
@@ -155,6 +156,46 @@ TEST(slab, PagesThatWentBackAreKnown) {
     return_blocks(c, user, &pinned, 1);
     expect_valid_heap();
   }
+}
+
+// A program that stays as large and changes its sizes: nothing grows, and less than half of the blocks went.
+TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
+  ensure_started();
+  SlabUser user;
+  const auto taken = [&](SizeClass c, usize bytes) {
+    std::vector<void*> held(bytes / class_info(c).bytes);
+    for (usize count = 0; count < held.size();)
+      count += take_blocks(c, user, 1, static_cast<unsigned>(min_of<usize>(64, held.size() - count)), &held[count]);
+    for (void* block : held) std::memset(block, 1, class_info(c).bytes);
+    return held;
+  };
+  const SizeClass other = class_of(4 * kKiB);
+  const SizeClass cold = class_of(kKiB);
+  std::vector<void*> stays = taken(other, 24 * kMiB);
+  std::vector<void*> goes = taken(cold, 16 * kMiB);
+  purge_cold_pages(user, true);
+  std::vector<void*> survivors;
+  for (usize k = 0; k < goes.size(); ++k) {
+    if (k % 64 == 0) {
+      survivors.push_back(goes[k]);
+    } else {
+      return_blocks(cold, user, &goes[k], 1);
+    }
+  }
+  const auto decay_ms = options.dirty_decay_ms;
+  options.dirty_decay_ms = 1;
+  const auto& back = traffic.back_bytes[static_cast<unsigned>(WentBack::slabs)];
+  const u64 before = back.load_relaxed();
+  const u64 end_ms = os::coarse_milliseconds() + 100'000;
+  while (back.load_relaxed() - before < 8 * kMiB && os::coarse_milliseconds() < end_ms) {
+    purge_cold_pages(user, true);
+    usleep(5000);
+  }
+  EXPECT_GE(back.load_relaxed() - before, 8 * kMiB) << "pages that nobody uses stay";
+  options.dirty_decay_ms = decay_ms;
+  for (void* block : survivors) return_blocks(cold, user, &block, 1);
+  for (void* block : stays) return_blocks(other, user, &block, 1);
+  expect_valid_heap();
 }
 
 // Every block passes through mailboxes, so most are returned by another thread than took them, while others take from
