@@ -92,19 +92,29 @@ FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format forma
 
 FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }
 
-// 1 when the wish is carried out, 0 when it has no counterpart here.
+// 1 for a parameter of malloc.h with a value in mallopt(3)'s range; carried out where it has a counterpart here.
 FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
-  if (ensure_started() != Mode::active || value < 0) return 0;
+  constexpr int kFastBytesMax = 80 * int{sizeof(usize)} / 4;
+  constexpr usize kNoTrim = usize{1} << 40;  // the most that the option takes
+  if (ensure_started() != Mode::active) return 0;
   switch (parameter) {
-    case M_TRIM_THRESHOLD: options.dirty_bytes = static_cast<usize>(value); return 1;
+    case M_TRIM_THRESHOLD: options.dirty_bytes = value < 0 ? kNoTrim : static_cast<usize>(value); return 1;
     case M_MMAP_THRESHOLD:
-      if (static_cast<usize>(value) > kRunBytesMax) return 0;
+      if (value < 0 || static_cast<usize>(value) > kRunBytesMax) return 0;
       options.map_bytes = max_of(static_cast<usize>(value), kSharedRunBytesMax);
       return 1;
-    case M_ARENA_MAX:
-      if (value == 0) return 0;
-      set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
+    case M_ARENA_MAX:  // 0: the library chooses, as it has
+      if (value > 0) set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
       return 1;
+    case M_MXFAST: return value >= 0 && value <= kFastBytesMax ? 1 : 0;
+    case M_TOP_PAD:
+    case M_MMAP_MAX:
+    case M_CHECK_ACTION:
+    case M_PERTURB:
+    case M_ARENA_TEST:
+    case M_NLBLKS:
+    case M_GRAIN:
+    case M_KEEP: return 1;
     default: return 0;
   }
 }

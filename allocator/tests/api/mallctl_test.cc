@@ -1,4 +1,5 @@
 // The jemalloc names that Redis and jemalloc-ctl use, with jemalloc's types and errors.
+#include <climits>
 #include <string>
 
 #include "api/support.h"
@@ -192,7 +193,48 @@ TEST(Mallopt, ChangesTheOptionsThatItNames) {
   free(block);
   EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 32 << 20), 1);
   EXPECT_EQ(mallopt(M_ARENA_MAX, 1), 1);
-  EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 1 << 30), 0);
+  EXPECT_EQ(mallopt(M_TRIM_THRESHOLD, -1), 1) << "-1 turns trimming off";
+  EXPECT_EQ(freestone_option_get("dirty_bytes", text, sizeof text), 0);
+  EXPECT_STREQ(text, "1099511627776");
+}
+
+// Every parameter of malloc.h, around the borders that mallopt(3) states: two parameters have any.
+TEST(Mallopt, AnswersAsItsManualHasIt) {
+  struct Parameter {
+    const char* name;
+    int number;
+    long lowest;
+    long highest;
+  };
+  const Parameter parameters[] = {
+      {"M_MXFAST", M_MXFAST, 0, 80 * sizeof(size_t) / 4},
+      {"M_TRIM_THRESHOLD", M_TRIM_THRESHOLD, INT_MIN, INT_MAX},
+      {"M_TOP_PAD", M_TOP_PAD, INT_MIN, INT_MAX},
+      {"M_MMAP_THRESHOLD", M_MMAP_THRESHOLD, 0, 4 * 1024 * 1024 * sizeof(long)},
+      {"M_MMAP_MAX", M_MMAP_MAX, INT_MIN, INT_MAX},
+      {"M_CHECK_ACTION", M_CHECK_ACTION, INT_MIN, INT_MAX},
+      {"M_PERTURB", M_PERTURB, INT_MIN, INT_MAX},
+      {"M_ARENA_TEST", M_ARENA_TEST, INT_MIN, INT_MAX},
+      {"M_ARENA_MAX", M_ARENA_MAX, INT_MIN, INT_MAX},
+      {"M_NLBLKS", M_NLBLKS, INT_MIN, INT_MAX},
+      {"M_GRAIN", M_GRAIN, INT_MIN, INT_MAX},
+      {"M_KEEP", M_KEEP, INT_MIN, INT_MAX},
+  };
+  const long values[] = {INT_MIN, -1, 0, 1, 160, 161, 1 << 20, 32 << 20, (32 << 20) + 1, INT_MAX};
+  for (int number = -20; number <= 20; ++number) {
+    const Parameter* known = nullptr;
+    for (const Parameter& parameter : parameters) {
+      if (parameter.number == number) known = &parameter;
+    }
+    for (const long value : values) {
+      const int expected = known != nullptr && value >= known->lowest && value <= known->highest ? 1 : 0;
+      EXPECT_EQ(mallopt(number, static_cast<int>(value)), expected)
+          << (known != nullptr ? known->name : "unknown") << " (" << number << ") with " << value;
+    }
+  }
+  void* block = malloc(100000);
+  ASSERT_NE(block, nullptr) << "whatever was set, the library serves";
+  free(block);
 }
 
 }  // namespace
