@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -143,6 +144,23 @@ def test_a_thread_that_waits_is_no_thread_inside_the_allocator(
         assert child.stderr is not None and child.stderr.readline() == b"up\n"
         assert attach.Process(child.pid).call("freestone_prof_is_active") == 0
         assert ended_well(child)
+
+
+def test_a_look_that_meets_another_tries_again(
+    running: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [PermissionError(errno.EPERM, "another look had the thread, and has let go of it")] * 20
+    real = attach._ptrace
+
+    def ptrace(request: int, *arguments: int) -> None:
+        if request == attach.PTRACE_SEIZE and refusals:
+            raise refusals.pop()
+        real(request, *arguments)
+
+    monkeypatch.setattr(attach, "_ptrace", ptrace)
+    assert attach.Process(running.pid).call("freestone_prof_is_active") == 0
+    assert not refusals
+    assert ended_well(running)
 
 
 def test_a_look_leaves_the_options_as_they_were(running: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,15 @@ from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import NotBatch, Watcher
 
 PYTHON = os.path.realpath(sys.executable)
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+@pytest.fixture(scope="module")
+def maps(built: Path) -> Path:
+    target = built / "maps"
+    source = Path(process.__file__).parent / "native"
+    subprocess.run(["cc", "-I", str(source), str(PROGRAMS / "maps.c"), "-o", str(target)], check=True)
+    return target
 
 
 def run(folder: Path, argv: Sequence[str], **more: object) -> Run:
@@ -73,6 +83,23 @@ def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
     assert max(values) > 80 << 10
     assert values[-1] < 60 << 10
     assert all(a[0] <= b[0] for a, b in zip(found.rss_series, found.rss_series[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("program", "libc.so.6", "lib.so", "[stack]"), 1),
+        (("program", "libc.so.6", "lib.so"), 1),
+        (("program", "libc.so.6", "[stack]"), 0),
+        (("program", "libc.so.6"), -1),  # the program ended while they were read
+        (("program", "[stack]"), -1),  # the linker has not come to it yet
+        ((), -1),
+    ],
+)
+def test_a_library_is_missing_only_where_all_maps_were_seen(maps: Path, names: Sequence[str], expected: int) -> None:
+    text = "".join(f"7f00-7f01 r-xp 0 0:0 0  {name if '[' in name else f'/usr/lib/{name}'}\n" for name in names)
+    done = subprocess.run([str(maps), text, "/usr/lib/lib.so"], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == expected
 
 
 def test_page_faults_are_counted(tmp_path: Path) -> None:

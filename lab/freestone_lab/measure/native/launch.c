@@ -159,14 +159,16 @@ static struct Tree look(bool with_pss, long page_kib) {
 
 // 1: some mapping of `pid` names `library`. 0: libc is mapped and `library` is not, which cannot change any more, for
 // the linker maps preloaded objects before the program's own libraries. -1: too early to say, or the process is gone.
+// One that ends while its maps are read shows their beginning only: the stack, which lies behind all libraries, tells.
 static int maps_name(pid_t pid, const char* library) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/maps", pid);
     FILE* maps = fopen(path, "re");
     if (!maps) return -1;
     static char line[8192];
-    bool found = false, libc = false;
+    bool found = false, libc = false, whole = false;
     while (!found && fgets(line, sizeof line, maps)) {
+        whole = whole || strstr(line, "[stack]");
         char* name = strchr(line, '/');
         if (!name) continue;
         name[strcspn(name, "\n")] = 0;
@@ -174,7 +176,7 @@ static int maps_name(pid_t pid, const char* library) {
         libc = libc || strstr(name, "/libc.so.6") || strstr(name, "/libc-2.");
     }
     fclose(maps);
-    return found ? 1 : libc ? 0 : -1;
+    return found ? 1 : libc && whole ? 0 : -1;
 }
 
 static void keep_point(long tick, long ms, long rss_kib) {
