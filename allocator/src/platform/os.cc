@@ -33,6 +33,7 @@ constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
 constexpr usize kMoveDontUnmap = 4;          // Linux 5.7
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
+constexpr int kAdviseNothing = 0x7fffffff;  // no kernel has it
 constexpr int kMapFixedNoReplace = 0x100000;  // Linux 4.17; before, the address is a hint
 
 Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
@@ -64,6 +65,21 @@ void* map_with(usize bytes, usize hint, int protection, int extra_flags) {
 
 Failure advise(void* address, usize bytes, int advice) {
   return failure_of(invoke(SYS_madvise, address_of(address), bytes, static_cast<usize>(advice)));
+}
+
+// Whether an emulator of Linux stands for the kernel. qemu's says success to advice that it does not know, and forgets a
+// range whose memory was moved: no later advice reaches it.
+bool is_emulated() {
+  enum : u32 { kUnknown, kKernel, kEmulator };
+  static Atomic<u32> found;  // relaxed: every thread finds the same
+  if (found.load_relaxed() == kUnknown)
+    found.store_relaxed(advise(nullptr, 0, kAdviseNothing) ? kKernel : kEmulator);
+  return found.load_relaxed() == kEmulator;
+}
+
+// For advice that older kernels lack.
+Failure advise_lately(void* address, usize bytes, int advice) {
+  return is_emulated() ? Failure{EINVAL} : advise(address, bytes, advice);
 }
 
 Failure protect(void* address, usize bytes, int protection) {
@@ -102,9 +118,9 @@ Failure protect_none(void* address, usize bytes) { return protect(address, bytes
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }
 Failure wipe_on_fork(void* address, usize bytes) { return advise(address, bytes, MADV_WIPEONFORK); }
-Failure populate(void* address, usize bytes) { return advise(address, bytes, kAdvisePopulateWrite); }
-Failure guard_install(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardInstall); }
-Failure guard_remove(void* address, usize bytes) { return advise(address, bytes, kAdviseGuardRemove); }
+Failure populate(void* address, usize bytes) { return advise_lately(address, bytes, kAdvisePopulateWrite); }
+Failure guard_install(void* address, usize bytes) { return advise_lately(address, bytes, kAdviseGuardInstall); }
+Failure guard_remove(void* address, usize bytes) { return advise_lately(address, bytes, kAdviseGuardRemove); }
 
 Failure resident_pages(void* address, usize bytes, u8* present) {
   return failure_of(invoke(SYS_mincore, address_of(address), bytes, address_of(present)));
@@ -116,6 +132,7 @@ void* remap(void* address, usize old_bytes, usize new_bytes) {
 }
 
 Failure move_memory(void* from, void* to, usize bytes) {
+  if (is_emulated()) return {EINVAL};
   const usize flags = MREMAP_MAYMOVE | MREMAP_FIXED | kMoveDontUnmap;
   return failure_of(invoke(SYS_mremap, address_of(from), bytes, bytes, flags, address_of(to)));
 }

@@ -98,8 +98,9 @@ TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
     count += got;
   }
   if (const usize page = os::page_bytes(); page == 4 * kKiB && !kMitigations.any()) {
+    const bool can_be_had = !os::populate(os::map(page), page);  // from Linux 5.14 on
     EXPECT_EQ(resident[2], 0u);
-    EXPECT_EQ(resident.back(), units_to_bytes(info.units) / page);
+    EXPECT_EQ(resident.back(), can_be_had ? units_to_bytes(info.units) / page : 0);
   }
   return_blocks(c, user, held, static_cast<unsigned>(count));
   expect_valid_heap();
