@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +137,7 @@ void signals(long count) {
 
 // A large block of which a quarter is used.
 void partly_used() {
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // else the kernel fills more than what is written
     auto* block = static_cast<char*>(malloc(size_t{16} << 20));
     memset(block, 1, size_t{4} << 20);
     usleep(400000);
