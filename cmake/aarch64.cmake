@@ -1,5 +1,6 @@
 # Cross-compiles for aarch64 with Debian's compiler (packages g++-aarch64-linux-gnu and, to run the result, qemu-user):
-#   cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DFREESTONE_TESTS=OFF -DFREESTONE_LAB=OFF
+#   ./freestone build --preset aarch64     the libraries
+#   ./freestone test --long aarch64        its tests too, under emulation
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -67,8 +67,8 @@ Failure advise(void* address, usize bytes, int advice) {
   return failure_of(invoke(SYS_madvise, address_of(address), bytes, static_cast<usize>(advice)));
 }
 
-// Whether an emulator of Linux stands for the kernel. qemu's says success to advice that it does not know, and forgets a
-// range whose memory was moved: no later advice reaches it.
+// Whether an emulator of Linux stands for the kernel. qemu's says success to advice that it does not know, and forgets
+// a range whose memory was moved: no later advice reaches it.
 bool is_emulated() {
   enum : u32 { kUnknown, kKernel, kEmulator };
   static Atomic<u32> found;  // relaxed: every thread finds the same

@@ -66,7 +66,11 @@ PLACE void lose_many(int count, size_t size) {
 PLACE void wipe() {
   volatile char room[16384];
   for (size_t i = 0; i < sizeof room; ++i) room[i] = 0;
+#ifdef __aarch64__
+  asm volatile("" ::: "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "memory");
+#else
   asm volatile("" ::: "rbx", "r12", "r13", "r14", "r15", "memory");
+#endif
 }
 
 static void* volatile in_data = reinterpret_cast<void*>(1);  // in .data, not .bss
