@@ -38,15 +38,6 @@ usize survivor = 0;  // its thread_mark()
 
 bool is_orphan(const Cache& cache) { return cache.generation != process_generation() && cache.owner != survivor; }
 
-struct ClassOfGranules {
-  u8 of[sizeof Cache::class_of_granules];
-
-  constexpr ClassOfGranules() : of() {
-    for (usize g = 0; g < sizeof of; ++g) of[g] = static_cast<u8>(class_of(g * kGranule));
-  }
-};
-constexpr ClassOfGranules kClassOfGranules;
-
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerPurgeCheck = 128;
 constexpr u32 kEventsPerClock = 8;
@@ -334,7 +325,8 @@ Cache* create_cache() {
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
   if constexpr (kMitigations.quarantine) cache->quarantine.seed(os::entropy());
-  std::memcpy(cache->class_of_granules, kClassOfGranules.of, sizeof kClassOfGranules.of);
+  // As one copy, before another thread can see it.
+  std::memcpy(static_cast<void*>(cache->class_of_granules), kClassOfGranules.of, sizeof kClassOfGranules.of);
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
   cache->thread_id = os::thread_id();
   cache->generation = process_generation();
@@ -482,6 +474,15 @@ void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cache
     for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(*cache, c)} * class_info(c).bytes;
     visit(context, *cache, bytes);
   }
+}
+
+FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is taken or not
+  if (!cache_registry_lock.try_lock()) return;
+  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    for (Atomic<u8>& entry : cache->class_of_granules) entry.store_relaxed(kCountedEntry);
+    cache->recalled.store_release(1);
+  }
+  cache_registry_lock.unlock();
 }
 
 HeldRuns held_runs() {

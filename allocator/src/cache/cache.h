@@ -108,12 +108,21 @@ struct NoAllowance {
   bool take(usize) { return true; }
 };
 
+struct ClassOfGranules {
+  u8 of[kGranuleTableBytes / kGranule + 1];
+
+  constexpr ClassOfGranules() : of() {
+    for (usize g = 0; g < sizeof of; ++g) of[g] = static_cast<u8>(class_of(g * kGranule));
+  }
+};
+inline constexpr ClassOfGranules kClassOfGranules;
+
 struct alignas(64) Cache {
   // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
   void** top[kCountedEntry + kCountedClassEnd] = {};
   void** low[kCountedEntry + kCountedClassEnd] = {};
   void** high[kTagCount] = {};
-  u8 class_of_granules[kGranuleTableBytes / kGranule + 1] = {};
+  Atomic<u8> class_of_granules[sizeof kClassOfGranules.of];  // written by the owner, and by a recall
 
   void** base[kClassEnd] = {};
   SlabUser user;
@@ -127,6 +136,7 @@ struct alignas(64) Cache {
   u32 generation = 0;       // of the process in which the owner began (platform/child.h)
   usize owner = 0;          // its thread_mark()
   bool is_plain = false;    // a thread's, and its frees need not all be seen
+  Atomic<u8> recalled;      // see recall_caches
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
@@ -200,6 +210,10 @@ void count_cached(usize (&blocks)[kClassEnd]);
 usize cache_count();
 // Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
+// Sends each thread's next allocation of up to kGranuleTableBytes to the slow path, to which a thread that is served
+// from its cache alone would never go: its table of classes names the second entry of class 0, which is always empty.
+// Any thread, also in a signal handler; does nothing while another has the registry's lock.
+void recall_caches();
 // Whether each thread may keep a run of so many bytes for itself.
 extern FREESTONE_HIDDEN Atomic<u32> caches_in_use;
 inline bool may_hold_run(usize bytes) { return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes; }

@@ -161,13 +161,22 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   cache.counting = counting;
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
-  for (u8& c : cache.class_of_granules) c = static_cast<u8>(c < kCountedClassEnd ? entry_of(c) : c);
+  for (Atomic<u8>& entry : cache.class_of_granules) {
+    if (const SizeClass c = entry.load_relaxed(); c < kCountedClassEnd)
+      entry.store_relaxed(static_cast<u8>(entry_of(c)));
+  }
   return true;
+}
+
+void answer_recall(Cache& cache) {
+  // First: a recall that falls into the loop is seen again.
+  cache.recalled.exchange_acquire(0);
+  for (usize g = 0; g < sizeof kClassOfGranules.of; ++g)
+    cache.class_of_granules[g].store_relaxed(kClassOfGranules.of[g]);
 }
 
 void stop_counting(Cache& cache) {
   if (cache.counting == nullptr) return;
-  for (u8& c : cache.class_of_granules) c = static_cast<u8>(c >= kCountedEntry ? c - kCountedEntry : c);
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, close_counted);
   Counting* counting = cache.counting;
   cache.counting = nullptr;

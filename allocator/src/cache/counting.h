@@ -51,7 +51,10 @@ void forget_counted(Cache& cache, SizeClass size_class);
 
 // The calling thread's cache starts or stops counting. False when memory is out.
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
+// Leaves the table of classes as it is.
 void stop_counting(Cache& cache);
+// Puts the calling thread's table of classes back, as it is without counting. See recall_caches.
+void answer_recall(Cache& cache);
 
 // A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many
 // blocks.

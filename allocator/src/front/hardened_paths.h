@@ -188,7 +188,7 @@ FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
   }
   Cache& cache = thread_cache();
   const usize granules = (bytes + kTrailerBytes + kGranule - 1) / kGranule;
-  const SizeClass entry = cache.class_of_granules[granules];
+  const SizeClass entry = cache.class_of_granules[granules].load_operand();
   void** top = cache.top[entry];
   if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_checked_slow(bytes, origin);
   cache.top[entry] = top - 1;

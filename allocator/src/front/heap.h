@@ -44,7 +44,7 @@ FREESTONE_INLINE void* allocate(usize bytes) {
   const auto miss = [=] { return Slow(bytes); };
   Cache& cache = thread_cache();
   if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes))
-    return pop(cache, cache.class_of_granules[(bytes + kGranule - 1) / kGranule], miss);
+    return pop(cache, cache.class_of_granules[(bytes + kGranule - 1) / kGranule].load_operand(), miss);
   return bytes <= kCachedBytesMax ? pop(cache, class_above_fine(bytes), miss) : miss();
 }
 
@@ -59,7 +59,7 @@ FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) 
   Cache& cache = thread_cache();
   SizeClass size_class;
   if (FREESTONE_LIKELY(last < kGranuleTableBytes)) {
-    size_class = cache.class_of_granules[last / kGranule + 1];
+    size_class = cache.class_of_granules[last / kGranule + 1].load_operand();
   } else if (last < kSmallBytesMax) {
     size_class = class_above_fine(last + 1);
   } else {
@@ -118,7 +118,7 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   Cache& cache = thread_cache();
   SizeClass size_class;
   if (FREESTONE_LIKELY(bytes <= kGranuleTableBytes)) {
-    size_class = cache.class_of_granules[(bytes + kGranule - 1) / kGranule];
+    size_class = cache.class_of_granules[(bytes + kGranule - 1) / kGranule].load_operand();
   } else if (bytes <= kCachedBytesMax) {
     size_class = class_above_fine(bytes);
   } else {

@@ -21,6 +21,7 @@ void note_sampled_freed(UnitIndex first) {
 SampledCounts sampled_counts() { return {live_blocks.load_relaxed(), live_bytes.load_relaxed()}; }
 
 void renew_counting(Cache& cache) {
+  answer_recall(cache);
   stop_counting(cache);
   const Sampling wanted = sampling.load_acquire();
   const u32 epoch = sampling_epoch.load_acquire();
@@ -31,8 +32,8 @@ void renew_counting(Cache& cache) {
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track) {
   const SampleObserver* observer = sample_observer.load_acquire();
   const bool wanted = sampling.load_relaxed() != Sampling::off;
-  if (wanted != (cache.counting != nullptr) || (wanted && cache.counting->epoch != sampling_epoch.load_relaxed()))
-    renew_counting(cache);
+  const bool stale = wanted && cache.counting != nullptr && cache.counting->epoch != sampling_epoch.load_relaxed();
+  if (stale || wanted != (cache.counting != nullptr) || cache.recalled.load_relaxed() != 0) renew_counting(cache);
   if (cache.counting == nullptr) return nullptr;
   const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances)
                                    : count_bytes(cache, bytes, observer->distances);

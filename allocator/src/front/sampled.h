@@ -48,14 +48,15 @@ struct SampleObserver {
 };
 extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
 extern Atomic<Sampling> sampling;
-extern Atomic<u32> sampling_epoch;  // rises when the distances change; each thread draws new ones at its next slow path
+extern Atomic<u32> sampling_epoch;  // rises when the distances change; a thread draws new ones at its next slow path
 
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
 // Most slow paths of a counting thread end here. A cached block if no sample is due; null otherwise, or without
 // counting.
 FREESTONE_INLINE bool counts(const Cache& cache) {
-  return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed();
+  return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed() &&
+         cache.recalled.load_relaxed() == 0;
 }
 FREESTONE_INLINE void* pop_unsampled(usize bytes) {
   Cache& cache = thread_cache();

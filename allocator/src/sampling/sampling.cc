@@ -166,6 +166,7 @@ void want(u32 what) {
   sampling.store_release(mode);
   failure_witness.store_release(what != 0 ? show_stacks : nullptr);
   sampling_epoch.add_relaxed(1);
+  recall_caches();
 }
 
 void renew_own_sampling() {

@@ -1,7 +1,11 @@
 // every_call_probe CALL COUNT SIZE...: for each size a thread of its own, whose first allocations these are, allocates
 // COUNT blocks with CALL, all from the function `place`, and keeps them.
+// every_call_probe CALL late SIZE: a thread allocates and frees a block again and again, so that its cache serves it
+// alone, and only then does the profile begin. Prints how many of its allocations at least came while it was on.
+#include <dlfcn.h>
 #include <malloc.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +17,7 @@ namespace {
 struct Call {
   const char* name;
   void* (*allocate)(size_t bytes);
+  void (*release)(void* block) = free;
 };
 constexpr size_t kAlignment = 128;
 
@@ -31,27 +36,68 @@ const Call kCalls[] = {
      }},
     {"valloc", [](size_t bytes) { return valloc(bytes); }},
     {"pvalloc", [](size_t bytes) { return pvalloc(bytes); }},
-    {"new", [](size_t bytes) { return operator new(bytes); }},
-    {"new_array", [](size_t bytes) { return operator new[](bytes); }},
-    {"new_nothrow", [](size_t bytes) { return operator new(bytes, std::nothrow); }},
-    {"new_aligned", [](size_t bytes) { return operator new(bytes, std::align_val_t{kAlignment}); }},
+    {"new", [](size_t bytes) { return operator new(bytes); }, [](void* block) { operator delete(block); }},
+    {"new_array", [](size_t bytes) { return operator new[](bytes); }, [](void* block) { operator delete[](block); }},
+    {"new_nothrow", [](size_t bytes) { return operator new(bytes, std::nothrow); },
+     [](void* block) { operator delete(block); }},
+    {"new_aligned", [](size_t bytes) { return operator new(bytes, std::align_val_t{kAlignment}); },
+     [](void* block) { operator delete(block, std::align_val_t{kAlignment}); }},
 };
 
 }  // namespace
 
-extern "C" __attribute__((noinline, visibility("default"))) bool place(const Call& call, int count, size_t bytes) {
+extern "C" {
+__attribute__((noinline, visibility("default"))) void* place_one(const Call& call, size_t bytes) {
+  void* block = call.allocate(bytes);
+  asm volatile("" : "+r"(block));  // no call can be left out
+  return block;
+}
+__attribute__((noinline, visibility("default"))) bool place(const Call& call, int count, size_t bytes) {
   bool all = true;
   for (int i = 0; i < count; ++i) {
     void* block = call.allocate(bytes);
+    asm volatile("" : "+r"(block));
     all = all && block != nullptr;
-    asm volatile("" : : "r"(block));  // so that no call can be left out
   }
   return all;
 }
+}
+
+namespace {
+
+std::atomic<long> pairs;
+std::atomic<bool> done;
+
+void wait_for_pairs(long more) {
+  for (const long until = pairs + more; pairs < until;) std::this_thread::yield();
+}
+
+void begin_late(const Call& call, size_t bytes) {
+  const auto start = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "freestone_prof_start"));
+  const auto stop = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "freestone_prof_stop"));
+  std::thread steady([&] {
+    for (; !done; ++pairs) call.release(place_one(call, bytes));
+  });
+  wait_for_pairs(10'000);
+  start();
+  const long before = pairs;
+  wait_for_pairs(1'000);
+  const long within = pairs - before;
+  stop();
+  done = true;
+  steady.join();
+  printf("%ld\n", within - 1);  // the first may have been taken before
+}
+
+}  // namespace
 
 int main(int count, char** arguments) {
   for (const Call& call : kCalls) {
     if (count < 4 || strcmp(call.name, arguments[1]) != 0) continue;
+    if (strcmp(arguments[2], "late") == 0) {
+      begin_late(call, strtoul(arguments[3], nullptr, 10));
+      return 0;
+    }
     bool all = true;
     for (int i = 3; i < count; ++i) {
       std::thread([&] { all = place(call, atoi(arguments[2]), strtoul(arguments[i], nullptr, 10)) && all; }).join();

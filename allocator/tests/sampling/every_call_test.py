@@ -19,7 +19,7 @@ CALLS = (
 )  # fmt: skip
 SIZES = (100, 1000, 2100, 4096, 13034, 40001, 70000, 200_000, 3_000_000)
 PAGE = 4096
-VIEW = "prof:true,prof_format:collapsed,prof_view:cumulative"
+VIEW = "prof_format:collapsed,prof_view:cumulative"
 
 
 def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
@@ -33,16 +33,20 @@ class EveryCall(unittest.TestCase):
     def setUp(self) -> None:
         harness.require_freestone("a promise of libfreestone")
 
-    def sampled(self, call: str, count: int, sizes: tuple[int, ...], conf: str) -> int:
-        """The bytes that the profile says were allocated by the probe's one place."""
+    def profiled(self, conf: str, *words: str) -> tuple[int, str]:
+        """The bytes that the profile says were allocated by the probe's places, and what the probe printed."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "profile"
             done = harness.run(
-                [harness.PROBES / "every_call_probe", call, str(count), *map(str, sizes)],
-                extra={"FREESTONE_CONF": f"{VIEW},{conf},prof_file:{path}"},
+                [harness.PROBES / "every_call_probe", *words],
+                extra={"FREESTONE_CONF": f"prof:true,{VIEW},{conf},prof_file:{path}"},
             )
             self.assertEqual((done.status, done.err), (0, ""), done)
-            return sum(size for stack, size in profiles.read_collapsed(path).items() if "place" in stack)
+            found = profiles.read_collapsed(path).items()
+            return sum(size for stack, size in found if {"place", "place_one"} & set(stack)), done.out
+
+    def sampled(self, call: str, count: int, sizes: tuple[int, ...], conf: str) -> int:
+        return self.profiled(conf, call, str(count), *map(str, sizes))[0]
 
     def test_with_every_block_sampled_nothing_is_missing(self) -> None:
         for call in CALLS:
@@ -57,6 +61,13 @@ class EveryCall(unittest.TestCase):
                 wanted = allocated(call, count, (size,))
                 found = self.sampled(call, count, (size,), f"prof_sample_bytes:{mean}")
                 self.assertLess(abs(found / wanted - 1), 6 * error)
+
+    def test_a_thread_that_its_cache_serves_alone_is_seen_from_the_start_of_a_late_profile_on(self) -> None:
+        for call in [c for c in CALLS if c != "pvalloc"]:  # whose pages and a trailer are above the table of classes
+            for size in (100, 4000):
+                with self.subTest(call=call, size=size):
+                    found, printed = self.profiled("prof_active:false,prof_sample_bytes:1", call, "late", str(size))
+                    self.assertGreaterEqual(found, int(printed) * size)
 
 
 if __name__ == "__main__":
