@@ -145,9 +145,9 @@ TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
 
 // What exceeds the watermark goes back; a program that needs it again each time is not made to pay for that for long.
 TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
-  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);  // no time passes, however slow the machine is
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
   purge_spans(0, WentBack::trim);
-  const usize units = bytes_to_units(22 * kMiB);
+  const usize units = bytes_to_units(kRegretBytes);  // all of it is kept by regret alone, however slow the machine is
   const auto cycle = [&] {
     const u64 before = bytes_given_back();
     const Span span = take_span(units, 1);
