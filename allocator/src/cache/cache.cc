@@ -233,6 +233,16 @@ void adapt(Cache& cache) {
   drain_unused_transfer(cache.user);
 }
 
+void flush_arrays(Cache& cache) {
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] == nullptr) continue;
+    Changing changing(cache, c);
+    flush(cache, c, cache.count(c));
+    drop_array(cache, c);
+  }
+  release_held_run(cache.run);
+}
+
 void note_event(Cache& cache) {
   __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
   if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen)) {
@@ -243,7 +253,7 @@ void note_event(Cache& cache) {
   // A program that goes on with little must not keep what it needed before.
   const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
   if (FREESTONE_UNLIKELY(tick)) decay_spans();
-  purge_cold_pages(cache.user, tick || cache.events % kEventsPerPurgeCheck == 0);
+  give_back_cold(cache, tick || cache.events % kEventsPerPurgeCheck == 0);
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }
@@ -348,13 +358,13 @@ void flush_all(Cache& cache) {
     place = nullptr;
     return_class_blocks(tag_of(unit_of(block)), cache.user, &block, 1);
   });
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    if (cache.base[c] == nullptr) continue;
-    Changing changing(cache, c);
-    flush(cache, c, cache.count(c));
-    drop_array(cache, c);
-  }
-  release_held_run(cache.run);
+  flush_arrays(cache);
+}
+
+void give_back_cold(Cache& cache, bool due) {
+  if (!purge_cold_pages(cache.user, due)) return;
+  flush_arrays(cache);
+  purge_slabs(cache.user, WentBack::slabs);
 }
 
 void destroy_cache(Cache& cache) {

@@ -191,6 +191,9 @@ FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, c
 }
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
+// Gives back memory inside slabs that nobody needs (purge_cold_pages). When the blocks became few, the cache is emptied
+// first: a block in it keeps a page, and an array that was right for the larger heap would keep one page for each.
+void give_back_cold(Cache& cache, bool due);
 
 // A block without a cache, for a thread that is ending or that cannot get a cache.
 void* take_one(SizeClass size_class, SlabUser& user);

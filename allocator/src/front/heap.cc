@@ -88,7 +88,7 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
     block = allocate_large(bytes, alignment, zeroed);
   }
-  if (cache != nullptr) purge_cold_pages(cache->user, false);
+  if (cache != nullptr) give_back_cold(*cache, false);
   attend();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));

@@ -94,9 +94,9 @@ inline bool is_block_free(SizeClass size_class, const void* block) {
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
-// Does so for what is surplus, when the heap grew or blocks became few (slab_purge.cc). Called on slow paths; looks
-// closer when `due`.
-void purge_cold_pages(SlabUser& user, bool due);
+// Does so for what is surplus, as the heap grows and as time goes (slab_purge.cc). Called on slow paths; looks closer
+// when `due`. True: the blocks outside the slabs became few, so the caller gives back its own and purges all slabs.
+bool purge_cold_pages(SlabUser& user, bool due);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();

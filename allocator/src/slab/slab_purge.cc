@@ -7,7 +7,7 @@
 //   - with time: the hand goes once round the heap in `dirty_decay_ms`, so that a program which stays as large but
 //     changes its sizes slowly keeps no pages of sizes that it no longer uses;
 //   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps
-//     little.
+//     little. Whoever sees it empties its cache first (give_back_cold in cache/cache.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
@@ -176,11 +176,11 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   return purged;
 }
 
-void purge_cold_pages(SlabUser& user, bool due) {
+bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
   const u64 grown = came - looked_at.load_relaxed();
-  if (!due && grown < kLookBytes) return;
-  if (!looking.try_lock()) return;
+  if (!due && grown < kLookBytes) return false;
+  if (!looking.try_lock()) return false;
   Surplus surplus;
   look(surplus);
   if (surplus.blocks > state.peak) {
@@ -189,9 +189,9 @@ void purge_cold_pages(SlabUser& user, bool due) {
   }
   const usize needed = surplus.kept == 0 ? surplus.blocks : surplus.blocks + surplus.kept + state.spare;
   u64 left = 0;  // of what it grew by
-  if (surplus.blocks <= state.peak / 2 && surplus.slabs >= needed + kWorthIt) {
+  const bool became_few = surplus.blocks <= state.peak / 2 && surplus.slabs >= needed + kWorthIt;
+  if (became_few) {
     state.peak = surplus.blocks;
-    purge_slabs(user, WentBack::slabs);
   } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
     const usize at_once = min_of<u64>(grown, kGrownPerLook);
     left = grown - at_once;
@@ -201,6 +201,7 @@ void purge_cold_pages(SlabUser& user, bool due) {
   looked_at.store_relaxed(came - left);
   user.token.store_relaxed(kNoUnit);
   looking.unlock();
+  return became_few;
 }
 
 void forget_slab_purge() { looking.reset_in_child(); }

@@ -57,6 +57,40 @@ TEST(cache, AFlushLeavesNothingBehind) {
   expect_valid_heap();
 }
 
+// Each cached block keeps a page, so a thread whose program went idle after its peak would keep many.
+TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
+  Cache* cache = ensure_cache();
+  ASSERT_NE(cache, nullptr);
+  flush_all(*cache);
+  static void* cached[400];
+  const SizeClass c = class_of(176);
+  for (int round = 0; round < 10; ++round) {
+    for (void*& block : cached) block = allocate(176);
+    for (void* block : cached) deallocate(block);
+  }
+  ASSERT_GT(cache->count(c), 100u);
+  SlabUser user;
+  const SizeClass many = class_of(kKiB);
+  static void* peak[64 * kKiB];
+  for (usize count = 0; count < std::size(peak);) {
+    const usize room = min_of<usize>(64, std::size(peak) - count);
+    count += take_blocks(many, user, 1, static_cast<unsigned>(room), peak + count);
+  }
+  purge_cold_pages(user, true);
+  for (usize k = 0; k < std::size(peak); ++k) {
+    if (k % 64 != 0) return_blocks(many, user, &peak[k], 1);
+  }
+  const u64 before = cache->refills;
+  while (cache->refills - before < 256 && cache->count(c) > 0) {
+    static void* held[16];
+    for (void*& block : held) block = allocate(32 * kKiB);
+    for (void* block : held) deallocate(block);
+  }
+  EXPECT_EQ(cache->count(c), 0u) << "its pages stay while the program is idle";
+  for (usize k = 0; k < std::size(peak); k += 64) return_blocks(many, user, &peak[k], 1);
+  expect_valid_heap();
+}
+
 // Large classes fill the budget first; a small class that is used much must get its share all the same.
 TEST(cache, CapacityMovesToTheClassThatMisses) {
   Cache* cache = ensure_cache();
