@@ -58,6 +58,14 @@ def test_the_program_judges_glibc() -> None:
     assert not enumerated.false_alarms(result)
 
 
+def test_what_ran_before_does_not_change_a_verdict() -> None:
+    def counts(kind: str) -> dict[str, int]:
+        result = enumerated.run([discover.find("freestone")], rounds=8, seed=13, kind=kind)
+        return next(e.samples[0].counts for e in result.experiments if e.id.endswith("by two threads"))
+
+    assert counts("double free by two threads") == counts("double free")
+
+
 def test_a_kind_without_any_judged_attack_has_no_share() -> None:
     with pytest.raises(KeyError):
         _ = enumerated._sample(Peer("a", None), {**ROW, **dict.fromkeys(ROW, 0)}).figures["stopped"]

@@ -75,6 +75,7 @@ struct Kind {
 
 extern const Kind kKinds[];
 extern const std::size_t kKindCount;
+constexpr std::size_t kKindsMax = 64;
 
 // A deterministic generator (splitmix64).
 struct Random {

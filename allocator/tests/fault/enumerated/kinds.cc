@@ -443,5 +443,6 @@ const Kind kKinds[] = {
     {"size too large", too_large, Offsets::none, 0, some(State::alone), kOnce, 1, true},
 };
 const std::size_t kKindCount = sizeof kKinds / sizeof kKinds[0];
+static_assert(sizeof kKinds / sizeof kKinds[0] <= kKindsMax);
 
 }  // namespace enumerated

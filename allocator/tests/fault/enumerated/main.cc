@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -30,10 +29,16 @@ volatile int* begun;  // shared with the child: the misuse was reached
 
 enum class Outcome { seen, trapped, held, missed, not_applicable, failed_before };
 
+constexpr unsigned kHolesShown = 12;
+constexpr std::size_t kHoleBytes = 128;
+
+// Nothing here allocates: a child begins with its parent's heap, and so every attack meets the same one, whatever came
+// before it, however the program was called.
 struct Verdict {
   const Kind* kind;
-  unsigned seen = 0, trapped = 0, held = 0, missed = 0, twins_failed = 0, failed_before = 0;
-  std::vector<std::string> holes;
+  unsigned seen, trapped, held, missed, twins_failed, failed_before;
+  unsigned holes;
+  char hole[kHolesShown][kHoleBytes];
   unsigned all() const { return seen + trapped + held + missed; }
   double share() const { return all() == 0 ? 1 : 1 - static_cast<double>(missed) / all(); }
 };
@@ -126,12 +131,14 @@ long offset_of(Random& random, Offsets offsets, std::size_t bytes, unsigned inde
   return 0;
 }
 
-std::string described(const Attack& attack, const Kind& kind) {
-  std::string text = std::to_string(attack.bytes) + " bytes";
-  if (kind.offsets != Offsets::none) text += " at " + std::to_string(attack.offset);
-  if (kind.means != 0) text += std::string(" by ") + name_of(attack.means);
-  text += std::string(", ") + name_of(attack.state) + ", " + name_of(attack.moment);
-  return text + " (" + std::to_string(attack.seed) + ")";
+void note_hole(Verdict& verdict, const char* what, const Attack& attack) {
+  if (verdict.holes == kHolesShown) return;
+  const Kind& kind = *verdict.kind;
+  char offset[32] = "";
+  if (kind.offsets != Offsets::none) std::snprintf(offset, sizeof offset, " at %ld", attack.offset);
+  std::snprintf(verdict.hole[verdict.holes++], kHoleBytes, "%s%zu bytes%s%s%s, %s, %s (%llu)", what, attack.bytes,
+                offset, kind.means != 0 ? " by " : "", kind.means != 0 ? name_of(attack.means) : "",
+                name_of(attack.state), name_of(attack.moment), static_cast<unsigned long long>(attack.seed));
 }
 
 void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
@@ -153,7 +160,7 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
     if (twin == Outcome::not_applicable) continue;
     if (status != 0 && twin != Outcome::held) {
       ++verdict.twins_failed;
-      verdict.holes.push_back("TWIN: " + described(attack, kind));
+      note_hole(verdict, "TWIN: ", attack);
       continue;
     }
     attack.twin = false;
@@ -169,26 +176,27 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
         break;
       case Outcome::failed_before:
         ++verdict.failed_before;
-        verdict.holes.push_back("BEFORE: " + described(attack, kind));
+        note_hole(verdict, "BEFORE: ", attack);
         break;
       case Outcome::not_applicable:
         break;
       case Outcome::missed:
         ++verdict.missed;
-        verdict.holes.push_back(described(attack, kind));
+        note_hole(verdict, "", attack);
         break;
     }
   }
 }
 
-void print_json(const std::vector<Verdict>& verdicts, unsigned rounds, std::uint64_t seed) {
+void print_json(const Verdict* const* verdicts, std::size_t count, unsigned rounds, std::uint64_t seed) {
   std::printf("{\"seed\": %llu, \"rounds\": %u, \"kinds\": [", static_cast<unsigned long long>(seed), rounds);
-  for (const Verdict& v : verdicts) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Verdict* const v = verdicts[i];
     std::printf(
-        "%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, \"twins_failed\": %u, "
-        "\"failed_before\": %u}",
-        &v == verdicts.data() ? "" : ",", v.kind->name, v.seen, v.trapped, v.held, v.missed, v.twins_failed,
-        v.failed_before);
+        "%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, "
+        "\"twins_failed\": %u, \"failed_before\": %u}",
+        i == 0 ? "" : ",", v->kind->name, v->seen, v->trapped, v->held, v->missed, v->twins_failed,
+        v->failed_before);
   }
   std::printf("]}\n");
 }
@@ -204,7 +212,7 @@ int main(int count, char** arguments) {
   const char* expected = "";
   bool show_holes = false, json = false;
   for (int i = 1; i < count; ++i) {
-    const std::string argument = arguments[i];
+    const std::string_view argument = arguments[i];
     const char* const value = i + 1 < count ? arguments[i + 1] : "";
     if (argument == "--rounds")
       rounds = static_cast<unsigned>(std::atoi(value)), ++i;
@@ -222,25 +230,29 @@ int main(int count, char** arguments) {
       return std::fprintf(
                  stderr,
                  "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes, --expect or --json\n",
-                 argument.c_str()),
+                 arguments[i]),
              2;
   }
+  static char output[1 << 12];
+  setvbuf(stdout, output, _IOFBF, sizeof output);
   begun = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (!json) std::printf("seed %llu, %u rounds of each kind\n", static_cast<unsigned long long>(seed), rounds);
   std::fflush(stdout);
-  std::vector<Verdict> verdicts;
+  static Verdict verdicts[kKindsMax];
+  static const Verdict* judged[kKindsMax];
+  std::size_t kinds = 0;
   for (std::size_t k = 0; k < kKindCount; ++k) {
     if (std::strstr(kKinds[k].name, only) == nullptr) continue;
-    verdicts.push_back({});
-    verdicts.back().kind = &kKinds[k];
-    judge(verdicts.back(), rounds, seed + k * 7919);
+    verdicts[k].kind = &kKinds[k];
+    judge(verdicts[k], rounds, seed + k * 7919);
+    judged[kinds++] = &verdicts[k];
   }
-  if (json) return print_json(verdicts, rounds, seed), 0;
-  std::stable_sort(verdicts.begin(), verdicts.end(),
-                   [](const Verdict& a, const Verdict& b) { return a.share() < b.share(); });
+  if (json) return print_json(judged, kinds, rounds, seed), 0;
+  std::stable_sort(judged, judged + kinds, [](const Verdict* a, const Verdict* b) { return a->share() < b->share(); });
   bool good = true;
   std::printf("%-44s %6s %6s %6s %6s %6s %6s\n", "kind", "share", "seen", "trap", "held", "missed", "of");
-  for (const Verdict& v : verdicts) {
+  for (std::size_t i = 0; i < kinds; ++i) {
+    const Verdict& v = *judged[i];
     const double wanted = std::strcmp(expected, "promised") == 0 ? v.kind->promised : std::atof(expected);
     const bool bad = v.twins_failed != 0 || v.failed_before != 0 || v.share() < wanted;
     good = good && !bad;
@@ -248,10 +260,8 @@ int main(int count, char** arguments) {
                 v.missed, v.all(), bad ? "  <-- bad" : "");
     if (v.twins_failed != 0) std::printf("    %u twins failed\n", v.twins_failed);
     if (v.failed_before != 0) std::printf("    %u died before the misuse\n", v.failed_before);
-    std::size_t shown = 0;
-    for (const std::string& hole : v.holes) {
-      if (show_holes || bad) std::printf("    %s\n", hole.c_str());
-      if (++shown == 12) break;
+    for (unsigned h = 0; h < v.holes; ++h) {
+      if (show_holes || bad) std::printf("    %s\n", v.hole[h]);
     }
   }
   return good ? 0 : 1;
