@@ -20,6 +20,7 @@
 namespace freestone {
 
 constinit Mutex cache_registry_lock{LockName::cache_registry};
+constinit ShownBytes shown_bytes;
 alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 
 namespace {
@@ -231,6 +232,7 @@ void adapt(Cache& cache) {
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
   drain_unused_transfer(cache.user);
+  if constexpr (!kMitigations.any()) shown_bytes.begin_anew();
 }
 
 void flush_arrays(Cache& cache) {
@@ -342,6 +344,7 @@ Cache* create_cache() {
   cache->generation = process_generation();
   cache->owner = thread_mark();
   cache->is_plain = true;
+  cache->looks = kLooks;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);

@@ -16,9 +16,9 @@
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread
 //          that sleeps holds no more than that.
 //
-// CACHE-5  high is at most base + capacity. In the fast build it stands lower after a refill and rises by steps: a free
-//          that lifts the array above it takes the slow path, where the address is looked up in the slab and among the
-//          blocks that were freed last.
+// CACHE-5  high is at most base + capacity. In the fast build it stands lower after a refill and rises by steps, by one
+//          block while the thread has `looks` left: a free that lifts the array above it takes the slow path, where the
+//          address is looked up in the slab and among the blocks that were freed last.
 //
 // `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes
 // the slow way, lowers it by half of what is below, and goes on.
@@ -43,7 +43,12 @@ inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up
 inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
-// At which was_just_freed looks: at least as many as a class above the slabs has.
+// Fast build: so many times at first, a free that lifts a class above its mark lifts the mark by one block only
+// (CACHE-5), and the first of these times many places are searched for the block.
+inline constexpr u16 kLooks = 5 * 1024;
+inline constexpr u16 kCloseLooks = 1024;
+inline constexpr usize kCloseLookPlaces = 64;
+// How many are searched otherwise: at least as many as a class above the slabs has.
 inline constexpr usize kJustFreedPlaces = 4;
 static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
@@ -129,6 +134,7 @@ struct alignas(64) Cache {
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
   u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
   u8 hand = 0;                // the class that was last looked at for capacity that another needs more
+  u16 looks = 0;              // fast build: how many more frees above a mark lift it by one block only
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
@@ -173,7 +179,8 @@ FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned bl
   if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
   const unsigned capacity = cache.capacity(size_class);
   const unsigned count = cache.count(size_class);
-  const unsigned unseen = size_class <= class_of(kGranuleTableBytes) ? capacity / 8 : capacity / 2;
+  unsigned unseen = size_class <= class_of(kGranuleTableBytes) ? capacity / 8 : capacity / 2;
+  if (cache.looks != 0) --cache.looks, unseen = 0;
   FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);
   cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + unseen);
   return count != capacity;
@@ -184,11 +191,35 @@ bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
   void* const* place = cache.top[size_class];
-  for (usize k = 0; k < kJustFreedPlaces && place != cache.base[size_class]; ++k) {
+  const usize places = cache.looks > kLooks - kCloseLooks ? kCloseLookPlaces : kJustFreedPlaces;
+  void* const* const end = place - min_of<usize>(cache.count(size_class), places);
+  while (place != end) {
     if (FREESTONE_UNLIKELY(*--place == block)) return true;
   }
   return false;
 }
+// Fast build: the bytes of a block, by tag, for calls that stop there. 0: they take the slow path, which looks at the
+// block's slab. That is so for what is no class, for blocks above kGranuleTableBytes, to which a look is little beside
+// what the caller does with them, and for a class of smaller ones until kShownAfter calls were looked at. When a cache
+// adapts, this begins anew.
+struct ShownBytes {
+  static constexpr u8 kShownAfter = 32;
+  Atomic<u32> of[kTagCount];
+  Atomic<u8> looks[kTagCount];  // relaxed, as `of`: one more or less is no matter
+
+  void looked_at(SizeClass size_class) {
+    if (size_class > class_of(kGranuleTableBytes)) return;
+    const u8 seen = looks[size_class].load_relaxed();
+    looks[size_class].store_relaxed(static_cast<u8>(min_of<unsigned>(seen + 1U, kShownAfter)));
+    if (seen + 1 >= kShownAfter) of[size_class].store_relaxed(class_info(size_class).bytes);
+  }
+  void begin_anew() {
+    for (auto& bytes : of) bytes.store_relaxed(0);
+    for (auto& seen : looks) seen.store_relaxed(0);
+  }
+};
+extern FREESTONE_HIDDEN ShownBytes shown_bytes;
+
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
 // Gives back memory inside slabs that nobody needs (purge_cold_pages). When the blocks became few, the cache is emptied

@@ -195,9 +195,10 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid realloc", size_class, block);
   expect_live("realloc after free", size_class, block);
   const usize old_bytes = class_info(size_class).bytes;
-  if (stays_in(old_bytes, bytes)) return block;
   if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
     fail_block("realloc after free", block, old_bytes);
+  if constexpr (!kMitigations.any()) shown_bytes.looked_at(size_class);
+  if (stays_in(old_bytes, bytes)) return block;
   return move(block, old_bytes, bytes);
 }
 
@@ -333,6 +334,7 @@ usize usable_bytes_slow(const void* block) {
     if (place == SlabPlace::no_block) fail_inside(call, tag, block);
     if (place == SlabPlace::free_block) fail_block(after_free, block, class_info(tag).bytes);
     expect_live(after_free, tag, block);
+    if constexpr (!kMitigations.any()) shown_bytes.looked_at(tag);
     return class_info(tag).bytes;
   }
   switch (tag) {

@@ -92,23 +92,24 @@ FREESTONE_INLINE void deallocate(void* block) {
   cache.push(tag, top, block);
 }
 
-// The bytes of a block, by tag. 0 where the tag alone does not say it, and in the fast build where a look at the slab
-// is little beside what the caller does with a block of that size.
+// The bytes of a block, by tag; 0 where the slow path must say (ShownBytes).
 struct BlockBytes {
   u32 of[kTagCount];
 
   constexpr BlockBytes() : of() {
-    constexpr SizeClass kLast = kMitigations.any() ? kLastClass : class_of(kGranuleTableBytes);
-    for (SizeClass c = 1; c <= kLast; ++c) of[c] = class_info(c).bytes;
+    for (SizeClass c = 1; c <= kLastClass; ++c) of[c] = class_info(c).bytes;
   }
 };
 inline constexpr BlockBytes kBlockBytes;
+FREESTONE_INLINE usize block_bytes_of(usize tag) {
+  return kMitigations.any() ? kBlockBytes.of[tag] : shown_bytes.of[tag].load_operand();
+}
 
 // How many bytes the program may use. 0 for null; aborts for an address outside every block.
 FREESTONE_INLINE usize usable_bytes(const void* block) {
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return usable_bytes_slow(block);
-  const usize bytes = kBlockBytes.of[tag_table()[offset >> kUnitShift]];
+  const usize bytes = block_bytes_of(tag_table()[offset >> kUnitShift]);
   return FREESTONE_LIKELY(bytes != 0) ? bytes : usable_bytes_slow(block);
 }
 
@@ -135,8 +136,8 @@ FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   if constexpr (kMitigations.any()) return false;
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
-  const unsigned tag = tag_table()[offset >> kUnitShift];
-  const usize block_bytes = kBlockBytes.of[tag];
+  const usize tag = tag_table()[offset >> kUnitShift];
+  const usize block_bytes = block_bytes_of(tag);
   if (block_bytes - bytes >= block_bytes / 2) return false;
   void* const* const top = thread_cache().top[tag];
   return top == nullptr || FREESTONE_LIKELY(top[-1] != block);  // CACHE-4

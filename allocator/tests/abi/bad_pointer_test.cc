@@ -99,7 +99,6 @@ struct Misuse {
   const char* said;
   size_t bytes;
   void (*apply)(void* block, size_t bytes);
-  bool hardened_only = false;  // the fast build's hit path does not look
 
   friend std::ostream& operator<<(std::ostream& out, const Misuse& it) { return out << it.name << ' ' << it.bytes; }
 };
@@ -145,6 +144,22 @@ void free_after_others(void*, size_t bytes) {
     api().free(blocks[0]);
   });
 }
+void free_after_many(void*, size_t bytes) {
+  with_new_cache([bytes] {
+    void* blocks[60];
+    for (void*& block : blocks) block = api().malloc(bytes);
+    for (void* block : blocks) api().free(block);
+    api().free(blocks[0]);
+  });
+}
+void free_after_a_flush(void*, size_t bytes) {
+  with_new_cache([bytes] {
+    static void* blocks[3000];
+    for (void*& block : blocks) block = api().malloc(bytes);
+    for (void* block : blocks) api().free(block);
+    api().free(blocks[0]);
+  });
+}
 void free_what_a_thread_freed(void*, size_t bytes) {
   with_new_cache([bytes] {
     void* block = api().malloc(bytes);
@@ -183,7 +198,7 @@ const Misuse kMisuses[] = {
     {"realloc", "realloc", 48, reallocate_freed},
     {"realloc", "realloc", 5000, reallocate_freed},
     {"realloc", "realloc", 50000, reallocate_freed},
-    {"usable_size", "malloc_usable_size", 24, ask_freed, true},
+    {"usable_size", "malloc_usable_size", 24, ask_freed},
     {"usable_size", "malloc_usable_size", 100000, ask_freed},
     {"usable_size", "malloc_usable_size", 5000, ask_freed},
     {"usable_size", "malloc_usable_size", 32000, ask_freed},
@@ -194,11 +209,17 @@ const Misuse kMisuses[] = {
     {"inside", "invalid free", 32000, free_inside_first},
     {"free_after_others", "double free", 5000, free_after_others},
     {"free_after_others", "double free", 20000, free_after_others},
+    {"free_after_many", "double free", 16, free_after_many},
+    {"free_after_many", "double free", 1000, free_after_many},
+    {"free_after_a_flush", "double free", 16, free_after_a_flush},
+    {"free_after_a_flush", "double free", 500, free_after_a_flush},
     {"free_what_a_thread_freed", "double free", 48, free_what_a_thread_freed},
     {"free_what_a_thread_freed", "double free", 1000, free_what_a_thread_freed},
     {"free_what_a_thread_freed", "double free", 10000, free_what_a_thread_freed},
+    {"realloc_oddly_inside", "realloc", 1000, reallocate_oddly_inside},
     {"realloc_oddly_inside", "realloc", 5000, reallocate_oddly_inside},
     {"realloc_oddly_inside", "realloc", 30000, reallocate_oddly_inside},
+    {"realloc_in_place", "realloc", 1000, reallocate_freed_in_place},
     {"realloc_in_place", "realloc", 10000, reallocate_freed_in_place},
 };
 
@@ -209,7 +230,6 @@ class FreedBlock : public testing::TestWithParam<Misuse> {};
 TEST_P(FreedBlock, IsNotTakenForALiveOne) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   const Misuse& misuse = GetParam();
-  if (misuse.hardened_only && !subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
   const ChildEnd end = run_in_child([&misuse] {
     misuse.apply(api().malloc(misuse.bytes), misuse.bytes);
     return 0;
