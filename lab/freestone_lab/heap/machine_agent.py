@@ -24,6 +24,7 @@ from freestone_lab.heap.snapshot import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PUSH_TIMEOUT_S = 30.0
+PROC = Path("/proc")  # whose processes the agent sees
 
 
 def own_number(pid: int) -> int:
@@ -35,9 +36,9 @@ def own_number(pid: int) -> int:
     return next((int(line.split()[-1]) for line in status if line.startswith("NSpid:")), pid)
 
 
-def shown(proc: Path = Path("/proc")) -> Iterator[tuple[int, Snapshot]]:
+def shown() -> Iterator[tuple[int, Snapshot]]:
     """The processes of this machine that show a live page, by their number here."""
-    for entry in sorted((e for e in proc.iterdir() if e.name.isdigit()), key=lambda e: int(e.name)):
+    for entry in sorted((e for e in PROC.iterdir() if e.name.isdigit()), key=lambda e: int(e.name)):
         pid = int(entry.name)
         page = entry / f"root/dev/shm/{snapshot.PREFIX}{own_number(pid)}"
         try:
@@ -54,7 +55,7 @@ def scrape() -> str:
 def show_all() -> None:
     """Turns the live page on in every process under libfreestone that may be traced and shows none yet."""
     visible = {pid for pid, _ in shown()}
-    for entry in Path("/proc").iterdir():
+    for entry in PROC.iterdir():
         if entry.name.isdigit() and int(entry.name) not in visible:
             try:
                 if "libfreestone" in (entry / "maps").read_text():

@@ -57,8 +57,23 @@ def start(server: Path, conf: str = "live_page:true") -> subprocess.Popen[bytes]
 
 
 @pytest.fixture
-def two(server: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The processes that agents of the test see. Other tests run beside it, and theirs are not to be looked into."""
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    monkeypatch.setattr(agent, "PROC", folder)
+    return folder
+
+
+def show(proc: Path, child: subprocess.Popen[bytes]) -> None:
+    (proc / str(child.pid)).symlink_to(f"/proc/{child.pid}")
+
+
+@pytest.fixture
+def two(server: Path, proc: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     children = [start(server), start(server)]
+    for child in children:
+        show(proc, child)
     yield children
     for child in children:
         child.kill()
@@ -116,17 +131,24 @@ def test_labels_are_escaped() -> None:
     assert 'service="a\\"b\\\\c"' in text
 
 
-def run_agent(*words: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "freestone_lab.cli", "agent", "--listen", "127.0.0.1:0", *words]
+AGENT = (
+    "import pathlib, sys; from freestone_lab import cli; from freestone_lab.heap import machine_agent\n"
+    "machine_agent.PROC = pathlib.Path(sys.argv.pop(1)); cli.main()"
+)
+
+
+def run_agent(proc: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-c", AGENT, str(proc), "agent", "--listen", "127.0.0.1:0", *words]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     address = child.stderr.readline().strip().removeprefix("freestone agent: ")
     return child, address
 
 
-def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path) -> None:
+def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path, proc: Path) -> None:
     silent = start(server, conf="")
-    serving, address = run_agent("--all", "--every", "50ms")
+    show(proc, silent)
+    serving, address = run_agent(proc, "--all", "--every", "50ms")
     try:
         until(lambda: b'program="holding"' in urllib.request.urlopen(address).read())
         assert silent.poll() is None
@@ -137,11 +159,11 @@ def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path) 
         silent.wait()
 
 
-def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], proc: Path, tmp_path: Path) -> None:
     prometheus = shutil.which("prometheus")
     if prometheus is None:
         pytest.skip("no prometheus here: Debian's package prometheus")
-    serving, address = run_agent()
+    serving, address = run_agent(proc)
     target = address.removeprefix("http://").removesuffix("/metrics")
     (tmp_path / "p.yml").write_text(
         f"scrape_configs:\n- job_name: f\n  scrape_interval: 200ms\n  scrape_timeout: 200ms\n"
@@ -170,7 +192,7 @@ def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], tmp_pa
             child.wait()
 
 
-def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[bytes]]) -> None:
+def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[bytes]], proc: Path) -> None:
     got: list[tuple[str, bytes]] = []
 
     class Store(http.server.BaseHTTPRequestHandler):
@@ -190,7 +212,7 @@ def test_pushed_profiles_are_pprof_with_names_inside(two: list[subprocess.Popen[
 
     store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
     threading.Thread(target=store.serve_forever, daemon=True).start()
-    pushing, _ = run_agent("--push", f"http://127.0.0.1:{store.server_address[1]}", "--every", "500ms")
+    pushing, _ = run_agent(proc, "--push", f"http://127.0.0.1:{store.server_address[1]}", "--every", "500ms")
     try:
         names: set[str] = set()
         while "hold" not in names:
