@@ -21,6 +21,17 @@ PYTHON = os.path.realpath(sys.executable)
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
+# Waits until the launcher, a parent or its parent, has looked: it sleeps after each look.
+UNTIL_SEEN = """
+import re, time
+def parent(pid): return re.search(r"PPid:\\s*(\\d+)", open(f"/proc/{pid}/status").read())[1]
+def sleeps(pid): return int(re.search(r"\\nvoluntary_ctxt_switches:\\s*(\\d+)", open(f"/proc/{pid}/status").read())[1])
+def until_seen(pid):
+  enough = sleeps(pid) + 3
+  while sleeps(pid) < enough: time.sleep(.01)
+"""
+
+
 @pytest.fixture(scope="module")
 def maps(built: Path) -> Path:
     target = built / "maps"
@@ -60,9 +71,9 @@ def test_peak_memory_is_not_the_callers(tmp_path: Path) -> None:
 def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
     # Each waits until the other has its memory too, however late that is, and stays for a look.
     code = (
-        "import pathlib, sys, time; x = bytearray(100 << 20); pathlib.Path(sys.argv[1]).touch()\n"
+        f"{UNTIL_SEEN}import pathlib, sys; x = bytearray(100 << 20); pathlib.Path(sys.argv[1]).touch()\n"
         "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(.01)\n"
-        "time.sleep(.3)"
+        "until_seen(parent(parent('self')))"
     )
     hogs = [shlex.join([PYTHON, "-S", "-c", code, str(tmp_path / a), str(tmp_path / b)]) for a, b in ("xy", "yx")]
     found = run(tmp_path, ["/bin/sh", "-c", f"{hogs[0]} & {hogs[1]} & wait"])
@@ -77,7 +88,8 @@ def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_pat
 
 
 def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
-    code = "import time; time.sleep(.1); x = bytearray(80 << 20); time.sleep(.3); del x; time.sleep(.3)"
+    seen = "until_seen(parent('self'))"
+    code = f"{UNTIL_SEEN}{seen}; x = bytearray(80 << 20); {seen}; del x; {seen}"
     found = run(tmp_path, [PYTHON, "-S", "-c", code])
     values = [kib for _, kib in found.rss_series]
     assert max(values) > 80 << 10
