@@ -69,9 +69,9 @@ def environment(conf: str) -> dict[str, str]:
 
 @pytest.fixture
 def running(program: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a live page that works for some seconds."""
+    """A process with a live page that works until it is killed."""
     process = subprocess.Popen(
-        [str(program), "500"], env=environment("live_page:true"), stdout=subprocess.PIPE, text=True
+        [str(program), "1000000"], env=environment("live_page:true"), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
