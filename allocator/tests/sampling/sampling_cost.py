@@ -31,11 +31,11 @@ def commands(build: Path, short: bool) -> dict[str, list[str]]:
     lifetimes = [
         str(build / "freestone-workload"),
         "lifetimes",
-        f"--steps={4000000 if short else 8000000}",
+        f"--steps={2000000 if short else 8000000}",
         "--void=no",
         "--idle-ms=0",
     ]
-    return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=60000 if short else 400000)]}
+    return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=30000 if short else 400000)]}
 
 
 def environment(build: Path, conf: str) -> dict[str, str]:
