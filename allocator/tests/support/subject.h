@@ -13,6 +13,12 @@
 
 namespace freestone_test {
 
+#ifdef FREESTONE_TEST_EMULATED
+inline constexpr bool kEmulated = true;  // by qemu
+#else
+inline constexpr bool kEmulated = false;
+#endif
+
 struct Api {
   void* (*malloc)(size_t);
   void (*free)(void*);

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -29,21 +30,29 @@ class Form(enum.Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """The tests of one preset, and the length of its random ones, as FREESTONE_TEST_OPS."""
+    """The tests of one preset, and the length of its random ones, as FREESTONE_TEST_OPS.
+
+    It is skipped on a machine that lacks one of the programs in `needs`.
+    """
 
     preset: str
     length: float
     form: Form = Form.USUAL
+    needs: tuple[str, ...] = ()
+
+    def absent(self) -> list[str]:
+        return [program for program in self.needs if shutil.which(program) is None]
 
 
 # A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
-# What `dev` checks, `asan` checks, too: it is the same build with an instrument more.
+# What `dev` checks, `asan` checks, too: it is the same build with an instrument more. Emulation is slower still.
 PARTS = (
     Part("release", 0.1),
     Part("release-clang", 1),
     Part("dev", 0.5, Form.LONG),
     Part("asan", 0.03),
     Part("tsan", 0.03),
+    Part("aarch64", 0.0005, Form.LONG, ("aarch64-linux-gnu-g++", "qemu-aarch64")),
 )
 LAB = "lab"
 LONGER = 100.0  # the long form of a random test, as a multiple of the usual one
@@ -170,7 +179,12 @@ def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tal
     with ThreadPoolExecutor(max_workers=1) as beside:
         lab: Future[Tally] | None = None
         for part in parts:
-            if part.preset in wanted:
+            if part.preset not in wanted:
+                continue
+            if absent := part.absent():
+                say(f"skipping {part.preset}: there is no {', no '.join(absent)}")
+                total.skipped += 1
+            else:
                 say(f"building {part.preset}")
                 built = build_part(part, jobs)
                 if LAB in wanted and lab is None and form is not Form.TIMING:

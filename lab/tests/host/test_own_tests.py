@@ -114,6 +114,29 @@ def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytes
         assert "not timing" in own_tests.MARKS[form]
 
 
+@pytest.mark.parametrize(("form", "runs"), [(Form.USUAL, False), (Form.LONG, True), (Form.TIMING, False)])
+@pytest.mark.parametrize("there", [True, False])
+def test_the_long_form_runs_on_the_other_processor_where_it_can(
+    form: Form, runs: bool, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    tested: list[str] = []
+
+    def tests_of(part: own_tests.Part, *_: object) -> Tally:
+        tested.append(part.preset)
+        return Tally(passed=1)
+
+    which = {"aarch64-linux-gnu-g++": "/usr/bin/x", "qemu-aarch64": "/usr/bin/x" if there else None}
+    monkeypatch.setattr("shutil.which", which.get)
+    monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
+    monkeypatch.setattr(own_tests, "test_part", tests_of)
+    monkeypatch.setattr(own_tests, "run_lab", lambda form: Tally(passed=1))
+    tally = own_tests.run_all([], form, said.append)
+    assert ("aarch64" in tested) == (runs and there)
+    assert tally.skipped == (runs and not there)
+    assert ("skipping aarch64: there is no qemu-aarch64" in said) == (runs and not there)
+
+
 def test_every_part_is_a_preset_to_configure_build_and_test() -> None:
     presets = json.loads((paths.root() / "CMakePresets.json").read_text())
     for kind in ("configurePresets", "buildPresets", "testPresets"):
