@@ -43,6 +43,10 @@ def make_real_group(limit: int) -> Path | None:
                 continue
             try:
                 (folder / file).write_text(str(limit))
+                if (swap := folder / "memory.swap.max").exists():
+                    swap.write_text("0")
+                elif len(Path("/proc/swaps").read_text().splitlines()) > 1:
+                    raise OSError("what is above the limit would be swapped out")
                 return folder
             except OSError:
                 folder.rmdir()

@@ -53,7 +53,8 @@ TEST(Signal, HandlerMayAllocateWhileItsThreadIsOutsideTheAllocator) {
   const itimerval often{{0, 300}, {0, 300}};
   setitimer(ITIMER_REAL, &often, nullptr);
   // The handler asks in_heap, so the signal strikes allocator calls as well, where the handler only returns.
-  for (int i = 0; i < 1500; ++i) {
+  // A timer may be as coarse as the kernel's tick.
+  for (int i = 0; i < 1500 || signals.load() <= 20; ++i) {
     in_heap = true;
     const Exercise result = Exerciser(static_cast<uint64_t>(i)).run(20);
     in_heap = false;
@@ -64,7 +65,6 @@ TEST(Signal, HandlerMayAllocateWhileItsThreadIsOutsideTheAllocator) {
   const itimerval never{};
   setitimer(ITIMER_REAL, &never, nullptr);
   signal(SIGALRM, SIG_DFL);
-  EXPECT_GT(signals.load(), 20u);
 }
 
 // Allocating inside a handler that struck the allocator is undefined; what may not happen is damage to a heap whose
