@@ -40,8 +40,8 @@ def environment() -> dict[str, str]:
 def packages() -> list[str]:
     """The Debian packages that both tables need."""
     code = (
-        "from preload import catalogue, suites; "
-        "print(*sorted({*catalogue.PACKAGES.values(), *(p for s in suites.SUITES.values() for p in s.packages)}))"
+        "from preload import programs, suites; "
+        "print(*sorted({*programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}))"
     )
     command = ["/usr/bin/python3", "-c", code]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)

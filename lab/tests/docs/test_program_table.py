@@ -22,6 +22,10 @@ def row(name: str, verdict: str, detail: str = "") -> dict[str, object]:
     return {"program": name, "package": name, "verdict": verdict, "detail": detail, **FIGURES}
 
 
+def test_phps_extensions_are_installed_with_it() -> None:
+    assert {"php-cli", "php-curl", "php-intl", "php-mysql"} <= set(real_programs.packages())
+
+
 def test_every_program_is_in_the_table_or_named_below_it() -> None:
     rows = [row("sort", "same"), row("php", "fails", "fast: crash"), row("go", "skipped", "not on this machine: gofmt")]
     text = program_table.table({"machine": "here", "programs": rows})
