@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_tools import freestone
 
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
@@ -38,11 +38,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     yield
 
 
-def call(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "freestone_lab.cli", *words]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **env})
-
-
 def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(pattern))
 
@@ -57,7 +52,7 @@ def card_of(text: str) -> dict[str, str]:
 
 
 def test_the_card_has_at_most_ten_lines_and_says_what_to_use(work: Path, tmp_path: Path, only: list[str]) -> None:
-    done = call(tmp_path, "advise", *only, "--runs", "5", "--", str(work), "100000")
+    done = freestone(tmp_path, "advise", *only, "--runs", "5", "--", str(work), "100000")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert len(lines) <= 10
@@ -76,7 +71,7 @@ def test_the_card_has_at_most_ten_lines_and_says_what_to_use(work: Path, tmp_pat
 def test_two_lines_say_what_the_program_is_and_how_long_measuring_takes(
     work: Path, tmp_path: Path, only: list[str]
 ) -> None:
-    done = call(tmp_path, "advise", *only, "--runs", "1", "--", str(work), "1000")
+    done = freestone(tmp_path, "advise", *only, "--runs", "1", "--", str(work), "1000")
     assert re.search(r"^work: a program that ends, after \S+ s, with 1 thread; malloc by glibc$", done.stderr, re.M)
     assert re.search(r"^measuring 2 allocators takes about ", done.stderr, re.M)
 
@@ -87,7 +82,7 @@ def test_a_program_that_never_ends_is_recognised(command: str, form: str, tmp_pa
     script = tmp_path / "serve.py"
     script.write_text(SERVER)
     extra = ["--daemonize"] if form == "daemon" else []
-    done = call(tmp_path, command, *only, "--", PYTHON, str(script), *extra)
+    done = freestone(tmp_path, command, *only, "--", PYTHON, str(script), *extra)
     assert done.returncode == 2
     assert ("forks away" if form == "daemon" else "is a server") in done.stderr
     assert re.search(r"freestone advise --server '.*' --ready \d+ --load ", done.stderr)
@@ -96,18 +91,18 @@ def test_a_program_that_never_ends_is_recognised(command: str, form: str, tmp_pa
 
 @pytest.mark.parametrize("command", ["advise", "compare"])
 def test_a_program_that_leaves_state_behind_is_recognised(command: str, tmp_path: Path, only: list[str]) -> None:
-    done = call(tmp_path, command, *only, "--", "mkdir", "side")
+    done = freestone(tmp_path, command, *only, "--", "mkdir", "side")
     assert done.returncode == 2
     assert "leaves state behind" in done.stderr and "--prepare" in done.stderr
     (tmp_path / "side").rmdir()
-    again = call(tmp_path, command, *only, "--runs", "1", "--cleanup", "rmdir side", "--", "mkdir", "side")
+    again = freestone(tmp_path, command, *only, "--runs", "1", "--cleanup", "rmdir side", "--", "mkdir", "side")
     assert again.returncode == 0, again.stderr
     assert not (tmp_path / "side").exists()
 
 
 def test_habits_of_other_tools(work: Path, tmp_path: Path, only: list[str]) -> None:
     marks = tmp_path / "marks"
-    done = call(
+    done = freestone(
         tmp_path, "advise", *only, "--runs", "2", "--warmup", "1", "--prepare", f"echo p >> {marks}", "--cleanup",
         f"echo c >> {marks}", "--ignore-failure", "--shell", "--", f"{work} 1000; exit 7",
     )  # fmt: skip
@@ -115,26 +110,26 @@ def test_habits_of_other_tools(work: Path, tmp_path: Path, only: list[str]) -> N
     said = marks.read_text().split()
     assert said == ["p", "c"] * (len(said) // 2) and len(said) >= 2 * 2 * 2
     assert "ends with status 7" in done.stderr
-    failing = call(tmp_path, "advise", *only, "--shell", "--", f"{work} 1000; exit 7")
+    failing = freestone(tmp_path, "advise", *only, "--shell", "--", f"{work} 1000; exit 7")
     assert failing.returncode == 2 and "exit status 7" in failing.stderr
 
 
 def test_options_are_swept_in_the_same_run(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
     given = ["--only", f"leaking={controls['leaking'].path}", "--option", "leaking:FREESTONE_CONTROL_EVERY=2,1000000"]
-    done = call(tmp_path, "advise", *given, "--runs", "3", "--json", "r.json", "--", str(work), "200000")
+    done = freestone(tmp_path, "advise", *given, "--runs", "3", "--json", "r.json", "--", str(work), "200000")
     assert done.returncode == 0, done.stderr
     result = load(tmp_path / "r.json")
     values = {p.name: dict(p.env).get("FREESTONE_CONTROL_EVERY") for p in result.peers}
     assert values["leaking FREESTONE_CONTROL_EVERY=2"] == "2"
     assert "leaking FREESTONE_CONTROL_EVERY=1000000" in values
     assert "options" in card_of(done.stdout)
-    wrong = call(tmp_path, "advise", *given[:2], "--option", "nobody:x=1", "--", str(work))
+    wrong = freestone(tmp_path, "advise", *given[:2], "--option", "nobody:x=1", "--", str(work))
     assert wrong.returncode == 2 and "nobody" in wrong.stderr
 
 
 def test_a_slow_allocator_is_not_recommended(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
     slow = f"slow={controls['slow'].path}"
-    done = call(
+    done = freestone(
         tmp_path, "advise", "--only", slow, "--", str(work), "200000", FREESTONE_CONTROL_SLOW_NS="3000"
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -142,7 +137,7 @@ def test_a_slow_allocator_is_not_recommended(work: Path, tmp_path: Path, control
 
 
 def test_an_output_that_cannot_be_written_is_said_before_measuring(work: Path, tmp_path: Path, only: list[str]) -> None:
-    done = call(tmp_path, "advise", *only, "--runs", "1", "--json", "/proc/none/r.json", "--", str(work), "1000")
+    done = freestone(tmp_path, "advise", *only, "--runs", "1", "--json", "/proc/none/r.json", "--", str(work), "1000")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     first = done.stderr.index("/proc/none/r.json")
@@ -151,7 +146,7 @@ def test_an_output_that_cannot_be_written_is_said_before_measuring(work: Path, t
 
 
 def test_compare_leaves_its_results_where_the_user_is(work: Path, tmp_path: Path, only: list[str]) -> None:
-    done = call(tmp_path, "compare", *only, "--rounds", "3", "--", str(work), "50000")
+    done = freestone(tmp_path, "compare", *only, "--rounds", "3", "--", str(work), "50000")
     assert done.returncode == 0, done.stderr
     assert len(files(tmp_path, "freestone-compare-*.json")) == len(files(tmp_path, "freestone-compare-*.html")) == 1
     table = [line for line in done.stdout.splitlines() if re.match(r"(allocator|glibc|pass) ", line)]
@@ -179,7 +174,7 @@ def test_being_ended_leaves_what_was_measured(
 
 def test_nothing_to_compare_is_an_exit_status(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
     broken = ["--only", f"broken={controls['crashing'].path}"]
-    done = call(tmp_path, "compare", *broken, "--rounds", "2", "--", str(work), "1000")
+    done = freestone(tmp_path, "compare", *broken, "--rounds", "2", "--", str(work), "1000")
     assert done.returncode == 1, done.stdout
 
 
@@ -190,7 +185,7 @@ def test_the_baseline_is_named_rightly_where_a_program_brings_an_allocator(tmp_p
     source = tmp_path / "own.c"
     source.write_text("#include <stdlib.h>\nint main(void) { return malloc(100) == NULL; }\n")
     subprocess.run(["cc", "-fno-builtin", str(source), str(library), "-o", str(tmp_path / "own")], check=True)
-    done = call(tmp_path, "advise", *only, "--runs", "3", "--json", "r.json", "--", "./own")
+    done = freestone(tmp_path, "advise", *only, "--runs", "3", "--json", "r.json", "--", "./own")
     assert done.returncode == 0, done.stderr
     assert "brings jemalloc" in done.stderr
     result = load(tmp_path / "r.json")
@@ -203,7 +198,7 @@ def test_the_baseline_is_named_rightly_where_a_program_brings_an_allocator(tmp_p
 @pytest.mark.parametrize("command", ["advise", "compare"])
 def test_a_limit_is_kept_and_answers_something(command: str, work: Path, tmp_path: Path, only: list[str]) -> None:
     begun = time.monotonic()
-    done = call(tmp_path, command, *only, "--time-limit", "20s", "--", str(work), "3000000")
+    done = freestone(tmp_path, command, *only, "--time-limit", "20s", "--", str(work), "3000000")
     assert time.monotonic() - begun < 22
     assert done.returncode == 0, done.stderr
     assert "pass" in done.stdout
@@ -215,7 +210,7 @@ def test_a_running_server_is_told_from_a_program(tmp_path: Path, only: list[str]
     process = subprocess.Popen([PYTHON, str(script)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
-        done = call(tmp_path, "advise", *only, "--pid", str(process.pid))
+        done = freestone(tmp_path, "advise", *only, "--pid", str(process.pid))
         assert done.returncode == 2
         assert re.search(r": a server on port \d+", done.stdout)
         assert "freestone advise --server" in done.stderr
@@ -239,7 +234,7 @@ def test_a_running_server_is_told_from_a_program(tmp_path: Path, only: list[str]
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], said: str, tmp_path: Path) -> None:
-    done = call(tmp_path, "advise", *words)
+    done = freestone(tmp_path, "advise", *words)
     assert done.returncode == 2
     assert re.search(said, done.stderr), done.stderr
     assert "Traceback" not in done.stderr
@@ -252,13 +247,13 @@ def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> 
     request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "200"))
     line, env = recording.command_line(request)
     subprocess.run(line, env=env, check=True, capture_output=True)
-    done = call(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "3", "--adopt", "link")
+    done = freestone(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "3", "--adopt", "link")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^time .* instead of ", done.stdout, re.MULTILINE), done.stdout
     assert done.stdout.startswith(("keep ", "use "))
 
 
 def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
-    listed = call(tmp_path, "peers")
+    listed = freestone(tmp_path, "peers")
     assert listed.returncode == 0
     assert not re.search(r"passthrough|returning-null|corrupting", listed.stdout)

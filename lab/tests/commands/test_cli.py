@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import gzip
 import importlib
-import io
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_tools import Done, freestone
 
-from freestone_lab import cli
 from freestone_lab.commands import options
 from freestone_lab.core import paths
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.core.result_file import load, save
 
 ROOT = paths.root()
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def freestone(folder: Path, *words: str) -> Done:
-    """The command in this process, so that its imports are paid once; its output as a pipe would see it."""
-    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
-    os.chdir(folder)
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = cli.run(list(words))
-    finally:
-        os.chdir(before)
-    return Done(status, out.getvalue(), err.getvalue())
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
