@@ -35,7 +35,7 @@ class UnderLimit : public testing::TestWithParam<Limit> {};
 
 TEST_P(UnderLimit, MostOfTheMemoryCanBeHadAndThenNull) {
   const Limit& limit = GetParam();
-  if (limit.mebibytes > 1024 && scaled(100) < 100) GTEST_SKIP() << "of the long form: it touches all of that memory";
+  if (limit.mebibytes > 512 && scaled(100) < 100) GTEST_SKIP() << "of the long form: it touches all of that memory";
   const size_t bytes = limit.mebibytes << 20;
   // In the hardened build the check word takes a block of 64 KiB to the next unit of 16 KiB.
   const unsigned percent = subject().is_hardened ? limit.percent * 9 / 10 : limit.percent;
