@@ -19,7 +19,7 @@ def accepts(path: Path) -> bool:
 def redis(session: Session) -> str:
     path = session.folder / "redis.sock"
     commands = []
-    for i in range(12_000):
+    for i in range(4_000):
         commands += [
             f"SET key:{i} {'v' * (i * 7 % 500)}",
             f"RPUSH list:{i % 50} {i}",
