@@ -199,6 +199,34 @@ TEST(Mallopt, ChangesTheOptionsThatItNames) {
 }
 
 // Every parameter of malloc.h, around the borders that mallopt(3) states: two parameters have any.
+// Large blocks that were freed count as free memory that is kept: what may be kept changes under them.
+TEST(Mallopt, WhatIsKeptMayChangeWhileLargeBlocksAreKept) {
+  char before[32];
+  ASSERT_EQ(freestone_option_get("dirty_bytes", before, sizeof before), 0);
+  const auto come_and_go = [] {
+    for (int k = 0; k < 4; ++k) {
+      for (const size_t bytes : {5 * kMiB, 3 * kMiB}) free(std::memset(malloc(bytes), 1, bytes));
+    }
+    const freestone_stats s = stats();
+    EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes,
+              s.committed_bytes + s.mapped_bytes);
+    return s;
+  };
+  for (const char* value : {"16m", "64k", "1g", "0", "16m", "0"}) {
+    ASSERT_EQ(freestone_option_set("dirty_bytes", value), 0);
+    const freestone_stats s = come_and_go();
+    if (std::strcmp(value, "0") == 0) {
+      if (!is_hardened()) {  // there freed blocks wait, without memory
+        EXPECT_LT(s.run_cached_bytes, 2 * kMiB) << "a large block is still kept";
+      }
+      EXPECT_LT(s.dirty_bytes, 3 * kMiB) << "free memory is still kept";
+    } else if (!is_hardened() && std::strcmp(value, "16m") == 0) {
+      EXPECT_GE(s.run_cached_bytes, 3 * kMiB) << "none was kept that the change could reach";
+    }
+  }
+  ASSERT_EQ(freestone_option_set("dirty_bytes", before), 0);
+}
+
 TEST(Mallopt, AnswersAsItsManualHasIt) {
   struct Parameter {
     const char* name;
