@@ -61,11 +61,16 @@ def totals(result: Result, peer: str) -> Counter[str]:
     return sums
 
 
+def judged(sums: Counter[str]) -> int:
+    """How many processes the totals are of, without those that a case did not apply to."""
+    return sum(sums[verdict] for verdict in _COUNTED)
+
+
 def defended_share(result: Result, peer: str) -> float | None:
     """The share of judged processes that were reported, trapped or neutralised; None when none was judged."""
     sums = totals(result, peer)
-    judged = sum(sums[verdict] for verdict in _COUNTED)
-    return sum(sums[verdict] for verdict in DEFENDED) / judged if judged else None
+    of = judged(sums)
+    return sum(sums[verdict] for verdict in DEFENDED) / of if of else None
 
 
 def percent(share: float) -> str:
@@ -89,16 +94,16 @@ def summary(result: Result) -> Grid:
     notes = []
     for name in ranking(result):
         sums = totals(result, name)
-        judged = sum(sums[verdict] for verdict in _COUNTED)
-        if judged == 0:
+        of = judged(sums)
+        if of == 0:
             word, reason = _failure(result, name)
             rows.append((name, word, *("" for _ in _COUNTED), "0"))
             notes.append(f"{name}: {word}: {reason}")
             continue
         share = defended_share(result, name)
         assert share is not None
-        cells = (percent(sums[verdict] / judged) if sums[verdict] else "" for verdict in _COUNTED)
-        rows.append((name, percent(share), *cells, str(judged)))
+        cells = (percent(sums[verdict] / of) if sums[verdict] else "" for verdict in _COUNTED)
+        rows.append((name, percent(share), *cells, str(of)))
     headings = ("allocator", "defended", *(verdict.replace("_", " ") for verdict in _COUNTED), "runs")
     return Grid("Attacks: all families", headings, rows, notes)
 

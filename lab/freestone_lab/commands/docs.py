@@ -12,10 +12,11 @@ from freestone_lab.docs import (
     enumerated_table,
     fidelity_table,
     program_table,
+    sentences,
     tuning,
 )
 
-MODULES = (tuning, benchmarks, cost_curve, attack_tables, enumerated_table, program_table, fidelity_table)
+MODULES = (tuning, benchmarks, cost_curve, attack_tables, enumerated_table, program_table, fidelity_table, sentences)
 
 
 def run(options: Namespace) -> int:

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.docs.pages import differences, grid, with_section, write_all
+from freestone_lab.docs.pages import differences, grid, stored, with_section, write_all
 from freestone_lab.trace import fidelity
 
 DOCUMENT = Path("docs/TRACE.md")
@@ -18,7 +18,8 @@ def documents(root: Path) -> dict[Path, str]:
     if not (root / fidelity.RESULT).is_file():
         return {}
     page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "fidelity", table(fidelity.read(root / fidelity.RESULT)))}
+    result = stored(root / fidelity.RESULT, fidelity.SCHEMA, fidelity.COMMAND)
+    return {DOCUMENT: with_section(page, DOCUMENT, "fidelity", table(result))}
 
 
 def write(root: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,17 @@ def with_section(page: str, document: Path, name: str, text: str) -> str:
     if not found or not closed:
         raise UserError(f"{document}: expected the lines {begin!r} and {end!r}, between which the table goes")
     return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
+def stored(path: Path, schema: str, command: str) -> dict[str, Any]:
+    """What `command` stored as plain JSON. UserError when the file is something else."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a result of `{command}`: {error}") from error
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise UserError(f"{path}: expected a result of the schema {schema}, as `{command}` writes it")
+    return found
 
 
 def write_all(root: Path, made: dict[Path, str]) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.docs.pages import differences, render, with_section, write_all
+from freestone_lab.docs.pages import differences, render, stored, with_section, write_all
 from freestone_lab.host import real_programs
 
 DOCUMENT = Path("docs/COMPATIBILITY.md")
@@ -17,10 +17,11 @@ def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
     page = (root / DOCUMENT).read_text(encoding="utf-8")
     made = {"programs": (real_programs.RESULT, table), "suites": (real_programs.SUITES, suites)}
-    stored = {name: pair for name, pair in made.items() if (root / pair[0]).is_file()}
-    for name, (path, text) in stored.items():
-        page = with_section(page, DOCUMENT, name, text(real_programs.read(root / path)))
-    return {DOCUMENT: page} if stored else {}
+    present = {name: pair for name, pair in made.items() if (root / pair[0]).is_file()}
+    for name, (path, text) in present.items():
+        result = stored(root / path, real_programs.SCHEMA, real_programs.COMMAND)
+        page = with_section(page, DOCUMENT, name, text(result))
+    return {DOCUMENT: page} if present else {}
 
 
 def write(root: Path) -> list[Path]:

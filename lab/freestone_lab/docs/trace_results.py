@@ -30,6 +30,12 @@ def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
     return found
 
 
+def middle(result: Result, peer: str, figure: str) -> inference.Estimate | None:
+    """The middle program's ratio, with its interval over the programs."""
+    found = list(ratios(result, peer, figure).values())
+    return inference.paired_ratio(found, [1.0] * len(found), result.seed)
+
+
 def section(result: Result) -> dict[str, Any]:
     """For the template."""
     names = [p.name for p in result.peers if p.kind != "control" and p.name != control_name(result.baseline)]
@@ -51,11 +57,9 @@ def section(result: Result) -> dict[str, Any]:
 
 
 def _middle(result: Result, name: str) -> list[str]:
-    """The middle program's ratio in each figure, with its interval over the programs."""
     shown = []
     for figure in FIGURES:
-        found = list(ratios(result, name, figure).values())
-        estimate = inference.paired_ratio(found, [1.0] * len(found), result.seed)
+        estimate = middle(result, name, figure)
         shown.append(
             f"{quantity.ratio(estimate.ratio)} ({quantity.span(estimate.low, estimate.high)})" if estimate else "-"
         )

@@ -5,7 +5,6 @@ The tables and what compares them lie in allocator/tests/preload; from here they
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ RESULT = Path("docs/results/programs.json")
 SUITES = Path("docs/results/suites.json")
 TARGETS = ("freestone", "freestone_hardened", "witness")
 SCHEMA = "freestone-programs/1"
+COMMAND = "freestone test --programs"
 
 
 def tests() -> Path:
@@ -86,14 +86,3 @@ def absent(names: Sequence[str]) -> list[str]:
         if subprocess.run(command, capture_output=True, text=True, check=False).stdout != "installed":
             missing.append(name)
     return missing
-
-
-def read(path: Path) -> dict[str, object]:
-    """A stored result. Raises UserError when it is none."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a result of `freestone test --programs`: {error}") from error
-    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-        raise UserError(f"{path}: expected a result of the schema {SCHEMA}")
-    return raw

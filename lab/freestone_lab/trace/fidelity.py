@@ -24,6 +24,7 @@ from freestone_lab.trace import corpus, fitted, reader, replaying
 from freestone_lab.workloads import app_table
 
 SCHEMA = "freestone-fidelity/1"
+COMMAND = "freestone trace fidelity"
 RESULT = Path("docs/results/fidelity.json")
 PROGRAMS = (
     *("python-json", "python-objects", "redis", "sqlite3", "lua", "jq", "perl", "git", "vim", "bash", "openssl"),
@@ -119,17 +120,6 @@ def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "programs": [asdict(row) for row in rows],
     }
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A stored result. Raises UserError when it is none."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a result of `freestone trace fidelity`: {error}") from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise UserError(f"{path}: expected a result of the schema {SCHEMA}")
-    return found
 
 
 HEADINGS = (

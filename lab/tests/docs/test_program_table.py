@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from freestone_lab.core.errors import UserError
 from freestone_lab.docs import program_table
 from freestone_lab.host import real_programs
 
@@ -51,13 +49,6 @@ def test_names_choose_programs_suites_or_one_suite() -> None:
     assert real_programs.runs([]) == [(*programs, []), (*suites, [])]
     assert real_programs.runs(["suites"]) == [(*suites, [])]
     assert real_programs.runs(["sort", "suites/git"]) == [(*programs, ["sort"]), (*suites, ["git"])]
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    for text in ("nothing", json.dumps({"schema": "other"})):
-        (tmp_path / "programs.json").write_text(text)
-        with pytest.raises(UserError, match=r"programs\.json"):
-            real_programs.read(tmp_path / "programs.json")
 
 
 def test_the_committed_table_is_the_generated_one() -> None:

@@ -1,0 +1,171 @@
+"""Sentences of the documents whose figures follow from stored results.
+
+A sentence stands here with `{}` for each figure, and in its document with the figures. `freestone docs` fills them in;
+how the lines break does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from freestone_lab.analysis import claims
+from freestone_lab.attacks import tables
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Result
+from freestone_lab.core.result_file import load
+from freestone_lab.docs import attack_tables, fidelity_table, trace_results
+from freestone_lab.docs.pages import differences, stored, write_all
+from freestone_lab.report import quantity
+from freestone_lab.trace import fidelity, reader
+
+README, ROADMAP, TRACE = Path("README.md"), Path("docs/ROADMAP.md"), Path("docs/TRACE.md")
+FULL, TRACES = Path("docs/results/full.json.gz"), Path("docs/results/traces.json.gz")
+CORPUS = Path("trace/corpus")
+SLOT = r"([\d.,]*\d)"
+
+_load = cache(load)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """`values` gives the figures of `text` from the files `of`, in the order of its slots."""
+
+    document: Path
+    text: str
+    of: Path
+    values: Callable[[Path], list[str]]
+
+
+def filled(page: str, sentence: Sentence, values: list[str]) -> str:
+    """The page with these figures in the sentence. UserError where the page does not have the sentence."""
+    parts = [r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in sentence.text.split("{}")]
+    if len(parts) != len(values) + 1:
+        raise ValueError(f"{sentence.text!r}: {len(values)} figures for {len(parts) - 1} places")
+    found = re.search(SLOT.join(parts), page)
+    if found is None:
+        raise UserError(f"{sentence.document}: expected the sentence '{sentence.text}' with a figure for each {{}}")
+    for slot in range(len(values), 0, -1):
+        page = page[: found.start(slot)] + values[slot - 1] + page[found.end(slot) :]
+    return page
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content; without the sentences whose result is not stored."""
+    made: dict[Path, str] = {}
+    for sentence in SENTENCES:
+        if (root / sentence.of).exists():
+            page = made.get(sentence.document) or (root / sentence.document).read_text(encoding="utf-8")
+            made[sentence.document] = filled(page, sentence, sentence.values(root))
+    return made
+
+
+def write(root: Path) -> list[Path]:
+    return write_all(root, documents(root))
+
+
+def outdated(root: Path) -> list[str]:
+    return differences(root, documents(root))
+
+
+def _over_programs(result: Result, peer: str, figure: str) -> list[str]:
+    """The middle program's ratio and the ends of its interval."""
+    estimate = trace_results.middle(result, peer, figure)
+    if estimate is None:
+        raise UserError(f"{TRACES}: holds no {figure} of {peer}")
+    return [quantity.ratio(value) for value in (estimate.ratio, estimate.low, estimate.high)]
+
+
+def _recorded_programs(root: Path) -> list[str]:
+    result = _load(root / TRACES)
+    rounds = min(len(claims.values(e, result.baseline, "calls")) for e in result.experiments)
+    values = [str(len(result.experiments)), str(rounds)]
+    for figure, others in (
+        ("calls", ("jemalloc", "snmalloc")),
+        ("rss", ("jemalloc", "gperftools", "snmalloc", "mimalloc")),
+    ):
+        values += _over_programs(result, "freestone", figure)
+        values += [_over_programs(result, peer, figure)[0] for peer in others]
+    return values
+
+
+def _one_program(root: Path) -> list[str]:
+    return [quantity.ratio(trace_results.ratios(_load(root / TRACES), "freestone", "rss")["sqlite3"])]
+
+
+def _defended(result: Result, peer: str) -> str:
+    share = tables.defended_share(result, peer)
+    return tables.percent(share or 0.0).removesuffix(" %")
+
+
+def _attacks(root: Path) -> list[str]:
+    result = _load(root / attack_tables.SEEDS)
+    ours, *others = ("freestone-hardened", "hardened-malloc", "scudo", "glibc")
+    runs = tables.judged(tables.totals(result, ours))
+    return [_defended(result, ours), f"{runs:,}", *(_defended(result, name) for name in others)]
+
+
+def _fast_attacks(root: Path) -> list[str]:
+    result = _load(root / attack_tables.SEEDS)
+    return [_defended(result, name) for name in ("freestone", "glibc")]
+
+
+def _full(experiment: str, figure: str, pairs: tuple[tuple[str, str], ...]) -> Callable[[Path], list[str]]:
+    """The ratio of medians of each pair of allocators."""
+
+    def values(root: Path) -> list[str]:
+        found = next(e for e in _load(root / FULL).experiments if e.id == experiment)
+        medians = {p: median(claims.values(found, p, figure).values()) for pair in pairs for p in pair}
+        return [quantity.ratio(medians[over] / medians[under]) for over, under in pairs]
+
+    return values
+
+
+def _near(root: Path) -> list[str]:
+    result = stored(root / fidelity.RESULT, fidelity.SCHEMA, fidelity.COMMAND)
+    return [str(fidelity_table.kept(result, "replay", "program", figure)) for figure in ("peak_kib", "seconds")]
+
+
+def _corpus(root: Path) -> list[str]:
+    files = [reader.File(path) for path in sorted((root / CORPUS).glob("*.fst"))]
+    bytes_each = [len(file.data) / sum(block.events for block in file.blocks()) for file in files]
+    return [str(len(files)), f"{min(bytes_each):.2f}", f"{max(bytes_each):.2f}"]
+
+
+SENTENCES = (
+    Sentence(
+        README,
+        "Of this one there are {} recorded programs (`./freestone bench traces`, {} rounds): time in malloc and free "
+        "{} of glibc's ({} to {}; jemalloc {}, snmalloc {}), peak memory {} ({} to {}; jemalloc {}, gperftools {}, "
+        "snmalloc {}, mimalloc {}).",
+        TRACES,
+        _recorded_programs,
+    ),
+    Sentence(
+        README,
+        "The hardened library defends {} % of the {} attacks in the attack suite without a false alarm "
+        "(hardened_malloc {} %, scudo {} %, glibc {} %).",
+        attack_tables.SEEDS,
+        _attacks,
+    ),
+    Sentence(ROADMAP, "as many attacks defended as by glibc | {} %; glibc {} % |", attack_tables.SEEDS, _fast_attacks),
+    Sentence(
+        ROADMAP,
+        "in the weighted mix of sizes | {} in `micro/published` |",
+        FULL,
+        _full("micro/published", "weighted", (("freestone-hardened", "glibc"),)),
+    ),
+    Sentence(ROADMAP, "of the smallest peer | {} of glibc |", TRACES, _one_program),
+    Sentence(
+        ROADMAP,
+        "level with the fastest | {} of glibc; gperftools {} |",
+        FULL,
+        _full("larson/medium", "calls_per_second", (("glibc", "freestone"), ("glibc", "gperftools"))),
+    ),
+    Sentence(ROADMAP, "on ten programs | {} in peak, {} in time", fidelity.RESULT, _near),
+    Sentence(TRACE, "The corpus, {} real programs in `trace/corpus`, has {} to {} bytes an event", CORPUS, _corpus),
+)

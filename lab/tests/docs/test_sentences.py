@@ -1,0 +1,48 @@
+"""Figures in the prose of documents follow from the stored results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.docs import pages, sentences
+
+
+def sentence(text: str) -> sentences.Sentence:
+    return sentences.Sentence(Path("X.md"), text, Path(), lambda _: [])
+
+
+def test_the_committed_sentences_have_the_stored_figures() -> None:
+    assert all((paths.root() / s.of).exists() for s in sentences.SENTENCES), "a result is no longer stored"
+    assert sentences.outdated(paths.root()) == []
+
+
+@pytest.mark.parametrize("place", range(len(sentences.SENTENCES)))
+def test_a_figure_that_was_changed_by_hand_is_put_right(place: int) -> None:
+    one = sentences.SENTENCES[place]
+    page = (paths.root() / one.document).read_text(encoding="utf-8")
+    wrong = sentences.filled(page, one, ["77.7"] * one.text.count("{}"))
+    assert wrong != page
+    assert sentences.filled(wrong, one, one.values(paths.root())) == page
+
+
+def test_only_the_figures_change_and_lines_may_break_anywhere() -> None:
+    page = "# X\n\nIt takes 1.5 s\nof 24,288 (a * b).\n"
+    shown = sentences.filled(page, sentence("takes {} s of {} (a * b)."), ["2", "3,000"])
+    assert shown == "# X\n\nIt takes 2 s\nof 3,000 (a * b).\n"
+
+
+def test_a_sentence_that_was_rewritten_is_asked_for() -> None:
+    with pytest.raises(UserError, match=r"X\.md: expected the sentence 'takes \{\} s'"):
+        sentences.filled("It takes long.", sentence("takes {} s"), ["2"])
+
+
+def test_a_stored_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    for text in ("nothing", "[]", json.dumps({"schema": "other"})):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(UserError, match=r"x\.json.*freestone trace fidelity"):
+            pages.stored(tmp_path / "x.json", "freestone-fidelity/1", "freestone trace fidelity")
