@@ -1,7 +1,7 @@
 """The `freestone` command: parses, sees to the packages that the command needs, and turns expected errors into one
 line and exit status 2.
 
-This module and commands/options.py import the standard library only; a command's module is imported when it starts.
+This module and commands/options*.py import the standard library only; a command's module is imported when it starts.
 """
 
 from __future__ import annotations

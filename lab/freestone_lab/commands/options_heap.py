@@ -1,0 +1,129 @@
+"""The options of the commands that look into a heap. Imports the standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from freestone_lab.commands.options_shared import at_least, output, program
+
+
+def stats(parser: argparse.ArgumentParser) -> None:
+    """What a heap holds: a running process, or a file that libfreestone wrote.
+
+    A process is asked to show itself for the length of the look when it was not started with
+    FREESTONE_CONF=live_page:true. A file is what the option stats_file writes (.json or
+    .prom). Without an argument, every process of yours that shows itself is listed.
+
+    Examples:
+
+        freestone stats 4711
+
+        freestone stats /var/lib/node_exporter/server.prom
+    """
+    parser.add_argument("target", nargs="?", metavar="PID|FILE")
+
+
+def top(parser: argparse.ArgumentParser) -> None:
+    """A running heap, live: parts, rates, the last minute, size classes, threads.
+
+    Keys: s sorts by another column, c shows the size classes, t the threads, b both, f freezes, q ends.
+
+    The process is asked to show itself meanwhile when it was not started with FREESTONE_CONF=live_page:true. Example:
+
+        freestone top $(pidof server)
+    """
+    parser.add_argument("pid", type=at_least(1), metavar="PID")
+    parser.add_argument("--every", default="1s", metavar="1s", help="time between two pictures")
+    parser.add_argument("--count", type=at_least(1), metavar="N", help="end after so many pictures")
+
+
+def profile(parser: argparse.ArgumentParser) -> None:
+    """Where a program's memory comes from: run it, look at it while it runs, or show profiles that exist.
+
+    Ctrl-C ends the look and writes the page. With CMD the program ends too, and the exit status is its own; with --pid
+    it goes on. An output file called .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
+
+    Examples:
+
+        freestone profile -- ./server --port 8080
+
+        freestone profile --pid $(pidof server) --for 30s -o heap.html
+
+        freestone profile show heap.pb.gz -o heap.html
+
+        freestone profile diff before.pb.gz after.pb.gz -o diff.html
+    """
+    program(parser, needed=False)
+    running(parser)
+    parser.add_argument("--sample-bytes", type=at_least(1), default=512 * 1024, metavar="N",
+                        help="mean bytes between samples")  # fmt: skip
+    parser.add_argument("--format", dest="form", choices=("pprof", "collapsed", "heap_v2"), default="pprof",
+                        help="form of the files kept with --keep")  # fmt: skip
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the profile files there")
+    page(parser)
+
+
+def profile_show(parser: argparse.ArgumentParser) -> None:
+    """Show profiles: pprof, collapsed stacks, or heap_v2 text. Several become a timeline."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="profiles of one program, oldest first")
+    page(parser)
+
+
+def profile_diff(parser: argparse.ArgumentParser) -> None:
+    """Show what grew (red) and what shrank (blue) between two profiles."""
+    parser.add_argument("before", type=Path, metavar="BEFORE")
+    parser.add_argument("after", type=Path, metavar="AFTER")
+    page(parser)
+
+
+def running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pid", type=at_least(1), metavar="N", help="look at this running process of libfreestone")
+    parser.add_argument("--for", dest="for_", metavar="30s", help="how long --pid looks; until Ctrl-C when not given")
+
+
+def page(parser: argparse.ArgumentParser) -> None:
+    output(parser, "where the page goes")
+    parser.add_argument("--open", dest="open_page", action="store_true", help="open the page in a browser")
+
+
+def leaks(parser: argparse.ArgumentParser) -> None:
+    """Blocks that a program lost, with the stacks that allocated them: of CMD at its exit, or of a running process.
+
+    A block is lost when nothing in the program's memory points to it. The exit status is CMD's, or that of --error when
+    something was lost. With --pid the blocks are those that were allocated during the look, sampled, and the process
+    goes on.
+
+    Examples:
+
+        freestone leaks -- ./server --selftest
+
+        freestone leaks --sampled --error 0 -- python3 app.py
+
+        freestone leaks --pid $(pidof server) --for 10m
+    """
+    program(parser, needed=False)
+    running(parser)
+    parser.add_argument("--sampled", action="store_true", help="look at samples, not at every block: for long runs")
+    parser.add_argument("--error", type=at_least(0), default=23, metavar="N",
+                        help="exit status when something was lost; 0: CMD's own")  # fmt: skip
+    parser.add_argument("--depth", type=at_least(1), default=16, metavar="N", help="calls shown per place")
+
+
+def agent(parser: argparse.ArgumentParser) -> None:
+    """Serve the figures of every process of this machine under libfreestone to Prometheus, and push heap profiles.
+
+    A process shows itself when it was started with FREESTONE_CONF=live_page:true; with --all the agent asks every
+    process to. Figures are added up by service (systemd unit or container) and program; what has ended is gone.
+
+    Examples:
+
+        freestone agent --all
+
+        freestone agent --listen 0.0.0.0:9477 --push http://pyroscope:4040 --every 60s
+    """
+    parser.add_argument("--listen", default="127.0.0.1:9477", metavar="ADDRESS:PORT", help="where /metrics is served")
+    parser.add_argument("--all", action="store_true", help="turn the live page on in processes that show none")
+    parser.add_argument("--push", metavar="URL", help="a store of profiles with Pyroscope's /ingest")
+    parser.add_argument("--every", default="60s", metavar="60s", help="time between two profiles, or looks of --all")
+    parser.add_argument("--once", action="store_true", help="print the metrics and end")

@@ -1,0 +1,290 @@
+"""The options of the commands that measure programs and allocators. Imports the standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from freestone_lab.commands.options_shared import (
+    ALLOCATOR,
+    allocators,
+    at_least,
+    exports,
+    habits,
+    output,
+    program,
+    seed,
+)
+
+
+def compare(parser: argparse.ArgumentParser) -> None:
+    """Which allocator is best for CMD? Time and memory under each, with evidence.
+
+    Without CMD, three real programs of this machine are run, with --quick one.
+
+    Examples:
+
+        freestone compare -- python3 my_script.py
+
+        freestone compare --quick --with mine=./libmine.so -- ./server --selftest
+
+        freestone compare --budget 5m --counts -o report.html -- make -B
+    """
+    program(parser, needed=False)
+    allocators(parser)
+    parser.add_argument("--budget", "--time-limit", metavar="60s", help="stop after this long, in all")
+    parser.add_argument("--precision", metavar="1%", help="stop when every interval is this narrow (within 10 min)")
+    parser.add_argument("--rounds", "--runs", type=int, metavar="N", help="exactly this many rounds")
+    parser.add_argument("--quick", action="store_true", help="a budget of 15 s")
+    parser.add_argument("--counts", action="store_true",
+                        help="also count instructions (callgrind) and system calls (strace)")  # fmt: skip
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what CMD reads; default nothing")
+    parser.add_argument("--output-file", type=Path, action="append", default=[], metavar="FILE",
+                        help="a file that CMD writes, compared too (repeatable)")  # fmt: skip
+    parser.add_argument("--expect-exit", type=int, default=0, metavar="N", help="the exit status of success")
+    parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times glibc's")
+    habits(parser)
+    seed(parser)
+    exports(parser)
+
+
+def advise(parser: argparse.ArgumentParser) -> None:
+    """Which allocator to use for CMD, a server under load or a recorded trace: measured until settled, on one card.
+
+    Exit status: 0 a card with figures; 1 nothing could be compared; 2 wrong usage, or a program that cannot be
+    measured; 128 + N ended by signal N, with a card of what was measured until then.
+
+    Examples:
+
+        freestone advise -- python3 my_script.py
+
+        freestone advise --server 'redis-server --port 7777' --ready 7777 --load 'redis-benchmark -p 7777 -q'
+
+        freestone advise --option dirty_bytes=0,8m,64m --prepare 'rm -rf out' -- ./build.sh
+
+        freestone advise --trace app.fst
+    """
+    program(parser, needed=False)
+    parser.add_argument("--server", metavar="'CMD'", help="the server to measure")
+    parser.add_argument("--ready", metavar="PORT|URL|LINE", help="how to see that it serves")
+    parser.add_argument("--load", metavar="'CMD'",
+                        help="the load: wrk, ab, hey, pgbench, redis-benchmark or memtier_benchmark, whose figures "
+                             "are read, or any other, by its time")  # fmt: skip
+    parser.add_argument("--stop", default="TERM", metavar="SIGNAL", help="what ends the server; default TERM")
+    parser.add_argument("--idle", default="10s", metavar="10s", help="how long it is watched after the load")
+    parser.add_argument("--pid", type=at_least(1), metavar="N", help="the program that runs as process N")
+    parser.add_argument("--trace", type=Path, metavar="APP.fst", help="the program whose calls were recorded there")
+    allocators(parser)
+    habits(parser)
+    parser.add_argument("--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
+    parser.add_argument("--time-limit", metavar="90s", help="the card comes after this long at the latest")
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what CMD reads; default nothing")
+    parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times the first")
+    parser.add_argument("--adopt", choices=("preload", "systemd", "docker", "link"), default="preload",
+                        help="which way to adopt it the card shows; the page shows all")  # fmt: skip
+    seed(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the result file (.json or .json.gz)")
+    parser.add_argument("-o", "--report", type=Path, metavar="card.html", help="where the page goes")
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """Run CMD under libfreestone; the exit status is CMD's.
+
+    Refuses programs that a preloaded library cannot serve: static ones, set-uid ones, ones with a malloc of
+    their own.
+
+    Examples:
+
+        freestone run -- python3 app.py
+
+        freestone run --stats -- ./server --port 8080
+    """
+    program(parser, needed=False)
+    parser.add_argument("--stats", action="store_true", help="print the allocator's statistics at exit, to stderr")
+    parser.add_argument("--hardened", action="store_true", help="use the hardened build")
+
+
+def lib(parser: argparse.ArgumentParser) -> None:
+    """Print the path of the library.
+
+    Example:
+
+        LD_PRELOAD=$(freestone lib) ./server
+    """
+    parser.add_argument("--hardened", action="store_true", help="the hardened build")
+
+
+def bench(parser: argparse.ArgumentParser) -> None:
+    """Run suites (default: quick), single workloads or applications under every allocator.
+
+    `bench scaling` runs thread workloads with 1, 2, 4 ... up to twice as many threads as there are processors, and
+    draws throughput and memory over them.
+
+    `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
+
+    The null allocator, which never frees, stands in each table: its figures are the workload's own cost.
+    `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs.
+
+    Examples:
+
+        freestone bench
+
+        freestone bench published -o published.html
+
+        freestone bench scaling --only freestone --only gperftools --rounds 5
+
+        freestone bench full --budget 40m --json full.json.gz
+
+        freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
+
+        freestone bench attacks --quick
+    """
+    parser.add_argument("names", nargs="*", metavar="SUITE|WORKLOAD|APP")
+    allocators(parser)
+    parser.add_argument("--rounds", type=at_least(1), metavar="N",
+                        help="rounds of each experiment; default the suite's")  # fmt: skip
+    parser.add_argument("--budget", metavar="40m",
+                        help="divide this time over the experiments: fewer rounds, never fewer sizes")  # fmt: skip
+    seed(parser)
+    parser.add_argument("--no-null", action="store_true", help="leave out the null allocator")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="run the traces on the workers of this Dask scheduler")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="with --cluster: go on with what is stored there")
+    parser.add_argument("--list", dest="listing", action="store_true", help="only list what there is")
+    exports(parser)
+
+
+def attacks(parser: argparse.ArgumentParser) -> None:
+    """Attack allocators: misuse in many forms, each in a process of its own, after its bug-free twin.
+
+    Examples:
+
+        freestone bench attacks
+
+        freestone bench attacks --quick freestone-hardened glibc --details freestone-hardened
+
+        freestone bench attacks --case double-free --case 'overflow_*_1' --size small
+
+        freestone bench attacks --enumerated --rounds 200 freestone-hardened scudo glibc
+    """
+    parser.add_argument("names", nargs="*", metavar=ALLOCATOR,
+                        help="which; all when none is named, and `nocheck`, which checks nothing")  # fmt: skip
+    parser.add_argument("--case", action="append", default=[], help="a case, family or wildcard (repeatable)")
+    parser.add_argument("--size", action="append", default=[], help="small, medium or large (repeatable)")
+    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="seeds of each case and size")
+    parser.add_argument("--first-seed", type=at_least(0), default=1, metavar="N", help="the first seed")
+    parser.add_argument("--quick", action="store_true", help="two seeds")
+    parser.add_argument("--jobs", type=at_least(1), default=2, metavar="N", help="processes at a time")
+    parser.add_argument("--details", action="append", default=[], metavar="NAME",
+                        help="list what got through under this allocator (repeatable)")  # fmt: skip
+    output(parser, "the result file (.json or .json.gz)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as Markdown")
+    parser.add_argument("--gate", metavar="NAME=PERCENT,...",
+                        help="exit 1 below that share, or at any false alarm")  # fmt: skip
+    parser.add_argument("--list", dest="list_cases", action="store_true", help="only list the cases")
+    parser.add_argument("--enumerated", action="store_true",
+                        help="the attacks drawn from a table of kinds, means and offsets instead")  # fmt: skip
+    parser.add_argument("--rounds", type=at_least(1), default=100, metavar="N",
+                        help="with --enumerated: attacks of each kind")  # fmt: skip
+    parser.add_argument("--kind", default="", metavar="TEXT",
+                        help="with --enumerated: only kinds whose name has this in it")  # fmt: skip
+
+
+def mitigations(parser: argparse.ArgumentParser) -> None:
+    """Measure what each mitigation of the hardened build costs: a library of each alone, beside the fast build.
+
+    Examples:
+
+        freestone bench mitigations -o docs/results/mitigations.json.gz && freestone docs
+    """
+    parser.add_argument("--rounds", type=at_least(1), default=8, metavar="N", help="rounds of each experiment")
+    seed(parser)
+    output(parser, "the result file (.json.gz)")
+
+
+def report(parser: argparse.ArgumentParser) -> None:
+    """Write one self-contained HTML page about one or more result files.
+
+    Examples:
+
+        freestone report results/compare-20261120-120000.json
+
+        freestone report full.json.gz -o full.html --weights throughput=2,memory=3
+    """
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="result files (.json or .json.gz)")
+    output(parser, "default: the first result, as .html")
+    parser.add_argument("--weights", metavar="NAME=N,...",
+                        help="scorecard weights: throughput, latency, memory, tooling, security")  # fmt: skip
+
+
+def diff(parser: argparse.ArgumentParser) -> None:
+    """What changed from result A to result B.
+
+    Each allocator is compared through its ratio to the baseline of its own file, so that a slower machine does
+    not look like a slower allocator.
+
+    Examples:
+
+        freestone diff main.json branch.json --fail-if 'time>3%' --fail-if 'memory>5%'
+
+        freestone diff old.json new.json --peer freestone --absolute
+    """
+    parser.add_argument("a", type=Path, metavar="A", help="the earlier result file")
+    parser.add_argument("b", type=Path, metavar="B", help="the later result file")
+    parser.add_argument("--fail-if", action="append", default=[], metavar="'time>3%'",
+                        help="exit 1 when this figure got worse by more than that and than the noise floor "
+                             "(repeatable)")  # fmt: skip
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="only these (repeatable)")
+    parser.add_argument("--absolute", action="store_true", help="compare plain values, not ratios to the baseline")
+
+
+def doctor(parser: argparse.ArgumentParser) -> None:
+    """Is this machine fit to measure, and if not, why.
+
+    Exit status 1 when figures of time could not be trusted now.
+    """
+
+
+def peers(parser: argparse.ArgumentParser) -> None:
+    """List every allocator that a program can be run under.
+
+    `peers install` installs Debian's and builds the newest releases of the others; `peers probe` measures how each
+    behaves.
+
+    Examples:
+
+        freestone peers
+
+        freestone peers --with mine=./libmine.so --json
+    """
+    parser.add_argument("--with", dest="given", action="append", default=[], metavar="NAME=path.so",
+                        help="also this allocator (repeatable)")  # fmt: skip
+    parser.add_argument("--controls", action="store_true", help="also those by which the lab is tested")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+
+
+def peers_install(parser: argparse.ArgumentParser) -> None:
+    """Install Debian's allocators and build the newest releases of the others.
+
+    Examples:
+
+        freestone peers install
+
+        freestone peers install mimalloc jemalloc scudo
+    """
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is named")
+    parser.add_argument("--force", action="store_true", help="build again what is already here")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+
+
+def peers_probe(parser: argparse.ArgumentParser) -> None:
+    """Measure how each allocator behaves: names, zero sizes, alignment, errno, usable sizes, truth of statistics.
+
+    Examples:
+
+        freestone peers probe
+
+        freestone peers probe glibc freestone --json
+    """
+    parser.add_argument("names", nargs="*", metavar=ALLOCATOR, help="which; all when none is named")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")

@@ -1,0 +1,63 @@
+"""Options that several commands have. Imports the standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+ALLOCATOR = "NAME|NAME=path.so"
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A whole number that is not below `least`."""
+
+    def number(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            found = least - 1
+        if found < least:
+            raise argparse.ArgumentTypeError(f"'{text}': expected a whole number of at least {least}")
+        return found
+
+    return number
+
+
+def program(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    """The command to run: the first word that is no option, or that follows `--`, and everything after it."""
+    parser.add_argument("command", metavar="CMD", nargs=argparse.PARSER).required = needed
+
+
+def allocators(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--with", dest="with_", action="append", default=[], metavar=ALLOCATOR,
+                        help="add an allocator (repeatable; `all` adds every one found)")  # fmt: skip
+    parser.add_argument("--only", action="append", default=[], metavar=ALLOCATOR,
+                        help="compare glibc with just these (repeatable)")  # fmt: skip
+
+
+def seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, metavar="N", help="repeat an order of runs")
+
+
+def exports(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the result file (.json or .json.gz)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="every sample as a row")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables as Markdown")
+    parser.add_argument("--gbench", type=Path, metavar="FILE", help="Google-Benchmark JSON")
+    parser.add_argument("-o", "--report", type=Path, metavar="report.html", help="where the page goes")
+
+
+def output(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
+
+
+def habits(parser: argparse.ArgumentParser) -> None:
+    """How a program is run, as other measuring tools have it."""
+    parser.add_argument("--prepare", metavar="'CMD'", help="a shell command before every run, not measured")
+    parser.add_argument("--cleanup", metavar="'CMD'", help="a shell command after every run, not measured")
+    parser.add_argument("--warmup", type=at_least(0), default=0, metavar="N", help="unmeasured runs of each allocator")
+    parser.add_argument("--ignore-failure", action="store_true", help="accept any exit status")
+    parser.add_argument("--shell", action="store_true", help="run CMD through /bin/sh -c")
+    parser.add_argument("--option", action="append", default=[], metavar="[NAME:]OPTION=V,V...",
+                        help="also measure an allocator (default freestone) with these settings")  # fmt: skip

@@ -1,0 +1,62 @@
+"""The options of the commands that the source tree has and an installation lacks. Imports the standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def package(parser: argparse.ArgumentParser) -> None:
+    """Make the packages of a release: Debian's, a relocatable archive, a wheel, a container file.
+
+    All hold both libraries, the command, and the recorder and replayer of traces.
+
+    Examples:
+
+        freestone package out
+
+        freestone package out --only wheel
+    """
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
+    parser.add_argument("--only", action="append", default=[], choices=("deb", "tar", "wheel"),
+                        help="just this one (repeatable); the container file comes with the archive")  # fmt: skip
+
+
+def setup(parser: argparse.ArgumentParser) -> None:
+    """Install Debian's allocators and the programs of the tests; with --apps those of the suites."""
+    parser.add_argument("--apps", action="store_true", help="also the real programs of the benchmark suites")
+
+
+def test(parser: argparse.ArgumentParser) -> None:
+    """Run the tests: all, or just some parts of them. The last line counts them.
+
+    What judges times is left out, as another program beside it would decide it: `--timing` runs that, and that alone,
+    on a quiet machine.
+
+    Examples:
+
+        freestone test
+
+        freestone test release lab
+
+        freestone test --long asan
+    """
+    parser.add_argument("parts", nargs="*", metavar="PART",
+                        help="a build, `lab`, or with --programs the name of a program")  # fmt: skip
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--long", dest="form", action="store_const", const="long", default="usual",
+                      help="long forms: hours of random operations, storms and faults")  # fmt: skip
+    form.add_argument("--programs", dest="form", action="store_const", const="programs",
+                      help="real programs of Debian under both libraries; installs what is missing")  # fmt: skip
+    form.add_argument("--timing", dest="form", action="store_const", const="timing", help="only what judges times")
+
+
+def docs(parser: argparse.ArgumentParser) -> None:
+    """Make docs/TUNING.md from the option table; from docs/results docs/BENCHMARKS.md, docs/plots, and the tables and
+    figures in the other documents.
+
+    Example:
+
+        freestone docs --check
+    """
+    parser.add_argument("--check", action="store_true", help="write nothing; say what is out of date, exit 1")
