@@ -7,6 +7,8 @@ This module and commands/options*.py import the standard library only; a command
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 
 from freestone_lab.commands import environment, options
@@ -40,11 +42,23 @@ def run(arguments: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a file or a folder; what can be said better is a UserError by now
+        place = f"'{error.filename}': " if error.filename is not None else ""
+        print(f"freestone: {place}{error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def main() -> None:
     """The entry point."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read our output has ended; what is left of it goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
 
 
 if __name__ == "__main__":

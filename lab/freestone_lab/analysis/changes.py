@@ -82,12 +82,15 @@ def compare(
     shared = [i for i in ours if i in theirs]
     if not shared:
         raise UserError(f"the two results share no experiment: {', '.join(ours)} against {', '.join(theirs)}")
+    both = [p.name for p in a.peers if p.name in {q.name for q in b.peers} and p.kind != "control"]
+    for name in peers:
+        if name not in both:
+            raise UserError(f"--peer '{name}': expected an allocator of both results: {', '.join(both)}")
     changes: list[Change] = []
     broken: list[str] = []
     for identity in shared:
         before, after = ours[identity], theirs[identity]
-        names = [p.name for p in a.peers if p.name in {q.name for q in b.peers} and p.kind != "control"]
-        for peer in [n for n in names if not peers or n in peers]:
+        for peer in [n for n in both if not peers or n in peers]:
             failure = _failure(after, peer)
             if failure and not _failure(before, peer):
                 broken.append(f"{identity}: {peer} {failure}")

@@ -15,6 +15,12 @@ from freestone_lab.heap import machine_agent as agent
 
 
 def run(options: Namespace) -> int:
+    every = units.seconds(options.every, "--every")
+    host, colon, port = options.listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
+    if options.push and not options.push.startswith(("http://", "https://")):
+        raise UserError(f"--push '{options.push}': expected the http:// or https:// address of a store of profiles")
     if options.once:
         if options.all:
             agent.show_all()
@@ -22,10 +28,6 @@ def run(options: Namespace) -> int:
         return 0
     if options.push:
         environment.require(RUNTIME, sys.argv[1:])
-    host, colon, port = options.listen.rpartition(":")
-    if not colon or not port.isdigit():
-        raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
-    every = units.seconds(options.every, "--every")
     server = agent.serve(host.strip("[]"), int(port))
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from argparse import Namespace
 from typing import Literal
@@ -45,7 +46,7 @@ def run(options: Namespace) -> int:
     written = [options.output or outputs.new_name("attacks", ".json.gz")]
     result_file.save(result, written[0])
     if options.markdown is not None:
-        options.markdown.write_text(tables.markdown(result, options.details))
+        outputs.write_whole(options.markdown, tables.markdown(result, options.details))
         written.append(options.markdown)
     show_written(console(stderr=True), written)
     return 0 if _passes(result, gates) else 1
@@ -61,6 +62,8 @@ def _enumerated(options: Namespace) -> int:
         kind=options.kind,
         progress=lambda peer: out.print(escape(f"{peer}: {options.rounds} attacks of each kind")),
     )
+    if not result.experiments and "not_judged" not in result.fingerprint:
+        raise UserError(f"--kind '{options.kind}': expected a part of a kind's name, such as 'double free'")
     _show_grid(enumerated.grid(result))
     path = options.output or outputs.new_name("enumerated", ".json.gz")
     result_file.save(result, path)
@@ -100,13 +103,10 @@ def _checked_sizes(given: list[str]) -> tuple[str, ...]:
 def _gates(text: str | None) -> dict[str, float]:
     gates: dict[str, float] = {}
     for part in (text or "").split(",") if text else ():
-        name, separator, percent = part.partition("=")
-        try:
-            gates[name.strip()] = float(percent) / 100
-        except ValueError:
-            separator = ""
-        if not separator:
-            raise UserError(f"--gate {part!r} is not understood; expected NAME=PERCENT, for example freestone=65")
+        match = re.fullmatch(r"\s*([^=]+?)\s*=\s*(\d+(?:\.\d+)?)\s*%?\s*", part)
+        if match is None or float(match[2]) > 100:
+            raise UserError(f"--gate '{part}': expected NAME=PERCENT, such as freestone=65")
+        gates[match[1]] = float(match[2]) / 100
     return gates
 
 

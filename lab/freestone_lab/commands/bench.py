@@ -56,6 +56,8 @@ def _on_cluster(options: Namespace, wanted: list[str]) -> int:
 
 
 def run(options: Namespace) -> int:
+    if options.resume and not options.cluster:
+        raise UserError(f"--resume '{options.resume}': expected --cluster ADDRESS as well")
     if options.cluster:
         return _on_cluster(options, options.names or [TRACES])
     program = bencher.workload_program()

@@ -38,8 +38,6 @@ def plan_from(
     default_s: float = BUDGET_S,
 ) -> Plan:
     """The stop rule that the options describe; UserError names an option that makes no sense."""
-    if rounds is not None and rounds < 1:
-        raise UserError(f"--rounds {rounds}: expected at least 1")
     budget_s = measuring_s(units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s)
     wanted = units.fraction(precision, "--precision") if precision else 0.01
     if precision and not budget:
@@ -62,6 +60,9 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
     found = target.resolve(argv)
     if options.stdin is not None and not options.stdin.is_file():
         raise UserError(f"--stdin '{options.stdin}': no such file")
+    for path in options.output_file:
+        if path.is_dir():
+            raise UserError(f"--output-file '{path}': it is a folder; expected a file that the program writes")
     task = Task(
         id=Path(options.command[0]).name,
         workload=shlex.join(options.command),

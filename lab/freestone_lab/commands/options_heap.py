@@ -56,7 +56,7 @@ def profile(parser: argparse.ArgumentParser) -> None:
     """
     program(parser, needed=False)
     running(parser)
-    parser.add_argument("--sample-bytes", type=at_least(1), default=512 * 1024, metavar="N",
+    parser.add_argument("--sample-bytes", type=at_least(1, 1 << 40), default=512 * 1024, metavar="N",
                         help="mean bytes between samples")  # fmt: skip
     parser.add_argument("--format", dest="form", choices=("pprof", "collapsed", "heap_v2"), default="pprof",
                         help="form of the files kept with --keep")  # fmt: skip
@@ -105,7 +105,7 @@ def leaks(parser: argparse.ArgumentParser) -> None:
     program(parser, needed=False)
     running(parser)
     parser.add_argument("--sampled", action="store_true", help="look at samples, not at every block: for long runs")
-    parser.add_argument("--error", type=at_least(0), default=23, metavar="N",
+    parser.add_argument("--error", type=at_least(0, 255), default=23, metavar="N",
                         help="exit status when something was lost; 0: CMD's own")  # fmt: skip
     parser.add_argument("--depth", type=at_least(1), default=16, metavar="N", help="calls shown per place")
 

@@ -34,14 +34,16 @@ def compare(parser: argparse.ArgumentParser) -> None:
     allocators(parser)
     parser.add_argument("--budget", "--time-limit", metavar="60s", help="stop after this long, in all")
     parser.add_argument("--precision", metavar="1%", help="stop when every interval is this narrow (within 10 min)")
-    parser.add_argument("--rounds", "--runs", type=int, metavar="N", help="exactly this many rounds")
+    parser.add_argument("--rounds", "--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument("--quick", action="store_true", help="a budget of 15 s")
     parser.add_argument("--counts", action="store_true",
                         help="also count instructions (callgrind) and system calls (strace)")  # fmt: skip
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what CMD reads; default nothing")
     parser.add_argument("--output-file", type=Path, action="append", default=[], metavar="FILE",
                         help="a file that CMD writes, compared too (repeatable)")  # fmt: skip
-    parser.add_argument("--expect-exit", type=int, default=0, metavar="N", help="the exit status of success")
+    parser.add_argument(
+        "--expect-exit", type=at_least(0, 255), default=0, metavar="N", help="the exit status of success"
+    )
     parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times glibc's")
     habits(parser)
     seed(parser)

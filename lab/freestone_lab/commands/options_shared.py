@@ -9,16 +9,17 @@ from pathlib import Path
 ALLOCATOR = "NAME|NAME=path.so"
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """A whole number that is not below `least`."""
+def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A whole number that is not below `least` and not above `most`."""
+    expected = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def number(text: str) -> int:
         try:
             found = int(text)
         except ValueError:
             found = least - 1
-        if found < least:
-            raise argparse.ArgumentTypeError(f"'{text}': expected a whole number of at least {least}")
+        if found < least or (most is not None and found > most):
+            raise argparse.ArgumentTypeError(f"'{text}': expected {expected}")
         return found
 
     return number
@@ -37,7 +38,7 @@ def allocators(parser: argparse.ArgumentParser) -> None:
 
 
 def seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, metavar="N", help="repeat an order of runs")
+    parser.add_argument("--seed", type=at_least(0), metavar="N", help="repeat an order of runs")
 
 
 def exports(parser: argparse.ArgumentParser) -> None:

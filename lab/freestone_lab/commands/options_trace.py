@@ -58,7 +58,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
                         help="which process of the trace; default the one with the most calls")  # fmt: skip
     parser.add_argument("--budget", metavar="60s", help="stop after this long, in all")
     parser.add_argument("--precision", metavar="1%", help="stop when every interval is this narrow (within 10 min)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="exactly this many rounds")
+    parser.add_argument("--rounds", type=at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument("--quick", action="store_true", help="a budget of 15 s")
     seed(parser)
     exports(parser)
@@ -137,7 +137,9 @@ def trace_anonymise(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the new trace")
-    parser.add_argument("--round-sizes", type=at_least(1), default=1, metavar="N", help="round sizes up to multiples")
+    parser.add_argument(
+        "--round-sizes", type=at_least(1, 1 << 40), default=1, metavar="N", help="round sizes up to multiples"
+    )
 
 
 def trace_import(parser: argparse.ArgumentParser) -> None:

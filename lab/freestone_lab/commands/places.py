@@ -48,7 +48,7 @@ def _csv(result: Result, analysed: list[Table], path: Path) -> None:
 
 
 def _markdown(result: Result, analysed: list[Table], path: Path) -> None:
-    path.write_text(export.markdown(analysed))
+    outputs.write_whole(path, export.markdown(analysed))
 
 
 def _google_benchmark(result: Result, analysed: list[Table], path: Path) -> None:

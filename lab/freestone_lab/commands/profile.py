@@ -7,7 +7,7 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
-from freestone_lab.core import paths, units
+from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Profile
 from freestone_lab.flamegraph.pprof import encode
@@ -36,7 +36,7 @@ def run(options: Namespace) -> int:
 def _write(profiles: list[Profile], path: Path, title: str, *, view: str) -> None:
     """As a page; as pprof with its names inside when the file is called .pb or .pb.gz."""
     if path.name.endswith((".pb", ".pb.gz")):
-        path.write_bytes(encode(profiles[0], view))
+        outputs.write_whole(path, encode(profiles[0], view))
     else:
         write_profiles(profiles, path, title, view=view)
 

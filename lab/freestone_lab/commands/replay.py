@@ -19,8 +19,8 @@ def run(options: Namespace) -> int:
     plan = compare.plan_from(
         options.budget, options.precision, options.rounds, options.quick, False, options.seed
     )  # fmt: skip
-    if options.pace < 0 or options.pace > 1000:
-        raise UserError(f"--pace {options.pace}: expected 0, as fast as possible, to 1000 times as recorded")
+    if options.pace != 0 and not 0.001 <= options.pace <= 1000:  # not a number is neither
+        raise UserError(f"--pace {options.pace:g}: expected 0, as fast as possible, or 0.001 to 1000 times as recorded")
     way = replaying.Way(options.pace, options.threads, options.process)
     tasks = [replaying.task(path, way) for path in options.traces]
     say = preparation.to_stderr

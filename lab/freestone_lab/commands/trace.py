@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
-from freestone_lab.core import units
+from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine import preparation
 from freestone_lab.peers import discover
@@ -86,6 +86,7 @@ def take_foreign(options: Namespace) -> None:
 
 def stats(options: Namespace) -> None:
     trace = load(options.trace, options.partial)
+    path = paths.must_be_writable(options.output or options.trace.with_suffix(".html"), "--output")
     found = behaviour.describe(trace)
     way = replaying.Way(idle_ms=0)
     needed = []
@@ -93,10 +94,8 @@ def stats(options: Namespace) -> None:
     for peer in discover.discover(only=names) if names else [p for p in discover.discover() if p.name in DEFAULT_PEERS]:
         said = replaying.replay(replaying.command(replaying.make_plan(options.trace, way), way), peer.path)
         needed.append((peer.name, said["figures"]["rss"]["value"], said["figures"]["rss_mean"]["value"]))
-    path = options.output or options.trace.with_suffix(".html")
-    path.write_text(
-        trace_page.page(f"{trace.meta.get('program', options.trace.stem)}: allocation calls", found, needed)
-    )
+    title = f"{trace.meta.get('program', options.trace.stem)}: allocation calls"
+    outputs.write_whole(path, trace_page.page(title, found, needed))
     print(f"{found.size_sum_note}; at most {found.peak_live_kib:.0f} KiB live at once")
     for name, peak, mean in needed:
         print(f"  {name}: peak {peak:.0f} KiB, mean {mean:.0f} KiB")
@@ -104,8 +103,8 @@ def stats(options: Namespace) -> None:
 
 
 def fit_model(options: Namespace) -> None:
-    model = fitted.fit(load(options.trace, options.partial))
-    size = fitted.save(model, options.output)
+    trace = load(options.trace, options.partial)
+    size = fitted.save(fitted.fit(trace), paths.must_be_writable(options.output, "--output"))
     print(f"{options.output}: {units.size_words(size)}")
     way = replaying.Way(idle_ms=0)
     pair = [
@@ -113,11 +112,9 @@ def fit_model(options: Namespace) -> None:
         for path in (options.trace, options.output)
     ]
     for name in ("rss", "rss_mean", "calls", "faults"):
-        trace, fit = (said["figures"][name] for said in pair)
-        change = fit["value"] / trace["value"] - 1 if trace["value"] else 0.0
-        print(
-            f"  {trace['label']}: trace {trace['value']:.4g} {trace['unit']}, model {fit['value']:.4g} ({change:+.1%})"
-        )
+        own, fit = (said["figures"][name] for said in pair)
+        change = fit["value"] / own["value"] - 1 if own["value"] else 0.0
+        print(f"  {own['label']}: trace {own['value']:.4g} {own['unit']}, model {fit['value']:.4g} ({change:+.1%})")
 
 
 def record_corpus(options: Namespace) -> None:
@@ -127,22 +124,21 @@ def record_corpus(options: Namespace) -> None:
 
 
 def measure_fidelity(options: Namespace) -> None:
+    if options.json:
+        paths.must_be_writable(options.json, "--json")
     rows = fidelity.measure(options.names or fidelity.PROGRAMS, options.rounds, preparation.to_stderr)
     found = fidelity.as_json(rows, options.rounds)
     for row in found["programs"]:
         print("; ".join(f"{what}: {cell}" for what, cell in zip(fidelity.HEADINGS, fidelity.cells(row), strict=True)))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        outputs.write_whole(options.json, json.dumps(found, indent=1) + "\n")
         print(f"written: {options.json}")
 
 
 def _write(trace: Trace, path: Path) -> None:
     if not trace.events:
         raise UserError("nothing is left of the trace")
-    try:
-        writer.write(trace, path)
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}") from error
+    writer.write(trace, path)
     _say(path)
 
 

@@ -66,7 +66,9 @@ class Elf:
         ident = self._bytes(0, 16)
         if ident[:4] != b"\x7fELF":
             raise ElfError("it does not begin as an ELF file")
-        self.bits = {1: 32, 2: 64}.get(ident[4], 0)
+        if ident[4] not in (1, 2):
+            raise ElfError(f"its class is {ident[4]}, expected 1 (32 bits) or 2 (64 bits)")
+        self.bits = 32 * ident[4]
         self._order = "<" if ident[5] == 1 else ">"
         self.kind, machine = self._unpack("HH", 16)
         self.machine = MACHINES.get(machine, f"machine {machine}")

@@ -42,6 +42,26 @@ def problem(path: Path) -> str | None:
     return None
 
 
+def write_whole(path: Path, data: bytes | str) -> None:
+    """The file appears whole or not at all; what is there and no file (a device, a pipe) is written to, not replaced.
+
+    OSError names the path, on a full disk too.
+    """
+    packed = data.encode() if isinstance(data, str) else data
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(packed)
+            return
+        beside = path.resolve().with_name(path.name + ".partial")
+        try:
+            beside.write_bytes(packed)
+            beside.replace(path.resolve())
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def usable(path: Path, say: Say) -> Path:
     """The path itself when a file can be written there, else one that works, which is said."""
     found = problem(path)

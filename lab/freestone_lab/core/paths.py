@@ -66,6 +66,15 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "freestone"
 
 
+def folder(path: Path, option: str) -> Path:
+    """The folder, made where it is missing. UserError names the option, the path and the reason."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{option} '{path}': expected a folder; it cannot be made ({error.strerror})") from error
+    return path.resolve()
+
+
 def must_be_writable(path: Path, option: str) -> Path:
     """The path, after proof that a file can be written there. UserError names the option, the path and the reason."""
     there = path.exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import SCHEMA, Result, control_name
 
@@ -24,9 +25,7 @@ def save(result: Result, path: Path) -> None:
     data = text.encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+    outputs.write_whole(path, data)
 
 
 def load(path: Path) -> Result:
@@ -35,7 +34,9 @@ def load(path: Path) -> Result:
         data = path.read_bytes()
         raw = msgspec.json.decode(gzip.decompress(data) if path.suffix == ".gz" else data)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise ResultError(f"{path}: cannot be read as a result file: {error}") from error
+        raise ResultError(
+            f"{path}: cannot be read as a result file: {getattr(error, 'strerror', None) or error}"
+        ) from error
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found != SCHEMA:
         raise ResultError(f"{path}: schema is {found!r}, expected {SCHEMA!r}")

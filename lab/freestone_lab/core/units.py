@@ -6,6 +6,8 @@ import re
 
 from freestone_lab.core.errors import UserError
 
+LONGEST_S = 10 * 365 * 86400.0
+LARGEST_BYTES = (1 << 63) - 1
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -17,14 +19,16 @@ def seconds(text: str, option: str) -> float:
     value = float(match[1]) * _SECONDS[match[2] or "s"]
     if value <= 0:
         raise UserError(f"{option} '{text}': expected more than nothing")
+    if value > LONGEST_S:
+        raise UserError(f"{option} '{text}': expected at most ten years")
     return value
 
 
 def fraction(text: str, option: str) -> float:
-    """A percentage above 0 as a fraction: `1%` is 0.01."""
+    """A percentage above 0, at most 100, as a fraction: `1%` is 0.01."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
-    if not match or float(match[1]) <= 0:
-        raise UserError(f"{option} '{text}': expected a percentage above 0, such as 1%")
+    if not match or not 0 < float(match[1]) <= 100:
+        raise UserError(f"{option} '{text}': expected a percentage above 0 and up to 100, such as 1%")
     return float(match[1]) / 100
 
 
@@ -36,7 +40,10 @@ def size_bytes(text: str, option: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", text.strip().lower())
     if not match or float(match[1]) <= 0:
         raise UserError(f"{option} '{text}': expected a size such as 500k, 64m or 2g")
-    return int(float(match[1]) * _BYTES[match[2]])
+    value = float(match[1]) * _BYTES[match[2]]
+    if value > LARGEST_BYTES:
+        raise UserError(f"{option} '{text}': expected less than 8589934592g")
+    return int(value)
 
 
 def size_words(count: float) -> str:

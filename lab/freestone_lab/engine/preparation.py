@@ -69,7 +69,10 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
 
 
 def _split(names: Sequence[str]) -> list[str]:
-    return [part for name in names for part in ([name] if "=" in name else name.split(",")) if part]
+    parts = [part for name in names for part in ([name] if "=" in name else name.split(","))]
+    if not all(parts):
+        raise UserError(f"'{','.join(names)}': expected names of allocators or NAME=path.so, with commas between them")
+    return parts
 
 
 def _unique(found: Sequence[Peer]) -> list[Peer]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from freestone_lab.core import outputs
 from freestone_lab.flamegraph.model import Frame, Profile, ProfileError
 from freestone_lab.report import svg
 
@@ -123,4 +124,4 @@ def write_profiles(
     """Writes one self-contained HTML file that shows `profiles`."""
     text = render_profiles(profiles, title, compare=compare, view=view)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    outputs.write_whole(path, text)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Profile
 from freestone_lab.flamegraph.readers import read_profile
@@ -58,8 +59,7 @@ def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None
     with tempfile.TemporaryDirectory(prefix="freestone-profile-") as scratch:
         folder = Path(scratch)
         if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            folder = keep.resolve()
+            folder = paths.folder(keep, "--keep")
         already = set(folder.glob(f"{PREFIX}.*"))
         env = runner.visible_to_python(prepared.env)
         env[runner.CONF] = configuration(env.get(runner.CONF, ""), folder, form, sample_bytes)

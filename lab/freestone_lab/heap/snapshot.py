@@ -121,7 +121,7 @@ def from_file(path: Path) -> Snapshot:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{path}': cannot be read ({error})") from error
+        raise UserError(f"'{path}': cannot be read ({getattr(error, 'strerror', None) or error})") from error
     return from_json(text, str(path)) if text.lstrip().startswith("{") else from_openmetrics(text, str(path))
 
 

@@ -43,8 +43,7 @@ CONTAINER_NEEDS = "python3 python3-venv libstdc++6 libzstd1 ca-certificates"
 
 def make(folder: Path, kinds: Sequence[str]) -> list[Path]:
     """Builds what is missing, then writes the packages of these kinds into `folder`, which is made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder = folder.resolve()
+    folder = paths.folder(folder, "FOLDER")
     _call(str(paths.root() / "freestone"), "build", *TARGETS)
     made: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="freestone-package-") as scratch:

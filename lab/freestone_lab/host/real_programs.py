@@ -37,15 +37,24 @@ def environment() -> dict[str, str]:
     }
 
 
-def packages() -> list[str]:
-    """The Debian packages that both tables need."""
-    code = (
-        "from preload import programs, suites; "
-        "print(*sorted({*programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}))"
-    )
-    command = ["/usr/bin/python3", "-c", code]
+def _listed(words: str) -> list[str]:
+    """What a Python expression over the two tables gives."""
+    command = ["/usr/bin/python3", "-c", f"from preload import programs, suites; print(*sorted({words}))"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.split()
+
+
+def packages() -> list[str]:
+    """The Debian packages that both tables need."""
+    return _listed("{*programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}")
+
+
+def must_be_known(names: Sequence[str]) -> None:
+    """UserError for a name that no table has."""
+    known = ["suites", *_listed("[*programs.PROGRAMS, *(f'suites/{name}' for name in suites.SUITES)]")]
+    for name in names:
+        if name not in known:
+            raise UserError(f"test --programs: unknown program '{name}'; expected one of {', '.join(known)}")
 
 
 def survey(names: Sequence[str], say: Callable[[str], None]) -> int:

@@ -52,8 +52,8 @@ class Ready:
 def ready_of(text: str) -> Ready:
     """`6379`, `:6379`, `http://127.0.0.1:8080/`, or a part of a line that the server prints."""
     bare = text.removeprefix(":")
-    if bare.isdecimal():
-        if not 0 < int(bare) < 65536:
+    if re.fullmatch(r"[+-]?\d+", bare):
+        if not bare.isdecimal() or not 0 < int(bare) < 65536:
             raise UserError(f"--ready '{text}': expected a port of 1 to 65535")
         return Ready("port", bare)
     if re.match(r"https?://", text):

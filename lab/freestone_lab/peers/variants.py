@@ -16,7 +16,7 @@ from freestone_lab.core.result import Peer
 
 OWN = "freestone"
 _FORM = "expected OPTION=VALUE,VALUE... or ALLOCATOR:OPTION=VALUE,VALUE..."
-_NAME = re.compile(r"^\s*OPTION\((\w+),", re.MULTILINE)
+_NAME = re.compile(r"^OPTION\(\w+, (\w+),", re.MULTILINE)
 
 
 def variable(family: str, option: str, value: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from freestone_lab.analysis.claims import Table, headline, sentence, verdict_word
+from freestone_lab.core import outputs
 from freestone_lab.core.result import FigureSpec, Result
 
 _NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -128,4 +129,4 @@ def google_benchmark(result: Result) -> dict[str, Any]:
 
 
 def write_google_benchmark(result: Result, path: Path) -> None:
-    path.write_text(json.dumps(google_benchmark(result), indent=1))
+    outputs.write_whole(path, json.dumps(google_benchmark(result), indent=1))

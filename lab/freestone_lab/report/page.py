@@ -12,6 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from freestone_lab.analysis.claims import Table
+from freestone_lab.core import outputs
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.report import cells, charts, plots, quantity, svg
 from freestone_lab.report.card import Card, of_result
@@ -275,4 +276,4 @@ def write_report(
     """Writes one self-contained HTML file for `results` to `path`."""
     text = render_report(results, weights, card, tables)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    outputs.write_whole(path, text)

@@ -108,6 +108,10 @@ class Row:
 
 def rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
     found, absent = apps.available()
+    known = {app.name for app in (*found, *absent)} | {extra.name for extra in EXTRAS}
+    for name in names:
+        if name not in known:
+            raise UserError(f"'{name}': expected a program of the corpus: {', '.join(sorted(known))}")
     made = []
     for app in found:
         if names and app.name not in names:

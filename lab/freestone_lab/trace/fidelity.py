@@ -59,7 +59,7 @@ def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> li
         found = {row.name: row for row in corpus.rows(folder, names, say)}
         for name in names:
             if name not in found:
-                raise UserError(f"'{name}' is not installed, or no program of `freestone trace corpus`")
+                raise UserError(f"'{name}' is not installed")
             made.append(_measure(found[name], folder, rounds))
             say(f"{name}: {rounds} rounds")
     return made

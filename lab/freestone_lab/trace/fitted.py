@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout
 from freestone_lab.trace.events import Array, Events, Trace
@@ -163,7 +164,7 @@ def _cells(found: Lives, chosen: Array, maker: Array, ender: Array, end: Array, 
 
 def save(model: dict[str, Any], path: Path) -> int:
     data = gzip.compress(json.dumps(model, separators=(",", ":")).encode(), mtime=0)
-    path.write_bytes(data)
+    outputs.write_whole(path, data)
     return len(data)
 
 

@@ -18,6 +18,7 @@ from freestone_lab.trace import fitted, recording, writer
 
 LEAST_TIMEOUT_S = 60.0
 IDLE_MS = 200
+MOST_COPIES = 1024  # what freestone-replay runs side by side
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def task(trace: Path, way: Way) -> Task:
     alone = replay(command(plan, Way(idle_ms=0), null=True))
     recorded = int(alone["params"]["threads"])
     copies = max(1, -(-way.threads // recorded)) if way.threads else 1
+    if copies > MOST_COPIES:
+        raise UserError(f"--threads {way.threads}: expected at most {MOST_COPIES * recorded} of {trace}")
     own = alone["figures"]["replay"]["value"]
     caveats = [
         f"{alone['calls'] * copies} calls; the replay alone, without an allocator, takes {own:.3g} s, which is in no "

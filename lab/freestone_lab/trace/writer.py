@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from freestone_lab.core import outputs
 from freestone_lab.trace import layout, varints
 from freestone_lab.trace.events import Array, Curve, Events, Trace
 from freestone_lab.trace.layout import BlockType, Kind
@@ -50,9 +51,7 @@ def write(trace: Trace, path: Path, level: int = LEVEL) -> int:
     out.append(_pack(_Block(BlockType.INDEX, entries.tobytes()), packer))
     out.append(_sealed(layout.END.pack(layout.END_MAGIC, offset, len(index), 0, 0)))
     data = b"".join(out)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+    outputs.write_whole(path, data)
     return len(data)
 
 

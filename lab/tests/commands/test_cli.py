@@ -6,6 +6,7 @@ import csv
 import gzip
 import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -120,7 +121,13 @@ def test_compare_shows_a_failing_allocator_in_its_row(tmp_path: Path, work: Path
         (["--budget", "0s", "--", "true"], "--budget '0s': expected more than nothing"),
         (["--budget", "soon", "--", "true"], "--budget 'soon': expected a duration"),
         (["--precision", "0", "--", "true"], "--precision '0': expected a percentage above 0"),
-        (["--rounds", "0", "--", "true"], "--rounds 0: expected at least 1"),
+        (["--rounds", "0", "--", "true"], "--rounds/--runs: '0': expected a whole number of at least 1"),
+        (["--precision", "1000%", "--", "true"], "--precision '1000%': expected a percentage above 0 and up to 100"),
+        (["--expect-exit", "300", "--", "true"], "--expect-exit: '300': expected a whole number from 0 to 255"),
+        (["--seed", "-1", "--", "true"], "--seed: '-1': expected a whole number of at least 0"),
+        (["--budget", "9" * 400, "--", "true"], "expected at most ten years"),
+        (["--output-file", "/", "--", "true"], "--output-file '/': it is a folder"),
+        (["--with", "", "--", "true"], "'': expected names of allocators or NAME=path.so"),
         (["--only", "nosuch", "--", "true"], "no allocator is named 'nosuch'"),
         (["--with", "x=/nowhere/x.so", "--", "true"], "/nowhere/x.so"),
         (["--with", "x=/etc/passwd", "--", "true"], "/etc/passwd"),
@@ -305,3 +312,69 @@ def test_wrong_usage_of_the_root_command_is_one_line(words: list[str], expected:
 def test_the_root_command_is_plain_sh() -> None:
     assert (ROOT / "freestone").read_text().startswith("#!/bin/sh\n")
     subprocess.run(["sh", "-n", str(ROOT / "freestone")], check=True)
+
+
+TRACE = ROOT / "trace/corpus/vim.fst"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["bench", "--resume", "here", "traces"], "--resume 'here': expected --cluster"),
+        (["bench", "attacks", "--gate", "glibc=200", "glibc"], "--gate 'glibc=200': expected NAME=PERCENT"),
+        (["bench", "attacks", "--gate", "glibc=nan", "glibc"], "--gate 'glibc=nan': expected NAME=PERCENT"),
+        (["replay", str(TRACE), "--pace", "nan"], "--pace nan: expected 0, as fast as possible, or 0.001 to 1000"),
+        (["replay", str(TRACE), "--pace", "1e-300"], "--pace 1e-300: expected 0"),
+        (["record", "--max-bytes", "9" * 400, "--", "true"], "expected less than 8589934592g"),
+        (["trace", "anonymise", str(TRACE), "-o", "o", "--round-sizes", "9" * 30], "expected a whole number from 1 to"),
+        (["trace", "stats", str(TRACE), "-o", "/proc/none/o"], "--output '/proc/none/o': cannot be written"),
+        (["trace", "model", str(TRACE), "-o", "/proc/none/o"], "--output '/proc/none/o': cannot be written"),
+        (["trace", "corpus", "nosuch"], "'nosuch': expected a program of the corpus: "),
+        (["trace", "fidelity", "--json", "/proc/none/o", "jq"], "--json '/proc/none/o': cannot be written"),
+        (["profile", "--sample-bytes", "9" * 30, "--", "true"], "expected a whole number from 1 to 1099511627776"),
+        (["profile", "--keep", "/dev/null", "--", "true"], "--keep '/dev/null': expected a folder"),
+        (["leaks", "--error", "999", "--", "true"], "--error: '999': expected a whole number from 0 to 255"),
+        (["agent", "--listen", "127.0.0.1:99999"], "--listen '127.0.0.1:99999': expected ADDRESS:PORT"),
+        (["agent", "--every", "0", "--once"], "--every '0': expected more than nothing"),
+        (["agent", "--push", "nonsense", "--once"], "--push 'nonsense': expected the http:// or https:// address"),
+        (["advise", "--server", "x", "--ready", "-1", "--load", "true"], "--ready '-1': expected a port"),
+        (["package", "/dev/null"], "FOLDER '/dev/null': expected a folder"),
+        (["test", "--programs", "nosuch"], "unknown program 'nosuch'; expected one of "),
+        (["run", "--", "./class-0"], "is not a program that can be read: its class is 0"),
+        (["report", "/nowhere/r.json"], "/nowhere/r.json: cannot be read as a result file: No such file or directory"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_a_wrong_value_is_named_with_what_was_expected(tmp_path: Path, words: list[str], expected: str) -> None:
+    odd = tmp_path / "class-0"
+    odd.write_bytes(b"\x7fELF" + bytes(100))
+    odd.chmod(0o755)
+    done = freestone(tmp_path, *words)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and expected in done.stderr, done.stderr
+    assert done.stdout == ""
+
+
+def test_a_peer_that_no_result_has_is_refused(tmp_path: Path) -> None:
+    a = str(result(tmp_path / "a.json", 1.0))
+    done = freestone(tmp_path, "diff", a, a, "--peer", "nosuch")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--peer 'nosuch': expected an allocator of both results: glibc, peer" in done.stderr
+
+
+def test_a_file_that_fails_late_is_one_line(tmp_path: Path) -> None:
+    a = str(result(tmp_path / "a.json", 1.0))
+    done = freestone(tmp_path, "report", a, "-o", "/proc/none/r.html")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "'/proc/none" in done.stderr
+
+
+def test_a_reader_that_ends_early_gets_no_traceback(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "freestone_lab.cli", "--help"]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

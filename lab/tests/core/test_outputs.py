@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,33 @@ def test_when_no_place_works_it_is_said(tmp_path: Path) -> None:
 def test_results_lie_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert outputs.new_name("advise").parent == tmp_path
+
+
+def test_a_full_disk_leaves_the_old_file_and_is_said_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.json"
+    outputs.write_whole(path, "old")
+
+    def full(place: Path, data: bytes) -> int:
+        with place.open("wb") as file:
+            file.write(data[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as failed:
+        outputs.write_whole(path, "new")
+    assert failed.value.filename == str(path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    outputs.write_whole(pipe, "text")
+    assert os.read(held, 10) == b"text" and pipe.is_fifo()
+    os.close(held)
+    link.symlink_to(file)
+    outputs.write_whole(link, "text")
+    assert link.is_symlink() and file.read_text() == "text"
