@@ -20,8 +20,8 @@ class Atomic {
   Atomic& operator=(const Atomic&) = delete;
 
   T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
-  // Relaxed, for a fast path that uses the value once: gcc makes an instruction of its own of each atomic load, but
-  // lets a plain one be an operand of the compare. A load of an aligned word that is done once is whole.
+  // Relaxed, for a fast path that uses the value once. gcc gives each atomic load an instruction of its own, but makes
+  // a plain load an operand of the compare. One load of an aligned word is never torn.
   [[gnu::always_inline]] T load_operand() const {
     if constexpr (FREESTONE_SANITIZED || sizeof(T) > sizeof(void*)) return load_relaxed();
     return *reinterpret_cast<const T*>(&value_);
@@ -58,8 +58,8 @@ class Atomic {
   static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
 };
 
-// Moves a pointer that only this thread writes by one place, after all stores before it as other threads see them. One
-// instruction where the machine has one that needs no lock for it.
+// Advances a pointer that only this thread writes by one place. Other threads see the stores before it first. One
+// instruction on x86-64, without a lock prefix.
 template <typename T>
 [[gnu::always_inline]] inline void advance_release(T*& pointer, T* known) {
 #if defined(__x86_64__)
@@ -71,7 +71,7 @@ template <typename T>
   __atomic_store_n(&pointer, known + 1, __ATOMIC_RELEASE);
 }
 
-// The same way back, for a caller that knows the place: no order, one instruction.
+// Moves such a pointer back by one place, without order. One instruction on x86-64.
 template <typename T>
 [[gnu::always_inline]] inline void retreat(T*& pointer, T* known) {
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 // Room 1, base: checks of what comments state as invariants, named by their labels.
 //
-// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A process in which one does
-// not hold ends with a line that says which. Elsewhere the conditions are compiled and nothing is left of them.
+// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A check that fails ends the
+// process with a line that names it. Elsewhere the conditions are compiled, but no instruction is left of them.
 #pragma once
 
 #include "base/compiler.h"

@@ -10,10 +10,10 @@
 // A slow path: out of line and away from the hot text, so that the fast path needs neither stack nor spills.
 #define FREESTONE_SLOW __attribute__((noinline, cold))
 
-// Out of line like a slow path, but no rare one: it gets a frame of its own, so that its caller needs none.
+// Out of line like a slow path, but not rare: it has its own frame, so that its caller needs none.
 #define FREESTONE_APART __attribute__((noinline))
 
-// Inlined like a fast path; reads what another thread may be writing, and takes what it sees for no proof. The thread
+// Inlined like a fast path. Reads what another thread may be writing and takes it only as a hint, so the thread
 // sanitizer does not look into it.
 #if defined(__SANITIZE_THREAD__)
 #define FREESTONE_RACES __attribute__((noinline, no_sanitize_thread))

@@ -21,8 +21,8 @@ inline constexpr usize kReservedBytesMax = 64 * kGiB;
 inline constexpr usize kReservedBytesMin = 16 * kMiB;
 // Below this, address space or data count as limited.
 inline constexpr usize kUnlimitedBytes = 256 * kGiB;
-// Blocks above this are mappings of their own or nothing: the heap does not grow for one that the kernel refused as a
-// mapping.
+// A block above this gets a mapping of its own or fails: the heap does not grow for a size that the kernel refused to
+// map.
 inline constexpr usize kGrownRunBytesMax = kGiB;
 
 // Shards of the slab trees. A thread belongs to one; more shards than cores only dilute the heap.
@@ -53,21 +53,22 @@ inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
-// A frame of a huge page that a slab is the first to enter is had as one page once the heap is so large that what
-// may stay unused is a thirtieth of it: of the frame, and of slabs that each class has begun, which grow with
-// their length. Blocks above the last size may be touched in parts only.
+// The first slab in a frame of 2 MiB fills the frame with memory, once the heap has kFramesFromBytes and is as large as
+// kFramesFromSlabs such slabs. Then what may stay unused, in the frame and in the slabs that each class has begun, is
+// about a thirtieth of the heap. Slabs of blocks above the last size fill none: a program may touch only a part of
+// each.
 inline constexpr usize kFrameBytes = 2 * kMiB;
 inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
-// A heap up to this size moves the memory of frames: each that was moved may be a mapping of its own for the kernel.
+// Only a heap up to this size moves the memory of frames: each moved frame may become a mapping of its own.
 inline constexpr usize kMovedHeapBytesMax = 8 * kGiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
 inline constexpr usize kRegretBytes = 20 * kMiB;
-// What one call of the kernel takes back, and what one free takes back beyond twice what it freed: neither may take
-// long.
+// What one system call gives back, and what one free gives back beyond twice what it freed. Both bound how long that
+// takes.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
 

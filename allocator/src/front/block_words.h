@@ -11,9 +11,8 @@
 // nothing between, the zero is the trailer's lowest byte.
 //
 // WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free);
-// where it is neither
-//          0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written first and the new
-//          trailer last.
+//          where it is neither 0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written
+//          first and the new trailer last.
 #pragma once
 
 #include "base/bits.h"
@@ -39,7 +38,7 @@ inline constexpr unsigned kPlainBits = kOriginShift + kOriginBits;
 static_assert(kSmallBytesMax < u64{1} << kBytesBits &&
               highest_bit(kSmallBytesMax) < 1U << (kOriginBits - kOriginFamilyBits));
 
-// What a trailer says in plain: the bytes asked for and the origin.
+// The part of a trailer that anybody can read: the bytes asked for and the origin.
 constexpr u64 plain_word(usize bytes, Origin origin) {
   return u64{bytes} << kBytesShift | u64{static_cast<u8>(origin) & low_mask(kOriginBits)} << kOriginShift;
 }
@@ -53,7 +52,7 @@ FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
 FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) {
   return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain;
 }
-// What of its check bits cannot be. Its lowest byte, which must be zero, is for the caller to look at.
+// The check bits of a trailer that are wrong; 0: none. The caller checks its lowest byte, which must be zero.
 FREESTONE_INLINE u64 forged_bits(const void* block, u64 word) {
   return (word ^ check_product(block, word)) >> kPlainBits;
 }
@@ -119,7 +118,8 @@ inline bool canaries_are_whole(const char* from, const char* end) {
   for (; from < end; ++from) any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
   return any == 0;
 }
-// Where from on canaries are not whole; `end` when they are. The first byte of a gap is zero.
+// Where in the block the first wrong byte of [from, end) lies; kUnknown when all are right. The byte at `from` must be
+// `first`, the others canaries.
 inline usize first_wrong(const char* block, const char* from, const char* end, u8 first) {
   for (const char* at = from; at < end; ++at) {
     if (static_cast<u8>(*at) != (at == from ? first : block_secrets.canary)) return static_cast<usize>(at - block);

@@ -16,8 +16,8 @@ class Seen {
  public:
   static constexpr usize kBlocksMax = 1024;
 
-  // For so many more blocks, at most kBlocksMax, whose class the earlier ones have not. A table for each class would be
-  // cleared each time.
+  // Call before `count` blocks of the next class are added, at most kBlocksMax. Forgets earlier classes only when the
+  // table would be too full: to clear it for each class would cost more.
   void expect(usize count) {
     blocks_ += count;
     if (blocks_ <= kBlocksMax) return;

@@ -1,7 +1,7 @@
 // Room 9, front: fork.
 //
-// Nothing is waited for before a fork: what the forking thread would wait for could wait for one of libc's own locks,
-// which fork takes after all handlers have run. Instead the child repairs what other threads were in the midst of. The
+// Nothing is waited for before a fork: the holder of a lock of ours may itself wait for one of libc's own locks, which
+// fork takes after all handlers have run. Instead the child repairs what other threads were in the middle of. The
 // bitmaps of the slabs need no lock and are whole at every instruction (SLAB-1 to SLAB-4, CACHE-2). The rooms below
 // that have locks keep this rule:
 //

@@ -27,8 +27,8 @@ void* out_of_memory() {
   return nullptr;
 }
 
-// For threads without a cache. The shard of the main thread is as good as any. The numbers go on from call to call: to
-// draw fresh ones is a system call.
+// For threads without a cache. The shard of the main thread is as good as any. Random numbers continue from call to
+// call, because a fresh seed is a system call.
 void* take_without_cache(SizeClass size_class) {
   SlabUser user;
   user.random = this_thread.random;
@@ -42,7 +42,7 @@ void return_without_cache(SizeClass size_class, void* block) {
   return_one(size_class, user, block);
 }
 
-// A block of which the memory is zero, when one can be had for less than clearing costs: null otherwise.
+// A block whose memory is zero, when finding one costs less than clearing; null otherwise.
 void* take_known_zero(Cache& cache, SizeClass size_class) {
   constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
   const ClassInfo& info = class_info(size_class);

@@ -1,10 +1,9 @@
 // Room 4, platform: noticing that this process is the child of a fork, without a system call and without having been
 // told.
 //
-// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. Where the mark is gone, a fork
-// happened that nobody has dealt with yet: its call runs no handlers, or its handlers have not come to ours. vfork
-// shares memory, so it is no fork here.
-// Where the kernel knows no such page, a child is noticed only when it is told.
+// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. If the mark is gone, a fork has not
+// been dealt with yet: the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it is
+// no fork here. Where the kernel has no such pages, a child is noticed only when it is told.
 #pragma once
 
 #include "base/units.h"

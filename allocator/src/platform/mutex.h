@@ -6,9 +6,9 @@
 // It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that
 // waiting for a holder who lost its CPU does not burn another.
 //
-// FORK-1  A thread knows its own locks, and from one instruction to the next: the owner lies in the word that decides.
-//         So a fork in a signal handler tells what the interrupted code holds, which goes on in the child, from what
-//         other threads held, which are not there.
+// FORK-1  At every instruction a thread can tell which locks it holds, because the lock's word names the owner. So a
+//         fork in a signal handler can tell the locks of the interrupted code, which goes on in the child, from those
+//         of other threads, which do not exist there.
 // FORK-2  A lock that is held for a fork may be taken by the forking thread as if it were free: fork handlers of others
 //         may allocate.
 #pragma once

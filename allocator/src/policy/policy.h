@@ -69,7 +69,7 @@ inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
 // The process keeps so many freed runs sealed, up to this size. Larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
-// Up to so many units in front of a run stay free, by chance, so that the place of the next one cannot be told.
+// Up to so many units in front of a run stay free, at random, so that the place of the next run cannot be predicted.
 inline constexpr usize kRandomGapUnits = 3;
 
 }  // namespace freestone

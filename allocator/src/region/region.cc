@@ -141,8 +141,8 @@ bool find_place() FREESTONE_REQUIRES(growth_lock) {
   return false;
 }
 
-// Huge pages: none in the small heap, and none under a limit, which would be exceeded by memory that nobody was charged
-// for. Where frames are filled, only those.
+// Huge pages: none in a small heap, and none under a limit, since memory that nobody was charged for would exceed it.
+// Where frames are filled, only those are huge.
 void advise_piece(UnitIndex first, UnitIndex end) {
   const auto thp = static_cast<Thp>(options.thp);
   const auto plain_units =
@@ -153,7 +153,7 @@ void advise_piece(UnitIndex first, UnitIndex end) {
   const UnitIndex rest = min_of(end, max_of(first, plain_end));
   if (rest == end) return;
   if (thp == Thp::always) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
-  // As their neighbours in the kernel's list of mappings, so that frames do not lengthen it.
+  // With the same flags as its neighbours the piece joins their mapping, so that the list of mappings stays short.
   if (fills_frames()) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::refuse);
 }
 

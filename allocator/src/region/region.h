@@ -195,8 +195,8 @@ inline bool in_window(const void* pointer) {
 }
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
-// Whether slabs and runs are followed by inaccessible units. They cost addresses and count as data, so not where either
-// was limited when the process started; and not on a kernel without them.
+// Whether slabs and runs are followed by inaccessible units. These cost address space and count as data, so there are
+// none where either was limited when the process started, and none on a kernel without guard regions.
 inline bool guards_spans() { return kMitigations.guards && region.guards; }
 
 // Finds a place for the window; called once. False when there is none.
@@ -209,11 +209,10 @@ struct Grown {
   usize units = 0;
 };
 Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
-// Whether frames of huge pages are had by fill_frame: thp:auto, where the system gives huge pages to who asks, and no
-// limit.
+// Whether fill_frame may be used: with thp:auto, where the system gives huge pages on request, and without a limit.
 bool fills_frames();
-// Has the memory of a frame at once, as one page if the kernel has one. What lies there goes on being no huge page's
-// place otherwise: the kernel shall not bring back memory that was given back in parts.
+// Fills a frame with memory at once, as one huge page if the kernel has one. Afterwards the range is marked again as
+// one for plain pages, so that the kernel does not bring back memory that was given back in parts.
 bool fill_frame(UnitIndex first);
 // Units below the frontier that are the heap's: exact for a holder of the growth lock.
 inline usize committed_units() {

@@ -33,9 +33,9 @@ Atomic<u64> blocks_out[kShardsMax][kTagCount];
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
 
-// A class whose blocks fill many slabs will touch the next one soon too: its pages are then had in one call in place of
-// a fault each. What stays untouched is at most one slab, as long as a block that is used at all uses every page it
-// lies in: not so above 4 KiB, where a program that writes to none or little of its blocks would pay for all of them.
+// A class whose blocks fill many slabs will soon touch its next one too: populate its pages in one call, without a
+// fault for each. At most one slab of a class then has memory for nothing, as long as a block that is used uses every
+// page it lies in. Above 4 KiB it may not: a program that writes little of its blocks would pay for all of them.
 void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
@@ -99,8 +99,8 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return next_mixed(user.random);
 }
 
-// A random permutation (Fisher and Yates) of at most 256. A number is drawn for eight steps, whose small bias is no
-// help to anyone.
+// A random permutation (Fisher and Yates) of at most 256. One draw serves eight steps; the small bias helps no
+// attacker.
 template <typename T>
 [[maybe_unused]] void shuffle(SlabUser& user, T* items, unsigned count) {
   u64 random = 0;

@@ -6,7 +6,7 @@
 // theirs go back. Instead the kernel moves their memory: one entry of the page table changes its place, which costs a
 // hundredth of the faults.
 //
-// Of a move, both frames are in no bitmap until it is done (SPAN-2). If the kernel unmaps the target before it fails,
+// Until a move is done, both frames are in no bitmap (SPAN-2). If the kernel unmaps the target before it fails,
 // which it may for want of its own memory, the target is mapped anew.
 #pragma once
 
@@ -19,9 +19,8 @@ extern Mutex span_lock;
 
 inline constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
 
-// A span has just been taken and has no memory yet. If nothing else lies in its frame of a huge page, no memory either,
-// and the heap is large, the whole frame gets memory, at once; what of it is not the span's is dirty from then on.
-// False when it stays as it is.
+// For a span that was just taken and has no memory. If its frame holds nothing else and no memory, and the heap is
+// large, fills the whole frame; what of it lies outside the span is dirty from then on. False when nothing was done.
 bool fill_frame_around(UnitIndex first, usize units);
 
 // The moves into one run.
@@ -38,11 +37,11 @@ struct FrameMoves {
 
 // Whether a run of this length is worth moving memory for, and should lie at a multiple of a frame.
 bool may_move_frames(usize units);
-// Under span_lock: which frames of free units that are about to be taken have little memory; once these are taken,
-// which dirty frames are moved there. Returns how many units get memory so.
+// plan_moves, before free units are taken: notes which of their frames have little memory. take_frames_to_move,
+// afterwards: takes dirty frames whose memory will move there, and returns how many units get memory that way.
 void plan_moves(UnitIndex first, usize units, FrameMoves& moves) FREESTONE_REQUIRES(span_lock);
 usize take_frames_to_move(FrameMoves& moves) FREESTONE_REQUIRES(span_lock);
-// Without a lock.
+// Moves the memory. The caller holds no lock.
 void move_frames(const FrameMoves& moves);
 
 }  // namespace freestone

@@ -5,8 +5,8 @@
 // where the children meet. A search walks one path down and an update one path up: both cost the tree's height, which
 // grows by one while the heap grows eightfold.
 //
-// FREE-1  A node is `joined` of its children, at rest, but for the nodes above one word, `stale_`: a series of changes
-//         to one word is joined once, by the next search that needs it. Slabs are taken and freed in such series.
+// FREE-1  At rest a node is `joined` of its children, except the nodes above one word, `stale_`. A series of changes to
+//         that word is joined once, by the next search that needs it. Slabs are taken and freed in such series.
 // FREE-2  All units at and above `end` are not free.
 // FREE-3  No free 2^k units lie at a multiple of 2^k below the word `lowest_`, for any k >= `lowest_log2_`.
 //

@@ -85,8 +85,8 @@ void evict_large(Atomic<u64>& slot) {
   evict(run);
 }
 
-// When the one before had the same length: a program that frees a large block once needs no other of that length. Not
-// where free memory is to go at once. Notes the length.
+// Whether a freed large run is kept: if the one before it had the same length, since most programs free a large block
+// once. Never where options give free memory back at once. Remembers the length.
 bool keeps_large(usize units) {
   if (!is_large_kept_run(units_to_bytes(units)) || options.dirty_decay_ms == 0 || options.dirty_bytes == 0)
     return false;
@@ -97,7 +97,8 @@ bool keeps_large(usize units) {
   return came_before && kept <= kKeptRunsBytesMax;
 }
 
-// One of exactly this length. One of another length gives its place up: the next run of this length is kept instead.
+// A kept run of exactly this length. One of another length leaves its slot, so that the next run of this length is
+// kept.
 UnitIndex pop(unsigned shard, usize units) {
   Atomic<u64>& slot = slot_for(shard, units);
   if (slot.load_relaxed() == 0) return kNoUnit;

@@ -23,8 +23,8 @@ constexpr bool is_large_kept_run(usize bytes) {
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
-// A run that is likely to grow where it is: behind it lies as much again, if that can be had. Not where spans have
-// guards.
+// A run for a block that is likely to grow: as much again is free behind it, where that is possible. Not where spans
+// have guards.
 UnitIndex take_run_to_grow(usize units);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);

@@ -28,7 +28,7 @@ struct SpanCounts {
 // `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel
 // refuses, after everything dirty was given back.
 Span take_span(usize units, usize alignment);
-// `units` units, if it can be had with free ones behind them, `room` units in all. Not where spans have guards.
+// `units` units with free ones behind them, `room` in all, if there is such a place. Not where spans have guards.
 Span take_span_to_grow(usize units, usize room);
 // Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of what is surplus.
 void return_span(UnitIndex first, usize units, bool dirty);
@@ -41,7 +41,7 @@ void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
 void return_used_span(UnitIndex first, usize units, usize guard);
 // The same for units that fault already.
 void return_sealed_span(UnitIndex first, usize units, usize guard);
-// Looks at free memory that is not zero at most up to so many bytes, where it must be (HARD-2).
+// Ends the program where free memory that must be zero is not (HARD-2). Looks at no more than so many bytes.
 void check_free_spans(usize bytes_max);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);

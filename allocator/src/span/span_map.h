@@ -12,8 +12,8 @@
 //         its memory.
 // SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a group of
 //         words, that is not zero, for each age.
-// SPAN-4  A unit is free after it is dirty and until before it is clean, at every instruction: what the child of a fork
-//         finds cut short is never dirty memory that is taken for zero (FORK-3).
+// SPAN-4  A unit's dirty bit is set before its free bit, and cleared after it. So the child of a fork that finds a
+//         change cut short never takes dirty memory for zero (FORK-3).
 //
 // Nothing in here makes a system call.
 #pragma once
