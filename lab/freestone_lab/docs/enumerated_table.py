@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from pathlib import Path
 
 from freestone_lab.attacks import enumerated
@@ -34,8 +35,9 @@ def table(result: Result) -> str:
     made = enumerated.grid(result)
     rounds = max((int(experiment.params["rounds"]) for experiment in result.experiments), default=0)
     said = (
-        f"Percent seen, trapped or without effect, rounded down, {rounds} of each kind with seed {result.seed},\n"
+        f"Percent seen, trapped or without effect, rounded down, {rounds} of each kind with seed {result.seed}, "
         f"`{shlex.join(result.command)}` (`{RESULT}`). The worst kind of the first column comes first:"
     )
+    said = textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False)
     notes = "".join(f"\n- {note}" for note in made.notes)
     return f"{said}\n\n{grid(made.headings, made.rows, '---:')}" + (f"\n{notes}" if notes else "")

@@ -139,9 +139,9 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "Of this one there are {} recorded programs (`./freestone bench traces`, {} rounds): time in malloc and free "
-        "{} of glibc's ({} to {}; jemalloc {}, snmalloc {}), peak memory {} ({} to {}; jemalloc {}, gperftools {}, "
-        "snmalloc {}, mimalloc {}).",
+        "This version replayed {} recorded programs (`./freestone bench traces`, {} rounds) in {} of glibc's time in "
+        "malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, "
+        "gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
     ),
