@@ -94,6 +94,8 @@ int run(const Words& words) {
 
 int main(int count, char** words) {
     using namespace freestone::trace;
+    static char printed[BUFSIZ];  // so that no call of the replayer's own stands among the recorded ones
+    setvbuf(stdout, printed, _IOFBF, sizeof printed);
     const std::string verb = count > 1 ? words[1] : "";
     try {
         if (verb == "plan") return make(parse(count, words)), 0;

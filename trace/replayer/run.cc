@@ -316,9 +316,10 @@ private:
             }
         const auto windows = plan_.windows();
         double resident = 0, live = 0;
+        outcome.resident_kib = {resident_, windows.size()};
         for (size_t i = 0; i < windows.size(); i++) {
-            outcome.resident_kib.push_back(std::max(0.0, resident_[i] - base_kib_));
-            resident += outcome.resident_kib.back();
+            resident_[i] = std::max(0.0, resident_[i] - base_kib_);
+            resident += resident_[i];
             live += static_cast<double>(windows[i].live_bytes) / 1024;
         }
         outcome.mean_kib = resident / static_cast<double>(windows.size());

@@ -63,7 +63,7 @@ struct Outcome {
     double idle_kib = 0;
     double live_mean_kib = 0;
     uint64_t faults = 0;
-    std::vector<double> resident_kib;  // at the end of each window
+    std::span<const double> resident_kib;  // at the end of each window
 };
 
 // A plan that lies in memory. Throws Error when it is none.

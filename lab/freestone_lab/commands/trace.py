@@ -126,10 +126,15 @@ def record_corpus(options: Namespace) -> None:
 def measure_fidelity(options: Namespace) -> None:
     if options.json:
         paths.must_be_writable(options.json, "--json")
-    rows = fidelity.measure(options.names or fidelity.PROGRAMS, options.rounds, preparation.to_stderr)
-    found = fidelity.as_json(rows, options.rounds)
+    names, say = options.names or fidelity.PROGRAMS, preparation.to_stderr
+    if options.counts:
+        found = fidelity.counts_as_json(fidelity.count(names, say))
+        headings, cells = fidelity.COUNTS_HEADINGS, fidelity.count_cells
+    else:
+        found = fidelity.as_json(fidelity.measure(names, options.rounds, say), options.rounds)
+        headings, cells = fidelity.HEADINGS, fidelity.cells
     for row in found["programs"]:
-        print("; ".join(f"{what}: {cell}" for what, cell in zip(fidelity.HEADINGS, fidelity.cells(row), strict=True)))
+        print("; ".join(f"{what}: {cell}" for what, cell in zip(headings, cells(row), strict=True)))
     if options.json:
         outputs.write_whole(options.json, json.dumps(found, indent=1) + "\n")
         print(f"written: {options.json}")

@@ -31,7 +31,14 @@ README_RESULT = "full"
 README_ROWS = 10
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
-ELSEWHERE = {"mitigations", "programs", "suites", "fidelity", trace_results.NAME}  # not shown as the others are
+ELSEWHERE = {
+    "mitigations",
+    "programs",
+    "suites",
+    "fidelity",
+    "fidelity-counts",
+    trace_results.NAME,
+}  # not shown as the others are
 OTHER_PLOTS = {"mitigations-cost.svg"}
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.
 OVERVIEWS = ("pareto", "speed", "latency", "memory")

@@ -19,7 +19,11 @@ def documents(root: Path) -> dict[Path, str]:
         return {}
     page = (root / DOCUMENT).read_text(encoding="utf-8")
     result = stored(root / fidelity.RESULT, fidelity.SCHEMA, fidelity.COMMAND)
-    return {DOCUMENT: with_section(page, DOCUMENT, "fidelity", table(result))}
+    page = with_section(page, DOCUMENT, "fidelity", table(result))
+    if (root / fidelity.COUNTS).is_file():
+        counted = stored(root / fidelity.COUNTS, fidelity.COUNTS_SCHEMA, fidelity.COUNTS_COMMAND)
+        page = with_section(page, DOCUMENT, "counts", counts(counted))
+    return {DOCUMENT: page}
 
 
 def write(root: Path) -> list[Path]:
@@ -34,6 +38,17 @@ def kept(result: dict[str, Any], what: str, to: str, figure: str) -> int:
     """In how many programs the median of `what` lies within what is promised of `to`."""
     near = [abs(fidelity.ratio(row, what, to, figure)[0] - 1) <= WITHIN[what] for row in result["programs"]]
     return sum(near)
+
+
+def counts(result: dict[str, Any]) -> str:
+    rows = result["programs"]
+    near = sum(abs(row["replay"] / row["program"] - 1) <= WITHIN["replay"] for row in rows)
+    words = (
+        f"{result['created'][:10]}, {result['machine']}, `{fidelity.COUNTS_COMMAND}`. Of {len(rows)} programs the "
+        f"replay executes as many instructions inside these calls, within 5 %, in {near}."
+    )
+    shown = grid(fidelity.COUNTS_HEADINGS, [fidelity.count_cells(row) for row in rows], "---:")
+    return f"{textwrap.fill(words, 120)}\n\n{shown}"
 
 
 def table(result: dict[str, Any]) -> str:

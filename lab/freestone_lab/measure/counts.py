@@ -40,15 +40,29 @@ def instructions(
     argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path
 ) -> int | None:
     """Instructions of the whole process tree by callgrind, or None when it is absent or the program fails under it."""
+    return sum(by_process(argv, env, cwd, stdin, scratch)) or None
+
+
+def by_process(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: Path | None,
+    scratch: Path,
+    functions: Sequence[str] = (),
+) -> list[int]:
+    """Instructions of each process, or those inside calls of these functions; none when callgrind is absent or the
+    program fails under it."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     command = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={folder}/cg.%p"]
+    command += [f"--toggle-collect={name}" for name in functions]
     if not _run([*command, *argv], env, cwd, stdin):
-        return None
-    total = 0
-    for path in folder.iterdir():
-        match = re.search(r"^(?:summary|totals): (\d+)", path.read_text(errors="replace"), re.MULTILINE)
-        total += int(match[1]) if match else 0
-    return total or None
+        return []
+    found = [
+        re.search(r"^(?:summary|totals): (\d+)", path.read_text(errors="replace"), re.MULTILINE)
+        for path in folder.iterdir()
+    ]
+    return [int(match[1]) for match in found if match]
 
 
 def syscalls(argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path) -> int | None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.measure import fingerprint
+from freestone_lab.measure import counts, fingerprint
 from freestone_lab.trace import corpus, fitted, reader, replaying
 from freestone_lab.workloads import app_table
 
@@ -30,7 +30,13 @@ PROGRAMS = (
     *("python-json", "python-objects", "redis", "sqlite3", "lua", "jq", "perl", "git", "vim", "bash", "openssl"),
     *("ruby", "cc1plus"),  # most of their memory they map themselves
 )
+COUNTS = Path("docs/results/fidelity-counts.json")
+COUNTS_SCHEMA = "freestone-fidelity-counts/1"
+COUNTS_COMMAND = "freestone trace fidelity --counts"
+CALLS = ("malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc")
 FIGURES = {"rss": "peak_kib", "rss_mean": "mean_kib"}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,15 @@ class Row:
     model: dict[str, list[float]]
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Instructions inside the calls of malloc and the like."""
+
+    name: str
+    program: int
+    replay: int
+
+
 def ratio(row: dict[str, Any], what: str, to: str, figure: str) -> tuple[float, float, float]:
     """The median over rounds of one ratio, and its extremes."""
     found = [a / b for a, b in zip(row[what][figure], row[to][figure], strict=True)]
@@ -53,6 +68,15 @@ def ratio(row: dict[str, Any], what: str, to: str, figure: str) -> tuple[float, 
 
 def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> list[Row]:
     """UserError for a program that is not here, or that cannot be recorded."""
+    return _each(names, say, lambda row, folder: _measure(row, folder, rounds))
+
+
+def count(names: Sequence[str], say: Callable[[str], None]) -> list[Counted]:
+    """As `measure`, in instructions."""
+    return _each(names, say, _count)
+
+
+def _each(names: Sequence[str], say: Callable[[str], None], look: Callable[[corpus.Row, Path], T]) -> list[T]:
     made = []
     with tempfile.TemporaryDirectory(prefix="freestone-fidelity-") as scratch:
         folder = Path(scratch)
@@ -60,9 +84,24 @@ def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> li
         for name in names:
             if name not in found:
                 raise UserError(f"'{name}' is not installed")
-            made.append(_measure(found[name], folder, rounds))
-            say(f"{name}: {rounds} rounds")
+            made.append(look(found[name], folder))
+            say(name)
     return made
+
+
+def _count(row: corpus.Row, folder: Path) -> Counted:
+    """Under callgrind; the process with the most, as the replay is of the one with the most calls."""
+    trace = folder / "whole.fst"
+    corpus.record_whole(row, trace)
+    way = replaying.Way(idle_ms=0)
+    plan = replaying.make_plan(trace, way)
+    env = dict(os.environ)
+    ours = counts.by_process(row.argv, {**env, **row.env}, row.cwd, row.stdin, folder, CALLS)
+    replay = counts.by_process(replaying.command(plan, way), env, Path("/"), None, folder, CALLS)
+    plan.unlink(missing_ok=True)
+    if not ours or not replay:
+        raise UserError(f"{row.name}: nothing was counted; expected valgrind, and a program that runs under it")
+    return Counted(row.name, max(ours), max(replay))
 
 
 def _measure(row: corpus.Row, folder: Path, rounds: int) -> Row:
@@ -72,20 +111,20 @@ def _measure(row: corpus.Row, folder: Path, rounds: int) -> Row:
     way = replaying.Way(idle_ms=0)
     plans = [replaying.make_plan(path, way) for path in (trace, model)]
     figures: list[dict[str, list[float]]] = [{}, {}, {}]
-    counts: dict[str, int] = {}
+    calls: dict[str, int] = {}
     mapped = 0
     for _ in range(rounds):
         ran = _timed(row, folder / "timed")
         _add(figures[0], {name: float(ran[name]) for name in ("seconds", "peak_kib")})
-        counts["program"], mapped = int(ran["calls"]), int(ran["mapped_kib"])
+        calls["program"], mapped = int(ran["calls"]), int(ran["mapped_kib"])
         for kept, name, plan in zip(figures[1:], ("replay", "model"), plans, strict=True):
             said = replaying.replay(replaying.command(plan, way))
             memory = {ours: float(said["figures"][theirs]["value"]) for theirs, ours in FIGURES.items()}
             _add(kept, {"seconds": float(said["undisturbed_s"]), **memory})
-            counts[name] = int(said["calls"])
+            calls[name] = int(said["calls"])
     for plan in plans:
         plan.unlink(missing_ok=True)
-    return Row(row.name, counts, mapped, *figures)
+    return Row(row.name, calls, mapped, *figures)
 
 
 def _add(to: dict[str, list[float]], found: dict[str, float]) -> None:
@@ -109,20 +148,23 @@ def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
     return max(lines, key=lambda line: int(line["calls"]))
 
 
-def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+def _stored(schema: str, rows: Sequence[Row | Counted]) -> dict[str, Any]:
     about = fingerprint.collect()
     machine = f"{about['cpu'].get('model name', about['machine'])}, {about['cpus']} CPUs, {about['libc']}"
-    return {
-        "schema": SCHEMA,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": machine,
-        "load": about["load"],
-        "rounds": rounds,
-        "programs": [asdict(row) for row in rows],
-    }
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    found = {"schema": schema, "created": created, "machine": machine, "load": about["load"]}
+    return {**found, "programs": [asdict(row) for row in rows]}
 
 
-HEADINGS = (
+def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+    return {**_stored(SCHEMA, rows), "rounds": rounds}
+
+
+def counts_as_json(rows: Sequence[Counted]) -> dict[str, Any]:
+    return _stored(COUNTS_SCHEMA, rows)
+
+
+HEADINGS: tuple[str, ...] = (
     *("program", "calls", "its time in malloc", "the replay's", "its peak", "maps", "the replay's peak"),
     *("the model's time", "the model's peak", "the model's mean"),
 )
@@ -144,6 +186,13 @@ def cells(row: dict[str, Any]) -> list[str]:
         _change(row, "model", "replay", "peak_kib"),
         _change(row, "model", "replay", "mean_kib"),
     ]
+
+
+COUNTS_HEADINGS: tuple[str, ...] = ("program", "instructions in its calls", "the replay's")
+
+
+def count_cells(row: dict[str, Any]) -> list[str]:
+    return [row["name"], f"{row['program']:,}", f"{row['replay'] / row['program'] - 1:+.1%}"]
 
 
 def _change(row: dict[str, Any], what: str, to: str, figure: str) -> str:

@@ -43,5 +43,12 @@ def test_the_table_counts_what_is_as_near_as_promised() -> None:
     assert "| sh | 7 | 200.0 ms | -10.0% (-10% to -10%) | 2.0 MiB | - | -10.0% |" in far
 
 
+def test_the_table_of_counts_says_how_many_are_near() -> None:
+    rows = [fidelity.Counted("near", 1000, 1049), fidelity.Counted("far", 1000, 940)]
+    text = fidelity_table.counts(fidelity.counts_as_json(rows)).replace("\n", " ")
+    assert "Of 2 programs" in text and "within 5 %, in 1." in text
+    assert "| near | 1,000 | +4.9% |" in text and "| far | 1,000 | -6.0% |" in text
+
+
 def test_the_committed_table_is_the_generated_one() -> None:
     assert fidelity_table.outdated(paths.root()) == []
