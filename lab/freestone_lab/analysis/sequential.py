@@ -42,6 +42,11 @@ class Bounds:
         return self.low > 1
 
     @property
+    def is_known(self) -> bool:
+        """Whether the interval says anything: its ends are less than a hundredfold apart."""
+        return self.low > 0 and self.high < 100 * self.low
+
+    @property
     def inverse(self) -> Bounds:
         """The same evidence about the other way round."""
         high = 1 / self.low if self.low > 0 else math.inf

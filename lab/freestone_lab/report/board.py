@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ Tell = Callable[[Progress], None]
 def _cell(bounds: Bounds, rate: bool = False) -> str:
     shown = bounds.inverse if rate else bounds
     middle = f"{(shown.ratio - 1) * 100:+6.1f} %"
-    if math.isinf(shown.high) or shown.low == 0:
+    if not shown.is_known:
         return middle
     return f"{middle} ({(shown.low - 1) * 100:+.1f} … {(shown.high - 1) * 100:+.1f})"
 

@@ -41,7 +41,7 @@ class Card:
 def change(bounds: Bounds, *, rate: bool = False) -> str:
     """`-12.3 % (-14.0 … -10.5)`; of a rate the change of the rate itself."""
     shown = bounds.inverse if rate else bounds
-    if math.isinf(bounds.high) or bounds.low == 0:
+    if not bounds.is_known:
         return f"{(shown.ratio - 1) * 100:+.1f} % (not bounded yet)"
     low, high = (shown.low - 1) * 100, (shown.high - 1) * 100
     return f"{(shown.ratio - 1) * 100:+.1f} % ({low:+.1f} … {high:+.1f})"

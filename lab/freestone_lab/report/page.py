@@ -220,6 +220,7 @@ def environment() -> jinja2.Environment:
         served_by=cells.served_by,
         machine=cells.machine,
         span=quantity.span,
+        ratio_within=quantity.ratio_within,
         rounds_words=cells.rounds_words,
         proof_tag=cells.proof_tag,
         sha256=cells.sha256,

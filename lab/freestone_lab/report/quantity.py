@@ -107,8 +107,17 @@ def ratio(value: float) -> str:
 
 def span(low: float, high: float) -> str:
     """An interval of ratios, with a third decimal where two would make its ends equal."""
-    digits = 3 if high < 10 and high - low < 0.02 else 2
+    digits = _digits(low, high)
     return f"{low:.{digits}f} to {high:.{digits}f}" if high < 10 else f"{ratio(low)} to {ratio(high)}"
+
+
+def ratio_within(value: float, low: float, high: float) -> str:
+    """A ratio beside its interval: with as many decimals, so that it never seems to lie outside."""
+    return f"{value:.3f}" if _digits(low, high) == 3 else ratio(value)
+
+
+def _digits(low: float, high: float) -> int:
+    return 3 if high < 10 and high - low < 0.02 else 2
 
 
 def percent_change(value: float) -> str:

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from freestone_lab.analysis.sequential import Bounds
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report import card, render_report
+from freestone_lab.report import card, quantity, render_report
 from freestone_lab.report.board import ask_for_more
 
 PEERS = [
@@ -90,3 +91,13 @@ def test_enter_goes_on_and_anything_else_ends(typed: bytes, granted: float, monk
 
 def test_nobody_is_asked_who_cannot_answer() -> None:
     assert ask_for_more(10) == 0.0
+
+
+def test_an_interval_of_two_rounds_that_says_nothing_is_not_shown() -> None:
+    assert card.change(Bounds(0.82, 0.00001, 350752.0, 2, 0.3)) == "-18.0 % (not bounded yet)"
+    assert card.change(Bounds(0.82, 0.8, 0.85, 9, 0.03)) == "-18.0 % (-20.0 … -15.0)"
+
+
+def test_a_ratio_never_seems_to_lie_outside_its_interval() -> None:
+    assert (quantity.ratio_within(1.0249, 1.0247, 1.0352), quantity.span(1.0247, 1.0352)) == ("1.025", "1.025 to 1.035")
+    assert (quantity.ratio_within(1.2, 0.96, 1.27), quantity.span(0.96, 1.27)) == ("1.20", "0.96 to 1.27")
