@@ -40,12 +40,15 @@ def kept(result: dict[str, Any], what: str, to: str, figure: str) -> int:
     return sum(near)
 
 
+def counted_near(result: dict[str, Any]) -> int:
+    return sum(abs(row["replay"] / row["program"] - 1) <= WITHIN["replay"] for row in result["programs"])
+
+
 def counts(result: dict[str, Any]) -> str:
     rows = result["programs"]
-    near = sum(abs(row["replay"] / row["program"] - 1) <= WITHIN["replay"] for row in rows)
     words = (
         f"{result['created'][:10]}, {result['machine']}, `{fidelity.COUNTS_COMMAND}`. Of {len(rows)} programs the "
-        f"replay executes as many instructions inside these calls, within 5 %, in {near}."
+        f"replay executes as many instructions inside these calls, within 5 %, in {counted_near(result)}."
     )
     shown = grid(fidelity.COUNTS_HEADINGS, [fidelity.count_cells(row) for row in rows], "---:")
     return f"{textwrap.fill(words, 120)}\n\n{shown}"

@@ -130,6 +130,11 @@ def _near(root: Path) -> list[str]:
     return [str(fidelity_table.kept(result, "replay", "program", figure)) for figure in ("peak_kib", "seconds")]
 
 
+def _near_in_counts(root: Path) -> list[str]:
+    result = stored(root / fidelity.COUNTS, fidelity.COUNTS_SCHEMA, fidelity.COUNTS_COMMAND)
+    return [str(fidelity_table.counted_near(result))]
+
+
 def _corpus(root: Path) -> list[str]:
     files = [reader.File(path) for path in sorted((root / CORPUS).glob("*.fst"))]
     bytes_each = [len(file.data) / sum(block.events for block in file.blocks()) for file in files]
@@ -167,5 +172,6 @@ SENTENCES = (
         _full("larson/medium", "calls_per_second", (("glibc", "freestone"), ("glibc", "gperftools"))),
     ),
     Sentence(ROADMAP, "on ten programs | {} in peak, {} in time", fidelity.RESULT, _near),
+    Sentence(ROADMAP, "in time, {} in instructions", fidelity.COUNTS, _near_in_counts),
     Sentence(TRACE, "The corpus, {} real programs in `trace/corpus`, has {} to {} bytes an event", CORPUS, _corpus),
 )
