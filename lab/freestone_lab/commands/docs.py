@@ -11,12 +11,23 @@ from freestone_lab.docs import (
     cost_curve,
     enumerated_table,
     fidelity_table,
+    memory_table,
     program_table,
     sentences,
     tuning,
 )
 
-MODULES = (tuning, benchmarks, cost_curve, attack_tables, enumerated_table, program_table, fidelity_table, sentences)
+MODULES = (
+    tuning,
+    benchmarks,
+    cost_curve,
+    attack_tables,
+    enumerated_table,
+    memory_table,
+    program_table,
+    fidelity_table,
+    sentences,
+)
 
 
 def run(options: Namespace) -> int:

@@ -125,7 +125,8 @@ def bench(parser: argparse.ArgumentParser) -> None:
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
     The null allocator, which never frees, stands in each table: its figures are the workload's own cost.
-    `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs.
+    `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs,
+    `bench memory-calls` what the check of memcpy costs.
 
     Examples:
 
@@ -201,6 +202,16 @@ def mitigations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=at_least(1), default=8, metavar="N", help="rounds of each experiment")
     seed(parser)
     output(parser, "the result file (.json.gz)")
+
+
+def memory_calls(parser: argparse.ArgumentParser) -> None:
+    """Count what the hardened library's check of memcpy costs, in instructions a call beside libc's own.
+
+    Examples:
+
+        freestone bench memory-calls -o docs/results/memory-calls.json && freestone docs
+    """
+    output(parser, "the result file (.json)")
 
 
 def report(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,7 @@ RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
 ELSEWHERE = {
     "mitigations",
+    "memory-calls",
     "programs",
     "suites",
     "fidelity",
