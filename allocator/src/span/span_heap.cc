@@ -119,8 +119,10 @@ bool open_guards(UnitIndex first, usize units) {
 
 bool are_guards(UnitIndex first, usize units) { return all_tagged(first, units, kTagGuard); }
 
-void close_guards(UnitIndex first, usize units) {
+// Of free units; what is in them goes, so it is looked at before.
+void close_guards(UnitIndex first, usize units, bool zeroed) {
   if (are_guards(first, units)) return;
+  if (!zeroed) expect_units_clear(first, units);  // HARD-2
   if (!os::guard_install(unit_address(first), units_to_bytes(units))) set_tags(first, units, kTagGuard);
 }
 
@@ -160,7 +162,7 @@ usize random_gap() {
 void close_front(UnitIndex first) {
   bool zeroed;
   if (first == region.heap_start || tag_of(first - 1) == kTagGuard || !extend_span(first - 1, 0, 1, zeroed)) return;
-  close_guards(first - 1, 1);
+  close_guards(first - 1, 1, zeroed);
   return_span(first - 1, 1, !zeroed && tag_of(first - 1) != kTagGuard);
 }
 
@@ -174,7 +176,7 @@ Span take_between_guards(usize units, usize alignment, usize guard) {
     span = take_opened(units + guard, alignment, 0, units);
   }
   if (span.first == kNoUnit) return span;
-  close_guards(span.first + static_cast<UnitIndex>(units), guard);
+  close_guards(span.first + static_cast<UnitIndex>(units), guard, span.zeroed);
   close_front(span.first);
   return span;
 }

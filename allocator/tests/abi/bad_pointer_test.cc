@@ -267,6 +267,28 @@ TEST(ForkedAlone, ATrimSeesAWriteBehindALiveRun) {
   EXPECT_EQ(end.signal, SIGABRT) << end.describe();
 }
 
+// Free memory that becomes a guard loses its contents: it is looked at before. Where the next block lies is drawn, so
+// several times.
+TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  for (int round = 0; round < 4; ++round) {
+    const ChildEnd end = run_in_child([] {
+      constexpr size_t kBytes = 32761;  // three units
+      auto* block = static_cast<char*>(api().malloc(kBytes));
+      std::fill_n(block, kBytes, 'p');
+      std::thread([block] { api().free(block); }).join();
+      block[24570] = 'w';
+      for (int turn = 0; turn < 3; ++turn) {
+        void* blocks[300];
+        for (void*& other : blocks) other = api().malloc(kBytes);
+        for (void* other : blocks) api().free(other);
+      }
+      return 0;
+    });
+    EXPECT_NE(end.signal, 0) << "round " << round << ": " << end.describe();
+  }
+}
+
 // A large block that shrinks keeps its place in the hardened build, and what it gives up faults.
 TEST(ShrunkLargeBlock, FaultsBehindItsNewEnd) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";

@@ -420,7 +420,7 @@ const Kind kKinds[] = {
     {"write after flush", write_flushed, Offsets::inside, kSmallWrites, kAllStates,
      some(Moment::at_reuse, Moment::at_trim, Moment::at_exit), 1, true},
     {"write after free by an ended thread", write_freed_by_thread, Offsets::inside,
-     some(Means::store, Means::memset_call), kPlain, some(Moment::at_reuse, Moment::at_exit), 0.9, true},
+     some(Means::store, Means::memset_call), kPlain, some(Moment::at_reuse, Moment::at_exit), 1, true},
     {"read after free", read_secret, Offsets::inside, 0, kAllStates, kOnce, 1, true},
     {"read of what was never written", read_uninitialised, Offsets::none, 0, some(State::alone), kOnce, 1, true},
     {"double free", double_free, Offsets::strays, 0, kAllStates, kOnce, 1, true},
