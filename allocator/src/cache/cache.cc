@@ -40,7 +40,6 @@ usize survivor = 0;  // its thread_mark()
 bool is_orphan(const Cache& cache) { return cache.generation != process_generation() && cache.owner != survivor; }
 
 constexpr u32 kEventsPerAdaptation = 1024;
-constexpr u32 kEventsPerPurgeCheck = 128;
 constexpr u32 kEventsPerClock = 8;
 
 // CACHE-1 of a class that is closed.
@@ -255,7 +254,7 @@ void note_event(Cache& cache) {
   // A program that goes on with little must not keep what it needed before.
   const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
   if (FREESTONE_UNLIKELY(tick)) decay_spans();
-  give_back_cold(cache, tick || cache.events % kEventsPerPurgeCheck == 0);
+  give_back_cold(cache, tick || look_is_due(cache.events));
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }

@@ -97,6 +97,8 @@ usize purge_slabs(SlabUser& user, WentBack why);
 // Does so for what is surplus, as the heap grows and as time goes (slab_purge.cc). Called on slow paths; looks closer
 // when `due`. True: the blocks outside the slabs became few, so the caller gives back its own and purges all slabs.
 bool purge_cold_pages(SlabUser& user, bool due);
+// Whether a thread that counts its refills and flushes looks closer now.
+bool look_is_due(u32 events);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();

@@ -28,9 +28,13 @@ constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap
 constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
 constexpr usize kUnitsPerTick = 64 * kKiB;  // what the hand passes at most because time passed
+constexpr u32 kEventsPerLook = 128;         // refills and flushes of a thread
+constexpr u32 kEventsPerSoonLook = 16;      // after the blocks became few
+constexpr u32 kSoonLooks = 256;
 
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
+Atomic<u32> soon_looks;  // relaxed: so many looks follow each other soon, for blocks that became few may be all freed
 Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again until asked
 struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
@@ -176,6 +180,10 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   return purged;
 }
 
+bool look_is_due(u32 events) {
+  return events % (soon_looks.load_relaxed() != 0 ? kEventsPerSoonLook : kEventsPerLook) == 0;
+}
+
 bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
   const u64 grown = came - looked_at.load_relaxed();
@@ -190,8 +198,10 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   const usize needed = surplus.kept == 0 ? surplus.blocks : surplus.blocks + surplus.kept + state.spare;
   u64 left = 0;  // of what it grew by
   const bool became_few = surplus.blocks <= state.peak / 2 && surplus.slabs >= needed + kWorthIt;
+  if (const u32 soon = soon_looks.load_relaxed(); soon != 0) soon_looks.store_relaxed(soon - 1);
   if (became_few) {
     state.peak = surplus.blocks;
+    soon_looks.store_relaxed(kSoonLooks);
   } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
     const usize at_once = min_of<u64>(grown, kGrownPerLook);
     left = grown - at_once;
