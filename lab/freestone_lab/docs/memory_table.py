@@ -8,7 +8,7 @@ from pathlib import Path
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs.pages import differences, grid, with_section, write_all
-from freestone_lab.workloads import memory_calls
+from freestone_lab.workloads import memory_cost
 
 DOCUMENT = Path("docs/HARDENING.md")
 RESULT = Path("docs/results/memory-calls.json")
@@ -33,4 +33,4 @@ def outdated(root: Path) -> list[str]:
 def table(result: Result) -> str:
     said = f"Instructions that one `memcpy` takes, loop included,\n`{shlex.join(result.command)}` (`{RESULT}`):"
     headings = ("bytes", "libc", "checked, block to block", "checked, outside the heap")
-    return f"{said}\n\n{grid(headings, memory_calls.rows(result), '---:')}"
+    return f"{said}\n\n{grid(headings, memory_cost.rows(result), '---:')}"
