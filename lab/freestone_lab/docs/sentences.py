@@ -144,9 +144,9 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "This version replayed {} recorded programs (`./freestone bench traces`, {} rounds) in {} of glibc's time in "
-        "malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, "
-        "gperftools {}, snmalloc {}, mimalloc {}).",
+        "An earlier version of the same day replayed {} recorded programs (`./freestone bench traces`, {} rounds) in "
+        "{} of glibc's time in malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory "
+        "({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
     ),
