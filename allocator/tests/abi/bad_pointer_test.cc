@@ -136,25 +136,11 @@ void with_new_cache(Act act) {
 void free_inside_first(void*, size_t bytes) {
   with_new_cache([bytes] { free_inside(api().malloc(bytes), bytes); });
 }
-void free_after_others(void*, size_t bytes) {
+// The first of so many blocks, freed again after all of them.
+template <size_t kBlocks>
+void free_first_again(void*, size_t bytes) {
   with_new_cache([bytes] {
-    void* blocks[4];
-    for (void*& block : blocks) block = api().malloc(bytes);
-    for (void* block : blocks) api().free(block);
-    api().free(blocks[0]);
-  });
-}
-void free_after_many(void*, size_t bytes) {
-  with_new_cache([bytes] {
-    void* blocks[60];
-    for (void*& block : blocks) block = api().malloc(bytes);
-    for (void* block : blocks) api().free(block);
-    api().free(blocks[0]);
-  });
-}
-void free_after_a_flush(void*, size_t bytes) {
-  with_new_cache([bytes] {
-    static void* blocks[3000];
+    static void* blocks[kBlocks];
     for (void*& block : blocks) block = api().malloc(bytes);
     for (void* block : blocks) api().free(block);
     api().free(blocks[0]);
@@ -207,12 +193,12 @@ const Misuse kMisuses[] = {
     {"inside", "invalid free", 1000, free_inside_first},
     {"inside", "invalid free", 5000, free_inside_first},
     {"inside", "invalid free", 32000, free_inside_first},
-    {"free_after_others", "double free", 5000, free_after_others},
-    {"free_after_others", "double free", 20000, free_after_others},
-    {"free_after_many", "double free", 16, free_after_many},
-    {"free_after_many", "double free", 1000, free_after_many},
-    {"free_after_a_flush", "double free", 16, free_after_a_flush},
-    {"free_after_a_flush", "double free", 500, free_after_a_flush},
+    {"free_after_others", "double free", 5000, free_first_again<4>},
+    {"free_after_others", "double free", 20000, free_first_again<4>},
+    {"free_after_many", "double free", 16, free_first_again<60>},
+    {"free_after_many", "double free", 1000, free_first_again<60>},
+    {"free_after_a_flush", "double free", 16, free_first_again<3000>},
+    {"free_after_a_flush", "double free", 500, free_first_again<3000>},
     {"free_what_a_thread_freed", "double free", 48, free_what_a_thread_freed},
     {"free_what_a_thread_freed", "double free", 1000, free_what_a_thread_freed},
     {"free_what_a_thread_freed", "double free", 10000, free_what_a_thread_freed},

@@ -2,6 +2,8 @@
 // COUNT blocks with CALL, all from the function `place`, and keeps them.
 // every_call_probe CALL late SIZE: a thread allocates and frees a block again and again, so that its cache serves it
 // alone, and only then does the profile begin. Prints how many of its allocations at least came while it was on.
+// every_call_probe CALL toggled SIZE: three threads hold blocks of up to SIZE bytes and look at what they wrote, while
+// the profile is switched on and off.
 #include <dlfcn.h>
 #include <malloc.h>
 
@@ -89,6 +91,36 @@ void begin_late(const Call& call, size_t bytes) {
   printf("%ld\n", within - 1);  // the first may have been taken before
 }
 
+void fill_and_check(const Call& call, size_t bytes, unsigned char mark) {
+  unsigned char* held[32] = {};
+  for (size_t turn = 0; !done; ++turn) {
+    unsigned char*& block = held[turn % 32];
+    if (block != nullptr) {
+      if (block[0] != mark || block[malloc_usable_size(block) - 1] != mark) abort();
+      call.release(block);
+    }
+    block = static_cast<unsigned char*>(place_one(call, 1 + turn * 37 % bytes));
+    memset(block, mark, malloc_usable_size(block));
+    ++pairs;
+  }
+  for (unsigned char* block : held) call.release(block);
+}
+
+void toggle(const Call& call, size_t bytes) {
+  const auto start = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "freestone_prof_start"));
+  const auto stop = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "freestone_prof_stop"));
+  std::thread threads[3];
+  for (unsigned char k = 0; k < 3; ++k) threads[k] = std::thread([&, k] { fill_and_check(call, bytes, k + 1); });
+  for (int k = 0; k < 60; ++k) {
+    start();
+    wait_for_pairs(20);
+    stop();
+    wait_for_pairs(20);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -96,6 +128,10 @@ int main(int count, char** arguments) {
     if (count < 4 || strcmp(call.name, arguments[1]) != 0) continue;
     if (strcmp(arguments[2], "late") == 0) {
       begin_late(call, strtoul(arguments[3], nullptr, 10));
+      return 0;
+    }
+    if (strcmp(arguments[2], "toggled") == 0) {
+      toggle(call, strtoul(arguments[3], nullptr, 10));
       return 0;
     }
     bool all = true;

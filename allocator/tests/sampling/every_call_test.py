@@ -69,6 +69,11 @@ class EveryCall(unittest.TestCase):
                     found, printed = self.profiled("prof_active:false,prof_sample_bytes:1", call, "late", str(size))
                     self.assertGreaterEqual(found, int(printed) * size)
 
+    def test_switching_on_and_off_beside_threads_that_allocate_gives_no_block_twice(self) -> None:
+        for call in ("malloc", "calloc"):
+            with self.subTest(call=call):
+                self.profiled("prof_active:false,prof_sample_bytes:20000", call, "toggled", "6000")
+
 
 if __name__ == "__main__":
     harness.main()
