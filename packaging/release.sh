@@ -13,6 +13,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/d
 export SOURCE_DATE_EPOCH
 "$root/freestone" package "$out"
 cd "$out"
-python3 "$root/packaging/spdx.py" "$version" ./*.deb ./*.tar.gz ./*.whl ./*.Containerfile >"freestone-$version-linux-$machine.spdx.json"
+python3 "$root/packaging/spdx.py" "$version" ./*.deb ./*.tar.gz ./*.whl ./*.Containerfile \
+  >"freestone-$version-linux-$machine.spdx.json"
 awk -v wanted="## $version" '$0 == wanted {found = 1; next} /^## / {found = 0} found' "$root/CHANGELOG.md" >notes.md
 sha256sum ./*"$version"* | sed 's|\./||' >"SHA256SUMS-$machine"

@@ -1,6 +1,7 @@
 """spdx.py VERSION FILE...: what a release consists of, as SPDX 2.3 in JSON on standard output.
 
-The packages hold no code but this repository's. The libraries need the C library only, the programs also libstdc++ and libzstd.
+The packages hold no code but this repository's. The libraries need the C library only, the programs also libstdc++ and
+libzstd.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-NEEDED = {"libc6": "LGPL-2.1-or-later", "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1", "libzstd1": "BSD-3-Clause"}
+NEEDED = {
+    "libc6": "LGPL-2.1-or-later",
+    "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "libzstd1": "BSD-3-Clause",
+}
 
 
 def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
@@ -40,6 +45,7 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
             "copyrightText": "NOASSERTION",
         }
 
+    needed = [package(name, "NOASSERTION", licence) for name, licence in NEEDED.items()]
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package-freestone")]
     related += [("SPDXRef-Package-freestone", "DEPENDS_ON", f"SPDXRef-Package-{name}") for name in NEEDED]
     related += [("SPDXRef-Package-freestone", "CONTAINS", str(file["SPDXID"])) for file in listed]
@@ -53,10 +59,11 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made)),
             "creators": ["Tool: freestone-spdx.py"],
         },
-        "packages": [package("freestone", version, "MIT"), *(package(name, "NOASSERTION", licence) for name, licence in NEEDED.items())],
+        "packages": [package("freestone", version, "MIT"), *needed],
         "files": listed,
         "relationships": [
-            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other} for one, kind, other in related
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+            for one, kind, other in related
         ],
     }
 

@@ -5,8 +5,10 @@ set(tool_libraries ${CMAKE_INSTALL_LIBDIR}/freestone)
 
 configure_file(freestone.in freestone @ONLY)
 install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/freestone DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT freestone-tools)
-install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/requirements.txt DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
-install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config COMPONENT freestone-tools)
+install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/requirements.txt
+  DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
+install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config
+  COMPONENT freestone-tools)
 foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks trace/corpus)
   get_filename_component(parent ${part} DIRECTORY)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${part} DESTINATION ${tool_dir}/${parent} COMPONENT freestone-tools
@@ -20,7 +22,8 @@ file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n${PROJ
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/installed DESTINATION ${tool_dir} COMPONENT freestone-tools)
 install(DIRECTORY DESTINATION ${tool_libraries} COMPONENT freestone-tools)
 foreach(library libfreestone libfreestone-hardened)
-  install(CODE "file(CREATE_LINK ../${library}.so.1 \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${tool_libraries}/${library}.so\" SYMBOLIC)"
+  install(CODE "file(CREATE_LINK ../${library}.so.1
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${tool_libraries}/${library}.so\" SYMBOLIC)"
     COMPONENT freestone-tools)
 endforeach()
 foreach(target freestone-workload freestone_record freestone-record freestone-replay)
@@ -35,7 +38,8 @@ find_program(FREESTONE_PYTHON3 NAMES python3)
 if(FREESTONE_PYTHON3)
   install(CODE "
     set(prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
-    execute_process(COMMAND \"${CMAKE_COMMAND}\" -E env CC=${CMAKE_C_COMPILER} \"${FREESTONE_PYTHON3}\" -B -I -S \"${CMAKE_CURRENT_LIST_DIR}/complete.py\"
-        \"\${prefix}/${CMAKE_INSTALL_DATADIR}\" \"\${prefix}/${tool_libraries}\" ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)"
+    execute_process(COMMAND \"${CMAKE_COMMAND}\" -E env CC=${CMAKE_C_COMPILER} \"${FREESTONE_PYTHON3}\" -B -I -S
+      \"${CMAKE_CURRENT_LIST_DIR}/complete.py\" \"\${prefix}/${CMAKE_INSTALL_DATADIR}\" \"\${prefix}/${tool_libraries}\"
+      ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)"
     COMPONENT freestone-tools)
 endif()

@@ -31,7 +31,8 @@ fn setting<'a>(build: &'a str, name: &str) -> &'a str {
 }
 
 fn compile(root: &Path) {
-    let settings = fs::read_to_string(root.join("CMakeLists.txt")).expect("allocator/CMakeLists.txt is part of the crate");
+    let settings =
+        fs::read_to_string(root.join("CMakeLists.txt")).expect("allocator/CMakeLists.txt is part of the crate");
     let mut build = cc::Build::new();
     build.cpp(true).cpp_link_stdlib(None).std("c++20").pic(true).warnings(false).cargo_metadata(false);
     build.include(root.join("src")).include(root.join("include"));
@@ -76,7 +77,10 @@ fn main() {
     let mut library = "freestone";
     println!("cargo:rerun-if-env-changed=FREESTONE_LIB_DIR");
     if let Ok(folder) = env::var("FREESTONE_LIB_DIR") {
-        assert!(has_feature("OVERRIDE"), "FREESTONE_LIB_DIR needs the feature override: the installed library has the C names");
+        assert!(
+            has_feature("OVERRIDE"),
+            "FREESTONE_LIB_DIR needs the feature override: the installed library has the C names"
+        );
         if has_feature("HARDENED") {
             library = "freestone-hardened";
         }

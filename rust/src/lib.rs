@@ -97,8 +97,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UnknownOption(name) => write!(f, "freestone has no option \"{name}\""),
-            Error::BadValue { option, value } => write!(f, "freestone's option {option} cannot be set to \"{value}\" now"),
-            Error::BadLimits { soft, hard } => write!(f, "a soft limit of {soft} bytes lies above the hard limit of {hard}"),
+            Error::BadValue { option, value } => {
+                write!(f, "freestone's option {option} cannot be set to \"{value}\" now")
+            }
+            Error::BadLimits { soft, hard } => {
+                write!(f, "a soft limit of {soft} bytes lies above the hard limit of {hard}")
+            }
         }
     }
 }

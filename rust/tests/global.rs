@@ -64,7 +64,10 @@ fn layouts_get_their_alignment_and_keep_their_content() {
                 }
                 let grown = ALLOCATOR.realloc(block, layout, size * 3);
                 assert_eq!(grown as usize % layout.align(), 0, "{layout:?}");
-                assert!(std::slice::from_raw_parts(grown, size).iter().enumerate().all(|(i, &byte)| byte == (i * 31) as u8), "{layout:?}");
+                assert!(
+                    std::slice::from_raw_parts(grown, size).iter().enumerate().all(|(i, &byte)| byte == (i * 31) as u8),
+                    "{layout:?}"
+                );
                 ALLOCATOR.dealloc(grown, Layout::from_size_align(size * 3, layout.align()).unwrap());
             }
         }
@@ -91,7 +94,9 @@ fn collections_keep_their_content_when_blocks_change_threads() {
             thread::spawn(move || {
                 for round in 0..50 {
                     let keys = (0..100).map(|i| thread * 1_000_000 + round * 100 + i);
-                    sender.send(keys.map(|key| (key, key.to_string().repeat((key % 50) as usize + 1))).collect()).unwrap();
+                    sender
+                        .send(keys.map(|key| (key, key.to_string().repeat((key % 50) as usize + 1))).collect())
+                        .unwrap();
                 }
             })
         })
@@ -155,7 +160,9 @@ fn options_are_read_and_changed_and_bad_ones_named() {
 #[test]
 fn statistics_are_written_in_every_format() {
     let _guard = alone();
-    for (format, mark) in [(Format::Text, "live"), (Format::Json, "{"), (Format::Xml, "<malloc"), (Format::OpenMetrics, "# EOF")] {
+    for (format, mark) in
+        [(Format::Text, "live"), (Format::Json, "{"), (Format::Xml, "<malloc"), (Format::OpenMetrics, "# EOF")]
+    {
         let path = std::env::temp_dir().join(format!("freestone-stats-{}-{format:?}", std::process::id()));
         freestone::write_stats(std::fs::File::create(&path).unwrap(), format).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

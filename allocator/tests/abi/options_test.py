@@ -83,7 +83,10 @@ class Options(unittest.TestCase):
         self.assertIn("active=1 brk=0", probe(FREESTONE_DISABLE="0").out)
 
     def test_disabled_library_runs_a_real_program(self) -> None:
-        script = "import json, threading; t = threading.Thread(target=lambda: json.loads('[1]' )); t.start(); t.join(); print('done')"
+        script = (
+            "import json, threading; t = threading.Thread(target=lambda: json.loads('[1]')); "
+            "t.start(); t.join(); print('done')"
+        )
         extra = {"FREESTONE_DISABLE": "1", "PYTHONMALLOC": "malloc"}
         done = harness.run([Path("/usr/bin/python3").resolve(), "-c", script], extra=extra)
         self.assertEqual((done.status, done.out), (0, "done\n"), done)

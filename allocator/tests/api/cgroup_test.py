@@ -1,4 +1,7 @@
-"""Limits as shares of a control group's memory, and the reaction to its pressure: with a made-up group's files, and in a real group."""
+"""Limits as shares of a control group's memory, and the reaction to its pressure.
+
+Some tests make up a group's files; others run in a real group.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +156,8 @@ class RealGroup(unittest.TestCase):
     def fill_in(folder: Path, conf: str) -> int | None:
         """The MiB that the probe got in the group; None when it was killed."""
         assert harness.LIBRARY is not None
-        script = f'echo $$ > {folder}/cgroup.procs && exec env LD_PRELOAD="{harness.LIBRARY}" FREESTONE_CONF="{conf}" {PROBE} fill 400'
+        settings = f'LD_PRELOAD="{harness.LIBRARY}" FREESTONE_CONF="{conf}"'
+        script = f"echo $$ > {folder}/cgroup.procs && exec env {settings} {PROBE} fill 400"
         done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
         return int(done.stdout) if done.returncode == 0 else None
 

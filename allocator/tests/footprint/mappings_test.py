@@ -1,4 +1,7 @@
-"""Addresses that a small program takes, and what a tool that follows every mapping pays for them, compared with the C library's malloc."""
+"""Addresses that a small program takes, and what a tool that follows every mapping pays for them.
+
+Both are compared with the C library's malloc.
+"""
 
 from __future__ import annotations
 

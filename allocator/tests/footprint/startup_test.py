@@ -23,8 +23,10 @@ def figures(library: Path | None) -> list[float]:
 
 
 def beyond(library: Path) -> list[float]:
-    """The same, beyond what the C library alone takes: medians over pairs of runs, for the kernel maps as many file pages around a fault
-    as it finds cached at that time."""
+    """The same, beyond what the C library alone takes.
+
+    Medians over pairs of runs: the kernel maps as many file pages around a fault as it finds cached at that time.
+    """
     pairs = [(figures(None), figures(library)) for _ in range(PAIRS)]
     return [statistics.median(ours[k] - base[k] for base, ours in pairs) for k in range(3)]
 
@@ -38,8 +40,8 @@ class StartUp(unittest.TestCase):
 
     beyond: list[float]
 
-    # The aim is 200 KiB and is missed (docs/ROADMAP.md): most of the difference is file pages of the library's text and of the
-    # C library's around what it calls, 380 to 408 KiB by what is cached. This bound keeps it from growing.
+    # The aim is 200 KiB and is missed (docs/ROADMAP.md). Most of the difference is file pages of the library's text,
+    # and of the C library's around what it calls: 380 to 408 KiB by what is cached. This bound keeps it from growing.
     @of_files
     def test_resident_memory_is_within_450_kib_of_the_c_librarys(self) -> None:
         self.assertLessEqual(self.beyond[0], 450)

@@ -1,8 +1,8 @@
-"""Counts what the hit paths execute: the call is single-stepped, each executed instruction is looked up in the disassembly.
+"""Counts what the hit paths execute: it single-steps the call and looks each instruction up in the disassembly.
 
-The counts are compared with golden/gcc.txt or golden/clang.txt. A count above the table's fails; `fast_path_test.py --write` writes the
-table anew, to be looked at before it is checked in; `fast_path_test.py --print` only prints the counts of any library, a hardened one too.
-The bounds of LIMITS hold whatever the table says.
+It compares the counts with golden/gcc.txt or golden/clang.txt and fails for a count above the table's. The bounds of
+LIMITS hold whatever the table says. `fast_path_test.py --write` writes the table anew; look at it before you commit it.
+`fast_path_test.py --print` only prints the counts, of a hardened library too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from support import harness
 
 COMPILER = os.environ.get("FREESTONE_COMPILER", "gcc")
 TABLE = Path(__file__).with_name(f"{COMPILER}.txt")
-# By the longest prefix of the name; the aligned forms may take six more than malloc. A malloc above 4 KiB computes its class.
+# By the longest prefix of the name. The aligned forms may take six more than malloc. A malloc above 4 KiB computes its
+# class.
 LIMITS = {
     "malloc": 16,
     "malloc_16000": 22,
@@ -30,10 +31,12 @@ LIMITS = {
     "aligned_new": 22,
 }
 LIMITS |= {"free": 18, "delete": 18, "sized_delete": 18, "aligned_delete": 18, "sized_aligned_delete": 18, "usable": 12}
-# realloc that keeps the block's place. calloc multiplies, and ends in a jump to the function that clears, which is not counted.
+# realloc that keeps the block's place. calloc multiplies, and ends in a jump to the function that clears; that function
+# is not counted.
 LIMITS |= {"realloc": 25, "reallocarray": 30, "calloc": 28, "calloc_16000": 34}
 
-# Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their brackets.
+# Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their
+# brackets.
 READ_MODIFY_WRITE = {
     "add",
     "sub",

@@ -1,4 +1,7 @@
-"""`cmake --install`, and what a user then builds with it: by pkg-config in C, by find_package in C++, in every form of the library."""
+"""`cmake --install`, and what a user then builds with it, in every form of the library.
+
+C programs find it by pkg-config, C++ programs by find_package.
+"""
 
 from __future__ import annotations
 

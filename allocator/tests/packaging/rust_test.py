@@ -1,4 +1,4 @@
-"""Rust: the crate's own tests, with and without the C names, the example that uses it, and jemalloc's Rust interface on this library."""
+"""Rust: the crate's own tests with and without the C names, its example, and jemalloc's interface on this library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plug-ins that are loaded with RTLD_DEEPBIND, as PHP loads its extensions: they would find libc's free before the library's."""
+"""Plug-ins loaded with RTLD_DEEPBIND, as PHP loads its extensions: they would find libc's free before the library's."""
 
 from __future__ import annotations
 

@@ -12,8 +12,11 @@ from preload.session import Session
 
 @dataclass(frozen=True)
 class Program:
-    """`needs`: executables without which it is skipped; `served`: how the program that must run on the library is called
-    (a prefix); `source`: the Debian source package that it reads as `session.source`, prepared once by `build`."""
+    """A real program and what it plays.
+
+    `needs`: executables without which it is skipped. `served`: a prefix of the name of the program that must run on the
+    library. `source`: the Debian source package that it reads as `session.source`; `build` prepares it once.
+    """
 
     needs: tuple[str, ...]
     served: str

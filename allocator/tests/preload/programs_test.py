@@ -50,7 +50,8 @@ def compared(program: Program, expected: str, library: Path | None) -> int:
     actual = outcome(program, library, owners)
     if expected != actual:
         print(
-            f"output on {library} differs from that on the C library's malloc:\n--- expected\n{expected[:2000]}\n--- actual\n{actual[:2000]}"
+            f"output on {library} differs from that on the C library's malloc:\n"
+            f"--- expected\n{expected[:2000]}\n--- actual\n{actual[:2000]}"
         )
         return 1
     names = {served for served in owners if served.startswith(program.served)}

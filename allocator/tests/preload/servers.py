@@ -64,8 +64,12 @@ daemon off; worker_processes 2; error_log stderr warn; pid {folder}/nginx.pid; {
 events {{ worker_connections 64; }}
 http {{
   access_log off; gzip on; gzip_min_length 1; gzip_types *;
-  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3; uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
-  server {{ listen unix:{folder}/nginx.sock; root {folder}/www; location ~ /echo/(.*) {{ return 200 "you asked for $1 of $host\\n"; }} }}
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{
+    listen unix:{folder}/nginx.sock; root {folder}/www;
+    location ~ /echo/(.*) {{ return 200 "you asked for $1 of $host\\n"; }}
+  }}
 }}
 """
 

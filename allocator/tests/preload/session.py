@@ -1,4 +1,4 @@
-"""One program under one allocator: a scratch folder, commands run in it, and the witness that tells who served malloc."""
+"""One program under one allocator: a scratch folder, commands run in it, and the witness of who served malloc."""
 
 from __future__ import annotations
 

@@ -95,7 +95,8 @@ def read_pprof(path: Path) -> Profile:
     mappings = []
     for v in raw.get(3, []):
         m = message(v)
-        mappings.append({"id": m[1], "start": m.get(2, 0), "limit": m.get(3, 0), "offset": m.get(4, 0), "file": strings[int(m.get(5, 0))], "build_id": strings[int(m.get(6, 0))]})
+        numbers = {"id": m[1], "start": m.get(2, 0), "limit": m.get(3, 0), "offset": m.get(4, 0)}
+        mappings.append(numbers | {"file": strings[int(m.get(5, 0))], "build_id": strings[int(m.get(6, 0))]})
     ids = {m["id"] for m in mappings}
     locations: dict[int, int] = {}
     calls = set()
@@ -126,7 +127,8 @@ def read_pprof(path: Path) -> Profile:
     def number(which: int) -> int:
         return int(raw[which][0]) if which in raw else 0
 
-    return Profile(types, samples, mappings, number(12), strings[number(14)], [strings[int(i)] for i in raw.get(13, [])], number(10), calls)
+    comments = [strings[int(i)] for i in raw.get(13, [])]
+    return Profile(types, samples, mappings, number(12), strings[number(14)], comments, number(10), calls)
 
 
 def read_collapsed(path: Path) -> dict[tuple[str, ...], int]:

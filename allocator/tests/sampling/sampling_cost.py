@@ -2,7 +2,8 @@
 
     python3 allocator/tests/sampling/sampling_cost.py build/release [ROUNDS [PROGRAM]]
 
-Prints one line per program; the figures of docs/OBSERVABILITY.md come from here. sampling_cost_test.py holds the instructions.
+Prints one line per program; the figures of docs/OBSERVABILITY.md come from here. sampling_cost_test.py holds the
+instructions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pathlib import Path
 OFF, ON = "prof:false", "prof:true,prof_final:false"
 SQL = (
     "create table t(a integer primary key, b text);"
-    "with recursive r(i) as (select 1 union all select i + 1 from r where i < {rows}) insert into t select i, hex(i * 7919) from r;"
+    "with recursive r(i) as (select 1 union all select i + 1 from r where i < {rows}) "
+    "insert into t select i, hex(i * 7919) from r;"
     "create index x on t(b);"
     "select count(*) from t a join t b on a.b = b.b;"
     "select length(group_concat(b)) from (select b from t order by b);"
@@ -91,7 +93,9 @@ def main() -> None:
         least, most = median_interval(ratios)
         off, on = counts(commands(build, short=True)[name], build)
         print(
-            f"{name}: time {statistics.median(ratios):.4f} of without (95 % of the median: {least:.4f} to {most:.4f}, {rounds} rounds), instructions {on / off:.4f} ({off:,} to {on:,})",
+            f"{name}: time {statistics.median(ratios):.4f} of without "
+            f"(95 % of the median: {least:.4f} to {most:.4f}, {rounds} rounds), "
+            f"instructions {on / off:.4f} ({off:,} to {on:,})",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""Sampling at the default mean stays cheap, by instructions: the times of sampling_cost.py follow them, on a quiet machine."""
+"""Sampling at the default mean stays cheap, by instructions: the times of sampling_cost.py follow them."""
 
 from __future__ import annotations
 

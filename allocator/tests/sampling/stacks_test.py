@@ -16,7 +16,8 @@ def stacks(probe: str, unwind: str) -> dict[tuple[str, ...], int]:
     """Stack, outermost first -> bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "p"
-        conf = f"prof:true,prof_sample_bytes:1,prof_format:collapsed,prof_view:cumulative,prof_unwind:{unwind},prof_file:{path}"
+        every = "prof:true,prof_sample_bytes:1,prof_format:collapsed,prof_view:cumulative"
+        conf = f"{every},prof_unwind:{unwind},prof_file:{path}"
         done = harness.run([harness.PROBES / probe], extra={"FREESTONE_CONF": conf})
         assert (done.status, done.out, done.err) == (0, "done\n", ""), done
         return profiles.read_collapsed(path)
@@ -28,7 +29,8 @@ class Stacks(unittest.TestCase):
 
     def check(self, found: dict[tuple[str, ...], int], to_the_start: bool) -> None:
         whole = {s: size for s, size in found.items() if s[-10:] == CHAIN}
-        # malloc, calloc, realloc, aligned_alloc, new, a larger calloc, a run, realloc of a malloc; once in a thread, once on a fibre.
+        # malloc, calloc, realloc, aligned_alloc, new, a larger calloc, a run, realloc of a malloc; once in a thread,
+        # once on a fibre.
         ways = 777 * 5 + 50_000 + 1_000_000 + 100 + 5_000
         from_main = sum(
             size for s, size in whole.items() if "main" in s[:-10] or any(f.startswith("__libc_start_main") for f in s)

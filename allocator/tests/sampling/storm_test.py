@@ -1,6 +1,7 @@
-"""No deadlock and no crash while everything that takes the loader's, the unwinder's or the profiler's locks happens at once.
+"""No deadlock and no crash while all that takes the loader's, the unwinder's or the profiler's locks happens at once.
 
-Each storm lasts until every kind of trouble came a few times, and for FREESTONE_STORM_SECONDS at least (1; the long mode is 600).
+Each storm lasts until every kind of trouble came a few times, and for FREESTONE_STORM_SECONDS at least (1; the long
+mode is 600).
 """
 
 from __future__ import annotations

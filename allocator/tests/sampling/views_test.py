@@ -1,4 +1,4 @@
-"""Each view and each format of a profile, of a history that is known exactly: with one byte between samples every block is one."""
+"""Each view and each format of a profile of a known history: with one byte between samples every block is sampled."""
 
 from __future__ import annotations
 
@@ -176,7 +176,10 @@ class Views(unittest.TestCase):
 
     def test_children_of_fork_write_their_own(self) -> None:
         pattern = Path(self.folder.name) / "p.%p"
-        code = "import os\nx=[bytes(3000) for _ in range(300)]\npid=os.fork()\ny=[bytes(2000) for _ in range(100)]\nif pid: os.waitpid(pid,0)\n"
+        code = (
+            "import os\nx=[bytes(3000) for _ in range(300)]\npid=os.fork()\n"
+            "y=[bytes(2000) for _ in range(100)]\nif pid: os.waitpid(pid,0)\n"
+        )
         done = harness.run(
             ["/usr/bin/python3", "-I", "-c", code], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"}
         )
@@ -190,8 +193,13 @@ class Views(unittest.TestCase):
     def test_signals_write_and_toggle(self) -> None:
         for toggle in (False, True):
             self.path.unlink(missing_ok=True)
-            conf = f"{EVERY},prof_active:{'false' if toggle else 'true'},prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)},prof_final:false,prof_file:{self.path}"
-            code = "import sys\nprint('ready',flush=True)\nfor line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
+            signals = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
+            active = f"prof_active:{'false' if toggle else 'true'}"
+            conf = f"{EVERY},{active},{signals},prof_final:false,prof_file:{self.path}"
+            code = (
+                "import sys\nprint('ready',flush=True)\n"
+                "for line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
+            )
             child = subprocess.Popen(
                 ["/usr/bin/python3", "-I", "-c", code],
                 env=harness.environment([harness.LIBRARY] if harness.LIBRARY else [], {"FREESTONE_CONF": conf}),

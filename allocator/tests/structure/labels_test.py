@@ -1,4 +1,4 @@
-"""Invariants: each is stated once beside what it is about, under a label, and looked at by a check in the code or by a test that names it.
+"""Invariants: each is stated once, under a label, beside what it is about; a check in the code or a test names it.
 
 usage: labels_test.py ALLOCATOR ARCHITECTURE.md
 """
@@ -24,11 +24,13 @@ def texts(folder: Path) -> dict[Path, str]:
 
 
 def problems(sources: dict[Path, str], tests: dict[Path, str], page: Path) -> list[str]:
-    stated = Counter(label for text in sources.values() for label in re.findall(rf"^// ({LABEL})  \S", text, re.MULTILINE))
+    statement = re.compile(rf"^// ({LABEL})  \S", re.MULTILINE)
+    stated = Counter(label for text in sources.values() for label in statement.findall(text))
     checked = {label for text in sources.values() for label in re.findall(rf'FREESTONE_CHECK\("({LABEL})"', text)}
     tested = {label for text in tests.values() for label in named(text)}
     found = [f"{label}: stated {count} times" for label, count in sorted(stated.items()) if count > 1]
-    found += [f"{label}: neither a check in the code nor a test that names it" for label in sorted(stated.keys() - checked - tested)]
+    unseen = sorted(stated.keys() - checked - tested)
+    found += [f"{label}: neither a check in the code nor a test that names it" for label in unseen]
     for path, text in {**sources, **tests, page: page.read_text()}.items():
         found += [f"{path}: names {label}, which no comment states" for label in sorted(named(text) - stated.keys())]
     if not stated or not checked:

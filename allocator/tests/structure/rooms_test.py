@@ -1,4 +1,4 @@
-"""Rooms: each file includes its own room and rooms with a smaller number, as the table of docs/ARCHITECTURE.md numbers them.
+"""Rooms: each file includes its own room and rooms with a smaller number, by the table of docs/ARCHITECTURE.md.
 
 usage: rooms_test.py SOURCES ARCHITECTURE.md
 """

@@ -1,7 +1,7 @@
 """What the Python tests share: the library under test, running a program on it, and an exit status that shows skips.
 
-CTest passes everything through the environment: FREESTONE_LIBRARY (absent: the C library's own malloc), FREESTONE_PROBES (the folder
-of the small C and C++ programs), FREESTONE_CC (a C compiler).
+CTest passes everything through the environment: FREESTONE_LIBRARY (absent: the C library's own malloc),
+FREESTONE_PROBES (the folder of the small C and C++ programs), FREESTONE_CC (a C compiler).
 """
 
 from __future__ import annotations

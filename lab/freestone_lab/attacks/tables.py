@@ -85,7 +85,12 @@ def percent(share: float) -> str:
 def ranking(result: Result) -> list[str]:
     """The peers, best first; those that could not be judged last."""
     shares = {peer.name: defended_share(result, peer.name) for peer in result.peers}
-    return sorted(shares, key=lambda name: -(shares[name] if shares[name] is not None else -1.0))  # type: ignore[operator]
+
+    def share(name: str) -> float:
+        found = shares[name]
+        return -1.0 if found is None else found
+
+    return sorted(shares, key=share, reverse=True)
 
 
 def summary(result: Result) -> Grid:

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from freestone_lab.core import paths
@@ -364,7 +365,7 @@ def _install_built(recipes: Sequence[Recipe], progress: Callable[[str], None]) -
         if source is None:
             outcomes.append(Outcome(recipe.name, "failed", f"cargo brought no crate {recipe.crate}"))
         else:
-            outcomes.append(_attempt(recipe.name, lambda recipe=recipe, source=source: _build(recipe, source)))  # type: ignore[misc]
+            outcomes.append(_attempt(recipe.name, partial(_build, recipe, source)))
     return outcomes
 
 

@@ -33,7 +33,8 @@ def plan(rounds: int, **more: object) -> Plan:
 
 
 def task(work: Path, *arguments: str, **more: object) -> Task:
-    return Task("t", "work", (str(work), *(arguments or ("300", "64"))), cwd=work.parent, **more)  # type: ignore[arg-type]
+    command = (str(work), *(arguments or ("300", "64")))
+    return Task("t", "work", command, cwd=work.parent, **more)  # type: ignore[arg-type]
 
 
 def measured(the_task: Task, peers: list[Peer], the_plan: Plan) -> Experiment:
