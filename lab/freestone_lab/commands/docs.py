@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 from freestone_lab.core import paths
 from freestone_lab.docs import (
@@ -12,11 +13,13 @@ from freestone_lab.docs import (
     enumerated_table,
     fidelity_table,
     memory_table,
+    pages,
     program_table,
     sentences,
     tuning,
 )
 
+# In this order: sections and sentences go into pages that a module before them wrote.
 MODULES = (
     tuning,
     benchmarks,
@@ -32,11 +35,19 @@ MODULES = (
 
 def run(options: Namespace) -> int:
     if not options.check:
-        for module in MODULES:
-            for path in module.write(paths.root()):
-                print(f"written: {path}")
+        for path in write(paths.root()):
+            print(f"written: {path}")
         return 0
-    stale = [line for module in MODULES for line in module.outdated(paths.root())]
+    stale = [line for module in MODULES for line in pages.differences(paths.root(), module.documents(paths.root()))]
     for line in stale:
         print(line)
     return 1 if stale else 0
+
+
+def write(root: Path) -> list[Path]:
+    """Writes every generated document, and removes the drawings that none of them shows."""
+    written = [path for module in MODULES for path in pages.write_all(root, module.documents(root))]
+    for drawing in sorted((root / benchmarks.PLOTS).glob("*.svg")):
+        if benchmarks.PLOTS / drawing.name not in written:
+            drawing.unlink()
+    return written

@@ -18,7 +18,7 @@ from freestone_lab.attacks.judgement import DEFENDED, VERDICTS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import differences, with_section, write_all
+from freestone_lab.docs.pages import with_section
 
 DOCUMENT = Path("docs/ATTACKS.md")
 ALL = Path("docs/results/attacks/all.json.gz")
@@ -65,14 +65,6 @@ def documents(root: Path) -> dict[Path, str]:
     for name, make in makers.items():
         page = with_section(page, DOCUMENT, f"attacks-{name}", make())
     return {DOCUMENT: page}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: bool = True) -> str:

@@ -14,7 +14,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import pages, trace_results
-from freestone_lab.docs.pages import cell_text, differences, grid, with_section, write_all
+from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
 from freestone_lab.report.charts import MEMORY_CURVE, Chart
@@ -40,7 +40,6 @@ ELSEWHERE = {
     "fidelity-counts",
     trace_results.NAME,
 }  # not shown as the others are
-OTHER_PLOTS = {"mitigations-cost.svg"}
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.
 OVERVIEWS = ("pareto", "speed", "latency", "memory")
 WORKLOADS_DRAWN = ("lifetimes", "micro", "cross", "larson", "burst", "rss")
@@ -84,20 +83,6 @@ def documents(root: Path) -> dict[Path, str]:
     traces = trace_results.section(load(file)) if file.is_file() else None
     found[DOCUMENT] = pages.render("benchmarks.md.j2", sections=sections, articles=ARTICLES, traces=traces)
     return found
-
-
-def write(root: Path) -> list[Path]:
-    """Writes the documents, removes drawings that no result calls for any more, and returns what was written."""
-    made = documents(root)
-    for old in (root / PLOTS).glob("*.svg"):
-        if PLOTS / old.name not in made and old.name not in OTHER_PLOTS:
-            old.unlink()
-    return write_all(root, made)
-
-
-def outdated(root: Path) -> list[str]:
-    """What differs between the repository and its stored results, one line each; empty when nothing does."""
-    return differences(root, documents(root))
 
 
 def drawings(stored: Stored) -> dict[str, tuple[str, str]]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import differences, grid, render, with_section, write_all
+from freestone_lab.docs.pages import grid, render, with_section
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs
 
@@ -26,14 +26,6 @@ def documents(root: Path) -> dict[Path, str]:
     wanted = mitigation_costs.variants(mitigation_costs.policy_text(root))
     page = with_section(page, DOCUMENT, "mitigations", table(result, wanted))
     return {DOCUMENT: page, PLOT: drawing(result, wanted)}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def table(result: Result, wanted: list[mitigation_costs.Variant]) -> str:

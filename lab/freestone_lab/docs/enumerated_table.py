@@ -9,7 +9,7 @@ from pathlib import Path
 from freestone_lab.attacks import enumerated
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import differences, grid, with_section, write_all
+from freestone_lab.docs.pages import grid, with_section
 
 DOCUMENT = Path("docs/HARDENING.md")
 RESULT = Path("docs/results/attacks/enumerated.json.gz")
@@ -21,14 +21,6 @@ def documents(root: Path) -> dict[Path, str]:
         return {}
     page = (root / DOCUMENT).read_text(encoding="utf-8")
     return {DOCUMENT: with_section(page, DOCUMENT, "enumerated", table(load(root / RESULT)))}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def table(result: Result) -> str:

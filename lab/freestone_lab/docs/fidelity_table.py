@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.docs.pages import differences, grid, stored, with_section, write_all
+from freestone_lab.docs.pages import grid, stored, with_section
 from freestone_lab.trace import fidelity
 
 DOCUMENT = Path("docs/TRACE.md")
@@ -24,14 +24,6 @@ def documents(root: Path) -> dict[Path, str]:
         counted = stored(root / fidelity.COUNTS, fidelity.COUNTS_SCHEMA, fidelity.COUNTS_COMMAND)
         page = with_section(page, DOCUMENT, "counts", counts(counted))
     return {DOCUMENT: page}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def kept(result: dict[str, Any], what: str, to: str, figure: str) -> int:

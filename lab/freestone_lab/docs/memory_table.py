@@ -7,7 +7,7 @@ from pathlib import Path
 
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import differences, grid, with_section, write_all
+from freestone_lab.docs.pages import grid, with_section
 from freestone_lab.workloads import memory_cost
 
 DOCUMENT = Path("docs/HARDENING.md")
@@ -20,14 +20,6 @@ def documents(root: Path) -> dict[Path, str]:
         return {}
     page = (root / DOCUMENT).read_text(encoding="utf-8")
     return {DOCUMENT: with_section(page, DOCUMENT, "memory calls", table(load(root / RESULT)))}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def table(result: Result) -> str:

@@ -68,7 +68,7 @@ def write_all(root: Path, made: dict[Path, str]) -> list[Path]:
 
 
 def differences(root: Path, made: dict[Path, str]) -> list[str]:
-    """One line for each file of the repository that is not as it was made from the stored results.
+    """One line for each file of the repository that is not as it was made.
 
     Of a drawing the data behind it are compared: another version of matplotlib may place a label elsewhere.
     """
@@ -81,5 +81,5 @@ def differences(root: Path, made: dict[Path, str]) -> list[str]:
             continue
         drawn = path.suffix == ".svg"
         if present != text and not (drawn and DATA.findall(present) == DATA.findall(text)):
-            lines.append(f"{path} differs from what the stored results give")
+            lines.append(f"{path} differs from what `freestone docs` writes")
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.docs.pages import differences, render, stored, with_section, write_all
+from freestone_lab.docs.pages import render, stored, with_section
 from freestone_lab.host import real_programs
 
 DOCUMENT = Path("docs/COMPATIBILITY.md")
@@ -22,14 +22,6 @@ def documents(root: Path) -> dict[Path, str]:
         result = stored(root / path, real_programs.SCHEMA, real_programs.COMMAND)
         page = with_section(page, DOCUMENT, name, text(result))
     return {DOCUMENT: page} if present else {}
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def table(result: dict[str, Any]) -> str:

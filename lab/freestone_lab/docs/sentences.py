@@ -19,7 +19,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import attack_tables, fidelity_table, trace_results
-from freestone_lab.docs.pages import differences, stored, write_all
+from freestone_lab.docs.pages import stored
 from freestone_lab.report import quantity
 from freestone_lab.trace import fidelity, reader
 
@@ -62,14 +62,6 @@ def documents(root: Path) -> dict[Path, str]:
             page = made.get(sentence.document) or (root / sentence.document).read_text(encoding="utf-8")
             made[sentence.document] = filled(page, sentence, sentence.values(root))
     return made
-
-
-def write(root: Path) -> list[Path]:
-    return write_all(root, documents(root))
-
-
-def outdated(root: Path) -> list[str]:
-    return differences(root, documents(root))
 
 
 def _over_programs(result: Result, peer: str, figure: str) -> list[str]:

@@ -107,19 +107,6 @@ def read_options(root: Path) -> list[Option]:
     return options
 
 
-def document(root: Path) -> str:
-    return render("tuning.md.j2", options=read_options(root))
-
-
-def write(root: Path) -> list[Path]:
-    (root / DOCUMENT).parent.mkdir(exist_ok=True)
-    (root / DOCUMENT).write_text(document(root), encoding="utf-8")
-    return [DOCUMENT]
-
-
-def outdated(root: Path) -> list[str]:
-    """One line when the committed page is not what the table gives; empty when it is."""
-    path = root / DOCUMENT
-    if path.is_file() and path.read_text(encoding="utf-8") == document(root):
-        return []
-    return [f"{DOCUMENT} differs from what {TABLE} gives"]
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content."""
+    return {DOCUMENT: render("tuning.md.j2", options=read_options(root))}

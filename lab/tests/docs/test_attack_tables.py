@@ -71,11 +71,6 @@ def test_a_miss_without_a_reason_stops_the_documents() -> None:
         attack_tables.reason_of("overflow_store_1/small")
 
 
-def test_committed_tables_are_the_generated_ones() -> None:
-    assert attack_tables.documents(paths.root())
-    assert attack_tables.outdated(paths.root()) == []
-
-
 def test_readme_and_roadmap_state_the_stored_shares() -> None:
     root = paths.root()
     result = load(root / attack_tables.SEEDS)

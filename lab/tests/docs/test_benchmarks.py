@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import synthetic
 
+from freestone_lab.commands import docs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.core.result_file import load, save
-from freestone_lab.docs import benchmarks, trace_results
+from freestone_lab.docs import benchmarks, pages, trace_results
 from freestone_lab.workloads import suites
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,31 +28,29 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         synthetic.suite(["glibc", "freestone", "mimalloc", "isoalloc", "tbbmalloc"], rounds=9),
         folder / "docs/results/full.json.gz",
     )
-    benchmarks.write(folder)
+    pages.write_all(folder, benchmarks.documents(folder))
     return folder
 
 
-def test_committed_documents_follow_from_the_stored_results() -> None:
-    if not any((ROOT / "docs/results").glob("*.json*")):
-        pytest.skip("docs/results holds no result file")
-    assert benchmarks.outdated(ROOT) == []
+def outdated(root: Path) -> list[str]:
+    return pages.differences(root, benchmarks.documents(root))
 
 
 def test_written_documents_are_up_to_date_and_an_edit_is_noticed(root: Path) -> None:
-    assert benchmarks.outdated(root) == []
+    assert outdated(root) == []
     page = root / benchmarks.DOCUMENT
     before = page.read_text()
     page.write_text(before.replace("0.", "9.", 1))
-    assert benchmarks.outdated(root) == ["docs/BENCHMARKS.md differs from what the stored results give"]
+    assert outdated(root) == ["docs/BENCHMARKS.md differs from what `freestone docs` writes"]
     page.write_text(before)
     plot = next((root / benchmarks.PLOTS).glob("*-pareto.svg"))
     drawing = plot.read_text()
     plot.unlink()
-    assert benchmarks.outdated(root) == [f"docs/plots/{plot.name} is missing"]
+    assert outdated(root) == [f"docs/plots/{plot.name} is missing"]
     plot.write_text(re.sub(r"(?<=\d)\.\d", ".7", drawing))
-    assert benchmarks.outdated(root) == [], "where the library of drawings puts a letter is no difference"
+    assert outdated(root) == [], "where the library of drawings puts a letter is no difference"
     plot.write_text(re.sub(r'(data-shown=")[0-9a-f]+', r"\g<1>0123", drawing))
-    assert benchmarks.outdated(root) == [f"docs/plots/{plot.name} differs from what the stored results give"]
+    assert outdated(root) == [f"docs/plots/{plot.name} differs from what `freestone docs` writes"]
     plot.write_text(drawing)
 
 
@@ -94,11 +93,13 @@ def test_every_picture_exists_and_is_an_image_on_its_own(root: Path) -> None:
         assert "--ink" in (style.text or "")
 
 
-def test_drawings_nobody_calls_for_are_removed(root: Path) -> None:
+def test_drawings_nobody_calls_for_are_removed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docs, "MODULES", (benchmarks,))
     stray = root / benchmarks.PLOTS / "old.svg"
     stray.write_text("<svg/>")
-    benchmarks.write(root)
+    written = docs.write(root)
     assert not stray.exists()
+    assert all((root / path).is_file() for path in written)
 
 
 def test_no_stored_result_is_one_clear_line(tmp_path: Path) -> None:

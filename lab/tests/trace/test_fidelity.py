@@ -48,7 +48,3 @@ def test_the_table_of_counts_says_how_many_are_near() -> None:
     text = fidelity_table.counts(fidelity.counts_as_json(rows)).replace("\n", " ")
     assert "Of 2 programs" in text and "within 5 %, in 1." in text
     assert "| near | 1,000 | +4.9% |" in text and "| far | 1,000 | -6.0% |" in text
-
-
-def test_the_committed_table_is_the_generated_one() -> None:
-    assert fidelity_table.outdated(paths.root()) == []
