@@ -11,7 +11,7 @@ from pathlib import Path
 
 def unit_problems(unit: Path, rooms: set[str]) -> list[str]:
     found = []
-    listed = re.search(r"set\(suites ([a-z_ ]+)\)", (unit / "CMakeLists.txt").read_text())
+    listed = re.search(r"set\(suites ([a-z_\s]+)\)", (unit / "CMakeLists.txt").read_text())
     suites = set(listed[1].split()) if listed else set()
     for path in sorted(unit.glob("*_test.cc")):
         name = path.stem.removesuffix("_test")
