@@ -136,15 +136,15 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "An earlier version of the same day replayed {} recorded programs (`./freestone bench traces`, {} rounds) in "
-        "{} of glibc's time in malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory "
+        "An earlier version replayed {} recorded programs (`./freestone bench traces`, {} rounds) in {} of glibc's "
+        "time in malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory "
         "({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
     ),
     Sentence(
         README,
-        "The hardened library defends {} % of the {} attacks in the attack suite without a false alarm "
+        "The hardened library defends against {} % of the {} attacks in the attack suite without a false alarm "
         "(hardened_malloc {} %, scudo {} %, glibc {} %).",
         attack_tables.SEEDS,
         _attacks,

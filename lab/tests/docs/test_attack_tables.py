@@ -81,7 +81,7 @@ def test_readme_and_roadmap_state_the_stored_shares() -> None:
         return tables.percent(found)
 
     readme = re.sub(r"\s+", " ", (root / "README.md").read_text())
-    assert f"hardened library defends {share('freestone-hardened')} of" in readme
+    assert f"hardened library defends against {share('freestone-hardened')} of" in readme
     for word, name in (("hardened_malloc", "hardened-malloc"), ("scudo", "scudo"), ("glibc", "glibc")):
         assert f"{word} {share(name)}" in readme
     roadmap = (root / "docs" / "ROADMAP.md").read_text()
