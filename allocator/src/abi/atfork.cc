@@ -1,10 +1,10 @@
 // Room 19, abi: who registers fork handlers.
 //
-// libc runs what is to happen before a fork in the reverse order of registration, and what is to happen after it in
-// that order. Ours hold locks, so they shall be the last before and the first after: they are registered when the first
-// library registers any, even if its constructors run before ours. pthread_atfork is a piece of each program and
-// library that calls __register_atfork of libc; that is the name to take. In a wholly static program the definition of
-// libc wins, as this one is weak, and our constructor registers.
+// libc runs the handlers before a fork in reverse order of registration, and those after a fork in order of
+// registration. Ours hold locks, so they must run last before the fork and first after it. So this file registers them
+// when the first library registers a handler, even if that library's constructor runs before ours. Each program and
+// library has a copy of pthread_atfork, which calls libc's __register_atfork; so that is the name to define. In a fully
+// static program libc's own definition wins, because this one is weak, and our constructor registers the handlers.
 
 #include <dlfcn.h>
 
@@ -50,7 +50,7 @@ using namespace freestone;
 extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(),
                                                                         void (*child)(), void* library) {
   using Register = int (*)(void (*)(), void (*)(), void (*)(), void*);
-  static Atomic<Register> of_libc;  // relaxed: every thread finds the same
+  static Atomic<Register> of_libc;  // relaxed: every thread finds the same function
   Register next = of_libc.load_relaxed();
   if (next == nullptr) {
     next = reinterpret_cast<Register>(dlsym(RTLD_NEXT, "__register_atfork"));

@@ -53,7 +53,7 @@ FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim(keep_byt
 
 FREESTONE_EXPORT ABI(struct mallinfo2, mallinfo2()) { return heap_info(); }
 
-// The members are ints: what does not fit is shown as INT_MAX rather than wrapped.
+// The members are ints: a figure that does not fit is shown as INT_MAX.
 FREESTONE_EXPORT ABI(struct mallinfo, mallinfo()) {
   const struct mallinfo2 wide = heap_info();
   const auto narrow = [](usize value) { return static_cast<int>(min_of<usize>(value, INT_MAX)); };
@@ -92,7 +92,8 @@ FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format forma
 
 FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }
 
-// 1 for a parameter of malloc.h with a value in mallopt(3)'s range; carried out where it has a counterpart here.
+// Returns 1 for a parameter of malloc.h with a value in mallopt(3)'s range. It has an effect only where Freestone has a
+// counterpart.
 FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
   constexpr int kFastBytesMax = 80 * int{sizeof(usize)} / 4;
   constexpr usize kNoTrim = usize{1} << 40;  // the most that the option takes
@@ -103,7 +104,7 @@ FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
       if (value < 0 || static_cast<usize>(value) > kRunBytesMax) return 0;
       options.map_bytes = max_of(static_cast<usize>(value), kSharedRunBytesMax);
       return 1;
-    case M_ARENA_MAX:  // 0: the library chooses, as it has
+    case M_ARENA_MAX:  // 0: the library chooses, as it does anyway
       if (value > 0) set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
       return 1;
     case M_MXFAST: return value >= 0 && value <= kFastBytesMax ? 1 : 0;

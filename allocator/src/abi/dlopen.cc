@@ -1,10 +1,10 @@
 // Room 19, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
 //
-// A library that is loaded with that flag finds libc's free before the program's, and hands it blocks of ours. Without
-// the flag it finds ours, as everything else does. The option `drop_deepbind` keeps the flag.
+// A library loaded with that flag finds libc's free before the program's, and passes our blocks to it. Without the flag
+// it finds ours, like all other code. `drop_deepbind:false` keeps the flag.
 //
-// libc looks at the return address of the call: it decides which RUNPATH and which namespace serve. So these functions
-// end with a jump to libc's, which returns to the caller by itself.
+// libc looks at the call's return address to choose the RUNPATH and the namespace. So these functions end with a jump
+// to libc's function, which returns to the caller itself.
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
-// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. Arguments are checked here; nothing is
-// decided.
+// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. This file checks arguments and decides
+// nothing.
 
 #include <cerrno>
 #include <cstring>
@@ -19,7 +19,7 @@ using namespace freestone;
 
 namespace {
 
-// The program's callbacks. Two places, so that a thread that is in the old ones while new ones are set still reads
+// The program's callbacks. There are two places, so a thread that reads the old ones while new ones are set still reads
 // whole pointers.
 struct Callbacks {
   struct freestone_callbacks given;

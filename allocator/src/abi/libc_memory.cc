@@ -1,9 +1,10 @@
-// Room 19, abi: libc's functions that move and set memory, in the hardened library. What begins in a heap block must
-// end in it; the work is libc's own. Left out by FREESTONE_CHECK_LIBC=OFF: then no name of this file is in the library.
+// Room 19, abi: libc's functions that move and set memory, in the hardened library. An access that begins in a heap
+// block must end in it; libc's own functions do the work. FREESTONE_CHECK_LIBC=OFF leaves all names of this file out of
+// the library.
 //
-// The library's own copies do not come here: base/plain_memory.h gives its calls other names, which are defined below.
+// The library's own calls do not come here: base/plain_memory.h gives them other names, which are defined below.
 //
-// Before the constructors ran libc's functions are not known yet: a plain loop stands for them.
+// Before the constructors have run, libc's functions are not known: plain loops do the work.
 
 #include <dlfcn.h>
 
@@ -30,7 +31,7 @@ struct Libc {
   Copy move;
   Set set;
 };
-Libc libc;  // in memory that is zero before any relocation
+Libc libc;  // zero-initialised memory: readable before any relocation
 
 void* copy_plainly(void* to, const void* from, usize bytes) {
   auto* out = static_cast<char*>(to);
@@ -78,11 +79,12 @@ FREESTONE_INLINE void* set(void* to, int value, usize bytes) {
   return FREESTONE_LIKELY(libc.set != nullptr) ? libc.set(to, value, bytes) : set_plainly(to, value, bytes);
 }
 
-// In line: the access is plain, as nearly all are.
+// In line: nearly every access is plain.
 FREESTONE_INLINE void check(const void* from, usize bytes, bool writes) {
   if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) check_access(from, bytes, writes);
 }
-// Where one is not, the common calls end in another that looks again: they need to keep nothing.
+// For an access that is not plain, the common calls end in a tail call that checks again, so they need to save no
+// register.
 using Work = void* (*)(void*, const void*, usize);
 template <Work work>
 __attribute__((noinline)) void* read_with_care(void* to, const void* from, usize bytes) {
@@ -108,7 +110,7 @@ __attribute__((noinline)) void* set_with_care(void* to, int value, usize bytes) 
 FREESTONE_INLINE void* checked_set(void* to, int value, usize bytes) {
   return FREESTONE_LIKELY(is_plain_access(to, bytes)) ? set(to, value, bytes) : set_with_care(to, value, bytes);
 }
-// The end of a string in the heap was found in its block, or is the zero right behind it.
+// The length of a string. In the heap its end must lie in its block, or be the zero right behind the bytes asked for.
 FREESTONE_INLINE usize length_of(const char* text) {
   const usize length = strlen(text);
   check(text, length + 1, false);
@@ -119,7 +121,7 @@ FREESTONE_INLINE usize length_of(const char* text, usize bytes_max) {
   check(text, freestone::min_of(length + 1, bytes_max), false);
   return length;
 }
-// The compiler's own check of a destination whose size it knows.
+// The compiler's own check, of a destination whose size it knows.
 FREESTONE_INLINE void expect_room(usize bytes, usize room) {
   if (FREESTONE_LIKELY(bytes <= room)) return;
   if (&__chk_fail != nullptr) __chk_fail();

@@ -102,7 +102,7 @@ FREESTONE_EXPORT ABI(int, mallctl(const char* name, void* old, size_t* old_bytes
                          : ENOENT;
 }
 
-// The position in the table, and the numbers in the places that they have in the name: a caller may exchange them.
+// The position in the table, then the numbers at their places in the name: a caller may replace them.
 FREESTONE_EXPORT ABI(int, mallctlnametomib(const char* name, size_t* mib, size_t* length)) {
   usize numbers[kComponents] = {};
   const MallctlNode* node = find_node(name, numbers);

@@ -22,7 +22,7 @@ using Signed = long;  // jemalloc's ssize_t
 
 constexpr usize kAllArenas = 4096;
 
-// The number of arenas itself is an old name for all of them; Redis uses it.
+// The number of arenas is an old way to name all of them; Redis uses it.
 bool is_arena(usize number) { return number <= 1 || number == kAllArenas; }
 
 Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
@@ -102,7 +102,7 @@ int background(const MallctlRequest& r) {
 
 int background_count(const MallctlRequest& r) { return r.read_only(usize{background_runs() ? 1U : 0U}); }
 
-// There is at most one; other numbers are refused.
+// There is at most one background thread; other numbers are refused.
 int background_limit(const MallctlRequest& r) {
   usize wanted = 1;
   if (r.fresh != nullptr && (!r.take(wanted) || wanted != 1)) return EINVAL;
@@ -142,7 +142,7 @@ int decay_arena(const MallctlRequest& r) {
   return 0;
 }
 
-// Milliseconds of jemalloc's decay, after which all is gone, are taken as twice our half-life; -1 is never.
+// jemalloc's decay time, after which all is gone, counts as twice our half-life; -1 means never.
 int decay_time(const MallctlRequest& r) {
   const auto before = static_cast<Signed>(options.dirty_decay_ms * 2);
   if (r.fresh != nullptr) {
@@ -188,7 +188,7 @@ int profiler_active(const MallctlRequest& r) {
   return r.give(before);
 }
 
-// The new value is the file's name; without one it goes where the option prof_file says.
+// The new value is the file's name; without one, prof_file names the file.
 int dump_profile(const MallctlRequest& r) {
   if (r.old != nullptr) return EPERM;
   const char* path = nullptr;

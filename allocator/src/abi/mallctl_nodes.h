@@ -16,7 +16,7 @@ struct MallctlRequest {
   const void* fresh = nullptr;
   size_t fresh_bytes = 0;
 
-  // As in jemalloc a wrong length copies what fits and is an error.
+  // As in jemalloc, a wrong length copies what fits and returns an error.
   template <typename T>
   int give(T value) const {
     if (old == nullptr || old_bytes == nullptr) return 0;
@@ -36,7 +36,7 @@ struct MallctlRequest {
     std::memcpy(&value, fresh, sizeof value);
     return true;
   }
-  // Of a bool any byte but 0 is true.
+  // Any byte but 0 is true.
   bool take(bool& value) const {
     u8 byte = 0;
     if (!take(byte)) return false;
@@ -58,7 +58,7 @@ struct MallctlNodes {
 };
 MallctlNodes mallctl_nodes();
 
-// A text must be an object with an address to be a template argument.
+// A template argument must be an object with an address.
 inline constexpr char kMallctlVersion[] = "freestone " FREESTONE_VERSION;
 // jemalloc's active: pages in use by live and cached blocks.
 inline usize active_bytes(const Statistics& s) {

@@ -17,12 +17,12 @@ FREESTONE_SLOW void* out_of_memory() {
   return nullptr;
 }
 
-// The rules of the C library for what the hit paths turn away.
+// The C library's rules for calls that the hit paths turn away.
 
 __attribute__((noinline)) void* realloc_slow(void* block, usize bytes) {
   if (block == nullptr) return serve_malloc(bytes);
   if (bytes != 0) return serve_realloc(block, bytes);
-  serve_free(block);  // as glibc: the block is gone and there is no new one
+  serve_free(block);  // as in glibc: frees the block and returns no new one
   return nullptr;
 }
 
@@ -44,7 +44,7 @@ __attribute__((noinline)) void* aligned_alloc_slow(usize bytes, usize alignment)
   return serve_aligned(bytes, alignment);
 }
 
-// As glibc: an alignment that is no power of two is raised to the next one.
+// As in glibc: an alignment that is not a power of two is raised to the next one.
 __attribute__((noinline)) void* memalign_slow(usize bytes, usize alignment) {
   if (alignment > (~usize{0} >> 1) + 1) {
     errno = EINVAL;

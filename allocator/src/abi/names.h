@@ -3,8 +3,8 @@
 
 #include "base/compiler.h"
 
-// ABI(void*, malloc(size_t bytes)) is `void* malloc(size_t bytes)`. A sanitizer keeps its own malloc: there the name
-// gets a prefix, and tests call it by that.
+// ABI(void*, malloc(size_t bytes)) is `void* malloc(size_t bytes)`. A sanitizer brings its own malloc: there our name
+// gets a prefix, which the tests use.
 #if FREESTONE_PREFIXED
 #define ABI(result, signature) result freestone_##signature
 #else

@@ -1,7 +1,7 @@
 // Room 19, abi: C++ operator new and delete, without linking a C++ runtime.
 //
-// The new-handler and the exception belong to the program's runtime. They are reached through weak references: a
-// program whose operator new can fail has them, a C program never gets here.
+// The new-handler and the exception belong to the program's runtime. We reach them through weak references: a C++
+// program has them, and a C program never gets here.
 
 #include <cstddef>
 
@@ -38,7 +38,7 @@ void* allocate_for_new(usize bytes, usize alignment, Origin origin) {
   return alignment <= kGranule ? serve_malloc(bytes, origin) : serve_aligned(bytes, alignment, origin);
 }
 
-// Asks the new-handler for memory until there is some or no handler. Null when there is no handler.
+// Calls the new-handler until there is memory. Null when there is no handler.
 FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment, Origin origin) {
   while (true) {
     const std::new_handler handler = &std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
@@ -53,7 +53,7 @@ FREESTONE_SLOW void* new_slow(usize bytes, usize alignment, Origin origin) {
   throw_bad_alloc();
 }
 
-// A handler that throws means null here.
+// If the handler throws, the result is null.
 FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment, Origin origin) {
   try {
     return retry_with_handler(bytes, alignment, origin);

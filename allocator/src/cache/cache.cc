@@ -20,7 +20,7 @@
 namespace freestone {
 
 constinit Mutex cache_registry_lock{LockName::cache_registry};
-constinit ShownBytes shown_bytes;
+constinit TrustedBytes trusted_bytes;
 alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 
 namespace {
@@ -231,7 +231,7 @@ void adapt(Cache& cache) {
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
   drain_unused_transfer(cache.user);
-  if constexpr (!kMitigations.any()) shown_bytes.begin_anew();
+  if constexpr (!kMitigations.any()) trusted_bytes.begin_anew();
 }
 
 void flush_arrays(Cache& cache) {

@@ -1,27 +1,27 @@
 // Room 8, cache: what stands in front of the slabs, one per thread.
 //
-// Per class an array of block addresses, used as a stack: `malloc` pops, `free` pushes, neither touches the block.
+// Each class has an array of block addresses, used as a stack: `malloc` pops, `free` pushes, and neither touches the
+// block.
 //
 //   base        low             top            high
 //    | blocks ... | blocks .......|  room .......|
 //
 // CACHE-1  base <= low <= top <= high, all null before the class is first used, so "empty", "full" and "not yet
 //          initialised" are the same tests.
-// CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop: the
-//          child of a fork may drain the cache of a thread that stood anywhere but inside a slow path. A slow path
-//          names its class in `changing` first.
-// CACHE-4  The word before base is the capacity, and when a class is open (counting.h) the one before the mark is null:
-//          top[-1] is a cached block or no address in the window. A free that finds its own block there is a double
-//          free.
-// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a thread
-//          that sleeps holds no more than that.
+// CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop. So the
+//          child of a fork may drain a thread's cache wherever the thread stood outside a slow path. A slow path first
+//          names its class in `changing`.
+// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a sleeping
+//          thread holds no more than that.
+// CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the mark is null.
+//          So top[-1] is a cached block or not an address in the window, and a free that finds its own block there is a
+//          double free.
+// CACHE-5  high is at most base + capacity. In the fast build a refill lowers it, and it rises in steps, of one block
+//          while the thread has `looks` left. A free that lifts the array above it takes the slow path, which looks the
+//          address up in the slab and among the blocks that were freed last.
 //
-// CACHE-5  high is at most base + capacity. In the fast build it stands lower after a refill and rises by steps, by one
-//          block while the thread has `looks` left: a free that lifts the array above it takes the slow path, where the
-//          address is looked up in the slab and among the blocks that were freed last.
-//
-// `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it goes
-// the slow way, lowers it by half of what is below, and goes on.
+// `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it takes
+// the slow path, which halves the distance from base to `low`, and goes on.
 //
 // Only the owning thread changes a cache; statistics read the pointers without order.
 #pragma once
@@ -43,22 +43,22 @@ inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up
 inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
-// Fast build: so many times at first, a free that lifts a class above its mark lifts the mark by one block only
-// (CACHE-5), and the first of these times many places are searched for the block.
+// Fast build: the first kLooks frees of a thread that lift a class above its mark raise the mark by only one block
+// (CACHE-5). The first kCloseLooks of them search kCloseLookPlaces places for the block.
 inline constexpr u16 kLooks = 5 * 1024;
 inline constexpr u16 kCloseLooks = 1024;
 inline constexpr usize kCloseLookPlaces = 64;
-// How many are searched otherwise: at least as many as a class above the slabs has.
+// The other frees search this many places: at least as many as a class above the slabs has.
 inline constexpr usize kJustFreedPlaces = 4;
 static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
 struct Counting;
 
-// Freed blocks stay here before they may be handed out again. A new block takes a place, and the place's old block
-// leaves.
+// Freed blocks wait here before they may be handed out again. A new block takes a random place, and the block that was
+// there leaves.
 template <bool Enabled>
 struct Quarantine {
-  // A generator modulo 2^64, whose highest bits are used. Both numbers fit into an instruction.
+  // A generator modulo 2^64; its highest bits are used. Both numbers fit into an instruction.
   static constexpr u64 kMultiplier = 0x6c07'8965;
   static constexpr u64 kIncrement = 0x2c4b'1ab7;
   static constexpr unsigned kBits = 64;
@@ -96,7 +96,7 @@ struct Allowance {
   static constexpr u32 kClockEvery = 16;  // refusals from one look at the clock to the next
   usize spent = 0;
   u64 last_ms = 0;
-  u32 refusals = 0;  // stays 0 without a rate, which then never refuses
+  u32 refusals = 0;  // stays 0 without a rate: then nothing is refused
 
   FREESTONE_INLINE bool take(usize bytes) {
     if (FREESTONE_LIKELY(spent + bytes <= kAllowanceStock)) {
@@ -123,7 +123,7 @@ struct ClassOfGranules {
 inline constexpr ClassOfGranules kClassOfGranules;
 
 struct alignas(64) Cache {
-  // Indexed by tag, so that `free` needs no test for what is no class: those entries stay null.
+  // Indexed by tag; entries of tags that are not classes stay null, so `free` needs no test for them.
   void** top[kCountedEntry + kCountedClassEnd] = {};
   void** low[kCountedEntry + kCountedClassEnd] = {};
   void** high[kTagCount] = {};
@@ -133,25 +133,25 @@ struct alignas(64) Cache {
   SlabUser user;
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
   u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
-  u8 hand = 0;                // the class that was last looked at for capacity that another needs more
-  u16 looks = 0;              // fast build: how many more frees above a mark lift it by one block only
+  u8 hand = 0;                // the class last asked for capacity that another needs more
+  u16 looks = 0;              // fast build: how many more frees above a mark raise it by only one block
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
   u32 thread_id = 0;        // of the owner
   u32 generation = 0;       // of the process in which the owner began (platform/child.h)
   usize owner = 0;          // its thread_mark()
-  bool is_plain = false;    // a thread's, and its frees need not all be seen
+  bool is_plain = false;    // its owner's frees need not all be seen
   Atomic<u8> recalled;      // see recall_caches
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
-  Cache* next = nullptr;  // registry; who looks at another thread's cache holds its lock
+  Cache* next = nullptr;  // registry; its lock is held to look at another thread's cache
   Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
   [[no_unique_address]] std::conditional_t<kMitigations.any(), Allowance, NoAllowance> allowance;
 
-  // CACHE-2 at every instant: the slot is written before top passes it, also as another thread's fork sees it.
+  // CACHE-2 at every instant, also as another thread's fork sees it: the slot is written before top passes it.
   FREESTONE_INLINE void push(usize tag, void** at, void* block) {
     *at = block;
     advance_release(top[tag], at);
@@ -173,8 +173,8 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
-// Fast build: makes room for `blocks` more, and for those that may pass unseen: an eighth of the array of small blocks,
-// half of the others', which are short. False: it is full.
+// Fast build: raises the mark for `blocks` more, and for those that may pass unchecked: an eighth of the array of small
+// blocks, half of the other arrays, which are short. False: the array is full.
 FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
   if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
   const unsigned capacity = cache.capacity(size_class);
@@ -185,8 +185,8 @@ FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned bl
   cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + unseen);
   return count != capacity;
 }
-// Whether the block is among the last that the owning thread freed and has not handed out again. It looks at a few
-// places only, so that it costs little beside a `realloc`; for class runs these are all.
+// Whether the block is among the last that the owning thread freed and has not handed out again. Looks at a few places,
+// to cost little beside a `realloc`; for class runs these are all places.
 bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
@@ -198,55 +198,56 @@ FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, c
   }
   return false;
 }
-// Fast build: the bytes of a block, by tag, for calls that stop there. 0: they take the slow path, which looks at the
-// block's slab. That is so for what is no class, for blocks above kGranuleTableBytes, to which a look is little beside
-// what the caller does with them, and for a class of smaller ones until kShownAfter calls were looked at. When a cache
-// adapts, this begins anew.
-struct ShownBytes {
-  static constexpr u8 kShownAfter = 32;
+// Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
+// call takes the slow path, which checks the address in the block's slab. An entry is 0 for a tag that is not a class,
+// for blocks above kGranuleTableBytes, whose users do much more than such a check costs, and for other classes until
+// kTrustedAfter calls were checked. When a cache adapts, this begins anew.
+struct TrustedBytes {
+  static constexpr u8 kTrustedAfter = 32;
   Atomic<u32> of[kTagCount];
-  Atomic<u8> looks[kTagCount];  // relaxed, as `of`: one more or less is no matter
+  Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
 
-  void looked_at(SizeClass size_class) {
+  void checked(SizeClass size_class) {
     if (size_class > class_of(kGranuleTableBytes)) return;
-    const u8 seen = looks[size_class].load_relaxed();
-    looks[size_class].store_relaxed(static_cast<u8>(min_of<unsigned>(seen + 1U, kShownAfter)));
-    if (seen + 1 >= kShownAfter) of[size_class].store_relaxed(class_info(size_class).bytes);
+    const u8 seen = checks[size_class].load_relaxed();
+    checks[size_class].store_relaxed(static_cast<u8>(min_of<unsigned>(seen + 1U, kTrustedAfter)));
+    if (seen + 1 >= kTrustedAfter) of[size_class].store_relaxed(class_info(size_class).bytes);
   }
   void begin_anew() {
     for (auto& bytes : of) bytes.store_relaxed(0);
-    for (auto& seen : looks) seen.store_relaxed(0);
+    for (auto& seen : checks) seen.store_relaxed(0);
   }
 };
-extern FREESTONE_HIDDEN ShownBytes shown_bytes;
+extern FREESTONE_HIDDEN TrustedBytes trusted_bytes;
 
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
-// Gives back memory inside slabs that nobody needs (purge_cold_pages). When the blocks became few, the cache is emptied
-// first: a block in it keeps a page, and an array that was right for the larger heap would keep one page for each.
+// Gives back memory inside slabs that nobody needs (purge_cold_pages). When few blocks are left, empties the cache
+// first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each.
 void give_back_cold(Cache& cache, bool due);
 
-// A block without a cache, for a thread that is ending or that cannot get a cache.
+// Take and return a block without a cache, for a thread that is ending or cannot get a cache.
 void* take_one(SizeClass size_class, SlabUser& user);
 void return_one(SizeClass size_class, SlabUser& user, void* block);
-// A class run; `zeroed` says whether its memory is zero.
+// Takes a class run; sets `zeroed` to whether its memory is zero.
 void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
 
 // Takes back a class run whose units all fault. They fault until the run is taken again.
 void return_sealed_class_run(SizeClass size_class, UnitIndex first);
 
-// A live run changed its class in place.
+// Notes that a live run changed its class in place.
 void note_run_resized(SizeClass from, SizeClass to);
 // Blocks of a class that are live or in a cache.
 usize class_blocks_outside(SizeClass size_class);
-// Blocks in all caches, per class. The owners may go on.
+// Counts the blocks in all caches, per class. The owners may go on.
 void count_cached(usize (&blocks)[kClassEnd]);
 usize cache_count();
 // Calls visit(context, cache, cached bytes) for each thread's cache, under the registry's lock. The owners may go on.
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context);
-// Sends each thread's next allocation of up to kGranuleTableBytes to the slow path, to which a thread that is served
-// from its cache alone would never go: its table of classes names the second entry of class 0, which is always empty.
-// Any thread, also in a signal handler; does nothing while another has the registry's lock.
+// Sends each thread's next allocation of up to kGranuleTableBytes to the slow path; a thread that its cache always
+// serves would never go there. For that, all entries of its table of classes name the second entry of class 0, which is
+// always empty. Any thread may call it, also in a signal handler; it does nothing while another thread has the
+// registry's lock.
 void recall_caches();
 // Whether each thread may keep a run of so many bytes for itself.
 extern FREESTONE_HIDDEN Atomic<u32> caches_in_use;
@@ -257,13 +258,13 @@ struct HeldRuns {
   usize bytes;
 };
 HeldRuns held_runs();
-// Copies the addresses of at most `room` cached blocks; returns how many. Complete when the owners are at rest.
+// Copies the addresses of at most `room` cached blocks; returns how many. Complete if the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 
-// In the child of a fork, called by the surviving thread: nobody owns the other threads' caches any more.
+// Called in the child of a fork by the surviving thread: the other threads' caches now belong to nobody.
 void orphan_caches_in_child();
-// All that is in them goes back, except the class that one of them was changing. Every thread of the child calls it
-// before it uses a cache: which slabs and bins were in use at the fork can only be told while nobody else uses them.
+// Gives back what is in these caches, except the class that each was changing. Every thread of the child calls it
+// before it uses a cache: only while nobody uses slabs and bins can it tell which were in use at the fork.
 void drain_orphans();
 
 extern Mutex cache_registry_lock;

@@ -11,18 +11,18 @@ namespace freestone {
 
 namespace {
 
-// Freed blocks wait behind the mark until the class is joined, so what may be popped before bounds how cold a block is
-// when it is handed out again, and how far the pushed ones are moved.
+// Freed blocks wait behind the mark until the class is joined. So this bounds how cold a block is when it is handed out
+// again, and how far the pushed blocks are moved.
 constexpr usize kPoppableBytes = 4 * kKiB;
 constexpr usize kPoppableMin = 32;
 
 constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size_class; }
 
-// A class of which the array is at work must not be drained by the child of a fork.
+// While this changes a class's array, the child of a fork must not drain the class.
 template <typename Work>
 FREESTONE_INLINE void change(Cache& cache, SizeClass c, Work work) {
   cache.changing.store_relaxed(static_cast<u8>(c));
-  // Fork copies what this thread has done so far: it is enough that the compiler keeps the order.
+  // A fork copies what this thread has done so far, so only the compiler must keep the order.
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   work(cache, c);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -72,7 +72,7 @@ FREESTONE_INLINE void split(Cache& cache, Counted& counted, SizeClass c) {
 void open_counted(Cache& cache, SizeClass c) {
   Counted& counted = cache.counting->of[c];
   if (cache.base[c] == nullptr) return;
-  cache.high[c] = cache.base[c] + cache.capacity(c);  // CACHE-5: what is counted has room or takes a slow path anyhow
+  cache.high[c] = cache.base[c] + cache.capacity(c);  // CACHE-5: a counted class has room or takes a slow path anyway
   if (c < kCountedClassEnd && !cache.counting->hold_all) return split(cache, counted, c);
   counted.low = cache.low[c];
   counted.high = cache.high[c];
@@ -169,7 +169,7 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
 }
 
 void answer_recall(Cache& cache) {
-  // First: a recall that falls into the loop is seen again.
+  // First, so that a recall during the loop is not lost.
   cache.recalled.exchange_acquire(0);
   for (usize g = 0; g < sizeof kClassOfGranules.of; ++g)
     cache.class_of_granules[g].store_relaxed(kClassOfGranules.of[g]);

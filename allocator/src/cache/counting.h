@@ -1,8 +1,8 @@
 // Room 8, cache: counting allocations exactly while the fast paths stay as they are.
 //
-// A pop and a push that follow each other leave no trace in a stack, so a countdown of allocations cannot be read off
-// it. While a cache counts, the array of a class that malloc finds through `class_of_granules` is therefore two stacks:
-// the table names an entry behind the tags, from which malloc only pops, and `free` pushes to the class's own entry.
+// A pop followed by a push leaves no trace in a stack, so a stack cannot count allocations. While a cache counts, the
+// array of a class is therefore two stacks. The table `class_of_granules`, through which malloc finds the class, names
+// an entry behind the tags, from which malloc only pops; `free` pushes to the class's own entry.
 //
 //   base       low[entry]      top[entry]        mark         top         high
 //    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
@@ -22,12 +22,12 @@
 
 namespace freestone {
 
-// What is known of one class, together in half a cache line: a slow path needs all of it, of one class.
+// The state of one class, in half a cache line: a slow path needs all of it.
 struct alignas(32) Counted {
   void** mark;       // open, up to kCountedBytes: where pushes begin
   u64 until_sample;  // allocations of the class until the sampled one, that one included
   void** low;        // open: the cache's own
-  void** high;       // held closed to the fast paths: the cache's own; null otherwise
+  void** high;       // closed to the fast paths: the cache's own; else null
 };
 
 struct Counting {
@@ -46,14 +46,14 @@ struct SampleDistances {
 void open_counted(Cache& cache, SizeClass size_class);
 void close_counted(Cache& cache, SizeClass size_class);
 
-// In the child of a fork: the class's array is not to be trusted.
+// In the child of a fork: the class's array cannot be trusted.
 void forget_counted(Cache& cache, SizeClass size_class);
 
 // The calling thread's cache starts or stops counting. False when memory is out.
 bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_all, u32 epoch);
-// Leaves the table of classes as it is.
+// Stops counting; leaves the table of classes as it is.
 void stop_counting(Cache& cache);
-// Puts the calling thread's table of classes back, as it is without counting. See recall_caches.
+// Restores the calling thread's table of classes, as it is without counting. See recall_caches.
 void answer_recall(Cache& cache);
 
 // A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many
@@ -70,7 +70,7 @@ bool push_counted(Cache& cache, SizeClass size_class, void* block);
 bool count_class_allocation(Cache& cache, SizeClass size_class, usize bytes, const SampleDistances& distances);
 bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances);
 
-// The two halves of count_bytes, for a caller that can only serve what is not sampled.
+// The two halves of count_bytes, for a caller that can serve only allocations that are not sampled.
 inline bool sample_is_near(const Cache& cache, usize bytes) {
   return cache.counting->bytes_until_sample <= static_cast<i64>(bytes);
 }

@@ -31,7 +31,7 @@ struct alignas(64) Bin {
 };
 
 struct Shard {
-  alignas(64) Atomic<u32> used;  // 1 from the first block on: pages of shards that never held one are not touched
+  alignas(64) Atomic<u32> used;  // 1 from the first block on: pages of a shard that never held a block stay untouched
   Bin bins[kBins];
 };
 
@@ -53,7 +53,7 @@ unsigned take_from_bin(Bin& bin, unsigned room, void** out) {
   return got;
 }
 
-// The oldest blocks of a bin go to the slabs: all, or those that were not needed.
+// Moves the oldest blocks of a bin to the slabs: all, or those that were not needed.
 void drain_bin(Bin& bin, SizeClass c, SlabUser& user, bool all) {
   if (bin.count.load_relaxed() == 0 || !bin.enter()) return;
   const u32 have = bin.count.load_relaxed();

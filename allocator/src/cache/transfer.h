@@ -1,14 +1,13 @@
 // Room 8, cache: where blocks wait between the threads that free them and the threads that allocate them.
 //
-// One bin per shard and slab class, a stack of block addresses. A thread whose cache overflows pushes there, one whose
-// cache is empty pops: both copy addresses inside one short step in place of a locked instruction per block. What a bin
-// does not take goes to the slabs, where neighbours come together again.
+// One bin per shard and slab class, a stack of block addresses. A thread whose cache overflows pushes there, and one
+// whose cache is empty pops. Both copy addresses in one short step instead of one locked instruction per block. Blocks
+// that a bin does not take go to the slabs, where neighbours come together again.
 //
-// TRANSFER-1  A bin is entered by one compare-exchange that may fail; then the caller goes to the slabs. No thread
-//             waits for a bin.
+// TRANSFER-1  A thread enters a bin with one compare-exchange; if that fails, it goes to the slabs. No thread waits for
+//             a bin.
 // TRANSFER-2  The blocks of a bin are live nowhere else. Statistics count them with the thread caches.
-// TRANSFER-3  A bin holds at most kTransferBytesPerBin, and what lay there unused is drained now and then by threads of
-//             its shard.
+// TRANSFER-3  A bin holds at most kTransferBytesPerBin. Threads of its shard drain what lay there unused.
 #pragma once
 
 #include "slab/slab.h"
@@ -28,7 +27,7 @@ void drain_transfer(SlabUser& user);
 void count_transfer(usize (&blocks)[kClassEnd]);
 usize copy_transfer_blocks(void** out, usize room);
 
-// In the child of a fork: a bin that another thread was in is emptied, its blocks are nobody's.
+// In the child of a fork: empties each bin that another thread was in. The blocks in it are lost.
 void repair_transfer_in_child();
 
 }  // namespace freestone

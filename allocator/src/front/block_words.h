@@ -6,9 +6,9 @@
 //   free      | 0 ................................... | 0       |
 //
 // The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the
-// word, then the origin (7) and the bytes asked for (16), then a zero byte. What lies between the bytes asked for and
-// the trailer belongs to nobody: a zero, where a string that lost its end stops, and canary bytes. Where there is
-// nothing between, the zero is the trailer's lowest byte.
+// word, then the origin (7) and the bytes asked for (16), then a zero byte. The gap between the bytes asked for and the
+// trailer holds a zero, which stops a string that lost its end, and then canary bytes. Where there is no gap, the
+// trailer's lowest byte is that zero.
 //
 // WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free);
 //          where it is neither 0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written
@@ -29,7 +29,7 @@ inline constexpr usize kTrailerBytes = sizeof(u64);
 static_assert(!kMitigations.trailer || kTrailerBytes == kHeldBackBytes);
 
 inline constexpr u64 kChanging = 1;
-// The bytes asked for fill two bytes of the word, so that one load gets them.
+// The bytes asked for fill two whole bytes of the word, so one load reads them.
 inline constexpr unsigned kBytesShift = 8;
 inline constexpr unsigned kBytesBits = 16;
 inline constexpr unsigned kOriginShift = kBytesShift + kBytesBits;
@@ -44,8 +44,8 @@ constexpr u64 plain_word(usize bytes, Origin origin) {
 }
 // Its check bits, above kPlainBits; of `word` only the lower bits count.
 FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
-  // What stands in plain comes above all bits in which addresses of the heap differ: no two blocks' trailers follow
-  // from each other.
+  // The plain part lies above all bits in which addresses of the heap differ, so no block's trailer follows from
+  // another's.
   constexpr unsigned kAbovePlain = 64 - kPlainBits;
   return (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
 }
@@ -69,9 +69,9 @@ FREESTONE_INLINE Claim claim_of(u64 trailer) {
           static_cast<Origin>((trailer >> kOriginShift) & low_mask(kOriginBits))};
 }
 
-// Between the bytes asked for and the trailer lies the gap. Of it the last bytes are written and compared by two pieces
-// of fixed place, the second alone when it holds all; the table of what stands there is read at the gap, so that one
-// row serves all.
+// The gap lies between the bytes asked for and the trailer. Its last bytes are written and compared in two pieces at
+// fixed places, or in the second alone if that holds the whole gap. One table row serves all gaps: it is read from the
+// position that the gap's length gives.
 inline constexpr usize kNearGap = kChunkBytes;
 inline constexpr usize kSeenGap = 24;
 inline constexpr usize kSeenBytes = kSeenGap + kTrailerBytes;  // from the end of the block
@@ -87,7 +87,8 @@ struct GapMask {
 inline constexpr GapMask kGapMask;
 static_assert(kLongRow + kSeenGap <= kGapTableBytes);
 
-// The two pieces, by the end of the block: where they lie, what stands there, and the mask of what of it is gap.
+// The two pieces, counted from the end of the block: where they lie, what they must hold, and a mask of the bytes that
+// are gap.
 inline constexpr usize kNearColumn = kSeenGap - kNearGap;
 FREESTONE_INLINE Chunk seen_row(usize gap) { return load_chunk(block_secrets.gap + gap); }
 FREESTONE_INLINE Chunk seen_mask(usize gap) { return load_chunk(kGapMask.bytes + gap); }
@@ -95,7 +96,7 @@ FREESTONE_INLINE char* near_piece(char* end) { return end - kTrailerBytes - kNea
 FREESTONE_INLINE const char* near_piece(const char* end) { return end - kTrailerBytes - kNearGap; }
 FREESTONE_INLINE Chunk near_row(usize gap) { return seen_row(kNearColumn + gap); }
 FREESTONE_INLINE Chunk near_mask(usize gap) { return seen_mask(kNearColumn + gap); }
-// What differs from them.
+// The bits in which they differ from what they must hold.
 FREESTONE_INLINE Chunk seen_damage(const char* end, usize gap) {
   return (load_chunk(end - kSeenBytes) ^ seen_row(gap)) & seen_mask(gap);
 }
@@ -143,12 +144,12 @@ FREESTONE_INLINE bool long_gap_is_whole(const char* from, const char* end) {
   return is_zero((load_chunk(from) ^ first) | (load_chunk(near_piece(end)) ^ last));
 }
 
-// WORDS-1: what is written before stays before.
+// WORDS-1: stores before this stay before those after it.
 FREESTONE_INLINE void in_order() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 FREESTONE_INLINE u64 load_trailer(const void* trailer) {
   return __atomic_load_n(static_cast<const u64*>(trailer), __ATOMIC_RELAXED);
 }
-// The bytes asked for, by one load: no more than the word says when it is whole.
+// The bytes asked for, read with one load. Only a whole trailer tells the truth.
 FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
   static_assert(kBytesShift % 8 == 0 && kBytesBits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   struct [[gnu::packed, gnu::may_alias]] Bytes {  // not by memcpy, which calls this
@@ -164,7 +165,7 @@ FREESTONE_INLINE void begin_change(void* trailer) {
   in_order();
 }
 
-// A block of at most this size is cleared and looked at in line: three branches on the size and no loop.
+// Blocks of at most this size are cleared and checked in line, with three branches on the size and no loop.
 inline constexpr usize kInlineBytes = 256;
 inline constexpr usize kSide = 2 * kChunkBytes;  // at each end
 static_assert(!kMitigations.trailer || kSide <= kBlockBytesMin);
@@ -190,7 +191,7 @@ FREESTONE_INLINE void for_chunks(usize bytes, Visit visit) {
   visit(bytes - kSide);
 }
 
-// Frees the block's bytes: its trailer says that it changes until all of it is 0.
+// Clears the block for a free: its trailer says `changing` until all of it is 0.
 FREESTONE_INLINE void clear_inline(char* block, usize bytes) {
   begin_change(block + bytes - kTrailerBytes);
   for_chunks(bytes, [&](usize offset) { clear_chunk(block + offset); });

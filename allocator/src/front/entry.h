@@ -1,5 +1,5 @@
-// Room 9, front: how the exported functions are served: by the heap in the fast build, by the checks around it in the
-// hardened one.
+// Room 9, front: what serves the exported functions: the heap itself in the fast build, the checks around it in the
+// hardened build.
 #pragma once
 
 #include "front/hardened_paths.h"

@@ -1,8 +1,9 @@
-// Room 9, front: the fast build's look at the end of the program. A free pushes without looking: what was freed twice,
-// or is no block's start, is seen when it leaves the thread's cache. What never leaves it is looked at here: the cache
-// of the thread that ends the process.
+// Room 9, front: what the fast build checks when the program ends. A free pushes without looking: a second free, or an
+// address that is not a block's start, is seen when it leaves the thread's cache. What never leaves is checked here:
+// the cache of the thread that ends the process.
 //
-// It changes nothing, so other threads and later destructors go on. About 30 instructions for each cached block.
+// It changes nothing, so other threads and later destructors can go on. It costs about 30 instructions for each cached
+// block.
 
 #include "front/heap.h"
 #include "platform/message.h"
@@ -16,8 +17,8 @@ class Seen {
  public:
   static constexpr usize kBlocksMax = 1024;
 
-  // Call before `count` blocks of the next class are added, at most kBlocksMax. Forgets earlier classes only when the
-  // table would be too full: to clear it for each class would cost more.
+  // Call before adding `count` blocks of the next class, at most kBlocksMax. Forgets earlier classes only when the
+  // table would become too full: clearing it for each class would cost more.
   void expect(usize count) {
     blocks_ += count;
     if (blocks_ <= kBlocksMax) return;
@@ -55,7 +56,7 @@ void check_class(Seen& seen, const Cache& cache, SizeClass c) {
   }
 }
 
-// After the program's own handlers, which still free.
+// Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) void on_exit() {
   if (kMitigations.any() || mode() != Mode::active || !has_cache() || thread_cache().counting != nullptr) return;
   Seen seen;

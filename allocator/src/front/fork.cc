@@ -31,8 +31,8 @@ void after_fork_in_parent() {
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_parent();
 }
 
-// The thread that survived keeps its cache and has none until its next slow path, which drains those of the others
-// first: a child that only calls exec pays nothing.
+// The surviving thread's cache is parked until its next slow path, which first drains the caches of the others. So a
+// child that only calls exec pays nothing.
 void become_child(bool handlers_ran) {
   if constexpr (kMitigations.trailer) hardened::note_child(handlers_ran);
   repair_metadata_in_child();

@@ -1,4 +1,5 @@
-// Room 9, front: see hardened.h and hardened_paths.h. Here: what the calls seldom do. hardened_large.cc: larger blocks.
+// Room 9, front: see hardened.h and hardened_paths.h. This file holds the rare cases; hardened_large.cc serves larger
+// blocks.
 
 #include "front/hardened.h"
 
@@ -42,7 +43,7 @@ __attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes,
 
 namespace {
 
-// What one look at a slab block that must be live finds.
+// What a look at a slab block that must be live can find.
 enum class Seen : u8 { live, free, changing, damaged };
 Seen look(const char* block, usize block_bytes, Claim& claim) {
   const char* const trailer = block + block_bytes - kTrailerBytes;
@@ -54,7 +55,7 @@ Seen look(const char* block, usize block_bytes, Claim& claim) {
   return gap_is_whole(block + claim.bytes, trailer) ? Seen::live : Seen::damaged;
 }
 
-// Where the trailer is whole it says what was asked for, and the gap where the damage begins.
+// A whole trailer says how many bytes were asked for; the gap shows where the damage begins.
 BlockFacts overflow_facts(const char* block, usize block_bytes) {
   const char* const trailer = block + block_bytes - kTrailerBytes;
   const u64 word = load_trailer(trailer);
@@ -63,19 +64,18 @@ BlockFacts overflow_facts(const char* block, usize block_bytes) {
   return {block_bytes, bytes, first_wrong(block, block + bytes, trailer, 0)};
 }
 
-// Whether the block before is damaged for good: another thread may be at work on it (WORDS-1), which no two looks in a
-// row see.
+// Whether the block before is really damaged. Another thread may just be changing it (WORDS-1), but not at each of a
+// hundred looks.
 FREESTONE_RACES inline bool before_is_damaged(const char* block, const SlabBlock& found) {
   if (found.offset == 0) return false;
   for (int looks = 0; looks < 100; ++looks) {
     if (!damage_before(block, found).any() || load_trailer(block - kTrailerBytes) == kChanging) return false;
-    __atomic_thread_fence(
-        __ATOMIC_ACQUIRE);  // each look reads anew: without it the compiler may keep what the first one saw
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
   }
   return true;
 }
 
-// Everything that can be known about a live slab block. False: it is not one, and that has been said.
+// Fills in `claim` for a live slab block. False: the block is not live, which has been reported.
 bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   const ClassInfo& info = class_info(tag);
   SlabBlock found;
@@ -177,7 +177,7 @@ FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
 void* allocate_zeroed_checked(usize bytes) {
   if constexpr (!kMitigations.trailer) return allocate_zeroed(bytes);
   if (bytes > kSlabRequestMax) {
-    // Large memory is often known to be zero: the heap clears what is not, and the mark goes behind it.
+    // Large memory is often known to be zero: the heap clears the rest, and the mark goes behind it.
     void* block = bytes <= ~usize{0} - kTrailerBytes ? allocate_zeroed(bytes + kTrailerBytes) : nullptr;
     if (block == nullptr) errno = ENOMEM;
     return hand_out_any(block, bytes, Origin::c_call);
@@ -195,7 +195,7 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
   return allocate_through_heap(bytes, alignment, with_alignment(origin, alignment));
 }
 
-// Neither what a shrink gives up nor the old canary is left where a later growth would show it.
+// Clears what a shrink gives up and the old canary, because a later growth would show them to the program.
 static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
   char* const trailer = trailer_of(block, block_bytes);
   begin_change(trailer);
@@ -212,10 +212,10 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
   store_trailer(
       trailer,
       trailer_word(block,
-                   plain_word(bytes, family_of(claim.origin))));  // what realloc gives has no alignment of its own
+                   plain_word(bytes, family_of(claim.origin))));  // realloc promises no alignment of its own
 }
 
-// Gives a live slab block, of which all was looked at, another size.
+// Gives a live slab block, which was checked as a whole, another size.
 static void* reallocate_in_slab(void* block, usize block_bytes, const Claim& claim, usize bytes) {
   if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
   if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
@@ -247,7 +247,7 @@ static void* reallocate_other(void* block, usize bytes) {
     old_bytes = claim.bytes;
   } else if (!in_window(block) && mapped_block_bytes(block) != 0) {
     old_bytes = mapped_block_bytes(block);
-    sample_freed(block);  // before its address can belong to another block
+    sample_freed(block);  // first: afterwards the address may belong to another block
     if (void* resized = resize_large(block, old_bytes, bytes, true); resized != nullptr) {
       sample_resized(resized, bytes);
       return resized;

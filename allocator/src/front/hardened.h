@@ -13,8 +13,8 @@
 //
 // HARD-1  The trailer of every block of every slab is that of a live block, or says that it changes, or is 0, at every
 //         instant that another thread can look (WORDS-1 in block_words.h).
-// HARD-2  Free memory below the size that is always cleared is zero wherever it waits: in the quarantine, in a cache,
-//         in a slab, among the free spans.
+// HARD-2  Free memory below the size that is always cleared is zero wherever it waits: in the quarantine, a cache, a
+//         slab or the free spans.
 #pragma once
 
 #include "front/heap.h"
@@ -22,15 +22,15 @@
 
 namespace freestone {
 
-// Which family of functions a block came from and goes back through; above kOriginFamilyBits the binary logarithm of
-// the alignment that the call named, 0 for none and for what every block has.
+// The family of functions that a block came from and must go back through. Above kOriginFamilyBits: the binary
+// logarithm of the alignment that the call named; 0 if it named none, or no more than every block has.
 enum class Origin : u8 { c_call, new_object, new_array };
 inline constexpr unsigned kOriginFamilyBits = 2;
 constexpr Origin family_of(Origin origin) {
   return static_cast<Origin>(static_cast<u8>(origin) & low_mask(kOriginFamilyBits));
 }
 constexpr u8 alignment_of(Origin origin) { return static_cast<u8>(static_cast<u8>(origin) >> kOriginFamilyBits); }
-// What is no alignment matches none.
+// A value that is not an alignment matches none.
 constexpr Origin with_alignment(Origin family, usize alignment) {
   constexpr unsigned kNone = 63;
   const unsigned logarithm = !is_power_of_two(alignment) ? kNone : alignment <= kGranule ? 0 : highest_bit(alignment);
@@ -43,7 +43,7 @@ inline constexpr usize kGapTableBytes = 56;
 struct alignas(64) BlockSecrets {
   u64 key;         // of the trailers
   u64 multiplier;  // odd
-  u8 canary;       // no zero, no text, not all ones
+  u8 canary;       // not zero, not text, not all ones
   u8 gap[kGapTableBytes];  // zeros and canaries: block_words.h
 };
 extern FREESTONE_HIDDEN BlockSecrets block_secrets;
@@ -59,7 +59,7 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
 void* reallocate_checked(void* block, usize bytes);
 usize usable_bytes_checked(const void* block);
 
-// Large blocks that wait sealed: free, but not yet the heap's.
+// Large blocks that wait sealed: freed, but not yet returned to the heap.
 struct SealedCounts {
   usize runs;
   usize run_bytes;
@@ -67,7 +67,7 @@ struct SealedCounts {
 };
 SealedCounts sealed_counts();
 void release_all_sealed();
-// How many bytes of a block above the slab classes may be read: its end may be a guard. 0 when it is not live.
+// How many bytes of a block above the slab classes can be read; its end may be a guard. 0 when it is not live.
 usize readable_bytes(const void* block, usize block_bytes);
 
 }  // namespace hardened

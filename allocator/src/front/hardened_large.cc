@@ -18,7 +18,7 @@ constexpr u64 kLargeRequestMask = kShrunk - 1;
 FREESTONE_INLINE Claim claim_of_large(u64 request) {
   return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
 }
-// Sealed blocks hold addresses only, so their number needs no bound in bytes.
+// Sealed blocks use addresses but no memory, so only their number is bounded.
 Atomic<usize> sealed[kSealedPlaces];
 Atomic<u64> sealed_random;
 
@@ -45,14 +45,14 @@ bool end_is_whole(const void* block, const Claim& claim) {
   return load_word(zone.from) == mark_of(block, claim.origin) &&
          canaries_are_whole(zone.from + kTrailerBytes, zone.end);
 }
-// The keyed word begins with a zero byte; where it alone is wrong, the place is the block's end.
+// The keyed word begins with a zero byte. If only the word is wrong, the damage begins at the block's end.
 BlockFacts overflow_facts(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
   if (load_word(zone.from) != mark_of(block, claim.origin)) return {claim.bytes, claim.bytes, claim.bytes};
   return {claim.bytes, claim.bytes,
           first_wrong(static_cast<const char*>(block), zone.from + kTrailerBytes, zone.end, block_secrets.canary)};
 }
-// A fork may happen between any two of these: in the record a block is live only while its end is whole.
+// A fork may happen between any two of these stores: the record calls a block live only while its end is whole.
 void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
   store_word(zone.from, mark_of(block, origin));
@@ -62,7 +62,7 @@ void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   large_request(block) = (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift) | shrunk;
 }
 
-// What has guards stays sealed until it is taken again.
+// A block with guards stays sealed until it is taken again.
 void release_sealed(usize address) {
   if (address == 0) return;
   void* block = reinterpret_cast<void*>(address);
@@ -79,7 +79,7 @@ void release_sealed(usize address) {
 u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
 
 void seal(void* block, usize bytes) {
-  if (bytes > kSealedBytesMax) return deallocate(block);  // it loses its memory there
+  if (bytes > kSealedBytesMax) return deallocate(block);  // that gives its memory back
   if (!guards_spans() || os::guard_install(block, bytes)) {
     // The memory goes, the addresses stay open.
     if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
@@ -124,8 +124,8 @@ struct Residence {
   bool has(usize offset) const { return !is_known || (present[offset / page] & 1) != 0; }
 };
 
-// HARD-2: a freed class run waits zero. One of which the program touched all is cleared; any other loses its memory,
-// which costs less than touching the rest.
+// HARD-2: a freed class run is zero while it waits. If the program touched all of it, it is cleared. Otherwise it loses
+// its memory, which costs less than touching the rest.
 [[maybe_unused]] void empty_run(void* block, usize used) {
   Record& record = record_of(unit_of(block));
   const Residence residence(block, used);
@@ -138,7 +138,7 @@ struct Residence {
     std::memset(block, 0, used);
   }
 }
-// One that was just taken was looked at there.
+// Fails unless a class run that leaves the cache is zero. A fresh one was checked when its span was taken.
 [[maybe_unused]] void expect_run_clear(char* block, const Record& record) {
   if (record.is_fresh == kFreshRun) return;
   const usize bytes = span_bytes(block);
@@ -184,17 +184,17 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   const Behind old_behind = behind(block, claim.bytes, was_shrunk);
   const Pages tail = tail_pages(block, bytes);
   const bool sealed_tail = bytes < claim.bytes && tail.bytes > 0 && !os::guard_install(tail.from, tail.bytes);
-  // Neither what a shrink gives up nor what stood behind the old end is left where a later growth would show it.
+  // Clears what a shrink gives up and what stood behind the old end, because a later growth would show them.
   const usize old_end = static_cast<usize>(old_behind.end - start);
   const usize open_end = sealed_tail ? min_of(old_end, static_cast<usize>(tail.from - start)) : old_end;
   const usize from = min_of(bytes, claim.bytes);
   if (from < open_end) std::memset(start + from, 0, open_end - from);
   set_live(block, bytes, family_of(claim.origin),
-           sealed_tail ? kShrunk : 0);  // what realloc gives has no alignment of its own
+           sealed_tail ? kShrunk : 0);  // realloc promises no alignment of its own
   return true;
 }
 
-// Says what is wrong with a large block and the call that frees it. False: it stays as it is.
+// Reports what is wrong with a large block or with the call that frees it. False: the block stays as it is.
 FREESTONE_SLOW static bool explain_large(const void* block, usize bytes, Origin origin) {
   Claim claim;
   if (!examine_large(block, claim)) return false;
@@ -224,7 +224,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
     return;
   }
   record = 0;
-  sample_freed(block);  // by the program; from the quarantine it comes later
+  sample_freed(block);  // the program freed it; the quarantine returns it later
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
   if constexpr (kMitigations.zero_on_free) {
@@ -250,7 +250,7 @@ void deallocate_unrecorded(void* block) {
       return;
     }
   }
-  // Inside a run, or nothing is there: the heap's fast path does not look.
+  // An address inside a run, or where nothing is allocated: the heap's fast path would not check it.
   if (in_window(block)) {
     const u8 tag = tag_of(unit_of(block));
     if (tag <= kLastClass || tag == kTagGuard) return misuse("invalid free", block, 0);

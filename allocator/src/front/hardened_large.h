@@ -1,10 +1,10 @@
 // Room 9, front: blocks above the slabs in the hardened build.
 //
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
-// and canary bytes up to the end of the page, at least 64 bytes. A free seals the block as long as the thread's
-// allowance lasts: the block loses its memory and faults on every access until others have taken its place. Beyond the
-// allowance a free clears a class run, which is looked at whole when it is handed out again. Every eighth of the larger
-// ones is sealed all the same.
+// and canary bytes up to the end of the page, at least 64 bytes. A free seals the block while the thread's allowance
+// lasts: the block loses its memory and faults on every access until other blocks have taken its place. Beyond the
+// allowance a free clears a class run, and the whole run is checked when it is handed out again. Every eighth larger
+// block is sealed all the same.
 #pragma once
 
 #include "front/block_words.h"
@@ -12,8 +12,8 @@
 
 namespace freestone::hardened {
 
-// free() and realloc() of what came from new are mistakes, and so is the wrong form of delete. What malloc gave may
-// come back through delete: a program may replace one form of the operators and not the other.
+// free() or realloc() of a block from new is a mistake, and so is the wrong form of delete. A block from malloc may
+// come back through delete: a program may replace one of the operators and not the other.
 FREESTONE_INLINE bool origins_match(Origin given, Origin taken) {
   return family_of(given) == family_of(taken) || family_of(given) == Origin::c_call;
 }
@@ -22,7 +22,7 @@ FREESTONE_INLINE bool alignments_match(Origin given, Origin taken, usize bytes) 
   if (family_of(given) != family_of(taken) || (taken == Origin::c_call && bytes == kUnknownBytes)) return true;
   return alignment_of(given) == alignment_of(taken);
 }
-// Says what is wrong with how a live block is freed. False: it stays as it is.
+// Reports a mismatch between a live block and the call that frees it. False: the block stays as it is.
 bool expect_match(const void* block, usize block_bytes, const Claim& claim, usize bytes, Origin origin);
 
 // The request plus one and the origin of a large block share one word of its record; 0: free.
@@ -33,20 +33,20 @@ inline u64& large_request(const void* block) { return record_of(unit_of(block)).
 FREESTONE_INLINE bool has_record(const void* block, u8 tag) {
   return ((tag > kLastSmallClass && tag < kTagClassEnd) || tag == kTagRun) && address_of(block) % kUnitBytes == 0;
 }
-// Hands out a block with a record that the heap gave: makes it live.
+// Makes a block with a record, which the heap gave, live.
 void* hand_out_large(void* block, usize bytes, Origin origin);
-// What was asked for of the block with a record that starts there; kFreedBytes when it is not live.
+// The bytes asked for of the block with a record that starts there; kFreedBytes when it is not live.
 inline constexpr usize kFreedBytes = kUnknownBytes - 1;
 FREESTONE_INLINE usize large_live_bytes(const void* block) {
   const u64 request = large_request(block);
   return request == 0 ? kFreedBytes : (request & (kShrunk - 1)) - 1;
 }
-// False: the block is not live, and that has been said.
+// False: the block is not live, which has been reported.
 bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives
 // up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
-// Frees what has a record; `tag` is its unit's.
+// Frees a block with a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);
 // Frees a block that has no record and is not in a slab.
 void deallocate_unrecorded(void* block);

@@ -1,5 +1,5 @@
-// Room 9, front: the paths of every call in the hardened build, in the order in which they run, for the exported
-// functions to take in whole. What they seldom do is in hardened.cc.
+// Room 9, front: the paths of every call in the hardened build, in the order in which they run, to be inlined into the
+// exported functions. hardened.cc has the rare cases.
 #pragma once
 
 #include "front/block_words.h"
@@ -8,11 +8,11 @@
 namespace freestone::hardened {
 
 inline constexpr usize kTableRequestMax =
-    kGranuleTableBytes - kTrailerBytes;  // with the trailer, its class is in the cache's table
+    kGranuleTableBytes - kTrailerBytes;  // plus the trailer, the class is in the cache's table
 inline constexpr usize kSlabRequestMax = kSmallBytesMax - kTrailerBytes;
 inline constexpr usize kCachedRequestMax = kCachedBytesMax - kTrailerBytes;
 
-// What the paths of every call need of a class, by tag.
+// What these paths need to know of a class, by tag.
 struct SlabShape {
   u32 bytes = 0;
   u32 offset_mask = 0;     // of an address, from the region's base: the offset in its slab
@@ -53,7 +53,8 @@ FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) {
   return static_cast<char*>(block) + block_bytes - kTrailerBytes;
 }
 
-// Out of line, and last: the block was written to after its free; its gap is long; it is larger than kInlineBytes.
+// Out of line, and tail-called: the block was written to after its free; its gap is long; it is larger than
+// kInlineBytes.
 void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin);
 void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin);
 void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin);
@@ -81,7 +82,7 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
   return block;
 }
 
-// Hands out a block that the heap gave: makes it live, after a look whether it is still as its free left it.
+// Makes a block that the heap gave live, after checking that it is still as its free left it.
 FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
   if (kMitigations.zero_on_free && block_bytes > kInlineBytes)
@@ -92,15 +93,15 @@ FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Or
   return mark_live(block, block_bytes, bytes, origin);
 }
 
-// What differs from what must be, in bytes of blocks' ends and in words. All zero: nothing.
+// The bits that are wrong, in the bytes of blocks' ends and in words. All zero: nothing is wrong.
 struct Damage {
   Chunk bytes = {};
   u64 words = 0;
   bool any() const { return (bits_of(bytes) | words) != 0; }
 };
 
-// What is wrong with the end of the block that ends where this one begins. One that is changing seems damaged, too: who
-// finds damage looks again (WORDS-1).
+// What is wrong with the end of the block before this one. A block that is changing seems damaged too, so whoever finds
+// damage looks again (WORDS-1).
 FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& found) {
   if constexpr (!kMitigations.neighbours) return {};
   if (FREESTONE_UNLIKELY(found.offset == 0)) return {};  // a guard
@@ -112,14 +113,14 @@ FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& 
   return {gap, forged_bits(block - found.bytes, word) | (word & low_mask(kBytesShift))};
 }
 
-// What a free knows at once of a slab block.
+// What a free learns of a slab block before any check.
 struct LiveBlock {
   SlabBlock found;
   u64 word;
   usize bytes;  // asked for
   usize gap;
 };
-// Whether a block may begin there; the rest is for is_damaged to find.
+// Whether a block may begin there; is_damaged checks the rest.
 FREESTONE_INLINE bool live_block(const void* block, LiveBlock& live) {
   const usize from_base = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(from_base >= region.frontier_bytes.load_operand())) return false;
@@ -130,7 +131,8 @@ FREESTONE_INLINE bool live_block(const void* block, LiveBlock& live) {
   live.gap = live.found.bytes - kTrailerBytes - live.bytes;
   return true;
 }
-// What is wrong with it, its gap and the block before; `said` is what of the word must be which bits.
+// Whether the block, its gap or the end of the block before is damaged. `compared` masks the bits of the trailer that
+// the call determines; `said` is what they must be.
 template <bool Long>
 FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, u64 compared, u64 said) {
   const auto* const start = static_cast<const char*>(block);

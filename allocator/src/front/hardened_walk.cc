@@ -26,11 +26,11 @@ const char* fault_of(const char* block, usize block_bytes) {
   return whole ? nullptr : "heap overflow";
 }
 
-// Another thread may be at work on the block: what stays for so many looks is damage (WORDS-1).
+// Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
 const char* lasting_fault_of(const char* block, usize block_bytes) {
   const char* fault = fault_of(block, block_bytes);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look reads anew
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
     fault = fault_of(block, block_bytes);
   }
   return fault;
@@ -48,7 +48,7 @@ bool is_only_thread() {
   return threads == 1;
 }
 
-// Nothing changes while it is looked at, and nothing was left half done.
+// Nothing changes during the check, and nothing was left half done.
 bool is_alone() { return !others_were_cut_short && !is_unmarked_child() && is_only_thread(); }
 
 constexpr usize kBeside = 64;
@@ -59,10 +59,10 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
   const usize slab_bytes = units_to_bytes(info.units);
   if (bytes_left < slab_bytes) return false;
   bytes_left -= slab_bytes;
-  // What was never handed out has no memory perhaps: of such a block only what lies beside another is looked at.
+  // A block that was never handed out may have no memory: only its bytes beside another block are checked.
   const u64 untouched = info.blocks <= 64 ? record_of(first).zero_blocks.load_relaxed() : 0;
   const auto is_touched = [&](u32 n) { return n >= 64 || (n < info.blocks && (untouched & bit(n)) == 0); };
-  // Much of a slab is often zero, all of it free: that is seen faster than block by block.
+  // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
   constexpr usize kStretch = kKiB;
   const char* clear_until = nullptr;
   const char* next_look = unit_address(first);
@@ -80,14 +80,14 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
       continue;
     }
     const char* const fault = lasting_fault_of(block, info.bytes);
-    // Its bit says which it was, where the trailer does not any more.
+    // The bitmap says whether the block was live if its trailer no longer can.
     if (FREESTONE_UNLIKELY(fault != nullptr))
       misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
   }
   return true;
 }
 
-// Runs that are live; nobody else frees them meanwhile.
+// Checks live runs; nobody else may free them meanwhile.
 void check_live_runs() {
   for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end; ++unit) {
     Claim claim;
@@ -96,7 +96,7 @@ void check_live_runs() {
   }
 }
 
-// Class runs in this thread's cache wait cleared.
+// Checks that class runs in this thread's cache are zero.
 void check_cached_runs(const Cache& cache) {
   if constexpr (!kMitigations.zero_on_free) return;
   if (cache.counting != nullptr) return;
@@ -125,7 +125,7 @@ void check_heap(usize bytes_max) {
   if (cache != nullptr) check_cached_runs(*cache);
 }
 
-// After the program's own handlers, which still free.
+// Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kMitigations.trailer) return;
   if (mode() == Mode::active) check_heap(options.exit_check_bytes);

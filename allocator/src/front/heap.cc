@@ -55,7 +55,7 @@ void* take_known_zero(Cache& cache, SizeClass size_class) {
   return block;
 }
 
-// With `zeroed`, which says whether the block's memory is zero, one is preferred of which that is known.
+// With `zeroed`, prefers a block whose memory is known to be zero; sets it to whether that is so.
 void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr) {
   Cache* cache = ensure_cache();
   bool track = false;
@@ -112,14 +112,14 @@ void tell_misused(const char* call, const void* block) {
 
 bool starts_unit(const void* block) { return address_of(block) % kUnitBytes == 0; }
 
-// What is freed or resized must not be among what the thread freed last. The hardened build knows from the trailer.
+// Fails if the block is among those that the thread freed last. In the hardened build the trailer tells.
 FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const void* block) {
   if constexpr (kMitigations.trailer) return;
   if (FREESTONE_UNLIKELY(was_just_freed(thread_cache(), size_class, block)))
     fail_block(call, block, class_info(size_class).bytes);
 }
 
-// A free of each kind of block: it is checked, an observer is told, and it goes.
+// Frees of each kind of block: check it, tell an observer, give it back.
 
 FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   if (is_slab_class(size_class)) {
@@ -139,12 +139,12 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   cache->push(size_class, top, block);
 }
 
-// Class runs have no bitmap that would show a second free: each free looks at the thread's cached ones.
+// Class runs have no bitmap that would show a second free, so each free looks at those in the thread's cache.
 FREESTONE_APART void deallocate_class_run(void* block) {
   const SizeClass size_class = record_of(unit_of(block)).size_class;
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
-  // Without a call here, there is no frame.
+  // No call here: so the function needs no stack frame.
   const bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class] &&
                      !was_just_freed(cache, size_class, block);
   if (FREESTONE_UNLIKELY(!usual)) return deallocate_class_block(size_class, block);
@@ -157,7 +157,7 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   const UnitIndex first = unit_of(block);
   Record& record = record_of(first);
   const usize bytes = units_to_bytes(record.run_units);
-  // A thread without a cache holds none: may_hold_run would say yes.
+  // may_hold_run would say yes to a thread without a cache, which can hold no run.
   const bool usual = is_kept_run(bytes) && cache.run.units.load_relaxed() == 0 && may_hold_run(bytes) && has_cache();
   if (FREESTONE_LIKELY(usual) && sample_observer.load_acquire() == nullptr) return cache.run.put(first, record);
   sample_freed(block);
@@ -175,7 +175,7 @@ FREESTONE_APART void deallocate_sampled(void* block) {
   sample_observer.load_acquire()->deallocate(block, first);
 }
 
-// The block's content in a new one, of which the place is given or null. What does not fit goes.
+// Moves the block's contents, as far as they fit, into `moved`, a new block or null.
 FREESTONE_INLINE void* move_to(void* moved, void* block, usize old_bytes, usize bytes) {
   if (FREESTONE_UNLIKELY(moved == nullptr)) return bytes <= old_bytes ? block : out_of_memory();
   std::memcpy(moved, block, min_of(old_bytes, bytes));
@@ -187,7 +187,7 @@ FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) {
   return move_to(allocate(bytes), block, old_bytes, bytes);
 }
 
-// A realloc of each kind of block. In place while at least half of it stays in use.
+// Reallocs of each kind of block. It stays in place while at least half of it stays in use.
 bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && bytes >= block_bytes / 2; }
 
 void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
@@ -197,7 +197,7 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   const usize old_bytes = class_info(size_class).bytes;
   if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
     fail_block("realloc after free", block, old_bytes);
-  if constexpr (!kMitigations.any()) shown_bytes.looked_at(size_class);
+  if constexpr (!kMitigations.any()) trusted_bytes.checked(size_class);
   if (stays_in(old_bytes, bytes)) return block;
   return move(block, old_bytes, bytes);
 }
@@ -215,7 +215,7 @@ FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
 // A run, or a mapping of its own.
 FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
   if (bytes > PTRDIFF_MAX) return out_of_memory();
-  sample_freed(block);  // before its address can belong to another block
+  sample_freed(block);  // first: afterwards the address may belong to another block
   void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
   if (resized == nullptr) return move_to(allocate_for_growth(old_bytes, bytes), block, old_bytes, bytes);
   sample_resized(resized, bytes);
@@ -334,7 +334,7 @@ usize usable_bytes_slow(const void* block) {
     if (place == SlabPlace::no_block) fail_inside(call, tag, block);
     if (place == SlabPlace::free_block) fail_block(after_free, block, class_info(tag).bytes);
     expect_live(after_free, tag, block);
-    if constexpr (!kMitigations.any()) shown_bytes.looked_at(tag);
+    if constexpr (!kMitigations.any()) trusted_bytes.checked(tag);
     return class_info(tag).bytes;
   }
   switch (tag) {

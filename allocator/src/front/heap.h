@@ -19,7 +19,7 @@
 
 namespace freestone {
 
-// Out of line. They decide by themselves what the fast path could not.
+// Out of line: they handle what the fast path could not.
 void* allocate_slow(usize bytes);
 // A free that the fast path left: of an address outside the window, or in a unit with this tag.
 void deallocate_outside(void* block) noexcept;
@@ -28,7 +28,7 @@ void* allocate_zeroed_slow(usize bytes);
 void* allocate_aligned_slow(usize bytes, usize alignment);
 usize usable_bytes_slow(const void* block);
 
-// The top block of a class; `miss`, a tail call, when the class has none above its mark.
+// The top block of a class; tail-calls `miss` when the class has none above its mark.
 template <typename Miss>
 FREESTONE_INLINE void* pop(Cache& cache, SizeClass size_class, Miss miss) {
   void** top = cache.top[size_class];
@@ -48,13 +48,13 @@ FREESTONE_INLINE void* allocate(usize bytes) {
   return bytes <= kCachedBytesMax ? pop(cache, class_above_fine(bytes), miss) : miss();
 }
 
-// `hit` of a cached block of at least `bytes` at a multiple of `below` + 1, a power of two; or `miss`. A size that is a
-// multiple of the alignment has a class whose blocks are multiples of it too, and every slab starts at one (see
-// class_of_aligned). 0 bytes miss.
+// Calls `hit` with a cached block of at least `bytes` at a multiple of `below` + 1, a power of two; else `miss`. If a
+// size is a multiple of the alignment, so are its class's blocks and the starts of slabs (see class_of_aligned). 0
+// bytes miss.
 template <typename Hit, typename Miss>
 FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) {
   usize last = bytes - 1;
-  asm("" : "+r"(last));  // bytes stay where they came: gcc moves them out of the way otherwise
+  asm("" : "+r"(last));  // keeps `bytes` in its register: gcc would move it away
   last |= below;
   Cache& cache = thread_cache();
   SizeClass size_class;
@@ -78,7 +78,7 @@ FREESTONE_INLINE void* allocate_aligned(usize bytes, usize alignment) {
       bytes, alignment - 1, [](void* block) { return block; }, [=] { return Slow(bytes, alignment); });
 }
 
-// Takes back what `allocate` gave. Null is fine.
+// Frees a block that `allocate` returned; null does nothing.
 FREESTONE_INLINE void deallocate(void* block) {
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return deallocate_outside(block);
@@ -92,7 +92,7 @@ FREESTONE_INLINE void deallocate(void* block) {
   cache.push(tag, top, block);
 }
 
-// The bytes of a block, by tag; 0 where the slow path must say (ShownBytes).
+// The bytes of a block, by tag; 0 where the slow path must say (TrustedBytes).
 struct BlockBytes {
   u32 of[kTagCount];
 
@@ -102,7 +102,7 @@ struct BlockBytes {
 };
 inline constexpr BlockBytes kBlockBytes;
 FREESTONE_INLINE usize block_bytes_of(usize tag) {
-  return kMitigations.any() ? kBlockBytes.of[tag] : shown_bytes.of[tag].load_operand();
+  return kMitigations.any() ? kBlockBytes.of[tag] : trusted_bytes.of[tag].load_operand();
 }
 
 // How many bytes the program may use. 0 for null; aborts for an address outside every block.
@@ -113,7 +113,7 @@ FREESTONE_INLINE usize usable_bytes(const void* block) {
   return FREESTONE_LIKELY(bytes != 0) ? bytes : usable_bytes_slow(block);
 }
 
-// Zeroed memory for `bytes`. `bytes` are cleared, or known to be zero: the rest of the block is not.
+// Memory whose first `bytes` are zero, cleared or known to be so; the rest of the block may hold anything.
 FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   const auto miss = [=] { return allocate_zeroed_slow(bytes); };
   Cache& cache = thread_cache();
@@ -131,7 +131,7 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   return std::memset(top[-1], 0, bytes);
 }
 // Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives.
-// Never true for 0 bytes, for null, for the block on top of the array, or in the hardened build.
+// Always false for 0 bytes, for null, for the block on top of the array, and in the hardened build.
 FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   if constexpr (kMitigations.any()) return false;
   const usize offset = address_of(block) - region.base;
@@ -154,7 +154,7 @@ bool trim(usize keep_bytes);
 enum class Mode : u8 { fresh, active, disabled };
 extern FREESTONE_HIDDEN Atomic<Mode> current_mode;  // publishes the region and the options
 inline Mode mode() { return current_mode.load_acquire(); }
-// Brings the allocator up if it is not; safe from any thread and from within ld.so.
+// Starts the allocator if need be; safe from any thread and from within ld.so.
 Mode ensure_started();
 
 }  // namespace freestone

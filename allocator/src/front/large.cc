@@ -59,8 +59,8 @@ Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes,
 }  // namespace
 
 void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
-  // Either source may be closed: the window full, or the mappings at their limit. A size that no run can have is
-  // refused by the one call.
+  // Either source may fail: the window can be full, the mappings at their limit. A size that no run can have gets only
+  // the one call.
   const bool map_first = bytes > options.map_bytes;
   Placed placed = map_first ? place_in_mapping(bytes, alignment) : place_in_region(bytes, alignment);
   if (placed.block == nullptr && !map_first) placed = place_in_mapping(bytes, alignment);

@@ -15,12 +15,12 @@ void deallocate_run(void* block);
 usize run_bytes(const void* block);
 usize large_good_size(usize bytes);
 
-// Makes a cached-class run the size of another class in place. False when it must move.
+// Gives a class run the size of another class in place. False when it must move.
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
-// The new block of a realloc that copies. One that grows past a mebibyte becomes a mapping, which grows further without
-// copying.
+// The new block for a realloc that copies. A block that grows past a mebibyte becomes a mapping, which can grow further
+// without copying.
 void* allocate_for_growth(usize old_bytes, usize bytes);
 
 // glibc's own malloc, for FREESTONE_DISABLE=1.

@@ -4,9 +4,9 @@
 // only. What needs libc is done by a constructor, or earlier when another library's constructor starts a thread (the
 // key whose destructor ends a thread) or registers fork handlers.
 //
-// A child has the caches of threads that are not in it. They are drained at its first slow path, so that one that only
-// calls exec pays nothing, and before a second thread of the child uses the allocator: so the thread that survives a
-// fork has no cache until then.
+// A child of a fork inherits the caches of threads that it does not have. The surviving thread has no cache until its
+// first slow path, which drains these: so a child that only calls exec pays nothing, and they are drained before a
+// second thread of the child can use the allocator.
 //
 // What fork does is in fork.h.
 
@@ -75,7 +75,7 @@ FREESTONE_SLOW Mode start() {
   } else {
     read_options();
     if constexpr (kMitigations.any()) hardened::draw_secrets();
-    if (!place_region()) return Mode::fresh;  // no memory yet: the caller fails with ENOMEM, the next one tries again
+    if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
     draw_orders();
     mark_process();
@@ -97,7 +97,7 @@ void end_thread(void* memory) {
   destroy_cache(*static_cast<Cache*>(memory));
 }
 
-// The key whose destructor ends a thread, plus one; 0 if there is none to be had.
+// The key whose destructor ends a thread, plus one; 0 if libc has no key left.
 u32 make_thread_key() {
   pthread_key_t key;
   if (pthread_key_create(&key, end_thread) != 0) return 0;
@@ -107,8 +107,8 @@ u32 make_thread_key() {
   return before;
 }
 
-// Where there is a second thread, libc can make keys, even if our constructor has not run: libraries start threads in
-// theirs.
+// Once there is a second thread, libc can make keys, even if our constructor has not run: other libraries' constructors
+// may start threads.
 void watch_thread_end(Cache* cache) {
   u32 key = thread_key.load_acquire();
   if (key == 0 && cache_count() > 1) key = make_thread_key();
@@ -158,7 +158,7 @@ Cache* make_cache() {
   if (cache == nullptr) return nullptr;
   this_thread.parked = nullptr;
   this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
-  watch_thread_end(cache);  // may allocate: the cache is in place by now
+  watch_thread_end(cache);  // may allocate, so the cache must be in place first
   return cache;
 }
 

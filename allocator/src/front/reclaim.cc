@@ -17,16 +17,16 @@ constinit Atomic<const OutOfMemoryHandler*> out_of_memory_handler;
 
 namespace {
 
-// A program that goes on asking at its limit must not walk all slabs each time: what a walk finds is rarely new.
+// A program that keeps asking at its limit must not walk all slabs each time: a new walk rarely finds more.
 constexpr u64 kWalkEveryMs = 10;
 
-Atomic<u64> last_walk_ms;  // relaxed: two threads may walk at once, to no harm
+Atomic<u64> last_walk_ms;  // relaxed: two threads may walk at once without harm
 Atomic<u64> reclaims;      // relaxed: statistics
 Atomic<u64> failed_allocations;
 
 }  // namespace
 
-// This thread's cache and what all threads keep between them become free units.
+// Turns this thread's cache, and what all threads keep in common, into free units.
 static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
   hardened::release_all_sealed();
@@ -54,11 +54,11 @@ usize give_back_everything() {
 
 namespace {
 
-// What can help a request that found no memory.
+// What may help a request that found no memory.
 enum class Remedy {
   none,
-  memory,  // the hard limit is in the way: free memory that goes back makes room
-  units,   // the kernel refuses addresses, not memory: units that the heap has already, and that caches hold, may do
+  memory,  // the hard limit refuses: giving free memory back makes room
+  units,   // the kernel refuses addresses: units in caches may serve
 };
 
 Remedy remedy_for(usize bytes) {
@@ -73,7 +73,7 @@ Remedy remedy_for(usize bytes) {
 
 bool reclaim_memory(usize bytes, unsigned attempt) {
   if (attempt == 0) {
-    // What can never fit is refused before the cache is thrown away for it.
+    // Refuse first what can never fit: emptying the cache would not help.
     const Remedy remedy = remedy_for(bytes);
     if (remedy == Remedy::memory) give_back_everything();
     if (remedy == Remedy::units) empty_caches();

@@ -1,8 +1,7 @@
 // Room 9, front: what an allocation does before it fails.
 //
-// A limit that was reached, or a kernel that refuses, is not the end while the allocator itself holds memory:
-// everything that it keeps for reuse is given back, and the other threads are asked to do the same at their next slow
-// path. Then the program is asked.
+// When a limit is reached or the kernel refuses, the allocator first gives back everything that it keeps for reuse, and
+// asks the other threads to do the same at their next slow path. Then it asks the program's handler.
 #pragma once
 
 #include "base/atomic.h"

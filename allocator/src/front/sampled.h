@@ -1,12 +1,12 @@
-// Room 9, front: sampled blocks. One allocation in so many bytes is told to an observer, and its free as well.
+// Room 9, front: sampled blocks. An observer learns of one allocation in so many bytes, and of its free.
 //
-// The fast paths know nothing of it. While an observer wants samples, each thread's cache counts its allocations
-// (cache/counting.h), so that the one that is due arrives at the slow path. The observer may serve it apart from the
-// slabs, in units of its own with the tag kTagSampled, whose cache entry is always full: its free arrives at the slow
-// path too. Or it tracks an ordinary block whose free takes the slow path anyway: a block above the size classes, or
-// any block when the caches hold nothing.
+// The fast paths know nothing of this. While an observer wants samples, each thread's cache counts its allocations
+// (cache/counting.h), so that the sampled one arrives at the slow path. The observer may serve it outside the slabs, in
+// units with the tag kTagSampled, whose cache entry is always full: so its free arrives at the slow path too. Or the
+// observer tracks an ordinary block whose free takes the slow path anyway: a block above the size classes, or any block
+// while the caches hold nothing.
 //
-// Nothing below the sampling room calls it by name: it is reached through `sample_observer` and `start_observers`.
+// No room below calls the sampling room by name: they reach it through `sample_observer` and `start_observers`.
 #pragma once
 
 #include "base/atomic.h"
@@ -23,27 +23,28 @@ enum class Sampling : u8 {
   every_block,  // all are tracked; the caches hold nothing
 };
 
-// What the program asked for: the hardened build adds a word to every request, which a sampled block of its own does
-// not need.
+// The bytes that the program asked for. The hardened build adds a word to every request, which a sampled block does not
+// need.
 constexpr usize request_of(usize bytes) { return bytes - min_of(bytes, kHeldBackBytes); }
 
 // Set before the first sample. The functions run on the allocating or freeing thread, with no lock held, and may not
 // call malloc.
 struct SampleObserver {
   SampleDistances distances;
-  // An allocation of `bytes` at a multiple of `alignment` is due; `counted_bytes` were counted for it. Returns a block
-  // served apart, or null for an ordinary one; *track then says whether to tell `placed` of it.
+  // An allocation of `bytes` at a multiple of `alignment` is sampled; `counted_bytes` were counted for it. Returns a
+  // block served apart, or null for an ordinary block; then *track says whether to pass that to `placed`.
   void* (*allocate)(usize bytes, usize alignment, usize counted_bytes, bool* track);
   void (*placed)(void* block, usize bytes);
-  // A block above the classes got another size where it is, or its pages moved, and that is due.
+  // A block above the classes was resized in place or by moving its pages, and that counts as a sampled allocation.
   void (*resized)(void* block, usize bytes);
   // A block served apart is freed. The observer gives its units back.
   void (*deallocate)(void* block, UnitIndex first);
   // An ordinary block is about to be freed or moved. Does nothing when it is not tracked.
   void (*freed)(void* block);
-  // Memory is short: give back the units of blocks that were freed and are kept to be recognised.
+  // Memory is short: give back the units of freed blocks that were kept to recognise a misuse.
   void (*release_freed)();
-  // Somebody freed an address that is no live block. The observer reports it if it knows more, and returns otherwise.
+  // The program freed an address that is not a live block. The observer reports it if it knows more, and returns
+  // otherwise.
   void (*misused)(const char* call, const void* block);
 };
 extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
@@ -52,8 +53,8 @@ extern Atomic<u32> sampling_epoch;  // rises when the distances change; a thread
 
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
-// Most slow paths of a counting thread end here. A cached block if no sample is due; null otherwise, or without
-// counting.
+// Most slow paths of a counting thread end here. Returns a cached block if no sample is due; null otherwise, or if the
+// thread does not count.
 FREESTONE_INLINE bool counts(const Cache& cache) {
   return FREESTONE_UNLIKELY(cache.counting != nullptr) && cache.counting->epoch == sampling_epoch.load_relaxed() &&
          cache.recalled.load_relaxed() == 0;
@@ -67,10 +68,10 @@ FREESTONE_INLINE bool push_unsampled(SizeClass size_class, void* block) {
   Cache& cache = thread_cache();
   return counts(cache) && is_slab_class(size_class) && push_counted(cache, size_class, block);
 }
-// Counts one allocation on the slow path, of a class or, with size_class 0, above the classes. A block served apart or
-// null; *track as above.
+// Counts one allocation on the slow path; size_class 0: above the classes. Returns a block served apart or null; *track
+// as above.
 void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize alignment, bool* track);
-// A block above the classes got another size in place, which counts as an allocation of that size.
+// Counts a resize in place of a block above the classes as an allocation of the new size.
 void sample_resized(void* block, usize bytes);
 FREESTONE_INLINE void sample_freed(void* block) {
   if (const SampleObserver* observer = sample_observer.load_acquire(); FREESTONE_UNLIKELY(observer != nullptr))
@@ -82,7 +83,7 @@ FREESTONE_INLINE void sample_freed(void* block) {
 using StartObservers = void (*)();
 extern FREESTONE_HIDDEN const StartObservers start_observers;
 
-// What the record of a sampled block's unit says. All but first_unit stands in the first unit only.
+// The record of a sampled block's unit. Only the first unit's record has all fields; the others have first_unit.
 class SampledRecord {
  public:
   explicit SampledRecord(UnitIndex unit) : record_(record_of(unit)) {}
@@ -97,8 +98,8 @@ class SampledRecord {
   Record& record_;
 };
 
-// Units for a sampled block, tagged and described, without sample and guards. The block starts `offset` bytes into
-// them. kNoUnit when memory is out.
+// Takes units for a sampled block and fills in their tags and records, but no sample and no guard. The block starts
+// `offset` bytes into them. kNoUnit when memory is out.
 UnitIndex take_sampled_units(usize bytes, usize units, usize alignment_units, usize offset);
 void return_sampled_units(UnitIndex first);
 // The program gave the block back, though its units may be kept a while.

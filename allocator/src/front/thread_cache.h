@@ -1,7 +1,7 @@
 // Room 9, front: the calling thread's cache. lifecycle.cc makes it, parks it in a fork and ends it.
 //
-// It is found as an offset from `no_cache`, a cache without any block: zero-initialised TLS therefore means "no cache
-// yet", in a thread that has not allocated as well as before TLS is set up, and needs no test.
+// TLS holds its offset from `no_cache`, a cache without any block. So zeroed TLS means "no cache yet", both before TLS
+// is set up and in a thread that has not allocated, and the fast path needs no test.
 #pragma once
 
 #include "cache/cache.h"
@@ -20,15 +20,15 @@ extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL ThreadState this_thread;
 
 FREESTONE_INLINE Cache& thread_cache() {
   auto* cache = reinterpret_cast<Cache*>(reinterpret_cast<char*>(&no_cache) + this_thread.cache_offset);
-  // Keeps the address in one register. Otherwise the index is added first, at two more instructions.
+  // Keeps the address in one register. Otherwise the compiler adds the index first, which takes two more instructions.
   asm("" : "+r"(cache));
   return *cache;
 }
 
-// As long as it has none, its cache has no room and no block.
+// Without a cache, a thread's cache is `no_cache`, which has no room and no block.
 inline bool has_cache() { return this_thread.cache_offset != 0; }
 
-// The calling thread's cache, made if need be; null for a thread that has ended or when memory is out.
+// The calling thread's cache, made if need be; null if the thread has ended or memory is out.
 Cache* make_cache();
 inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : make_cache(); }
 

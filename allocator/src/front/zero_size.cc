@@ -11,7 +11,7 @@ namespace freestone {
 namespace {
 
 constexpr usize kPlaceBytes = 16;
-constexpr usize kPlaces = usize{1} << 16;  // what is reserved counts where a program limits or locks its address space
+constexpr usize kPlaces = usize{1} << 16;  // more would count where a program limits or locks its address space
 constexpr usize kWords = kPlaces / 64;
 
 Atomic<usize> range;       // its address; 0 until first used. Published after `taken`.
@@ -24,7 +24,7 @@ bool make_range() {
   if (bits == nullptr || places == nullptr) return false;
   taken = static_cast<Atomic<u64>*>(bits);
   usize expected = 0;
-  // A thread that loses the race keeps the winner's range; its own two mappings are never touched.
+  // A thread that loses the race uses the winner's range; its own two mappings stay unused.
   range.replace_seq(expected, address_of(places));
   return true;
 }

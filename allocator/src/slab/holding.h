@@ -27,7 +27,7 @@ inline RoomTree tree_of(const Record& record, SizeClass size_class) {
   return {record.shard.load_relaxed(), size_class};
 }
 
-// The holder of a token sets busy and learns which words may have bits.
+// Sets busy for the holder of the token; returns which words may have bits.
 inline u64 begin_holding(Record& record) {
   u64 summary = record.summary.load_seq();
   while (!record.summary.replace_seq(summary, (summary & ~kWordsMask) | kBusy)) {
@@ -36,8 +36,8 @@ inline u64 begin_holding(Record& record) {
   return summary & kWordsMask;
 }
 
-// The holder gives the token up: into the tree if any word has bits, out of existence otherwise. `words` are those
-// that it left bits in.
+// Gives the holder's token up: into the tree if any word has bits, out of existence otherwise. `words`: those in which
+// it left bits.
 inline void end_holding(Record& record, SizeClass size_class, UnitIndex unit, u64 words) {
   u64 summary = record.summary.load_seq();
   while (!record.summary.replace_seq(summary, (summary & ~kBusy) | words)) {
@@ -53,8 +53,8 @@ inline bool looks_wholly_free(const ClassInfo& info, const Record& record) {
   return true;
 }
 
-// The blocks that `words` names, which are free and the caller's, must be zero. What was never handed out is not looked
-// at.
+// Fails unless the free blocks that `words` names, which the caller holds, are zero. Skips blocks that were never
+// handed out.
 inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
   if constexpr (!kMitigations.zero_on_free) return;
   const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
@@ -65,8 +65,8 @@ inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64
   }
 }
 
-// Releases a slab whose blocks all seemed free a moment ago. Someone else may hold the token and use it: then nothing
-// happens, and whoever next sees all blocks free tries again.
+// Releases a slab whose blocks all seemed free a moment ago. If another thread holds the token, nothing happens:
+// whoever next sees all blocks free tries again.
 void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user);
 
 // Whether the blocks `first` to `last` are free in `words`.
@@ -80,7 +80,7 @@ inline bool all_set(const u64* words, u32 first, u32 last) {
   return (words[end] & mask) == mask;
 }
 
-// The pages of a slab of which every block is free in `words`, as bits; not those behind the last block.
+// The pages of a slab on which every block is free in `words`, as bits. Pages behind the last block do not count.
 inline u64 free_pages(const ClassInfo& info, const u64* words, usize page) {
   u64 pages = 0;
   unsigned number = 0;

@@ -25,7 +25,7 @@ Atomic<u64> refilled_bytes;
 namespace {
 
 Atomic<u32> shards_in_use{1};
-Atomic<u32> shards_used{1};  // the most that were ever in use: slabs may lie in their trees
+Atomic<u32> shards_used{1};  // the most ever in use: slabs may still lie in their trees
 Atomic<u32> populate_refused;   // 1: the kernel is too old
 // Relaxed: statistics; blocks taken less blocks returned, per shard of the thread.
 Atomic<u64> blocks_out[kShardsMax][kTagCount];
@@ -34,8 +34,8 @@ Atomic<u64> blocks_out[kShardsMax][kTagCount];
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
 
 // A class whose blocks fill many slabs will soon touch its next one too: populate its pages in one call, without a
-// fault for each. At most one slab of a class then has memory for nothing, as long as a block that is used uses every
-// page it lies in. Above 4 KiB it may not: a program that writes little of its blocks would pay for all of them.
+// fault for each. This wastes at most one slab of a class, provided that a used block touches every page it lies in.
+// Blocks above 4 KiB may not: a program that writes to a small part of each would pay for all of them.
 void populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
@@ -113,9 +113,9 @@ template <typename T>
   }
 }
 
-// The orders in which the blocks of a whole word are handed out, drawn when the process starts: a word takes one of
-// them and shifts it. Neighbours of about a page go one after the other, in random order, so that a class of which few
-// blocks are used touches few pages; at least four, so that the next block is not likely to be known.
+// The orders in which the blocks of a whole word are handed out, drawn when the process starts. A word takes one of
+// them and shifts it. The blocks of about one page go one after the other, in random order, so a class with few used
+// blocks touches few pages. They are at least four, so the next block is hard to guess.
 constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
 constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
 constexpr unsigned kMostShift = 6;
@@ -127,7 +127,7 @@ constexpr unsigned neighbours_shift(usize bytes) {
   return shift;
 }
 
-// `blocks` of a word are handed out: the pages that they lie in will have memory (SLAB-5).
+// Notes that `blocks` of a word are handed out, so that their pages will have memory (SLAB-5).
 FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned word, u64 blocks) {
   const ClassInfo& info = class_info(size_class);
   const usize page = os::page_bytes();
@@ -146,7 +146,7 @@ FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned w
   note_came(Came::again, count_bits(touched) * page);
 }
 
-// Gives back the units of a slab that is no more; those of which every page is empty as clean ones.
+// Gives back the units of a released slab. A unit with only empty pages goes back as clean.
 void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bool dirty) {
   const ClassInfo& info = class_info(size_class);
   if (empty_pages == 0) return return_guarded_span(unit, info.units, slab_guard(info), dirty);
@@ -166,8 +166,8 @@ void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bo
   }
 }
 
-// Takes blocks from a slab whose token the caller holds, and gives the token up. They fill the places below `top`, the
-// lowest address in the lowest place that is used, down to `bottom` at most. Returns that place.
+// Takes blocks from a slab whose token the caller holds, and gives the token up. Fills the places below `top`, down to
+// `bottom` at most, so that the lowest address comes to lie in the lowest place. Returns that place.
 void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void** bottom, void** top) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
@@ -264,7 +264,7 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
     const ClassInfo& info = class_info(size_class);
     fail_block("double free", unit_address(unit) + usize{w * 64 + lowest_bit(twice)} * info.bytes, info.bytes);
   }
-  user.token.store_relaxed(unit);  // before the bits: the child of a fork that finds them finds what to repair, too
+  user.token.store_relaxed(unit);  // before the bits: a child that finds them finds what to repair, too
   record.words[w].or_seq(blocks);
   u64 summary = record.summary.load_seq();
   while ((summary & bit(w)) == 0) {
@@ -280,12 +280,13 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
     try_release(size_class, unit, user);
 }
 
-// Blocks that were often taken one after the other are often freed so too, up or down.
+// Blocks that lie side by side are often freed one after the other, upward or downward.
 struct Neighbours {
   unsigned first;  // the position of the lowest in its word
   unsigned count;
 };
-// How many from `next` on are neighbours: the first at `position` of its word, which has `above` blocks from there on.
+// How many blocks from `next` on are neighbours. The first is at `position` of its word, which has `above` blocks from
+// there on.
 Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned position, unsigned above) {
   const auto most = static_cast<usize>(end - next);
   if (most == 1) return {position, 1};
@@ -410,7 +411,7 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
 }
 
 usize blocks_outside(SizeClass size_class) {
-  u64 sum = 0;  // modulo 2^64: a block may return through another shard than it came from
+  u64 sum = 0;  // modulo 2^64: a block may return through another shard
   for (unsigned shard = 0; shard < shards_used.load_relaxed(); ++shard)
     sum += blocks_out[shard][size_class].load_relaxed();
   return sum;
@@ -431,7 +432,7 @@ void repair_slab_in_child(UnitIndex unit) {
   Record& record = record_of(unit);
   u64 words[kSlabWordsMax];
   const u64 nonempty = load_words(class_info(tag), record, words);
-  // What the thread had in its hands is lost: its pages count as touched (SLAB-5).
+  // The blocks that the thread had just taken are lost: their pages count as touched (SLAB-5).
   const u64 empty = record.empty_pages.load_relaxed();
   const u64 lost = empty & ~free_pages(class_info(tag), words, os::page_bytes());
   record.empty_pages.store_relaxed(empty & ~lost);

@@ -34,17 +34,17 @@ namespace freestone {
 
 static_assert(kClassEnd == kTagClassEnd, "the tags of REGION-1 are the size classes");
 
-// Who asks: the shard that it belongs to, and the slab whose token it holds, so that the child of a fork can repair
-// that slab.
+// Who asks for blocks or gives them back. `token` is the slab whose token it holds, for the child of a fork, which
+// repairs that slab.
 struct SlabUser {
   unsigned shard = 0;
   Atomic<UnitIndex> token;
   u64 random = 0;  // of mitigations; seeded when it is first used
 };
 
-// Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want` unless memory is out.
-// `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns how
-// many.
+// Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want`, unless memory runs
+// out. `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns
+// how many.
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out);
 
 // Gives blocks of one class back; slabs that become wholly free return to the span room.
@@ -60,7 +60,7 @@ usize blocks_outside(SizeClass size_class);
 
 // The number of shards in use, a power of two; set before the second thread starts.
 void set_shard_count(unsigned count);
-// Draws the orders in which blocks are handed out, where that is a mitigation. Called before the first is handed out.
+// Draws the random orders in which blocks are handed out (mitigation random_order). Called before the first block.
 void draw_orders();
 unsigned shard_count();
 // The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power
@@ -94,15 +94,15 @@ inline bool is_block_free(SizeClass size_class, const void* block) {
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
-// Does so for what is surplus, as the heap grows and as time goes (slab_purge.cc). Called on slow paths; looks closer
-// when `due`. True: the blocks outside the slabs became few, so the caller gives back its own and purges all slabs.
+// Does so for surplus memory, as the heap grows and as time passes (slab_purge.cc). Called on slow paths; looks closer
+// when `due`. True: few blocks are left outside the slabs, so the caller should give back its own and purge all slabs.
 bool purge_cold_pages(SlabUser& user, bool due);
 // Whether a thread that counts its refills and flushes looks closer now.
 bool look_is_due(u32 events);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();
-// After a fork: the slab whose token another thread held at that instant is offered again. `unit` may be kNoUnit.
+// After a fork: offers again the slab whose token another thread held at that instant. `unit` may be kNoUnit.
 void repair_slab_in_child(UnitIndex unit);
 
 struct SlabCounts {
