@@ -2,9 +2,9 @@
 //
 // `or_` and `and_` without a result compile to one locked instruction on x86-64; the `fetch_` forms become a
 // compare-exchange loop there unless the result is unused, so a caller that needs no old value says so.
+//
+// By the compiler's builtins: <atomic> takes longer to read than most files of the allocator take to compile.
 #pragma once
-
-#include <atomic>
 
 #include "base/compiler.h"
 #include "base/units.h"
@@ -19,43 +19,56 @@ class Atomic {
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
 
-  T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  T load_relaxed() const { return load<__ATOMIC_RELAXED>(); }
   // Relaxed, for a fast path that uses the value once. gcc gives each atomic load an instruction of its own, but makes
   // a plain load an operand of the compare. One load of an aligned word is never torn.
   [[gnu::always_inline]] T load_operand() const {
     if constexpr (FREESTONE_SANITIZED || sizeof(T) > sizeof(void*)) return load_relaxed();
-    return *reinterpret_cast<const T*>(&value_);
+    return value_;
   }
-  T load_acquire() const { return value_.load(std::memory_order_acquire); }
-  T load_seq() const { return value_.load(std::memory_order_seq_cst); }
-  void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
-  void store_release(T value) { value_.store(value, std::memory_order_release); }
-  void store_seq(T value) { value_.store(value, std::memory_order_seq_cst); }
-  T exchange_acquire(T value) { return value_.exchange(value, std::memory_order_acquire); }
-  T exchange_release(T value) { return value_.exchange(value, std::memory_order_release); }
-  T exchange_seq(T value) { return value_.exchange(value, std::memory_order_seq_cst); }
+  T load_acquire() const { return load<__ATOMIC_ACQUIRE>(); }
+  T load_seq() const { return load<__ATOMIC_SEQ_CST>(); }
+  void store_relaxed(T value) { __atomic_store(&value_, &value, __ATOMIC_RELAXED); }
+  void store_release(T value) { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
+  void store_seq(T value) { __atomic_store(&value_, &value, __ATOMIC_SEQ_CST); }
+  T exchange_acquire(T value) { return exchange<__ATOMIC_ACQUIRE>(value); }
+  T exchange_release(T value) { return exchange<__ATOMIC_RELEASE>(value); }
+  T exchange_seq(T value) { return exchange<__ATOMIC_SEQ_CST>(value); }
 
   bool replace_acquire(T& expected, T desired) {
-    return value_.compare_exchange_strong(expected, desired, std::memory_order_acquire, std::memory_order_relaxed);
+    return __atomic_compare_exchange(&value_, &expected, &desired, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
   }
   bool replace_seq(T& expected, T desired) {
-    return value_.compare_exchange_strong(expected, desired, std::memory_order_seq_cst, std::memory_order_seq_cst);
+    return __atomic_compare_exchange(&value_, &expected, &desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   }
 
-  void or_seq(T bits) { value_.fetch_or(bits, std::memory_order_seq_cst); }
-  void and_seq(T bits) { value_.fetch_and(bits, std::memory_order_seq_cst); }
-  T fetch_or_seq(T bits) { return value_.fetch_or(bits, std::memory_order_seq_cst); }
-  T fetch_and_seq(T bits) { return value_.fetch_and(bits, std::memory_order_seq_cst); }
-  T fetch_add_relaxed(T amount) { return value_.fetch_add(amount, std::memory_order_relaxed); }
-  void add_relaxed(T amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
-  void sub_relaxed(T amount) { value_.fetch_sub(amount, std::memory_order_relaxed); }
+  void or_seq(T bits) { __atomic_fetch_or(&value_, bits, __ATOMIC_SEQ_CST); }
+  void and_seq(T bits) { __atomic_fetch_and(&value_, bits, __ATOMIC_SEQ_CST); }
+  T fetch_or_seq(T bits) { return __atomic_fetch_or(&value_, bits, __ATOMIC_SEQ_CST); }
+  T fetch_and_seq(T bits) { return __atomic_fetch_and(&value_, bits, __ATOMIC_SEQ_CST); }
+  T fetch_add_relaxed(T amount) { return __atomic_fetch_add(&value_, amount, __ATOMIC_RELAXED); }
+  void add_relaxed(T amount) { __atomic_fetch_add(&value_, amount, __ATOMIC_RELAXED); }
+  void sub_relaxed(T amount) { __atomic_fetch_sub(&value_, amount, __ATOMIC_RELAXED); }
 
   // A counter with a single writer: readers on other threads see whole values, the writer pays no locked instruction.
   void bump_single_writer(T amount) { store_relaxed(static_cast<T>(load_relaxed() + amount)); }
 
  private:
-  std::atomic<T> value_{};
-  static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
+  template <int kOrder>
+  [[gnu::always_inline]] T load() const {
+    T value;
+    __atomic_load(&value_, &value, kOrder);
+    return value;
+  }
+  template <int kOrder>
+  [[gnu::always_inline]] T exchange(T value) {
+    T old;
+    __atomic_exchange(&value_, &value, &old, kOrder);
+    return old;
+  }
+
+  alignas(sizeof(T)) T value_{};
+  static_assert(__atomic_always_lock_free(sizeof(T), nullptr));
 };
 
 // Advances a pointer that only this thread writes by one place. Other threads see the stores before it first. One
@@ -85,7 +98,7 @@ template <typename T>
 
 // Stores before it are seen before stores after it, also by the child of a fork, which finds other threads stopped
 // between any two instructions. Costs nothing on x86-64.
-inline void order_stores() { std::atomic_thread_fence(std::memory_order_release); }
+inline void order_stores() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

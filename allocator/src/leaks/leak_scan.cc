@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "base/atomic.h"

@@ -2,7 +2,6 @@
 
 #include "report/live_page.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "base/atomic.h"
@@ -57,7 +56,7 @@ void update_live_page(const Statistics& statistics) {
   if (page == nullptr && !make_page()) return;
   const u32 sequence = page->sequence.load_relaxed();
   page->sequence.store_seq(sequence + 1);
-  std::atomic_thread_fence(std::memory_order_release);  // the text is written after the odd number is seen
+  __atomic_thread_fence(__ATOMIC_RELEASE);  // the text is written after the odd number is seen
   page->length = 0;
   page->updated_ms = os::coarse_milliseconds();
   print_statistics_json(statistics, append, nullptr);
