@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from freestone_lab.analysis import sequential
 from freestone_lab.core.result import Better
@@ -25,6 +25,7 @@ LEAST_MARGIN = 0.01  # differences below one per cent are never claimed
 LARGEST_SAME = 0.05  # with a noise floor above this, "same" would say nothing
 ALPHA = 0.05
 LEAST_PAIRS_SAME = 6  # fewer may agree by chance
+NORMAL = NormalDist()
 
 Floats = NDArray[np.float64]
 Verdict = Literal["better", "worse", "same", "inconclusive"]
@@ -120,12 +121,12 @@ def median_interval(values: Floats, seed: int = 0, confidence: float = CONFIDENC
     tail = (1 - confidence) / 2
     probabilities = np.array([tail, 1 - tail])
     if 0 < below < 1:
-        bias = float(ndtri(below))
+        bias = NORMAL.inv_cdf(below)
         gaps = np.mean(j := _jackknife_medians(ordered)) - j
         spread = float(np.sum(gaps**2))
         acceleration = float(np.sum(gaps**3)) / (6 * spread**1.5) if spread > 0 else 0.0
-        shifted = bias + ndtri(probabilities)
-        probabilities = ndtr(bias + shifted / (1 - acceleration * shifted))
+        shifted = [bias + NORMAL.inv_cdf(p) for p in (tail, 1 - tail)]
+        probabilities = np.array([NORMAL.cdf(bias + s / (1 - acceleration * s)) for s in shifted])
     ends = np.cumsum(times)
     places = probabilities * (RESAMPLES - 1)  # quantiles by linear interpolation, over the resamples one by one
     left, right = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs.pages import grid, render, with_section
@@ -54,6 +52,8 @@ def _cell(ratios: dict[str, float], variant: mitigation_costs.Variant) -> str:
 
 def drawing(result: Result, wanted: list[mitigation_costs.Variant]) -> str:
     """Bars: what each mitigation adds to the fast build's time, or to the trailer's where it needs that."""
+    from matplotlib.figure import Figure
+
     costs = mitigation_costs.costs(result)
     figure = Figure(figsize=(WIDTH, 0.55 * len(wanted) + 0.9))
     axes = figure.add_subplot()

@@ -1,4 +1,7 @@
-"""The drawings. Each function takes plain numbers and returns an SVG fragment (see `svg.py`)."""
+"""The drawings. Each function takes plain numbers and returns an SVG fragment (see `svg.py`).
+
+matplotlib is imported where it is used: it takes longer to load than most commands take that draw nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from typing import TYPE_CHECKING, Any
 
 from freestone_lab.report.svg import CARD, FONT, INK, MUTED, RC, WIDTH, finish, slot_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 1.6)), (0, (1.2, 1.4)))
@@ -88,6 +89,10 @@ class Curve:
 
 
 def figure(height: float) -> tuple[Figure, Axes]:
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     with matplotlib.rc_context(RC):
         drawn = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
         axes = drawn.add_subplot()
@@ -108,6 +113,8 @@ def ratio_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def ratio_axis(axes: Axes, which: str, values: Sequence[float]) -> None:
     """A logarithmic axis that shows `values` and 1 with a little air."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
     low, high = min([1.0, *values]), max([1.0, *values])
     air = max((high / low) ** 0.08, 1.01)
     low, high = low / air, high * air
@@ -279,6 +286,8 @@ def lines(
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if legend:
+        import matplotlib
+
         with matplotlib.rc_context(RC):
             order = {curve.name: curve.look.slot for curve in curves}
             handles, names = axes.get_legend_handles_labels()
@@ -299,6 +308,8 @@ def tick_axis(
     ticks: Sequence[float] | None,
     most: int,
 ) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     if ticks is None and log:
@@ -321,6 +332,8 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
     decades = [10.0**e for e in range(first, last + 1) if low <= 10.0**e <= high]
     if len(decades) > most:
         return decades[:: math.ceil(len(decades) / most)]
+    from matplotlib.ticker import MaxNLocator
+
     return [float(v) for v in MaxNLocator(most - 1).tick_values(low, high) if low <= v <= high]
 
 

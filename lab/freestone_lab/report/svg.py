@@ -10,13 +10,12 @@ import hashlib
 import io
 import re
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
-matplotlib.use("svg")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK, MUTED, GRID, CARD, GOOD, BAD = "#010101", "#020202", "#030303", "#040404", "#060606", "#070707"
 NAMES = {INK: "ink", MUTED: "muted", GRID: "line", CARD: "card", GOOD: "good", BAD: "bad"}
@@ -118,6 +117,8 @@ DATA = re.compile(r'data-shown="[0-9a-f]+"')
 
 def finish(figure: Figure, title: str) -> str:
     """The figure as an <svg> element with `title` as its accessible name, and a digest of the data behind it."""
+    import matplotlib  # here, because this module's colours are also used where nothing is drawn
+
     buffer = io.StringIO()
     empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context(RC):
