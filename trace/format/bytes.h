@@ -12,44 +12,44 @@ using Bytes = std::vector<uint8_t>;
 
 // Seven bits a byte, the lowest first; the last byte has its high bit clear.
 inline void put_varint(Bytes& out, uint64_t value) {
-    while (value >= 0x80) {
-        out.push_back(static_cast<uint8_t>(value | 0x80));
-        value >>= 7;
-    }
-    out.push_back(static_cast<uint8_t>(value));
+  while (value >= 0x80) {
+    out.push_back(static_cast<uint8_t>(value | 0x80));
+    value >>= 7;
+  }
+  out.push_back(static_cast<uint8_t>(value));
 }
 
 // Reads varints from a buffer and never past its end; `failed` stays set once a read was impossible.
 class VarintReader {
-public:
-    explicit VarintReader(std::span<const uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+ public:
+  explicit VarintReader(std::span<const uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-    uint64_t next() {
-        uint64_t value = 0;
-        for (unsigned shift = 0; shift < 64; shift += 7) {
-            if (at_ == end_) break;
-            const uint8_t byte = *at_++;
-            value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-            if (byte < 0x80) return value;
-        }
-        failed = true;
-        at_ = end_;
-        return 0;
+  uint64_t next() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (at_ == end_) break;
+      const uint8_t byte = *at_++;
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
     }
+    failed = true;
+    at_ = end_;
+    return 0;
+  }
 
-    uint8_t next_byte() {
-        if (at_ != end_) return *at_++;
-        failed = true;
-        return 0;
-    }
+  uint8_t next_byte() {
+    if (at_ != end_) return *at_++;
+    failed = true;
+    return 0;
+  }
 
-    bool at_end() const { return at_ == end_; }
+  bool at_end() const { return at_ == end_; }
 
-    bool failed = false;
+  bool failed = false;
 
-private:
-    const uint8_t* at_;
-    const uint8_t* end_;
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
 };
 
 inline uint64_t zigzag(int64_t value) {

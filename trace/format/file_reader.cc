@@ -19,31 +19,31 @@ namespace {
 constexpr uint64_t kMostEvents = 400'000'000;  // some 20 GB in memory
 
 class Mapped {
-public:
-    explicit Mapped(const std::string& path) {
-        const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        struct stat about {};
-        if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-            const std::string why = fd < 0 ? std::strerror(errno) : "not a file";
-            if (fd >= 0) close(fd);
-            throw Error("cannot be read: " + why);
-        }
-        size_ = static_cast<size_t>(about.st_size);
-        if (size_) memory_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-        close(fd);
-        if (size_ && memory_ == MAP_FAILED) throw Error("cannot be mapped");
+ public:
+  explicit Mapped(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat about{};
+    if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+      const std::string why = fd < 0 ? std::strerror(errno) : "not a file";
+      if (fd >= 0) close(fd);
+      throw Error("cannot be read: " + why);
     }
-    ~Mapped() {
-        if (size_) munmap(memory_, size_);
-    }
-    Mapped(const Mapped&) = delete;
-    Mapped& operator=(const Mapped&) = delete;
+    size_ = static_cast<size_t>(about.st_size);
+    if (size_) memory_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (size_ && memory_ == MAP_FAILED) throw Error("cannot be mapped");
+  }
+  ~Mapped() {
+    if (size_) munmap(memory_, size_);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
 
-    std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(memory_), size_}; }
+  std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(memory_), size_}; }
 
-private:
-    void* memory_ = nullptr;
-    size_t size_ = 0;
+ private:
+  void* memory_ = nullptr;
+  size_t size_ = 0;
 };
 
 [[noreturn]] void fail(uint64_t offset, const std::string& text) {
@@ -52,171 +52,170 @@ private:
 
 template <class T>
 T copy_at(std::span<const uint8_t> data, uint64_t offset) {
-    T structure;
-    std::memcpy(&structure, data.data() + offset, sizeof structure);
-    return structure;
+  T structure;
+  std::memcpy(&structure, data.data() + offset, sizeof structure);
+  return structure;
 }
 
 class Reader {
-public:
-    explicit Reader(std::span<const uint8_t> data) : data_(data) {}
+ public:
+  explicit Reader(std::span<const uint8_t> data) : data_(data) {}
 
-    TraceFile read() {
-        read_header();
-        uint64_t offset = sizeof(fst_header);
-        uint64_t count = 0;
-        for (;; count++) {
-          if (data_.size() - offset < sizeof(fst_block))
-            fail(offset, "cut short after block " + std::to_string(count) + ": there is no end mark");
-          const fst_block head = read_head(offset);
-          const Bytes payload = unpack(head, offset);
-          const uint64_t end = offset + sizeof head + head.stored_bytes;
-          if (head.type == FST_BLOCK_INDEX) {
-            check_end(offset, end, count, payload.size());
-            break;
-            }
-            if (head.type == FST_BLOCK_EVENTS) decode(head, offset, payload);
-            else if (head.type == FST_BLOCK_SUMMARY)
-              file_.incomplete =
-                  std::string(payload.begin(), payload.end()).find("\"end\":\"max-bytes\"") != std::string::npos;
-            else if (head.type > FST_BLOCK_INDEX || head.type == 0)
-              fail(offset, "a block's type is " + std::to_string(head.type));
-            offset = end;
-        }
-        return std::move(file_);
-    }
-
-private:
-    void read_header() {
-        if (data_.size() < sizeof(fst_header)) fail(0, "expected the 64 bytes of a trace's header");
-        const auto header = copy_at<fst_header>(data_, 0);
-        if (std::memcmp(header.magic, FST_MAGIC, sizeof header.magic) != 0)
-          fail(0, "no trace: expected the 64 bytes of a trace's header");
-        if (crc32c(&header, offsetof(fst_header, crc)) != header.crc) fail(0, "the header's checksum is wrong");
-        if (header.version != FST_VERSION)
-          fail(8, "version " + std::to_string(header.version) + "; this reader knows " + std::to_string(FST_VERSION));
-        if (header.header_bytes != sizeof header || header.step_ns == 0) fail(10, "the header's sizes are wrong");
-        file_.step_ns = header.step_ns;
-    }
-
-    fst_block read_head(uint64_t offset) const {
-        const auto head = copy_at<fst_block>(data_, offset);
-        if (head.magic != FST_BLOCK_MAGIC || crc32c(&head, offsetof(fst_block, crc)) != head.crc)
-          fail(offset, "the checksum of a block's header is wrong");
-        if (head.raw_bytes > FST_MOST_PAYLOAD_BYTES || head.codec > FST_ZSTD)
-          fail(offset, "a block's header is impossible");
-        if (data_.size() - offset - sizeof head < head.stored_bytes)
-          fail(offset, "cut short: the block has " + std::to_string(head.stored_bytes) + " bytes more than the file");
-        return head;
-    }
-
-    Bytes unpack(const fst_block& head, uint64_t offset) const {
-        const uint8_t* stored = data_.data() + offset + sizeof head;
-        if (crc32c(stored, head.stored_bytes) != head.payload_crc)
-          fail(offset + sizeof head, "the checksum of a block is wrong");
-        if (head.codec == FST_RAW) {
-            if (head.raw_bytes != head.stored_bytes) fail(offset, "a block's header is impossible");
-            return Bytes(stored, stored + head.stored_bytes);
-        }
-        Bytes raw(head.raw_bytes);
-        const size_t count = ZSTD_decompress(raw.data(), raw.size(), stored, head.stored_bytes);
-        if (ZSTD_isError(count) || count != raw.size()) fail(offset + sizeof head, "a block does not unpack");
-        return raw;
-    }
-
-    void check_end(uint64_t index_offset, uint64_t offset, uint64_t count, uint64_t index_bytes) const {
-        if (data_.size() - offset < sizeof(fst_end)) fail(offset, "cut short: there is no end mark");
-        const auto end = copy_at<fst_end>(data_, offset);
-        if (std::memcmp(end.magic, FST_END_MAGIC, sizeof end.magic) != 0 ||
-            crc32c(&end, offsetof(fst_end, crc)) != end.crc)
-          fail(offset, "the checksum of the end mark is wrong");
-        if (end.index_offset != index_offset || end.blocks != count || index_bytes != count * sizeof(fst_index_entry))
-            fail(offset, "the end mark names another index");
-        if (data_.size() - offset != sizeof end) fail(offset + sizeof end, "bytes follow the end mark");
-    }
-
-    void decode(const fst_block& head, uint64_t offset, const Bytes& payload) {
-        constexpr size_t kFront = FST_COLUMNS * sizeof(uint32_t);
-        if (payload.size() < kFront) fail(offset, "a block's columns are missing");
-        std::array<std::span<const uint8_t>, FST_COLUMNS> columns;
-        size_t at = kFront;
-        for (size_t i = 0; i < FST_COLUMNS; i++) {
-            const auto length = copy_at<uint32_t>(payload, i * sizeof(uint32_t));
-            if (length > payload.size() - at) fail(offset, "a block's columns have other lengths than it says");
-            columns[i] = std::span(payload).subspan(at, length);
-            at += length;
-        }
-        if (at != payload.size() || columns[FST_KINDS].size() != head.events)
-          fail(offset, "a block's columns have other lengths than it says");
-        if ((total_ += head.events) > kMostEvents)
-          fail(offset, "too many events to replay at once; cut the trace first");
-        decode_events(head, offset, columns);
-    }
-
-    void decode_events(const fst_block& head, uint64_t offset,
-                       const std::array<std::span<const uint8_t>, FST_COLUMNS>& columns) {
-      ThreadEvents& into = thread(head, offset);
-      VarintReader sizes(columns[FST_SIZES]), aligns(columns[FST_ALIGNS]), refs(columns[FST_REFS]),
-          times(columns[FST_TIMES]), extras(columns[FST_EXTRAS]);
-      uint64_t time = head.first_time;
-      uint64_t births = head.first_birth;
-      uint64_t foreign = 0;
-      for (const uint8_t flagged : columns[FST_KINDS]) {
-        const unsigned kind = flagged & FST_KIND_MASK;
-        if (kind == 0 || kind >= FST_KINDS_END) fail(offset, "an event's kind is unknown");
-        Event event{0, 0, kNone, kNone, kNoThread, static_cast<uint8_t>(kind), 0, (flagged & FST_FAILED) != 0};
-        if (flagged & FST_TIMED) time += times.next();
-        event.time = time;
-        if (fst_is_birth(kind)) event.size = sizes.next();
-        if (fst_is_aligned(kind)) event.align_log2 = aligns.next_byte();
-        if (fst_has_reference(kind) && (flagged & FST_FOREIGN)) {
-          event.ref_thread = static_cast<uint32_t>(refs.next());
-          foreign += static_cast<uint64_t>(unzigzag(refs.next()));
-          event.ref_birth = foreign;
-        } else if (fst_has_reference(kind)) {
-          event.ref_thread = head.thread;
-          event.ref_birth = births - 1 - refs.next();
-        }
-        if (fst_has_extra(kind)) event.size = extras.next();
-        if (fst_is_birth(kind) && !event.failed) event.birth = births++;
-        if (event.align_log2 > 47 || event.size >> 48) fail(offset, "a size or an alignment is impossible");
-        into.events.push_back(event);
+  TraceFile read() {
+    read_header();
+    uint64_t offset = sizeof(fst_header);
+    uint64_t count = 0;
+    for (;; count++) {
+      if (data_.size() - offset < sizeof(fst_block))
+        fail(offset, "cut short after block " + std::to_string(count) + ": there is no end mark");
+      const fst_block head = read_head(offset);
+      const Bytes payload = unpack(head, offset);
+      const uint64_t end = offset + sizeof head + head.stored_bytes;
+      if (head.type == FST_BLOCK_INDEX) {
+        check_end(offset, end, count, payload.size());
+        break;
       }
-      const bool failed = sizes.failed || aligns.failed || refs.failed || times.failed || extras.failed;
-      const bool rest = !sizes.at_end() || !aligns.at_end() || !refs.at_end() || !times.at_end() || !extras.at_end();
-      if (failed || rest || time != head.last_time) fail(offset, "a block's columns do not fit its events");
-      next_birth_[head.thread] = births;
+      if (head.type == FST_BLOCK_EVENTS)
+        decode(head, offset, payload);
+      else if (head.type == FST_BLOCK_SUMMARY)
+        file_.incomplete =
+            std::string(payload.begin(), payload.end()).find("\"end\":\"max-bytes\"") != std::string::npos;
+      else if (head.type > FST_BLOCK_INDEX || head.type == 0)
+        fail(offset, "a block's type is " + std::to_string(head.type));
+      offset = end;
     }
+    return std::move(file_);
+  }
 
-    ThreadEvents& thread(const fst_block& head, uint64_t offset) {
-        const auto [place, is_new] = places_.try_emplace(head.thread, file_.threads.size());
-        if (is_new) {
-            file_.threads.push_back({head.thread, head.process, {}});
-        } else {
-            const ThreadEvents& known = file_.threads[place->second];
-            if (known.process != head.process || next_birth_[head.thread] != head.first_birth ||
-                (!known.events.empty() && known.events.back().time > head.first_time))
-                fail(offset, "a block does not follow the one before of its thread");
-        }
-        return file_.threads[place->second];
+ private:
+  void read_header() {
+    if (data_.size() < sizeof(fst_header)) fail(0, "expected the 64 bytes of a trace's header");
+    const auto header = copy_at<fst_header>(data_, 0);
+    if (std::memcmp(header.magic, FST_MAGIC, sizeof header.magic) != 0)
+      fail(0, "no trace: expected the 64 bytes of a trace's header");
+    if (crc32c(&header, offsetof(fst_header, crc)) != header.crc) fail(0, "the header's checksum is wrong");
+    if (header.version != FST_VERSION)
+      fail(8, "version " + std::to_string(header.version) + "; this reader knows " + std::to_string(FST_VERSION));
+    if (header.header_bytes != sizeof header || header.step_ns == 0) fail(10, "the header's sizes are wrong");
+    file_.step_ns = header.step_ns;
+  }
+
+  fst_block read_head(uint64_t offset) const {
+    const auto head = copy_at<fst_block>(data_, offset);
+    if (head.magic != FST_BLOCK_MAGIC || crc32c(&head, offsetof(fst_block, crc)) != head.crc)
+      fail(offset, "the checksum of a block's header is wrong");
+    if (head.raw_bytes > FST_MOST_PAYLOAD_BYTES || head.codec > FST_ZSTD)
+      fail(offset, "a block's header is impossible");
+    if (data_.size() - offset - sizeof head < head.stored_bytes)
+      fail(offset, "cut short: the block has " + std::to_string(head.stored_bytes) + " bytes more than the file");
+    return head;
+  }
+
+  Bytes unpack(const fst_block& head, uint64_t offset) const {
+    const uint8_t* stored = data_.data() + offset + sizeof head;
+    if (crc32c(stored, head.stored_bytes) != head.payload_crc)
+      fail(offset + sizeof head, "the checksum of a block is wrong");
+    if (head.codec == FST_RAW) {
+      if (head.raw_bytes != head.stored_bytes) fail(offset, "a block's header is impossible");
+      return Bytes(stored, stored + head.stored_bytes);
     }
+    Bytes raw(head.raw_bytes);
+    const size_t count = ZSTD_decompress(raw.data(), raw.size(), stored, head.stored_bytes);
+    if (ZSTD_isError(count) || count != raw.size()) fail(offset + sizeof head, "a block does not unpack");
+    return raw;
+  }
 
-    std::span<const uint8_t> data_;
-    TraceFile file_;
-    std::map<uint32_t, size_t> places_;
-    std::map<uint32_t, uint64_t> next_birth_;
-    uint64_t total_ = 0;
+  void check_end(uint64_t index_offset, uint64_t offset, uint64_t count, uint64_t index_bytes) const {
+    if (data_.size() - offset < sizeof(fst_end)) fail(offset, "cut short: there is no end mark");
+    const auto end = copy_at<fst_end>(data_, offset);
+    if (std::memcmp(end.magic, FST_END_MAGIC, sizeof end.magic) != 0 || crc32c(&end, offsetof(fst_end, crc)) != end.crc)
+      fail(offset, "the checksum of the end mark is wrong");
+    if (end.index_offset != index_offset || end.blocks != count || index_bytes != count * sizeof(fst_index_entry))
+      fail(offset, "the end mark names another index");
+    if (data_.size() - offset != sizeof end) fail(offset + sizeof end, "bytes follow the end mark");
+  }
+
+  void decode(const fst_block& head, uint64_t offset, const Bytes& payload) {
+    constexpr size_t kFront = FST_COLUMNS * sizeof(uint32_t);
+    if (payload.size() < kFront) fail(offset, "a block's columns are missing");
+    std::array<std::span<const uint8_t>, FST_COLUMNS> columns;
+    size_t at = kFront;
+    for (size_t i = 0; i < FST_COLUMNS; i++) {
+      const auto length = copy_at<uint32_t>(payload, i * sizeof(uint32_t));
+      if (length > payload.size() - at) fail(offset, "a block's columns have other lengths than it says");
+      columns[i] = std::span(payload).subspan(at, length);
+      at += length;
+    }
+    if (at != payload.size() || columns[FST_KINDS].size() != head.events)
+      fail(offset, "a block's columns have other lengths than it says");
+    if ((total_ += head.events) > kMostEvents) fail(offset, "too many events to replay at once; cut the trace first");
+    decode_events(head, offset, columns);
+  }
+
+  void decode_events(const fst_block& head, uint64_t offset,
+                     const std::array<std::span<const uint8_t>, FST_COLUMNS>& columns) {
+    ThreadEvents& into = thread(head, offset);
+    VarintReader sizes(columns[FST_SIZES]), aligns(columns[FST_ALIGNS]), refs(columns[FST_REFS]),
+        times(columns[FST_TIMES]), extras(columns[FST_EXTRAS]);
+    uint64_t time = head.first_time;
+    uint64_t births = head.first_birth;
+    uint64_t foreign = 0;
+    for (const uint8_t flagged : columns[FST_KINDS]) {
+      const unsigned kind = flagged & FST_KIND_MASK;
+      if (kind == 0 || kind >= FST_KINDS_END) fail(offset, "an event's kind is unknown");
+      Event event{0, 0, kNone, kNone, kNoThread, static_cast<uint8_t>(kind), 0, (flagged & FST_FAILED) != 0};
+      if (flagged & FST_TIMED) time += times.next();
+      event.time = time;
+      if (fst_is_birth(kind)) event.size = sizes.next();
+      if (fst_is_aligned(kind)) event.align_log2 = aligns.next_byte();
+      if (fst_has_reference(kind) && (flagged & FST_FOREIGN)) {
+        event.ref_thread = static_cast<uint32_t>(refs.next());
+        foreign += static_cast<uint64_t>(unzigzag(refs.next()));
+        event.ref_birth = foreign;
+      } else if (fst_has_reference(kind)) {
+        event.ref_thread = head.thread;
+        event.ref_birth = births - 1 - refs.next();
+      }
+      if (fst_has_extra(kind)) event.size = extras.next();
+      if (fst_is_birth(kind) && !event.failed) event.birth = births++;
+      if (event.align_log2 > 47 || event.size >> 48) fail(offset, "a size or an alignment is impossible");
+      into.events.push_back(event);
+    }
+    const bool failed = sizes.failed || aligns.failed || refs.failed || times.failed || extras.failed;
+    const bool rest = !sizes.at_end() || !aligns.at_end() || !refs.at_end() || !times.at_end() || !extras.at_end();
+    if (failed || rest || time != head.last_time) fail(offset, "a block's columns do not fit its events");
+    next_birth_[head.thread] = births;
+  }
+
+  ThreadEvents& thread(const fst_block& head, uint64_t offset) {
+    const auto [place, is_new] = places_.try_emplace(head.thread, file_.threads.size());
+    if (is_new) {
+      file_.threads.push_back({head.thread, head.process, {}});
+    } else {
+      const ThreadEvents& known = file_.threads[place->second];
+      if (known.process != head.process || next_birth_[head.thread] != head.first_birth ||
+          (!known.events.empty() && known.events.back().time > head.first_time))
+        fail(offset, "a block does not follow the one before of its thread");
+    }
+    return file_.threads[place->second];
+  }
+
+  std::span<const uint8_t> data_;
+  TraceFile file_;
+  std::map<uint32_t, size_t> places_;
+  std::map<uint32_t, uint64_t> next_birth_;
+  uint64_t total_ = 0;
 };
 
 }  // namespace
 
 TraceFile read_trace(const std::string& path) {
-    try {
-        const Mapped mapped(path);
-        return Reader(mapped.bytes()).read();
-    } catch (const Error& error) {
-        throw Error(path + ": " + error.what());
-    }
+  try {
+    const Mapped mapped(path);
+    return Reader(mapped.bytes()).read();
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what());
+  }
 }
 
 }  // namespace freestone::trace

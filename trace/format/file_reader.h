@@ -15,32 +15,32 @@ namespace freestone::trace {
 
 // A trace that cannot be read. The text names the place and what is wrong.
 struct Error : std::runtime_error {
-    using std::runtime_error::runtime_error;
+  using std::runtime_error::runtime_error;
 };
 
 struct Event {
-    uint64_t time;
-    uint64_t size;        // of a birth; of FST_FORK the child, of FST_TOUCH the pages
-    uint64_t birth;       // what is born; kNone where nothing is
-    uint64_t ref_birth;   // what ends or is touched
-    uint32_t ref_thread;  // kNoThread where the event names no object
-    uint8_t kind;
-    uint8_t align_log2;
-    bool failed;
+  uint64_t time;
+  uint64_t size;        // of a birth; of FST_FORK the child, of FST_TOUCH the pages
+  uint64_t birth;       // what is born; kNone where nothing is
+  uint64_t ref_birth;   // what ends or is touched
+  uint32_t ref_thread;  // kNoThread where the event names no object
+  uint8_t kind;
+  uint8_t align_log2;
+  bool failed;
 };
 inline constexpr uint64_t kNone = ~uint64_t{0};
 inline constexpr uint32_t kNoThread = ~uint32_t{0};
 
 struct ThreadEvents {
-    uint32_t thread;
-    uint32_t process;
-    std::vector<Event> events;
+  uint32_t thread;
+  uint32_t process;
+  std::vector<Event> events;
 };
 
 struct TraceFile {
-    uint64_t step_ns = 0;
-    bool incomplete = false;  // the recording was ended by its size: events may name objects that are not there
-    std::vector<ThreadEvents> threads;
+  uint64_t step_ns = 0;
+  bool incomplete = false;  // the recording was ended by its size: events may name objects that are not there
+  std::vector<ThreadEvents> threads;
 };
 
 // Reads the whole file. Throws Error.

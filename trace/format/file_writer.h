@@ -14,28 +14,28 @@ namespace freestone::trace {
 Bytes file_header(uint64_t step_ns, uint64_t started_unix_ns);
 
 class Packer {
-public:
-    explicit Packer(int zstd_level);
-    ~Packer();
-    Packer(const Packer&) = delete;
-    Packer& operator=(const Packer&) = delete;
+ public:
+  explicit Packer(int zstd_level);
+  ~Packer();
+  Packer(const Packer&) = delete;
+  Packer& operator=(const Packer&) = delete;
 
-    Bytes pack(const Block& block);  // as it stands in the file
+  Bytes pack(const Block& block);  // as it stands in the file
 
-private:
-    ZSTD_CCtx_s* context_;
+ private:
+  ZSTD_CCtx_s* context_;
 };
 
 class Index {
-public:
-    void add(const Block& block, uint64_t offset);
-    size_t bytes() const { return entries_.size() * sizeof(fst_index_entry); }
+ public:
+  void add(const Block& block, uint64_t offset);
+  size_t bytes() const { return entries_.size() * sizeof(fst_index_entry); }
 
-    // The index block and the end of the file, for a file that has `offset` bytes by now.
-    Bytes finish(Packer& packer, uint64_t offset) const;
+  // The index block and the end of the file, for a file that has `offset` bytes by now.
+  Bytes finish(Packer& packer, uint64_t offset) const;
 
-private:
-    std::vector<fst_index_entry> entries_;
+ private:
+  std::vector<fst_index_entry> entries_;
 };
 
 }  // namespace freestone::trace

@@ -7,10 +7,10 @@
 #define FSR_CONTROL_PREFIX "/dev/shm/freestone-record."
 
 struct fsr_control {
-    uint64_t magic;
-    uint32_t pid;
-    uint32_t request; /* raised after `path` was written */
-    char path[4080];
+  uint64_t magic;
+  uint32_t pid;
+  uint32_t request; /* raised after `path` was written */
+  char path[4080];
 };
 
 #endif

@@ -17,88 +17,88 @@
 typedef struct fsr_thread* Nest;
 
 static void leave(Nest* nest) {
-    Nest self = *nest;
-    if (--self->nested == 0) {
-        self->birth_limit = self->saved_birth_limit;
-        self->death_limit = self->saved_death_limit;
-    }
+  Nest self = *nest;
+  if (--self->nested == 0) {
+    self->birth_limit = self->saved_birth_limit;
+    self->death_limit = self->saved_death_limit;
+  }
 }
 
 /* Until the end of the scope, also when an exception ends it, this thread's calls are no events. */
 #define NESTED() Nest nest __attribute__((cleanup(leave))) = enter()
 
 static Nest enter(void) {
-    Nest self = &fsr_self;
-    if (self->nested++ == 0) {
-        self->saved_birth_limit = self->birth_limit;
-        self->saved_death_limit = self->death_limit;
-        self->birth_limit = self->death_limit = 0;
-    }
-    return self;
+  Nest self = &fsr_self;
+  if (self->nested++ == 0) {
+    self->saved_birth_limit = self->birth_limit;
+    self->saved_death_limit = self->death_limit;
+    self->birth_limit = self->death_limit = 0;
+  }
+  return self;
 }
 
 static void* standard_library(void) {
-    void* found = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    return found ? found : dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* found = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  return found ? found : dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
 }
 
 /* The operator behind ours. A library that was opened with RTLD_LOCAL is not among the next ones: it is asked by name.
  */
 static void* find(void** kept, const char* name) {
-    void* found = __atomic_load_n(kept, __ATOMIC_RELAXED); /* every thread finds the same */
-    if (found) return found;
-    NESTED();
-    found = dlsym(RTLD_NEXT, name);
-    if (!found) {
-        void* library = standard_library();
-        if (library) found = dlsym(library, name);
-    }
-    if (!found) abort(); /* a C++ program without a C++ library */
-    __atomic_store_n(kept, found, __ATOMIC_RELAXED);
-    return found;
+  void* found = __atomic_load_n(kept, __ATOMIC_RELAXED); /* every thread finds the same */
+  if (found) return found;
+  NESTED();
+  found = dlsym(RTLD_NEXT, name);
+  if (!found) {
+    void* library = standard_library();
+    if (library) found = dlsym(library, name);
+  }
+  if (!found) abort(); /* a C++ program without a C++ library */
+  __atomic_store_n(kept, found, __ATOMIC_RELAXED);
+  return found;
 }
 
 /* 1: the plain operators are malloc and free; 2: they are an allocator's own; 0: not yet known. */
 static int plain_kind;
 
 static int find_plain_kind(void) {
-    static void* operator_new;
-    Dl_info about;
-    void* found = find(&operator_new, "_Znwm");
-    const int own = dladdr(found, &about) && about.dli_fname && !strstr(about.dli_fname, "libstdc++") &&
-                    !strstr(about.dli_fname, "libc++");
-    fsr_resolve();
-    return plain_kind = own ? 2 : 1;
+  static void* operator_new;
+  Dl_info about;
+  void* found = find(&operator_new, "_Znwm");
+  const int own = dladdr(found, &about) && about.dli_fname && !strstr(about.dli_fname, "libstdc++") &&
+                  !strstr(about.dli_fname, "libc++");
+  fsr_resolve();
+  return plain_kind = own ? 2 : 1;
 }
 
 static inline bool is_plain(void) {
-    const int kind = __atomic_load_n(&plain_kind, __ATOMIC_RELAXED); /* every thread finds the same */
-    return (kind ? kind : find_plain_kind()) == 1;
+  const int kind = __atomic_load_n(&plain_kind, __ATOMIC_RELAXED); /* every thread finds the same */
+  return (kind ? kind : find_plain_kind()) == 1;
 }
 
-#define NEW(name, event, tag_parameter, tag)                                             \
-    EXPORT void* name(size_t size tag_parameter) {                                       \
-        static void* real;                                                               \
-        void* block = is_plain() ? fsr_next.malloc(size ? size : 1) : NULL;              \
-        if (FSR_UNLIKELY(!block)) {                                                      \
-            NESTED();                                                                    \
-            block = ((void* (*)(size_t tag_parameter))find(&real, #name))(size tag);     \
-        }                                                                                \
-        fsr_birth(event, 0, block, size);                                                \
-        return block;                                                                    \
-    }
+#define NEW(name, event, tag_parameter, tag)                                   \
+  EXPORT void* name(size_t size tag_parameter) {                               \
+    static void* real;                                                         \
+    void* block = is_plain() ? fsr_next.malloc(size ? size : 1) : NULL;        \
+    if (FSR_UNLIKELY(!block)) {                                                \
+      NESTED();                                                                \
+      block = ((void* (*)(size_t tag_parameter))find(&real, #name))(size tag); \
+    }                                                                          \
+    fsr_birth(event, 0, block, size);                                          \
+    return block;                                                              \
+  }
 
-#define NEW_ALIGNED(name, event, tag_parameter, tag)                                                     \
-    EXPORT void* name(size_t size, size_t alignment tag_parameter) {                                     \
-        static void* real;                                                                               \
-        void* block;                                                                                     \
-        {                                                                                                \
-            NESTED();                                                                                    \
-            block = ((void* (*)(size_t, size_t tag_parameter))find(&real, #name))(size, alignment tag);  \
-        }                                                                                                \
-        fsr_birth(event, (unsigned)__builtin_ctzll(alignment | 1ull << 62), block, size);                \
-        return block;                                                                                    \
-    }
+#define NEW_ALIGNED(name, event, tag_parameter, tag)                                              \
+  EXPORT void* name(size_t size, size_t alignment tag_parameter) {                                \
+    static void* real;                                                                            \
+    void* block;                                                                                  \
+    {                                                                                             \
+      NESTED();                                                                                   \
+      block = ((void* (*)(size_t, size_t tag_parameter))find(&real, #name))(size, alignment tag); \
+    }                                                                                             \
+    fsr_birth(event, (unsigned)__builtin_ctzll(alignment | 1ull << 62), block, size);             \
+    return block;                                                                                 \
+  }
 
 #define COMMA_TAG , const void* tag
 #define COMMA_TAG_VALUE , tag
@@ -111,18 +111,18 @@ NEW_ALIGNED(_ZnamSt11align_val_t, FST_NEW_ARRAY_ALIGNED, , )
 NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, FST_NEW_ALIGNED, COMMA_TAG, COMMA_TAG_VALUE)
 NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, FST_NEW_ARRAY_ALIGNED, COMMA_TAG, COMMA_TAG_VALUE)
 
-#define DELETE(name, event, parameters, types, arguments)         \
-    EXPORT void name parameters {                                 \
-        static void* real;                                        \
-        if (!block) return;                                       \
-        fsr_death(event, block);                                  \
-        if (is_plain()) {                                         \
-            fsr_next.free(block);                                 \
-            return;                                               \
-        }                                                         \
-        NESTED();                                                 \
-        ((void (*) types)find(&real, #name)) arguments;           \
-    }
+#define DELETE(name, event, parameters, types, arguments) \
+  EXPORT void name parameters {                           \
+    static void* real;                                    \
+    if (!block) return;                                   \
+    fsr_death(event, block);                              \
+    if (is_plain()) {                                     \
+      fsr_next.free(block);                               \
+      return;                                             \
+    }                                                     \
+    NESTED();                                             \
+    ((void(*) types)find(&real, #name)) arguments;        \
+  }
 
 DELETE(_ZdlPv, FST_DELETE, (void* block), (void*), (block))
 DELETE(_ZdaPv, FST_DELETE_ARRAY, (void* block), (void*), (block))
@@ -132,13 +132,13 @@ DELETE(_ZdlPvm, FST_DELETE_SIZED, (void* block, size_t size), (void*, size_t), (
 DELETE(_ZdaPvm, FST_DELETE_ARRAY_SIZED, (void* block, size_t size), (void*, size_t), (block, size))
 
 #define DELETE_ALIGNED(name, event, parameters, types, arguments) \
-    EXPORT void name parameters {                                 \
-        static void* real;                                        \
-        if (!block) return;                                       \
-        fsr_death(event, block);                                  \
-        NESTED();                                                 \
-        ((void (*) types)find(&real, #name)) arguments;           \
-    }
+  EXPORT void name parameters {                                   \
+    static void* real;                                            \
+    if (!block) return;                                           \
+    fsr_death(event, block);                                      \
+    NESTED();                                                     \
+    ((void(*) types)find(&real, #name)) arguments;                \
+  }
 
 DELETE_ALIGNED(_ZdlPvSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t alignment), (void*, size_t),
                (block, alignment))

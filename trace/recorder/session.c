@@ -40,231 +40,231 @@ static pthread_key_t at_thread_end;
 static bool has_key;
 
 static uint64_t now_ns(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Maps the recording at `path` and enters this process into it. */
 static void join(const char* path, uint32_t wanted_generation) {
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) return;
-    struct stat about;
-    struct fsr_header* header = MAP_FAILED;
-    if (fstat(fd, &about) == 0 && (size_t)about.st_size >= sizeof *header)
-        header = mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (header == MAP_FAILED) return;
-    if (header->magic != FSR_MAGIC || header->blocks > kMostBlocks ||
-        header->blocks_offset + (uint64_t)header->blocks * kBlockBytes > (uint64_t)about.st_size) {
-        munmap(header, (size_t)about.st_size);
-        return;
-    }
-    const uint32_t number =
-        __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
-    if (number >= kMostProcesses) {
-        munmap(header, (size_t)about.st_size);
-        return;
-    }
-    process = number;
-    joined_ns = now_ns(CLOCK_MONOTONIC);
-    header->processes[number].parent = kNoProcess;
-    header->processes[number].started = fsr_ticks();
-    __atomic_store_n(&header->processes[number].pid, (uint32_t)getpid(),
-                     __ATOMIC_RELEASE); /* publishes the entry to the writer */
-    if (header->stack_every) fsr_stack_prepare();
-    __atomic_store_n(&generation, wanted_generation, __ATOMIC_RELAXED); /* ordered by the next store */
-    __atomic_store_n(&session, header, __ATOMIC_RELEASE); /* publishes all of the above to other threads */
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  struct stat about;
+  struct fsr_header* header = MAP_FAILED;
+  if (fstat(fd, &about) == 0 && (size_t)about.st_size >= sizeof *header)
+    header = mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (header == MAP_FAILED) return;
+  if (header->magic != FSR_MAGIC || header->blocks > kMostBlocks ||
+      header->blocks_offset + (uint64_t)header->blocks * kBlockBytes > (uint64_t)about.st_size) {
+    munmap(header, (size_t)about.st_size);
+    return;
+  }
+  const uint32_t number =
+      __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
+  if (number >= kMostProcesses) {
+    munmap(header, (size_t)about.st_size);
+    return;
+  }
+  process = number;
+  joined_ns = now_ns(CLOCK_MONOTONIC);
+  header->processes[number].parent = kNoProcess;
+  header->processes[number].started = fsr_ticks();
+  __atomic_store_n(&header->processes[number].pid, (uint32_t)getpid(),
+                   __ATOMIC_RELEASE); /* publishes the entry to the writer */
+  if (header->stack_every) fsr_stack_prepare();
+  __atomic_store_n(&generation, wanted_generation, __ATOMIC_RELAXED); /* ordered by the next store */
+  __atomic_store_n(&session, header, __ATOMIC_RELEASE);               /* publishes all of the above to other threads */
 }
 
 static void hand_over(struct fsr_thread* self) {
-    struct fsr_block* block = self->block;
-    if (block) {
-        const uintptr_t used = self->cursor < self->end ? self->cursor : self->end;
-        block->used = (uint32_t)(used - (uintptr_t)block->words);
-        __atomic_store_n(&block->state, kBlockFull, __ATOMIC_RELEASE); /* SHARED-2: the block is the writer's */
-    }
-    self->block = NULL;
-    self->cursor = self->end = self->birth_limit = self->death_limit = 0;
+  struct fsr_block* block = self->block;
+  if (block) {
+    const uintptr_t used = self->cursor < self->end ? self->cursor : self->end;
+    block->used = (uint32_t)(used - (uintptr_t)block->words);
+    __atomic_store_n(&block->state, kBlockFull, __ATOMIC_RELEASE); /* SHARED-2: the block is the writer's */
+  }
+  self->block = NULL;
+  self->cursor = self->end = self->birth_limit = self->death_limit = 0;
 }
 
 static void thread_ends(void* argument) {
-    struct fsr_thread* self = argument;
-    if (!self->block) return;
-    fsr_death(FST_THREAD_END, NULL);
-    self->in_slow = true;
-    hand_over(self);
-    self->in_slow = false;
+  struct fsr_thread* self = argument;
+  if (!self->block) return;
+  fsr_death(FST_THREAD_END, NULL);
+  self->in_slow = true;
+  hand_over(self);
+  self->in_slow = false;
 }
 
 static void before_fork(void) {
-    struct fsr_header* header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
-    forked = kNoProcess;
-    if (!header || header->stop) return;
-    forked = __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
-    if (forked < kMostProcesses) fsr_death(FST_FORK, (void*)(uintptr_t)forked);
+  struct fsr_header* header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
+  forked = kNoProcess;
+  if (!header || header->stop) return;
+  forked = __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
+  if (forked < kMostProcesses) fsr_death(FST_FORK, (void*)(uintptr_t)forked);
 }
 
 /* The child has one thread, and that one is new in the recording. The parent's block stays the parent's. */
 static void in_child(void) {
-    struct fsr_thread* self = &fsr_self;
-    self->block = NULL;
-    self->cursor = self->end = self->birth_limit = self->death_limit = 0;
-    self->numbered = self->in_slow = false;
-    self->nested = self->sequence = 0;
-    struct fsr_header* header = session;
-    if (!header || header->stop) return;
-    if (forked >= kMostProcesses) {
-        session = NULL;
-        return;
-    }
-    struct fsr_process* entry = &header->processes[forked];
-    entry->parent = process;
-    entry->started = fsr_ticks();
-    process = forked;
-    __atomic_store_n(&entry->pid, (uint32_t)getpid(), __ATOMIC_RELEASE); /* publishes the entry to the writer */
+  struct fsr_thread* self = &fsr_self;
+  self->block = NULL;
+  self->cursor = self->end = self->birth_limit = self->death_limit = 0;
+  self->numbered = self->in_slow = false;
+  self->nested = self->sequence = 0;
+  struct fsr_header* header = session;
+  if (!header || header->stop) return;
+  if (forked >= kMostProcesses) {
+    session = NULL;
+    return;
+  }
+  struct fsr_process* entry = &header->processes[forked];
+  entry->parent = process;
+  entry->started = fsr_ticks();
+  process = forked;
+  __atomic_store_n(&entry->pid, (uint32_t)getpid(), __ATOMIC_RELEASE); /* publishes the entry to the writer */
 }
 
 static void remove_control(void) {
-    if (control && control->pid == (uint32_t)getpid()) {
-        char path[sizeof FSR_CONTROL_PREFIX + 12];
-        snprintf(path, sizeof path, FSR_CONTROL_PREFIX "%u", control->pid);
-        unlink(path);
-    }
+  if (control && control->pid == (uint32_t)getpid()) {
+    char path[sizeof FSR_CONTROL_PREFIX + 12];
+    snprintf(path, sizeof path, FSR_CONTROL_PREFIX "%u", control->pid);
+    unlink(path);
+  }
 }
 
 static void offer_control(void) {
-    char path[sizeof FSR_CONTROL_PREFIX + 12];
-    snprintf(path, sizeof path, FSR_CONTROL_PREFIX "%ld", (long)getpid());
-    unlink(path); /* of an earlier process with this number */
-    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return;
-    if (ftruncate(fd, sizeof *control) == 0) {
-        struct fsr_control* made = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (made != MAP_FAILED) {
-            made->pid = (uint32_t)getpid();
-            made->magic = FSR_MAGIC;
-            control = made;
-            atexit(remove_control);
-        }
+  char path[sizeof FSR_CONTROL_PREFIX + 12];
+  snprintf(path, sizeof path, FSR_CONTROL_PREFIX "%ld", (long)getpid());
+  unlink(path); /* of an earlier process with this number */
+  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  if (ftruncate(fd, sizeof *control) == 0) {
+    struct fsr_control* made = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (made != MAP_FAILED) {
+      made->pid = (uint32_t)getpid();
+      made->magic = FSR_MAGIC;
+      control = made;
+      atexit(remove_control);
     }
-    close(fd);
+  }
+  close(fd);
 }
 
 /* Once per process. Other threads that come meanwhile record nothing yet. */
 static bool set_up(void) {
-    int expected = 0;
-    if (__atomic_load_n(&setup_state, __ATOMIC_ACQUIRE) == 2) return true; /* from the store below */
-    if (!__atomic_compare_exchange_n(&setup_state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-      return expected == 2;
-    pthread_atfork(before_fork, NULL, in_child);
-    has_key = pthread_key_create(&at_thread_end, thread_ends) == 0;
-    const char* path = getenv(FSR_ENVIRONMENT);
-    if (path && *path)
-        join(path, 1);
-    else
-        offer_control();
-    __atomic_store_n(&setup_state, 2, __ATOMIC_RELEASE); /* publishes the key and the control file */
-    return true;
+  int expected = 0;
+  if (__atomic_load_n(&setup_state, __ATOMIC_ACQUIRE) == 2) return true; /* from the store below */
+  if (!__atomic_compare_exchange_n(&setup_state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return expected == 2;
+  pthread_atfork(before_fork, NULL, in_child);
+  has_key = pthread_key_create(&at_thread_end, thread_ends) == 0;
+  const char* path = getenv(FSR_ENVIRONMENT);
+  if (path && *path)
+    join(path, 1);
+  else
+    offer_control();
+  __atomic_store_n(&setup_state, 2, __ATOMIC_RELEASE); /* publishes the key and the control file */
+  return true;
 }
 
 /* The running session, or null; joins the one that the control file asks for. */
 static struct fsr_header* current_session(void) {
-    struct fsr_header* header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
-    if (header && !__atomic_load_n(&header->stop, __ATOMIC_RELAXED)) return header; /* noticed sooner or later */
-    if (!control) return NULL;
-    uint32_t wanted = __atomic_load_n(&control->request, __ATOMIC_ACQUIRE); /* publishes control->path */
-    uint32_t seen = __atomic_load_n(&seen_request, __ATOMIC_RELAXED);       /* the exchange decides */
-    if (wanted == seen ||
-        !__atomic_compare_exchange_n(&seen_request, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-      return NULL;
-    join(control->path, generation + 1);
-    header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
-    return header && !header->stop ? header : NULL;
+  struct fsr_header* header = __atomic_load_n(&session, __ATOMIC_ACQUIRE);        /* from join */
+  if (header && !__atomic_load_n(&header->stop, __ATOMIC_RELAXED)) return header; /* noticed sooner or later */
+  if (!control) return NULL;
+  uint32_t wanted = __atomic_load_n(&control->request, __ATOMIC_ACQUIRE); /* publishes control->path */
+  uint32_t seen = __atomic_load_n(&seen_request, __ATOMIC_RELAXED);       /* the exchange decides */
+  if (wanted == seen ||
+      !__atomic_compare_exchange_n(&seen_request, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return NULL;
+  join(control->path, generation + 1);
+  header = __atomic_load_n(&session, __ATOMIC_ACQUIRE); /* from join */
+  return header && !header->stop ? header : NULL;
 }
 
 static struct fsr_block* take_block(struct fsr_header* header) {
-    const uint32_t words = (header->blocks + 63) / 64;
-    const uint32_t begin = fsr_self.number % words; /* threads begin at different words */
-    for (uint32_t i = 0; i < words; i++) {
-        uint64_t* word = &header->free_bits[(begin + i) % words];
-        uint64_t bits = __atomic_load_n(word, __ATOMIC_RELAXED); /* a hint */
-        while (bits) {
-            const unsigned bit = (unsigned)__builtin_ctzll(bits);
-            bits = __atomic_fetch_and(word, ~(1ull << bit), __ATOMIC_ACQUIRE); /* the writer has cleared the block */
-            if (bits >> bit & 1) {
-                const uint64_t number = (uint64_t)((begin + i) % words) * 64 + bit;
-                return (struct fsr_block*)((char*)header + header->blocks_offset + number * kBlockBytes);
-            }
-        }
+  const uint32_t words = (header->blocks + 63) / 64;
+  const uint32_t begin = fsr_self.number % words; /* threads begin at different words */
+  for (uint32_t i = 0; i < words; i++) {
+    uint64_t* word = &header->free_bits[(begin + i) % words];
+    uint64_t bits = __atomic_load_n(word, __ATOMIC_RELAXED); /* a hint */
+    while (bits) {
+      const unsigned bit = (unsigned)__builtin_ctzll(bits);
+      bits = __atomic_fetch_and(word, ~(1ull << bit), __ATOMIC_ACQUIRE); /* the writer has cleared the block */
+      if (bits >> bit & 1) {
+        const uint64_t number = (uint64_t)((begin + i) % words) * 64 + bit;
+        return (struct fsr_block*)((char*)header + header->blocks_offset + number * kBlockBytes);
+      }
     }
-    return NULL;
+  }
+  return NULL;
 }
 
 /* A block, after a wait if need be; null when this thread has waited for its share of time. */
 static struct fsr_block* take_or_wait(struct fsr_thread* self, struct fsr_header* header) {
-    struct fsr_block* block = take_block(header);
-    if (block) return block;
-    const uint64_t begin = now_ns(CLOCK_MONOTONIC);
-    for (uint64_t now = begin; !block && !header->stop;) {
-        if (self->waited_ns + (now - begin) > (now - joined_ns) / kWaitShare || now - begin > kMostWaitNs) break;
-        const struct timespec pause = {0, kWaitNs};
-        nanosleep(&pause, NULL);
-        block = take_block(header);
-        now = now_ns(CLOCK_MONOTONIC);
-    }
-    self->waited_ns += now_ns(CLOCK_MONOTONIC) - begin;
-    return block;
+  struct fsr_block* block = take_block(header);
+  if (block) return block;
+  const uint64_t begin = now_ns(CLOCK_MONOTONIC);
+  for (uint64_t now = begin; !block && !header->stop;) {
+    if (self->waited_ns + (now - begin) > (now - joined_ns) / kWaitShare || now - begin > kMostWaitNs) break;
+    const struct timespec pause = {0, kWaitNs};
+    nanosleep(&pause, NULL);
+    block = take_block(header);
+    now = now_ns(CLOCK_MONOTONIC);
+  }
+  self->waited_ns += now_ns(CLOCK_MONOTONIC) - begin;
+  return block;
 }
 
 static void put(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size) {
-    const uintptr_t place = fsr_reserve(self, &self->end);
-    if (place) fsr_store(place, kind, align_log2, address, size, fsr_ticks());
+  const uintptr_t place = fsr_reserve(self, &self->end);
+  if (place) fsr_store(place, kind, align_log2, address, size, fsr_ticks());
 }
 
 static void set_limits(struct fsr_thread* self, struct fsr_header* header) {
-    self->death_limit = self->end;
-    self->birth_limit = self->skipped ? 0 : self->end;
-    if (header->stack_every && !self->skipped) {
-      const uintptr_t next =
-          self->cursor + 2 * (uintptr_t)header->stack_every * kEventBytes; /* every second event is a birth */
-      if (next < self->birth_limit) self->birth_limit = next;
-    }
+  self->death_limit = self->end;
+  self->birth_limit = self->skipped ? 0 : self->end;
+  if (header->stack_every && !self->skipped) {
+    const uintptr_t next =
+        self->cursor + 2 * (uintptr_t)header->stack_every * kEventBytes; /* every second event is a birth */
+    if (next < self->birth_limit) self->birth_limit = next;
+  }
 }
 
 /* Gives the thread a block with room, or says that this call is dropped. */
 static bool next_block(struct fsr_thread* self, struct fsr_header* header) {
-    const uint64_t second = now_ns(CLOCK_MONOTONIC_COARSE) / 1000000000u;
-    if (self->gap_until_s > second) return false;
-    const bool first = !self->numbered;
-    if (first) {
-        self->number = __atomic_fetch_add(&header->next_thread, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
-        self->sequence = 0;
-        self->numbered = true;
-        self->skipped = header->sample_threads > 1 && self->number % header->sample_threads != 0;
-    }
-    struct fsr_block* block = take_or_wait(self, header);
-    if (!block) {
-        if (!self->gap_until_s) self->gap_from_s = second;
-        self->gap_until_s = now_ns(CLOCK_MONOTONIC_COARSE) / 1000000000u + 1;
-        return false;
-    }
-    block->process = self->process;
-    block->thread = self->number;
-    block->sequence = self->sequence++;
-    block->pid = (uint32_t)getpid();
-    block->tid = (uint32_t)syscall(SYS_gettid);
-    block->first_tick = fsr_ticks();
-    block->used = 0;
-    __atomic_store_n(&block->state, kBlockFilling, __ATOMIC_RELEASE); /* SHARED-2: the writer may read along */
-    self->block = block;
-    self->end = (uintptr_t)block->words + sizeof block->words;
-    self->cursor = (uintptr_t)block->words;
-    if (first) put(self, FST_THREAD_START, 0, 0, 0);
-    if (self->gap_until_s) put(self, kRawGap, 0, 0, self->gap_until_s - self->gap_from_s);
-    self->gap_until_s = 0;
-    if (has_key) pthread_setspecific(at_thread_end, self);
-    return true;
+  const uint64_t second = now_ns(CLOCK_MONOTONIC_COARSE) / 1000000000u;
+  if (self->gap_until_s > second) return false;
+  const bool first = !self->numbered;
+  if (first) {
+    self->number = __atomic_fetch_add(&header->next_thread, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
+    self->sequence = 0;
+    self->numbered = true;
+    self->skipped = header->sample_threads > 1 && self->number % header->sample_threads != 0;
+  }
+  struct fsr_block* block = take_or_wait(self, header);
+  if (!block) {
+    if (!self->gap_until_s) self->gap_from_s = second;
+    self->gap_until_s = now_ns(CLOCK_MONOTONIC_COARSE) / 1000000000u + 1;
+    return false;
+  }
+  block->process = self->process;
+  block->thread = self->number;
+  block->sequence = self->sequence++;
+  block->pid = (uint32_t)getpid();
+  block->tid = (uint32_t)syscall(SYS_gettid);
+  block->first_tick = fsr_ticks();
+  block->used = 0;
+  __atomic_store_n(&block->state, kBlockFilling, __ATOMIC_RELEASE); /* SHARED-2: the writer may read along */
+  self->block = block;
+  self->end = (uintptr_t)block->words + sizeof block->words;
+  self->cursor = (uintptr_t)block->words;
+  if (first) put(self, FST_THREAD_START, 0, 0, 0);
+  if (self->gap_until_s) put(self, kRawGap, 0, 0, self->gap_until_s - self->gap_from_s);
+  self->gap_until_s = 0;
+  if (has_key) pthread_setspecific(at_thread_end, self);
+  return true;
 }
 
 static void record(struct fsr_thread* self, struct fsr_header* header, unsigned kind, unsigned align_log2,
@@ -308,14 +308,14 @@ FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned 
 }
 
 FSR_LOCAL void fsr_record_pages(uintptr_t address) {
-    uint64_t pages;
-    struct fsr_thread* self = &fsr_self;
-    if (self->nested || self->in_slow || !fsr_large_remove(address, &pages)) return;
-    const uintptr_t place = fsr_reserve(self, &self->death_limit);
-    if (place)
-        fsr_store(place, FST_TOUCH, 0, address, pages, fsr_ticks());
-    else
-        fsr_record_slow(self, FST_TOUCH, 0, address, pages);
+  uint64_t pages;
+  struct fsr_thread* self = &fsr_self;
+  if (self->nested || self->in_slow || !fsr_large_remove(address, &pages)) return;
+  const uintptr_t place = fsr_reserve(self, &self->death_limit);
+  if (place)
+    fsr_store(place, FST_TOUCH, 0, address, pages, fsr_ticks());
+  else
+    fsr_record_slow(self, FST_TOUCH, 0, address, pages);
 }
 
 FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2,

@@ -19,25 +19,25 @@
 #define FSR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 struct fsr_thread {
-    uintptr_t cursor;      /* where the next event goes */
-    uintptr_t birth_limit; /* births are recorded below it; 0: none are, or the slow path has to look */
-    uintptr_t death_limit; /* the same of frees */
-    uintptr_t end;         /* of the block */
-    struct fsr_block* block;
-    uint32_t number; /* of this thread in the recording */
-    uint32_t sequence;
-    uint32_t nested; /* > 0: inside a call that is recorded itself; the limits are then 0 and saved here: */
-    uintptr_t saved_birth_limit;
-    uintptr_t saved_death_limit;
-    uint32_t generation; /* of the session that `block` belongs to */
-    uint32_t process;
-    bool numbered;
-    bool skipped; /* by --sample-threads: its births are not recorded */
-    bool in_slow;
-    uint64_t gap_until_s; /* dropping until this second of the monotonic clock; 0: not dropping */
-    uint64_t gap_from_s;
-    uint64_t waited_ns;
-    uint64_t births_to_stack;
+  uintptr_t cursor;      /* where the next event goes */
+  uintptr_t birth_limit; /* births are recorded below it; 0: none are, or the slow path has to look */
+  uintptr_t death_limit; /* the same of frees */
+  uintptr_t end;         /* of the block */
+  struct fsr_block* block;
+  uint32_t number; /* of this thread in the recording */
+  uint32_t sequence;
+  uint32_t nested; /* > 0: inside a call that is recorded itself; the limits are then 0 and saved here: */
+  uintptr_t saved_birth_limit;
+  uintptr_t saved_death_limit;
+  uint32_t generation; /* of the session that `block` belongs to */
+  uint32_t process;
+  bool numbered;
+  bool skipped; /* by --sample-threads: its births are not recorded */
+  bool in_slow;
+  uint64_t gap_until_s; /* dropping until this second of the monotonic clock; 0: not dropping */
+  uint64_t gap_from_s;
+  uint64_t waited_ns;
+  uint64_t births_to_stack;
 };
 
 extern FSR_LOCAL __thread struct fsr_thread fsr_self __attribute__((tls_model("initial-exec")));
@@ -48,15 +48,15 @@ FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned 
 /* Where an event may be stored, or 0. Two threads never share a cursor; a signal handler of the same thread may come
  * between any two instructions, and then gets the next place. */
 static inline uintptr_t fsr_reserve(struct fsr_thread* self, const uintptr_t* limit) {
-    uintptr_t place;
+  uintptr_t place;
 #if defined(__x86_64__)
-    place = kEventBytes;
-    __asm__("xaddq %0, %1" : "+r"(place), "+m"(self->cursor));
+  place = kEventBytes;
+  __asm__("xaddq %0, %1" : "+r"(place), "+m"(self->cursor));
 #else
-    place = self->cursor;
-    self->cursor = place + kEventBytes;
+  place = self->cursor;
+  self->cursor = place + kEventBytes;
 #endif
-    return __builtin_expect(place < *limit, 1) ? place : 0;
+  return __builtin_expect(place < *limit, 1) ? place : 0;
 }
 
 static inline void fsr_store(uintptr_t place, unsigned kind, unsigned align_log2, uintptr_t address, uint64_t size,
@@ -72,21 +72,21 @@ FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsign
                                 uintptr_t address, uint64_t size);
 
 static inline void fsr_call_with(unsigned kind, unsigned align_log2, void* block, uint64_t size, bool birth) {
-    struct fsr_thread* self = &fsr_self;
-    const uintptr_t place = fsr_reserve(self, birth ? &self->birth_limit : &self->death_limit);
-    if (FSR_UNLIKELY(place == 0)) {
-        fsr_record_slow(self, kind, align_log2, (uintptr_t)block, size);
-        return;
-    }
-    if (FSR_UNLIKELY(size >= FSR_LARGE_BYTES)) {
-        fsr_record_large(self, place, kind, align_log2, (uintptr_t)block, size);
-        return;
-    }
-    fsr_store(place, kind, align_log2, (uintptr_t)block, size, fsr_ticks());
+  struct fsr_thread* self = &fsr_self;
+  const uintptr_t place = fsr_reserve(self, birth ? &self->birth_limit : &self->death_limit);
+  if (FSR_UNLIKELY(place == 0)) {
+    fsr_record_slow(self, kind, align_log2, (uintptr_t)block, size);
+    return;
+  }
+  if (FSR_UNLIKELY(size >= FSR_LARGE_BYTES)) {
+    fsr_record_large(self, place, kind, align_log2, (uintptr_t)block, size);
+    return;
+  }
+  fsr_store(place, kind, align_log2, (uintptr_t)block, size, fsr_ticks());
 }
 
 static inline void fsr_birth(unsigned kind, unsigned align_log2, void* block, uint64_t size) {
-    fsr_call_with(kind, align_log2, block, size, true);
+  fsr_call_with(kind, align_log2, block, size, true);
 }
 
 /* Of a thread that --sample-threads left out, the ends of blocks are recorded nevertheless: others may have made them.
@@ -97,14 +97,14 @@ static inline void fsr_realloc_end(void* block, uint64_t size) { fsr_call_with(F
 FSR_LOCAL void fsr_record_pages(uintptr_t address);
 
 static inline void fsr_death(unsigned kind, void* block) {
-    struct fsr_thread* self = &fsr_self;
-    if (FSR_UNLIKELY(fsr_large_possible((uintptr_t)block))) fsr_record_pages((uintptr_t)block);
-    const uintptr_t place = fsr_reserve(self, &self->death_limit);
-    if (FSR_UNLIKELY(place == 0)) {
-        fsr_record_slow(self, kind, 0, (uintptr_t)block, 0);
-        return;
-    }
-    fsr_store(place, kind, 0, (uintptr_t)block, 0, fsr_ticks());
+  struct fsr_thread* self = &fsr_self;
+  if (FSR_UNLIKELY(fsr_large_possible((uintptr_t)block))) fsr_record_pages((uintptr_t)block);
+  const uintptr_t place = fsr_reserve(self, &self->death_limit);
+  if (FSR_UNLIKELY(place == 0)) {
+    fsr_record_slow(self, kind, 0, (uintptr_t)block, 0);
+    return;
+  }
+  fsr_store(place, kind, 0, (uintptr_t)block, 0, fsr_ticks());
 }
 
 #endif

@@ -19,78 +19,105 @@ void free_aligned_sized(void* block, size_t alignment, size_t size) __attribute_
 namespace freestone::trace {
 
 struct Real {
-    static void* make(const Op& op) {
-        const size_t size = op.size;
-        const size_t alignment = size_t{1} << op.align_log2;
-        void* block = nullptr;
-        try {
-            switch (op.code) {
-                case FST_MALLOC: return malloc(size);
-                case FST_CALLOC: return calloc(1, size);
-                case FST_REALLOC_NULL: return realloc(nullptr, size);
-                case FST_ALIGNED_ALLOC: return aligned_alloc(alignment, size);
-                case FST_POSIX_MEMALIGN:
-                  return posix_memalign(&block, alignment < sizeof(void*) ? sizeof(void*) : alignment, size) == 0
-                             ? block
-                             : nullptr;
-                case FST_MEMALIGN: return memalign(alignment, size);
-                case FST_VALLOC: return valloc(size);
-                case FST_PVALLOC: return pvalloc(size);
-                case FST_NEW: return operator new(size);
-                case FST_NEW_ARRAY: return operator new[](size);
-                case FST_NEW_ALIGNED: return operator new(size, std::align_val_t(alignment));
-                case FST_NEW_ARRAY_ALIGNED: return operator new[](size, std::align_val_t(alignment));
-                default: return nullptr;
-            }
-        } catch (const std::bad_alloc&) {
-            return nullptr;
-        }
+  static void* make(const Op& op) {
+    const size_t size = op.size;
+    const size_t alignment = size_t{1} << op.align_log2;
+    void* block = nullptr;
+    try {
+      switch (op.code) {
+        case FST_MALLOC:
+          return malloc(size);
+        case FST_CALLOC:
+          return calloc(1, size);
+        case FST_REALLOC_NULL:
+          return realloc(nullptr, size);
+        case FST_ALIGNED_ALLOC:
+          return aligned_alloc(alignment, size);
+        case FST_POSIX_MEMALIGN:
+          return posix_memalign(&block, alignment < sizeof(void*) ? sizeof(void*) : alignment, size) == 0 ? block
+                                                                                                          : nullptr;
+        case FST_MEMALIGN:
+          return memalign(alignment, size);
+        case FST_VALLOC:
+          return valloc(size);
+        case FST_PVALLOC:
+          return pvalloc(size);
+        case FST_NEW:
+          return operator new(size);
+        case FST_NEW_ARRAY:
+          return operator new[](size);
+        case FST_NEW_ALIGNED:
+          return operator new(size, std::align_val_t(alignment));
+        case FST_NEW_ARRAY_ALIGNED:
+          return operator new[](size, std::align_val_t(alignment));
+        default:
+          return nullptr;
+      }
+    } catch (const std::bad_alloc&) {
+      return nullptr;
     }
+  }
 
-    static void* change(void* block, size_t size) { return realloc(block, size); }
+  static void* change(void* block, size_t size) { return realloc(block, size); }
 
-    static void end(const Op& op, void* block) {
-        const auto alignment = std::align_val_t(size_t{1} << op.align_log2);
-        switch (op.code) {
-            case FST_FREE_SIZED: free_sized ? free_sized(block, op.size) : free(block); break;
-            case FST_FREE_ALIGNED_SIZED:
-              free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block);
-              break;
-            case FST_DELETE: operator delete(block); break;
-            case FST_DELETE_ARRAY: operator delete[](block); break;
-            case FST_DELETE_SIZED: operator delete(block, op.size); break;
-            case FST_DELETE_ARRAY_SIZED: operator delete[](block, op.size); break;
-            case FST_DELETE_ALIGNED: operator delete(block, alignment); break;
-            case FST_DELETE_ARRAY_ALIGNED: operator delete[](block, alignment); break;
-            case FST_REALLOC_ZERO:
-                if (void* left = realloc(block, 0)) free(left);
-                break;
-            default: free(block); break;
-        }
+  static void end(const Op& op, void* block) {
+    const auto alignment = std::align_val_t(size_t{1} << op.align_log2);
+    switch (op.code) {
+      case FST_FREE_SIZED:
+        free_sized ? free_sized(block, op.size) : free(block);
+        break;
+      case FST_FREE_ALIGNED_SIZED:
+        free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block);
+        break;
+      case FST_DELETE:
+        operator delete(block);
+        break;
+      case FST_DELETE_ARRAY:
+        operator delete[](block);
+        break;
+      case FST_DELETE_SIZED:
+        operator delete(block, op.size);
+        break;
+      case FST_DELETE_ARRAY_SIZED:
+        operator delete[](block, op.size);
+        break;
+      case FST_DELETE_ALIGNED:
+        operator delete(block, alignment);
+        break;
+      case FST_DELETE_ARRAY_ALIGNED:
+        operator delete[](block, alignment);
+        break;
+      case FST_REALLOC_ZERO:
+        if (void* left = realloc(block, 0)) free(left);
+        break;
+      default:
+        free(block);
+        break;
     }
+  }
 
-    static constexpr uint64_t kMostTouched = ~uint64_t{0};
+  static constexpr uint64_t kMostTouched = ~uint64_t{0};
 };
 
 struct Null {
-    static constexpr uint64_t kRegionBytes = uint64_t{256} << 20;
-    static constexpr uint64_t kMostTouched = kRegionBytes / 2;
+  static constexpr uint64_t kRegionBytes = uint64_t{256} << 20;
+  static constexpr uint64_t kMostTouched = kRegionBytes / 2;
 
-    static void* take(uint64_t size) {
-        thread_local char* region = nullptr;
-        thread_local uint64_t used = 0;
-        if (!region)
-          region = static_cast<char*>(
-              mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-        const uint64_t rounded = size > kMostTouched ? kMostTouched : (size + 15) & ~uint64_t{15};
-        if (used + rounded > kRegionBytes) used = 0;
-        char* block = region + used;
-        used += rounded;
-        return block;
-    }
-    static void* make(const Op& op) { return take(op.size); }
-    static void* change(void*, size_t size) { return take(size); }
-    static void end(const Op&, void*) {}
+  static void* take(uint64_t size) {
+    thread_local char* region = nullptr;
+    thread_local uint64_t used = 0;
+    if (!region)
+      region = static_cast<char*>(
+          mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    const uint64_t rounded = size > kMostTouched ? kMostTouched : (size + 15) & ~uint64_t{15};
+    if (used + rounded > kRegionBytes) used = 0;
+    char* block = region + used;
+    used += rounded;
+    return block;
+  }
+  static void* make(const Op& op) { return take(op.size); }
+  static void* change(void*, size_t size) { return take(size); }
+  static void end(const Op&, void*) {}
 };
 
 }  // namespace freestone::trace

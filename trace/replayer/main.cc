@@ -22,86 +22,91 @@ namespace freestone::trace {
 namespace {
 
 [[noreturn]] void fail(const std::string& text) {
-    std::fprintf(stderr, "freestone-replay: %s\n", text.c_str());
-    std::exit(2);
+  std::fprintf(stderr, "freestone-replay: %s\n", text.c_str());
+  std::exit(2);
 }
 
 struct Words {
-    std::vector<std::string> plain;
-    PlanOptions plan;
-    RunOptions run;
+  std::vector<std::string> plain;
+  PlanOptions plan;
+  RunOptions run;
 };
 
 Words parse(int count, char** words) {
-    Words found;
-    for (int i = 2; i < count; i++) {
-        const std::string word = words[i];
-        if (word == "--null") {
-            found.run.null = true;
-            continue;
-        }
-        if (word.rfind("--", 0) != 0) {
-            found.plain.push_back(word);
-            continue;
-        }
-        if (++i == count) fail("'" + word + "' needs a value");
-        char* end = nullptr;
-        const double value = std::strtod(words[i], &end);
-        if (*end || end == words[i] || value < 0 || value > 1e9)
-          fail("'" + word + " " + words[i] + "': expected a number");
-        if (word == "--process") found.plan.process = static_cast<uint32_t>(value);
-        else if (word == "--threads") found.plan.threads = static_cast<uint32_t>(value);
-        else if (word == "--pace") found.run.pace = value;
-        else if (word == "--copies" && value >= 1 && value <= 1024) found.run.copies = static_cast<unsigned>(value);
-        else if (word == "--idle-ms") found.run.idle_ms = static_cast<unsigned>(value);
-        else fail("unknown option '" + word + " " + words[i] + "'");
+  Words found;
+  for (int i = 2; i < count; i++) {
+    const std::string word = words[i];
+    if (word == "--null") {
+      found.run.null = true;
+      continue;
     }
-    return found;
+    if (word.rfind("--", 0) != 0) {
+      found.plain.push_back(word);
+      continue;
+    }
+    if (++i == count) fail("'" + word + "' needs a value");
+    char* end = nullptr;
+    const double value = std::strtod(words[i], &end);
+    if (*end || end == words[i] || value < 0 || value > 1e9) fail("'" + word + " " + words[i] + "': expected a number");
+    if (word == "--process")
+      found.plan.process = static_cast<uint32_t>(value);
+    else if (word == "--threads")
+      found.plan.threads = static_cast<uint32_t>(value);
+    else if (word == "--pace")
+      found.run.pace = value;
+    else if (word == "--copies" && value >= 1 && value <= 1024)
+      found.run.copies = static_cast<unsigned>(value);
+    else if (word == "--idle-ms")
+      found.run.idle_ms = static_cast<unsigned>(value);
+    else
+      fail("unknown option '" + word + " " + words[i] + "'");
+  }
+  return found;
 }
 
 void make(const Words& words) {
-    if (words.plain.size() != 2) fail("expected: plan [--process N] [--threads N] TRACE PLAN");
-    const Bytes plan = make_plan(read_trace(words.plain[0]), words.plan);
-    FILE* file = std::fopen(words.plain[1].c_str(), "wb");
-    if (!file || std::fwrite(plan.data(), 1, plan.size(), file) != plan.size() || std::fclose(file) != 0)
-        fail("'" + words.plain[1] + "' cannot be written: " + std::strerror(errno));
+  if (words.plain.size() != 2) fail("expected: plan [--process N] [--threads N] TRACE PLAN");
+  const Bytes plan = make_plan(read_trace(words.plain[0]), words.plan);
+  FILE* file = std::fopen(words.plain[1].c_str(), "wb");
+  if (!file || std::fwrite(plan.data(), 1, plan.size(), file) != plan.size() || std::fclose(file) != 0)
+    fail("'" + words.plain[1] + "' cannot be written: " + std::strerror(errno));
 }
 
 // Mapped and resident, as a file: none of it counts as the allocator's.
 std::span<const uint8_t> map(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about {};
-    if (fd < 0 || fstat(fd, &about) != 0) fail("'" + path + "' cannot be read: " + std::strerror(errno));
-    void* memory = about.st_size
-                       ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0)
-                       : MAP_FAILED;
-    if (memory == MAP_FAILED) fail("'" + path + "' cannot be mapped");
-    close(fd);
-    return {static_cast<const uint8_t*>(memory), static_cast<size_t>(about.st_size)};
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat about{};
+  if (fd < 0 || fstat(fd, &about) != 0) fail("'" + path + "' cannot be read: " + std::strerror(errno));
+  void* memory = about.st_size
+                     ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0)
+                     : MAP_FAILED;
+  if (memory == MAP_FAILED) fail("'" + path + "' cannot be mapped");
+  close(fd);
+  return {static_cast<const uint8_t*>(memory), static_cast<size_t>(about.st_size)};
 }
 
 int run(const Words& words) {
-    if (words.plain.size() != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN");
-    const Plan plan(map(words.plain[0]));
-    const Outcome outcome = run_plan(plan, words.run);
-    print_report(plan, words.run, outcome);
-    std::fflush(stdout);
-    return outcome.failures ? 3 : 0;
+  if (words.plain.size() != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN");
+  const Plan plan(map(words.plain[0]));
+  const Outcome outcome = run_plan(plan, words.run);
+  print_report(plan, words.run, outcome);
+  std::fflush(stdout);
+  return outcome.failures ? 3 : 0;
 }
 
 }  // namespace
 }  // namespace freestone::trace
 
 int main(int count, char** words) {
-    using namespace freestone::trace;
-    static char printed[BUFSIZ];  // so that no call of the replayer's own stands among the recorded ones
-    setvbuf(stdout, printed, _IOFBF, sizeof printed);
-    const std::string verb = count > 1 ? words[1] : "";
-    try {
-        if (verb == "plan") return make(parse(count, words)), 0;
-        if (verb == "run") return run(parse(count, words));
-        fail("expected `plan` or `run`, found '" + verb + "'");
-    } catch (const std::exception& error) {
-        fail(error.what());
-    }
+  using namespace freestone::trace;
+  static char printed[BUFSIZ];  // so that no call of the replayer's own stands among the recorded ones
+  setvbuf(stdout, printed, _IOFBF, sizeof printed);
+  const std::string verb = count > 1 ? words[1] : "";
+  try {
+    if (verb == "plan") return make(parse(count, words)), 0;
+    if (verb == "run") return run(parse(count, words));
+    fail("expected `plan` or `run`, found '" + verb + "'");
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
 }

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <map>
 #include <queue>
 #include <unordered_map>
+
+#include "replayer/streams.h"
 
 namespace freestone::trace {
 namespace {
@@ -15,453 +16,289 @@ constexpr uint64_t kLeastWindows = 16;
 constexpr uint64_t kMostWindows = 4096;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kLineBytes = 64;
-constexpr uint32_t kNoSlot = ~uint32_t{0};
-
-struct Object {
-    uint64_t size = 0;
-    uint32_t slot = kNoSlot;
-    uint32_t maker = 0;           // plan thread
-    uint32_t first_pages = kAll;  // known in use at the first look and at the last; kAll: not known
-    uint32_t last_pages = kAll;
-    bool foreign = false;  // another plan thread ends it
-    bool live = false;
-    uint8_t align_log2 = 0;
-};
-
-// One recorded thread's events as far as they are replayed.
-struct Stream {
-    const ThreadEvents* from;
-    size_t end;
-    uint32_t target;  // plan thread
-    size_t at = 0;
-    uint64_t first_birth = 0;  // above 0 where the beginning is not in the trace
-    std::vector<Object> objects;
-};
 
 // The slots of one plan thread's objects.
 class Slots {
-public:
-    uint32_t take(bool foreign, uint64_t window, uint64_t& total) {
-        if (foreign) {
-            // PLAN-4: who ended it did so two windows ago or more.
-            if (!old_.empty() && old_.front().second + 2 <= window) {
-                const uint32_t slot = old_.front().first;
-                old_.pop();
-                return slot;
-            }
-        } else if (!free_.empty()) {
-            const uint32_t slot = free_.back();
-            free_.pop_back();
-            return slot;
-        }
-        return static_cast<uint32_t>(total++);
+ public:
+  uint32_t take(bool foreign, uint64_t window, uint64_t& total) {
+    if (foreign) {
+      // PLAN-4: who ended it did so two windows ago or more.
+      if (!old_.empty() && old_.front().second + 2 <= window) {
+        const uint32_t slot = old_.front().first;
+        old_.pop();
+        return slot;
+      }
+    } else if (!free_.empty()) {
+      const uint32_t slot = free_.back();
+      free_.pop_back();
+      return slot;
     }
-    void put(uint32_t slot, bool foreign, uint64_t window) {
-        if (foreign) old_.push({slot, window});
-        else free_.push_back(slot);
-    }
+    return static_cast<uint32_t>(total++);
+  }
+  void put(uint32_t slot, bool foreign, uint64_t window) {
+    if (foreign)
+      old_.push({slot, window});
+    else
+      free_.push_back(slot);
+  }
 
-private:
-    std::vector<uint32_t> free_;
-    std::queue<std::pair<uint32_t, uint64_t>> old_;
+ private:
+  std::vector<uint32_t> free_;
+  std::queue<std::pair<uint32_t, uint64_t>> old_;
 };
 
 class Planner {
-public:
-    Planner(const TraceFile& trace, const PlanOptions& options) : trace_(trace), options_(options) {}
+ public:
+  Planner(const TraceFile& trace, const PlanOptions& options)
+      : step_ns_(trace.step_ns), streams_(trace, options), targets_(streams_.targets().size()) {
+    for (size_t i = 0; i < targets_.size(); i++) targets_[i].recorded = streams_.targets()[i];
+  }
 
-    Bytes make() {
-        choose_process();
-        gather();
-        deal();
-        look_ahead();
-        lay_out();
-        return write();
+  Bytes make() {
+    lay_out();
+    return write();
+  }
+
+ private:
+  struct Target {
+    std::vector<Op> ops;
+    Slots slots;
+    uint64_t window = kNone;
+    uint64_t start_window = 0;
+    uint32_t recorded = 0;
+    bool ends = false;
+  };
+
+  struct Head {
+    uint64_t time;
+    size_t stream;
+    bool operator<(const Head& other) const { return time != other.time ? time > other.time : stream > other.stream; }
+  };
+
+  // PLAN-3: goes through all events in the order of time, but each only when what it names is there.
+  void lay_out() {
+    cut_windows();
+    std::priority_queue<Head> heads;
+    std::unordered_map<uint64_t, std::vector<size_t>> waiting;  // streams, by the object that they wait for
+    size_t waiting_count = 0;
+    for (size_t i = 0; i < streams_.all().size(); i++) push(heads, i);
+    for (;;) {
+      if (heads.empty()) {
+        if (waiting_count == 0) break;
+        // What they wait for never comes: these events cannot be replayed.
+        for (auto& [key, list] : waiting)
+          for (const size_t stream : list) {
+            drop(streams_.all()[stream]);
+            push(heads, stream);
+          }
+        waiting.clear();
+        waiting_count = 0;
+        continue;
+      }
+      const size_t number = heads.top().stream;
+      heads.pop();
+      Stream& stream = streams_.all()[number];
+      const Event& event = stream.from->events[stream.at];
+      Object* object = event.ref_thread == kNoThread ? nullptr : streams_.find(event.ref_thread, event.ref_birth);
+      if (object && !object->live && object->slot == kNoSlot) {
+        waiting[key_of(event.ref_thread, event.ref_birth)].push_back(number);
+        waiting_count++;
+        continue;
+      }
+      emit(stream, event, object);
+      stream.at++;
+      push(heads, number);
+      if (event.birth == kNone) continue;
+      const auto found = waiting.find(key_of(stream.from->thread, event.birth));
+      if (found == waiting.end()) continue;
+      for (const size_t other : found->second) push(heads, other);
+      waiting_count -= found->second.size();
+      waiting.erase(found);
     }
+    close_window();
+  }
 
-private:
-    struct Target {
-        std::vector<Op> ops;
-        Slots slots;
-        uint64_t window = kNone;
-        uint64_t start_window = 0;
-        uint32_t recorded = 0;
-        bool ends = false;
+  static uint64_t key_of(uint32_t thread, uint64_t birth) { return static_cast<uint64_t>(thread) << 40 ^ birth; }
+
+  void push(std::priority_queue<Head>& heads, size_t number) {
+    const Stream& stream = streams_.all()[number];
+    if (stream.at < stream.end) heads.push({stream.from->events[stream.at].time, number});
+  }
+
+  void drop(Stream& stream) {
+    const Event& event = stream.from->events[stream.at];
+    dropped_++;
+    if (event.kind == FST_REALLOC && !event.failed) {
+      Event born = event;  // what it makes is there nevertheless
+      born.kind = FST_REALLOC_NULL;
+      born.ref_thread = kNoThread;
+      emit(stream, born, nullptr);
+    }
+    stream.at++;
+  }
+
+  void cut_windows() {
+    uint64_t last = 0;
+    for (const Stream& stream : streams_.all())
+      if (stream.end) last = std::max(last, stream.from->events[stream.end - 1].time);
+    duration_ = last * step_ns_;
+    const uint64_t count = std::clamp(streams_.calls() / kEventsPerWindow, kLeastWindows, kMostWindows);
+    window_steps_ = std::max<uint64_t>(1, last / count + 1);
+    windows_.resize(last / window_steps_ + 1);
+    for (size_t i = 0; i < windows_.size(); i++) windows_[i].time_ns = i * window_steps_ * step_ns_;
+  }
+
+  // The window of the event that is laid out now; windows never fall, also where times do.
+  uint64_t enter_window(Target& target, uint64_t time) {
+    const uint64_t window = std::max<uint64_t>(window_, time / window_steps_);
+    for (; window_ < window; window_++) close_window();
+    if (target.window != window_) {
+      if (target.window == kNone) target.start_window = window_;
+      target.window = window_;
+      windows_[window_].threads++;
+      Op op{};
+      op.code = kWindow;
+      op.size = window_;
+      target.ops.push_back(op);
+    }
+    return window_;
+  }
+
+  void close_window() { windows_[window_].live_bytes = live_bytes_; }
+
+  void emit(Stream& stream, const Event& event, Object* object) {
+    Target& target = targets_[stream.target];
+    if (event.kind == FST_THREAD_END) target.ends = true;
+    if (event.kind == FST_THREAD_START || event.kind == FST_THREAD_END || event.kind == FST_FORK) return;
+    if (event.ref_thread != kNoThread && !object && event.kind != FST_REALLOC) {
+      dropped_++;
+      return;
+    }
+    if (object && !object->live) {
+      dropped_++;  // ended before
+      if (event.kind != FST_REALLOC || event.failed) return;
+      object = nullptr;
+    }
+    const uint64_t window = enter_window(target, event.time);
+    Op op{};
+    op.code = event.kind;
+    op.size = event.size;
+    op.align_log2 = event.align_log2;
+    if (event.failed) op.flags |= kFailed;
+    if (object && object->maker != stream.target) op.flags |= kWait;
+    if (event.kind == FST_TOUCH) {
+      emit_touch(target, op, *object, event);
+      return;
+    }
+    if (event.kind == FST_REALLOC && !object) op.code = FST_REALLOC_NULL;
+    uint64_t used_before = 0;
+    if (object) {
+      op.slot = op.old_slot = object->slot;
+      if (event.kind != FST_REALLOC) {
+        op.size = object->size;  // the sized forms are told it
+        op.align_log2 = object->align_log2;
+      }
+      if (!event.failed) used_before = end_object(*object, window);
+    }
+    if (event.birth != kNone) begin_object(stream, target, op, event, window, used_before);
+    target.ops.push_back(op);
+    count(event);
+  }
+
+  void count(const Event& event) {
+    births_ += event.birth != kNone;
+    deaths_ += fst_is_death(event.kind) && !event.failed && event.kind != FST_REALLOC;
+    replayed_++;
+  }
+
+  // Returns how many of its bytes were in use.
+  uint64_t end_object(Object& object, uint64_t window) {
+    object.live = false;
+    live_bytes_ -= object.size;
+    targets_[object.maker].slots.put(object.slot, object.foreign, window);
+    return object.last_pages == kAll ? object.size : std::min(object.size, object.last_pages * kPageBytes);
+  }
+
+  void begin_object(Stream& stream, Target& target, Op& op, const Event& event, uint64_t window, uint64_t used_before) {
+    Object& made = *streams_.find(stream.from->thread, event.birth);
+    made.slot = target.slots.take(made.foreign, window, slots_);
+    made.live = true;
+    live_bytes_ += made.size;
+    peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
+    op.slot = made.slot;
+    const uint64_t unit = made.size <= kPageBytes ? kLineBytes : kPageBytes;
+    const uint64_t all = (made.size + unit - 1) / unit;
+    // A block that another thread ends is touched at once: a later touch could come after its end.
+    const uint32_t known = made.foreign ? made.last_pages : made.first_pages;
+    op.touch_begin = static_cast<uint32_t>(std::min<uint64_t>(used_before / unit, kAll - 1));
+    op.touch_end =
+        static_cast<uint32_t>(std::min<uint64_t>({all, known == kAll || unit == kLineBytes ? all : known, kAll - 1}));
+  }
+
+  void emit_touch(Target& target, Op& op, const Object& object, const Event& event) {
+    if (object.foreign || op.flags & kWait || object.size <= kPageBytes) return;
+    op.code = kTouch;
+    op.slot = object.slot;
+    op.touch_begin = 0;
+    op.touch_end = static_cast<uint32_t>(std::min(event.size, (object.size + kPageBytes - 1) / kPageBytes));
+    op.size = object.size;
+    target.ops.push_back(op);
+  }
+
+  Bytes write() {
+    PlanHeader header{};
+    header.magic = kPlanMagic;
+    header.threads = targets_.size();
+    header.windows = windows_.size();
+    for (const Target& target : targets_) header.ops += target.ops.size();
+    header.bytes = sizeof header + header.threads * sizeof(PlanThread) + header.windows * sizeof(PlanWindow) +
+                   header.ops * sizeof(Op);
+    header.slots = slots_;
+    header.calls = replayed_;
+    header.births = births_;
+    header.deaths = deaths_;
+    header.dropped = dropped_;
+    header.peak_live_bytes = peak_live_bytes_;
+    header.duration_ns = duration_;
+    header.process = streams_.process();
+    Bytes out;
+    out.reserve(header.bytes);
+    out.resize(sizeof header);
+    // Threads are started in their order: none may be behind one that starts later.
+    for (size_t i = targets_.size(); i-- > 1;)
+      targets_[i - 1].start_window = std::min(targets_[i - 1].start_window, targets_[i].start_window);
+    uint64_t first = 0;
+    const auto append = [&out](const void* from, size_t bytes) {
+      const auto* at = static_cast<const uint8_t*>(from);
+      out.insert(out.end(), at, at + bytes);
     };
-
-    void choose_process() {
-        std::map<uint32_t, uint64_t> calls;
-        for (const ThreadEvents& thread : trace_.threads) calls[thread.process] += thread.events.size();
-        if (calls.empty()) throw Error("the trace has no events");
-        process_ = options_.process;
-        if (process_ == kAll)
-          process_ = std::max_element(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
-                       return a.second < b.second;
-                     })->first;
-        else if (!calls.contains(process_)) throw Error("the trace has no process " + std::to_string(process_));
+    for (const Target& target : targets_) {
+      const PlanThread thread{first, target.ops.size(), target.start_window, target.recorded, target.ends};
+      append(&thread, sizeof thread);
+      first += target.ops.size();
     }
+    append(windows_.data(), windows_.size() * sizeof(PlanWindow));
+    for (const Target& target : targets_) append(target.ops.data(), target.ops.size() * sizeof(Op));
+    header.crc =
+        crc32c(&header, offsetof(PlanHeader, crc)) ^ crc32c(out.data() + sizeof header, out.size() - sizeof header);
+    std::memcpy(out.data(), &header, sizeof header);
+    return out;
+  }
 
-    struct Fork {
-        uint32_t parent;
-        uint32_t thread;
-        uint64_t time;
-        size_t at;
-    };
-
-    const Fork* find_fork(uint32_t child) {
-        if (forks_.empty() && !searched_)
-            for (const ThreadEvents& thread : trace_.threads)
-                for (size_t i = 0; i < thread.events.size(); i++)
-                    if (thread.events[i].kind == FST_FORK && thread.events[i].size != thread.process)
-                      forks_.try_emplace(static_cast<uint32_t>(thread.events[i].size),
-                                         Fork{thread.process, thread.thread, thread.events[i].time, i});
-        searched_ = true;
-        const auto found = forks_.find(child);
-        return found == forks_.end() ? nullptr : &found->second;
-    }
-
-    // The process's own threads, and what its ancestors did before they forked towards it.
-    void gather() {
-        std::vector<uint32_t> seen;
-        uint64_t until = kNone;
-        const Fork* fork = nullptr;
-        for (uint32_t process = process_;;) {
-            for (const ThreadEvents& thread : trace_.threads) {
-                if (thread.process != process) continue;
-                size_t end = thread.events.size();
-                if (fork && fork->thread == thread.thread)
-                    end = fork->at;
-                else if (fork)
-                  end = static_cast<size_t>(std::partition_point(thread.events.begin(), thread.events.end(),
-                                                                 [&](const Event& e) { return e.time < until; }) -
-                                            thread.events.begin());
-                places_[thread.thread] = streams_.size();
-                streams_.push_back({&thread, end, 0, 0, 0, {}});
-            }
-            seen.push_back(process);
-            fork = find_fork(process);
-            if (!fork || std::find(seen.begin(), seen.end(), fork->parent) != seen.end()) return;
-            until = std::min(until, fork->time);
-            process = fork->parent;
-        }
-    }
-
-    static uint64_t first_time(const Stream& stream) {
-      return stream.from->events.empty() ? 0 : stream.from->events.front().time;
-    }
-
-    // Which thread of the replay does what: one for each recorded one, or fewer.
-    void deal() {
-        std::vector<size_t> order(streams_.size());
-        for (size_t i = 0; i < order.size(); i++) order[i] = i;
-        std::stable_sort(order.begin(), order.end(),
-                         [this](size_t a, size_t b) { return first_time(streams_[a]) < first_time(streams_[b]); });
-        std::unordered_map<uint32_t, uint32_t> continued;  // a child's first thread goes on as the one that forked
-        for (const size_t i : order) {
-            Stream& stream = streams_[i];
-            const uint32_t process = stream.from->process;
-            const Fork* fork = find_fork(process);
-            const auto parent = fork ? places_.find(fork->thread) : places_.end();
-            if (parent != places_.end() && !continued.contains(process)) {
-                stream.target = continued[process] = streams_[parent->second].target;
-                continue;
-            }
-            const uint32_t most = options_.threads ? options_.threads : kAll;
-            if (targets_.size() < most) {
-                stream.target = static_cast<uint32_t>(targets_.size());
-                targets_.emplace_back();
-                targets_.back().recorded = stream.from->thread;
-            } else {
-                stream.target = next_target_++ % most;
-            }
-        }
-    }
-
-    Object* find(uint32_t thread, uint64_t birth) {
-        const auto place = places_.find(thread);
-        if (place == places_.end()) return nullptr;
-        Stream& stream = streams_[place->second];
-        return birth - stream.first_birth < stream.objects.size() ? &stream.objects[birth - stream.first_birth]
-                                                                  : nullptr;
-    }
-
-    // Who ends each object and how much of it was used, before the first operation is laid out.
-    void look_ahead() {
-        for (Stream& stream : streams_) {
-            uint64_t births = 0;
-            for (size_t i = 0; i < stream.end; i++) {
-                if (stream.from->events[i].birth == kNone) continue;
-                if (births++ == 0) stream.first_birth = stream.from->events[i].birth;
-            }
-            stream.objects.resize(births);
-            calls_ += stream.end;
-        }
-        for (Stream& stream : streams_) {
-            for (size_t i = 0; i < stream.end; i++) {
-                const Event& event = stream.from->events[i];
-                if (event.birth != kNone) {
-                    Object* made = find(stream.from->thread, event.birth);
-                    made->size = event.size;
-                    made->maker = stream.target;
-                    made->align_log2 = event.align_log2;
-                }
-            }
-        }
-        for (Stream& stream : streams_) {
-            for (size_t i = 0; i < stream.end; i++) {
-                const Event& event = stream.from->events[i];
-                Object* object = event.ref_thread == kNoThread ? nullptr : find(event.ref_thread, event.ref_birth);
-                if (!object) continue;
-                if (event.kind == FST_TOUCH) {
-                    object->last_pages = static_cast<uint32_t>(std::min<uint64_t>(event.size, kAll - 1));
-                    if (object->first_pages == kAll) object->first_pages = object->last_pages;
-                } else if (object->maker != stream.target) {
-                    object->foreign = true;
-                }
-            }
-        }
-    }
-
-    struct Head {
-        uint64_t time;
-        size_t stream;
-        bool operator<(const Head& other) const {
-          return time != other.time ? time > other.time : stream > other.stream;
-        }
-    };
-
-    // PLAN-3: goes through all events in the order of time, but each only when what it names is there.
-    void lay_out() {
-        cut_windows();
-        std::priority_queue<Head> heads;
-        std::unordered_map<uint64_t, std::vector<size_t>> waiting;  // streams, by the object that they wait for
-        size_t waiting_count = 0;
-        for (size_t i = 0; i < streams_.size(); i++) push(heads, i);
-        for (;;) {
-            if (heads.empty()) {
-                if (waiting_count == 0) break;
-                // What they wait for never comes: these events cannot be replayed.
-                for (auto& [key, list] : waiting)
-                    for (const size_t stream : list) {
-                        drop(streams_[stream]);
-                        push(heads, stream);
-                    }
-                waiting.clear();
-                waiting_count = 0;
-                continue;
-            }
-            const size_t number = heads.top().stream;
-            heads.pop();
-            Stream& stream = streams_[number];
-            const Event& event = stream.from->events[stream.at];
-            Object* object = event.ref_thread == kNoThread ? nullptr : find(event.ref_thread, event.ref_birth);
-            if (object && !object->live && object->slot == kNoSlot) {
-                waiting[key_of(event.ref_thread, event.ref_birth)].push_back(number);
-                waiting_count++;
-                continue;
-            }
-            emit(stream, event, object);
-            stream.at++;
-            push(heads, number);
-            if (event.birth == kNone) continue;
-            const auto found = waiting.find(key_of(stream.from->thread, event.birth));
-            if (found == waiting.end()) continue;
-            for (const size_t other : found->second) push(heads, other);
-            waiting_count -= found->second.size();
-            waiting.erase(found);
-        }
-        close_window();
-    }
-
-    static uint64_t key_of(uint32_t thread, uint64_t birth) { return static_cast<uint64_t>(thread) << 40 ^ birth; }
-
-    void push(std::priority_queue<Head>& heads, size_t number) {
-        const Stream& stream = streams_[number];
-        if (stream.at < stream.end) heads.push({stream.from->events[stream.at].time, number});
-    }
-
-    void drop(Stream& stream) {
-        const Event& event = stream.from->events[stream.at];
-        dropped_++;
-        if (event.kind == FST_REALLOC && !event.failed) {
-            Event born = event;  // what it makes is there nevertheless
-            born.kind = FST_REALLOC_NULL;
-            born.ref_thread = kNoThread;
-            emit(stream, born, nullptr);
-        }
-        stream.at++;
-    }
-
-    void cut_windows() {
-        uint64_t last = 0;
-        for (const Stream& stream : streams_)
-            if (stream.end) last = std::max(last, stream.from->events[stream.end - 1].time);
-        duration_ = last * trace_.step_ns;
-        const uint64_t count = std::clamp(calls_ / kEventsPerWindow, kLeastWindows, kMostWindows);
-        window_steps_ = std::max<uint64_t>(1, last / count + 1);
-        windows_.resize(last / window_steps_ + 1);
-        for (size_t i = 0; i < windows_.size(); i++) windows_[i].time_ns = i * window_steps_ * trace_.step_ns;
-    }
-
-    // The window of the event that is laid out now; windows never fall, also where times do.
-    uint64_t enter_window(Target& target, uint64_t time) {
-        const uint64_t window = std::max<uint64_t>(window_, time / window_steps_);
-        for (; window_ < window; window_++) close_window();
-        if (target.window != window_) {
-            if (target.window == kNone) target.start_window = window_;
-            target.window = window_;
-            windows_[window_].threads++;
-            Op op{};
-            op.code = kWindow;
-            op.size = window_;
-            target.ops.push_back(op);
-        }
-        return window_;
-    }
-
-    void close_window() { windows_[window_].live_bytes = live_bytes_; }
-
-    void emit(Stream& stream, const Event& event, Object* object) {
-        Target& target = targets_[stream.target];
-        if (event.kind == FST_THREAD_END) target.ends = true;
-        if (event.kind == FST_THREAD_START || event.kind == FST_THREAD_END || event.kind == FST_FORK) return;
-        if (event.ref_thread != kNoThread && !object && event.kind != FST_REALLOC) {
-            dropped_++;
-            return;
-        }
-        if (object && !object->live) {
-            dropped_++;  // ended before
-            if (event.kind != FST_REALLOC || event.failed) return;
-            object = nullptr;
-        }
-        const uint64_t window = enter_window(target, event.time);
-        Op op{};
-        op.code = event.kind;
-        op.size = event.size;
-        op.align_log2 = event.align_log2;
-        if (event.failed) op.flags |= kFailed;
-        if (object && object->maker != stream.target) op.flags |= kWait;
-        if (event.kind == FST_TOUCH) {
-            emit_touch(target, op, *object, event);
-            return;
-        }
-        if (event.kind == FST_REALLOC && !object) op.code = FST_REALLOC_NULL;
-        uint64_t used_before = 0;
-        if (object) {
-            op.slot = op.old_slot = object->slot;
-            if (event.kind != FST_REALLOC) {
-                op.size = object->size;  // the sized forms are told it
-                op.align_log2 = object->align_log2;
-            }
-            if (!event.failed) used_before = end_object(*object, window);
-        }
-        if (event.birth != kNone) begin_object(stream, target, op, event, window, used_before);
-        target.ops.push_back(op);
-        count(event);
-    }
-
-    void count(const Event& event) {
-        births_ += event.birth != kNone;
-        deaths_ += fst_is_death(event.kind) && !event.failed && event.kind != FST_REALLOC;
-        replayed_++;
-    }
-
-    // Returns how many of its bytes were in use.
-    uint64_t end_object(Object& object, uint64_t window) {
-        object.live = false;
-        live_bytes_ -= object.size;
-        targets_[object.maker].slots.put(object.slot, object.foreign, window);
-        return object.last_pages == kAll ? object.size : std::min(object.size, object.last_pages * kPageBytes);
-    }
-
-    void begin_object(Stream& stream, Target& target, Op& op, const Event& event, uint64_t window,
-                      uint64_t used_before) {
-      Object& made = *find(stream.from->thread, event.birth);
-      made.slot = target.slots.take(made.foreign, window, slots_);
-      made.live = true;
-      live_bytes_ += made.size;
-      peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
-      op.slot = made.slot;
-      const uint64_t unit = made.size <= kPageBytes ? kLineBytes : kPageBytes;
-      const uint64_t all = (made.size + unit - 1) / unit;
-      // A block that another thread ends is touched at once: a later touch could come after its end.
-      const uint32_t known = made.foreign ? made.last_pages : made.first_pages;
-      op.touch_begin = static_cast<uint32_t>(std::min<uint64_t>(used_before / unit, kAll - 1));
-      op.touch_end =
-          static_cast<uint32_t>(std::min<uint64_t>({all, known == kAll || unit == kLineBytes ? all : known, kAll - 1}));
-    }
-
-    void emit_touch(Target& target, Op& op, const Object& object, const Event& event) {
-        if (object.foreign || op.flags & kWait || object.size <= kPageBytes) return;
-        op.code = kTouch;
-        op.slot = object.slot;
-        op.touch_begin = 0;
-        op.touch_end = static_cast<uint32_t>(std::min(event.size, (object.size + kPageBytes - 1) / kPageBytes));
-        op.size = object.size;
-        target.ops.push_back(op);
-    }
-
-    Bytes write() {
-        PlanHeader header{};
-        header.magic = kPlanMagic;
-        header.threads = targets_.size();
-        header.windows = windows_.size();
-        for (const Target& target : targets_) header.ops += target.ops.size();
-        header.bytes = sizeof header + header.threads * sizeof(PlanThread) + header.windows * sizeof(PlanWindow) +
-                       header.ops * sizeof(Op);
-        header.slots = slots_;
-        header.calls = replayed_;
-        header.births = births_;
-        header.deaths = deaths_;
-        header.dropped = dropped_;
-        header.peak_live_bytes = peak_live_bytes_;
-        header.duration_ns = duration_;
-        header.process = process_;
-        Bytes out;
-        out.reserve(header.bytes);
-        out.resize(sizeof header);
-        // Threads are started in their order: none may be behind one that starts later.
-        for (size_t i = targets_.size(); i-- > 1;)
-          targets_[i - 1].start_window = std::min(targets_[i - 1].start_window, targets_[i].start_window);
-        uint64_t first = 0;
-        const auto append = [&out](const void* from, size_t bytes) {
-            const auto* at = static_cast<const uint8_t*>(from);
-            out.insert(out.end(), at, at + bytes);
-        };
-        for (const Target& target : targets_) {
-            const PlanThread thread{first, target.ops.size(), target.start_window, target.recorded, target.ends};
-            append(&thread, sizeof thread);
-            first += target.ops.size();
-        }
-        append(windows_.data(), windows_.size() * sizeof(PlanWindow));
-        for (const Target& target : targets_) append(target.ops.data(), target.ops.size() * sizeof(Op));
-        header.crc =
-            crc32c(&header, offsetof(PlanHeader, crc)) ^ crc32c(out.data() + sizeof header, out.size() - sizeof header);
-        std::memcpy(out.data(), &header, sizeof header);
-        return out;
-    }
-
-    const TraceFile& trace_;
-    PlanOptions options_;
-    uint32_t process_ = 0;
-    std::unordered_map<uint32_t, Fork> forks_;
-    bool searched_ = false;
-    std::vector<Stream> streams_;
-    std::unordered_map<uint32_t, size_t> places_;
-    std::vector<Target> targets_;
-    uint32_t next_target_ = 0;
-    std::vector<PlanWindow> windows_;
-    uint64_t window_ = 0;
-    uint64_t window_steps_ = 1;
-    uint64_t slots_ = 0;
-    uint64_t calls_ = 0;
-    uint64_t replayed_ = 0;
-    uint64_t births_ = 0;
-    uint64_t deaths_ = 0;
-    uint64_t dropped_ = 0;
-    uint64_t live_bytes_ = 0;
-    uint64_t peak_live_bytes_ = 0;
-    uint64_t duration_ = 0;
+  const uint64_t step_ns_;
+  Streams streams_;
+  std::vector<Target> targets_;
+  std::vector<PlanWindow> windows_;
+  uint64_t window_ = 0;
+  uint64_t window_steps_ = 1;
+  uint64_t slots_ = 0;
+  uint64_t replayed_ = 0;
+  uint64_t births_ = 0;
+  uint64_t deaths_ = 0;
+  uint64_t dropped_ = 0;
+  uint64_t live_bytes_ = 0;
+  uint64_t peak_live_bytes_ = 0;
+  uint64_t duration_ = 0;
 };
 
 }  // namespace

@@ -22,63 +22,63 @@ inline constexpr uint64_t kPlanMagic = 0x314e414c50545346;  // "FSTPLAN1"
 inline constexpr uint32_t kAll = ~uint32_t{0};
 
 enum Code : uint8_t {  // 1 to 24 as enum fst_kind
-    kWindow = 32,      // size: its number
-    kTouch = 33,
+  kWindow = 32,        // size: its number
+  kTouch = 33,
 };
 
 struct Op {
-    uint64_t size;
-    uint32_t slot;         // of what is born; of a death, what dies
-    uint32_t old_slot;     // of a realloc
-    uint32_t touch_begin;  // lines of 64 bytes, of blocks up to a page; else pages
-    uint32_t touch_end;    // kAll: to the block's end
-    uint8_t code;
-    uint8_t align_log2;
-    uint8_t flags;
-    uint8_t padding[5];
+  uint64_t size;
+  uint32_t slot;         // of what is born; of a death, what dies
+  uint32_t old_slot;     // of a realloc
+  uint32_t touch_begin;  // lines of 64 bytes, of blocks up to a page; else pages
+  uint32_t touch_end;    // kAll: to the block's end
+  uint8_t code;
+  uint8_t align_log2;
+  uint8_t flags;
+  uint8_t padding[5];
 };
 static_assert(sizeof(Op) == 32);
 
 enum OpFlags : uint8_t {
-    kWait = 1,    // the object is another thread's
-    kFailed = 2,  // the call returned no memory
+  kWait = 1,    // the object is another thread's
+  kFailed = 2,  // the call returned no memory
 };
 
 struct PlanThread {
-    uint64_t first_op;
-    uint64_t ops;
-    uint64_t start_window;
-    uint32_t recorded;  // its number in the trace
-    uint32_t ends;      // 1: before the program did
+  uint64_t first_op;
+  uint64_t ops;
+  uint64_t start_window;
+  uint32_t recorded;  // its number in the trace
+  uint32_t ends;      // 1: before the program did
 };
 
 struct PlanWindow {
-    uint64_t time_ns;     // since the start
-    uint64_t live_bytes;  // at its end
-    uint32_t threads;     // that have operations in it
-    uint32_t padding;
+  uint64_t time_ns;     // since the start
+  uint64_t live_bytes;  // at its end
+  uint32_t threads;     // that have operations in it
+  uint32_t padding;
 };
 
 struct PlanHeader {
-    uint64_t magic;
-    uint64_t bytes;  // of the whole plan
-    uint64_t threads;
-    uint64_t windows;
-    uint64_t ops;
-    uint64_t slots;
-    uint64_t calls;
-    uint64_t births;
-    uint64_t deaths;
-    uint64_t dropped;  // events that no replay can do: they name objects that are not there
-    uint64_t peak_live_bytes;
-    uint64_t duration_ns;
-    uint32_t process;
-    uint32_t crc;  // of the header before it, exclusive-or that of all that follows
+  uint64_t magic;
+  uint64_t bytes;  // of the whole plan
+  uint64_t threads;
+  uint64_t windows;
+  uint64_t ops;
+  uint64_t slots;
+  uint64_t calls;
+  uint64_t births;
+  uint64_t deaths;
+  uint64_t dropped;  // events that no replay can do: they name objects that are not there
+  uint64_t peak_live_bytes;
+  uint64_t duration_ns;
+  uint32_t process;
+  uint32_t crc;  // of the header before it, exclusive-or that of all that follows
 };
 
 struct PlanOptions {
-    uint32_t process = kAll;  // kAll: the one with the most calls
-    uint32_t threads = 0;     // at most so many; 0: as recorded
+  uint32_t process = kAll;  // kAll: the one with the most calls
+  uint32_t threads = 0;     // at most so many; 0: as recorded
 };
 
 // The plan as it stands in its file. Throws Error.

@@ -28,27 +28,27 @@ constexpr size_t kStackBytes = 256 << 10;
 
 uint64_t cycles() {
 #if defined(__x86_64__)
-    // What stands before is done, and what follows has not begun: else a short call hides behind the reading itself.
-    __builtin_ia32_lfence();
-    const uint64_t count = __builtin_ia32_rdtsc();
-    __builtin_ia32_lfence();
-    return count;
+  // What stands before is done, and what follows has not begun: else a short call hides behind the reading itself.
+  __builtin_ia32_lfence();
+  const uint64_t count = __builtin_ia32_rdtsc();
+  __builtin_ia32_lfence();
+  return count;
 #else
-    uint64_t count;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
-    return count;
+  uint64_t count;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+  return count;
 #endif
 }
 
 uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void sleep_until(uint64_t ns) {
-    const timespec at{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+  const timespec at{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
 }
 
 // Shared and resident from the start: the replay's own memory is told from the allocator's by being shared.
@@ -62,310 +62,315 @@ T* own_array(size_t count) {
 
 // A line "NAME: N kB" of /proc/self/status.
 double status_kib(const char* name) {
-    char text[8192];
-    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    const ssize_t count = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    text[std::max<ssize_t>(0, count)] = 0;
-    const char* line = std::strstr(text, name);
-    return line ? std::atof(line + std::strlen(name)) : 0;
+  char text[8192];
+  const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const ssize_t count = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[std::max<ssize_t>(0, count)] = 0;
+  const char* line = std::strstr(text, name);
+  return line ? std::atof(line + std::strlen(name)) : 0;
 }
 
 struct PerThread {
-    Histogram births;
-    Histogram deaths;
-    uint64_t checksum;
-    uint64_t failures;
+  Histogram births;
+  Histogram deaths;
+  uint64_t checksum;
+  uint64_t failures;
 };
 
 class Runner;
 
 struct Copy {
-    std::atomic<uintptr_t>* slots = nullptr;
-    Windows windows;
-    std::atomic<uint32_t> next_to_start{1};
-    std::atomic<uint32_t> running{0};
-    PerThread* threads = nullptr;
+  std::atomic<uintptr_t>* slots = nullptr;
+  Windows windows;
+  std::atomic<uint32_t> next_to_start{1};
+  std::atomic<uint32_t> running{0};
+  PerThread* threads = nullptr;
 };
 
 struct Start {
-    Runner* runner;
-    uint32_t copy;
-    uint32_t thread;
+  Runner* runner;
+  uint32_t copy;
+  uint32_t thread;
 };
 
 class Runner {
-public:
- Runner(const Plan& plan, const RunOptions& options)
-     : plan_(plan), options_(options), copies_(std::make_unique<Copy[]>(options.copies)) {
-   const auto windows = static_cast<uint32_t>(plan.header().windows);
-   const size_t threads = plan.threads().size();
-   starts_ = own_array<Start>(threads * options.copies);
-   resident_ = own_array<double>(windows);
-   for (uint32_t c = 0; c < options.copies; c++) {
-     Copy& copy = copies_[c];
-     copy.slots = own_array<std::atomic<uintptr_t>>(plan.header().slots);
-     auto* remaining = own_array<std::atomic<uint32_t>>(windows);
-     for (uint32_t i = 0; i < windows; i++) remaining[i] = plan.windows()[i].threads;
-     copy.windows.set(remaining, windows);
-     copy.threads = own_array<PerThread>(threads);
-     for (uint32_t i = 0; i < threads; i++) starts_[c * threads + i] = {this, c, i};
-   }
-   statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-   pthread_attr_init(&attributes_);
-   pthread_attr_setstacksize(&attributes_, kStackBytes);
-   pthread_attr_setdetachstate(&attributes_, PTHREAD_CREATE_DETACHED);
- }
-
-    Outcome run() {
-        Outcome outcome;
-        outcome.clock_cycles = clock_cost();
-        rusage before{}, after{};
-        base_kib_ = anonymous_kib();
-        getrusage(RUSAGE_SELF, &before);
-        started_ns_ = now_ns();
-        const uint64_t started = cycles();
-        for (uint32_t c = 1; c < options_.copies; c++) create(c, 0);
-        copies_[0].running.fetch_add(1);
-        replay(0, 0);
-        for (uint32_t c = 0; c < options_.copies; c++) {
-            copies_[c].windows.wait(copies_[c].windows.count());
-            while (copies_[c].running.load()) sched_yield();
-        }
-        const uint64_t ended_ns = now_ns();
-        outcome.cycles_per_ns = static_cast<double>(cycles() - started) /
-                                static_cast<double>(std::max<uint64_t>(1, ended_ns - started_ns_));
-        outcome.wall_s = static_cast<double>(ended_ns - started_ns_) / 1e9;
-        getrusage(RUSAGE_SELF, &after);
-        outcome.faults = static_cast<uint64_t>(after.ru_minflt - before.ru_minflt);
-        outcome.peak_kib =
-            std::max(0.0, status_kib("VmHWM:") - status_kib("RssFile:") - status_kib("RssShmem:") - base_kib_);
-        sleep_until(now_ns() + uint64_t{options_.idle_ms} * 1'000'000);
-        outcome.idle_kib = std::max(0.0, anonymous_kib() - base_kib_);
-        gather(outcome);
-        return outcome;
+ public:
+  Runner(const Plan& plan, const RunOptions& options)
+      : plan_(plan), options_(options), copies_(std::make_unique<Copy[]>(options.copies)) {
+    const auto windows = static_cast<uint32_t>(plan.header().windows);
+    const size_t threads = plan.threads().size();
+    starts_ = own_array<Start>(threads * options.copies);
+    resident_ = own_array<double>(windows);
+    for (uint32_t c = 0; c < options.copies; c++) {
+      Copy& copy = copies_[c];
+      copy.slots = own_array<std::atomic<uintptr_t>>(plan.header().slots);
+      auto* remaining = own_array<std::atomic<uint32_t>>(windows);
+      for (uint32_t i = 0; i < windows; i++) remaining[i] = plan.windows()[i].threads;
+      copy.windows.set(remaining, windows);
+      copy.threads = own_array<PerThread>(threads);
+      for (uint32_t i = 0; i < threads; i++) starts_[c * threads + i] = {this, c, i};
     }
+    statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    pthread_attr_init(&attributes_);
+    pthread_attr_setstacksize(&attributes_, kStackBytes);
+    pthread_attr_setdetachstate(&attributes_, PTHREAD_CREATE_DETACHED);
+  }
 
-private:
-    // What the two reads of the counter around a call take by themselves.
-    static double clock_cost() {
-        std::array<uint64_t, 1001> found;
-        for (uint64_t& one : found) {
-            const uint64_t begin = cycles();
-            one = cycles() - begin;
-        }
-        std::nth_element(found.begin(), found.begin() + 500, found.end());
-        return static_cast<double>(found[500]);
+  Outcome run() {
+    Outcome outcome;
+    outcome.clock_cycles = clock_cost();
+    rusage before{}, after{};
+    base_kib_ = anonymous_kib();
+    getrusage(RUSAGE_SELF, &before);
+    started_ns_ = now_ns();
+    const uint64_t started = cycles();
+    for (uint32_t c = 1; c < options_.copies; c++) create(c, 0);
+    copies_[0].running.fetch_add(1);
+    replay(0, 0);
+    for (uint32_t c = 0; c < options_.copies; c++) {
+      copies_[c].windows.wait(copies_[c].windows.count());
+      while (copies_[c].running.load()) sched_yield();
     }
+    const uint64_t ended_ns = now_ns();
+    outcome.cycles_per_ns =
+        static_cast<double>(cycles() - started) / static_cast<double>(std::max<uint64_t>(1, ended_ns - started_ns_));
+    outcome.wall_s = static_cast<double>(ended_ns - started_ns_) / 1e9;
+    getrusage(RUSAGE_SELF, &after);
+    outcome.faults = static_cast<uint64_t>(after.ru_minflt - before.ru_minflt);
+    outcome.peak_kib =
+        std::max(0.0, status_kib("VmHWM:") - status_kib("RssFile:") - status_kib("RssShmem:") - base_kib_);
+    sleep_until(now_ns() + uint64_t{options_.idle_ms} * 1'000'000);
+    outcome.idle_kib = std::max(0.0, anonymous_kib() - base_kib_);
+    gather(outcome);
+    return outcome;
+  }
 
-    double anonymous_kib() const {
-        char text[128];
-        const ssize_t count = pread(statm_, text, sizeof text - 1, 0);
-        text[std::max<ssize_t>(0, count)] = 0;
-        unsigned long long size = 0, resident = 0, shared = 0;
-        std::sscanf(text, "%llu %llu %llu", &size, &resident, &shared);
-        return static_cast<double>(resident - std::min(resident, shared)) * static_cast<double>(kPageBytes) / 1024;
+ private:
+  // What the two reads of the counter around a call take by themselves.
+  static double clock_cost() {
+    std::array<uint64_t, 1001> found;
+    for (uint64_t& one : found) {
+      const uint64_t begin = cycles();
+      one = cycles() - begin;
     }
+    std::nth_element(found.begin(), found.begin() + 500, found.end());
+    return static_cast<double>(found[500]);
+  }
 
-    void create(uint32_t copy, uint32_t thread) {
-        copies_[copy].running.fetch_add(1);
-        pthread_t made;
-        if (pthread_create(&made, &attributes_, begin, &starts_[copy * plan_.threads().size() + thread]) != 0) {
-            std::fprintf(stderr, "freestone-replay: a thread could not be started\n");
-            std::_Exit(1);
-        }
+  double anonymous_kib() const {
+    char text[128];
+    const ssize_t count = pread(statm_, text, sizeof text - 1, 0);
+    text[std::max<ssize_t>(0, count)] = 0;
+    unsigned long long size = 0, resident = 0, shared = 0;
+    std::sscanf(text, "%llu %llu %llu", &size, &resident, &shared);
+    return static_cast<double>(resident - std::min(resident, shared)) * static_cast<double>(kPageBytes) / 1024;
+  }
+
+  void create(uint32_t copy, uint32_t thread) {
+    copies_[copy].running.fetch_add(1);
+    pthread_t made;
+    if (pthread_create(&made, &attributes_, begin, &starts_[copy * plan_.threads().size() + thread]) != 0) {
+      std::fprintf(stderr, "freestone-replay: a thread could not be started\n");
+      std::_Exit(1);
     }
+  }
 
-    static void* begin(void* argument) {
-        const Start& start = *static_cast<Start*>(argument);
-        start.runner->replay(start.copy, start.thread);
-        return nullptr;
+  static void* begin(void* argument) {
+    const Start& start = *static_cast<Start*>(argument);
+    start.runner->replay(start.copy, start.thread);
+    return nullptr;
+  }
+
+  // Starts the threads whose first window is not after `window`; whoever comes first does it.
+  void start_threads(uint32_t copy_number, uint64_t window) {
+    Copy& copy = copies_[copy_number];
+    const auto threads = plan_.threads();
+    for (uint32_t next = copy.next_to_start.load(); next < threads.size() && threads[next].start_window <= window;) {
+      if (copy.next_to_start.compare_exchange_weak(next, next + 1)) create(copy_number, next++);
     }
+  }
 
-    // Starts the threads whose first window is not after `window`; whoever comes first does it.
-    void start_threads(uint32_t copy_number, uint64_t window) {
-        Copy& copy = copies_[copy_number];
-        const auto threads = plan_.threads();
-        for (uint32_t next = copy.next_to_start.load();
-             next < threads.size() && threads[next].start_window <= window;) {
-          if (copy.next_to_start.compare_exchange_weak(next, next + 1)) create(copy_number, next++);
-        }
+  void replay(uint32_t copy_number, uint32_t number) {
+    if (options_.null)
+      replay_with<Null>(copy_number, number);
+    else
+      replay_with<Real>(copy_number, number);
+    Copy& copy = copies_[copy_number];
+    const bool waits = !plan_.threads()[number].ends && number != 0;
+    copy.running.fetch_sub(1);
+    if (waits || (number == 0 && copy_number != 0))
+      for (;;) pause();  // as in the program, it lives until the end
+  }
+
+  template <class Allocator>
+  void replay_with(uint32_t copy_number, uint32_t number) {
+    Copy& copy = copies_[copy_number];
+    PerThread& self = copy.threads[number];
+    uint32_t window = kAll;
+    for (const Op& op : plan_.ops(plan_.threads()[number])) {
+      if (op.code == kWindow) {
+        change_window(copy_number, window, op.size);
+        window = static_cast<uint32_t>(op.size);
+        continue;
+      }
+      if (op.code == kTouch) {
+        touch<Allocator>(copy.slots[op.slot].load(std::memory_order_relaxed), op);  // this thread put it there
+        continue;
+      }
+      self.checksum = (self.checksum ^ (op.code + (op.size << 8) + (uint64_t{op.align_log2} << 56) + op.flags)) *
+                      0x9e3779b97f4a7c15u;
+      if (fst_is_death(op.code))
+        end<Allocator>(copy, self, op);
+      else
+        make<Allocator>(copy, self, op);
     }
+    change_window(copy_number, window, copy.windows.count());
+  }
 
-    void replay(uint32_t copy_number, uint32_t number) {
-        if (options_.null) replay_with<Null>(copy_number, number);
-        else replay_with<Real>(copy_number, number);
-        Copy& copy = copies_[copy_number];
-        const bool waits = !plan_.threads()[number].ends && number != 0;
-        copy.running.fetch_sub(1);
-        if (waits || (number == 0 && copy_number != 0))
-            for (;;) pause();  // as in the program, it lives until the end
+  void change_window(uint32_t copy_number, uint32_t from, uint64_t to) {
+    Copy& copy = copies_[copy_number];
+    start_threads(copy_number, to);
+    if (from != kAll)
+      copy.windows.finish(from, [&](uint32_t passed) { look(copy_number, passed); });
+    else
+      copy.windows.advance([&](uint32_t passed) { look(copy_number, passed); });
+    if (to >= copy.windows.count()) return;
+    if (to >= 2) copy.windows.wait(static_cast<uint32_t>(to - 1));  // PLAN-2
+    if (options_.pace > 0)
+      sleep_until(started_ns_ +
+                  static_cast<uint64_t>(static_cast<double>(plan_.windows()[to].time_ns) / options_.pace));
+  }
+
+  void look(uint32_t copy_number, uint32_t window) {
+    if (copy_number == 0) resident_[window] = anonymous_kib();
+  }
+
+  template <class Allocator>
+  static void touch(uintptr_t block, const Op& op) {
+    if (block == kNoMemory || block == 0) return;
+    const uint64_t unit = op.size <= kPageBytes ? kLineBytes : kPageBytes;
+    const uint64_t end = std::min({uint64_t{op.touch_end} * unit, op.size, Allocator::kMostTouched});
+    auto* bytes = reinterpret_cast<volatile char*>(block);
+    for (uint64_t at = uint64_t{op.touch_begin} * unit; at < end; at += unit) bytes[at] = 1;
+  }
+
+  template <class Allocator>
+  void make(Copy& copy, PerThread& self, const Op& op) {
+    const uint64_t begin = cycles();
+    void* block = Allocator::make(op);
+    self.births.add(cycles() - begin);
+    if (op.flags & kFailed) {
+      if (block) free_plain<Allocator>(block);
+      return;
     }
+    put(copy, self, op, block);
+    touch<Allocator>(reinterpret_cast<uintptr_t>(block), op);
+    copy.slots[op.slot].store(block ? reinterpret_cast<uintptr_t>(block) : kNoMemory,
+                              std::memory_order_release);  // PLAN-1
+  }
 
-    template <class Allocator>
-    void replay_with(uint32_t copy_number, uint32_t number) {
-        Copy& copy = copies_[copy_number];
-        PerThread& self = copy.threads[number];
-        uint32_t window = kAll;
-        for (const Op& op : plan_.ops(plan_.threads()[number])) {
-            if (op.code == kWindow) {
-                change_window(copy_number, window, op.size);
-                window = static_cast<uint32_t>(op.size);
-                continue;
-            }
-            if (op.code == kTouch) {
-                touch<Allocator>(copy.slots[op.slot].load(std::memory_order_relaxed), op);  // this thread put it there
-                continue;
-            }
-            self.checksum = (self.checksum ^ (op.code + (op.size << 8) + (uint64_t{op.align_log2} << 56) + op.flags)) *
-                            0x9e3779b97f4a7c15u;
-            if (fst_is_death(op.code)) end<Allocator>(copy, self, op);
-            else make<Allocator>(copy, self, op);
-        }
-        change_window(copy_number, window, copy.windows.count());
+  static void put(Copy&, PerThread& self, const Op& op, const void* block) {
+    if (!block && op.size) self.failures++;
+  }
+
+  template <class Allocator>
+  static void free_plain(void* block) {
+    Op plain{};
+    plain.code = FST_FREE;
+    Allocator::end(plain, block);
+  }
+
+  template <class Allocator>
+  void end(Copy& copy, PerThread& self, const Op& op) {
+    std::atomic<uintptr_t>& slot = copy.slots[op.old_slot];
+    const uintptr_t found =
+        op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
+    void* block = found == kNoMemory ? nullptr : reinterpret_cast<void*>(found);
+    if (op.code != FST_REALLOC) {
+      if (block && op.size && op.size <= kPageBytes)  // a program has used a block shortly before its end
+        static_cast<void>(*static_cast<volatile char*>(block));
+      slot.store(0, std::memory_order_relaxed);  // read again two windows later, or by this thread
+      const uint64_t begin = cycles();
+      Allocator::end(op, block);
+      self.deaths.add(cycles() - begin);
+      return;
     }
-
-    void change_window(uint32_t copy_number, uint32_t from, uint64_t to) {
-        Copy& copy = copies_[copy_number];
-        start_threads(copy_number, to);
-        if (from != kAll) copy.windows.finish(from, [&](uint32_t passed) { look(copy_number, passed); });
-        else copy.windows.advance([&](uint32_t passed) { look(copy_number, passed); });
-        if (to >= copy.windows.count()) return;
-        if (to >= 2) copy.windows.wait(static_cast<uint32_t>(to - 1));  // PLAN-2
-        if (options_.pace > 0)
-          sleep_until(started_ns_ +
-                      static_cast<uint64_t>(static_cast<double>(plan_.windows()[to].time_ns) / options_.pace));
+    const uint64_t begin = cycles();
+    void* moved = Allocator::change(block, op.size);
+    self.births.add(cycles() - begin);
+    if (op.flags & kFailed) {
+      if (moved) slot.store(reinterpret_cast<uintptr_t>(moved), std::memory_order_relaxed);  // as above
+      return;
     }
+    if (op.old_slot != op.slot) slot.store(0, std::memory_order_relaxed);  // as above
+    put(copy, self, op, moved);
+    touch<Allocator>(reinterpret_cast<uintptr_t>(moved), op);
+    copy.slots[op.slot].store(moved ? reinterpret_cast<uintptr_t>(moved) : kNoMemory,
+                              std::memory_order_release);  // PLAN-1
+  }
 
-    void look(uint32_t copy_number, uint32_t window) {
-        if (copy_number == 0) resident_[window] = anonymous_kib();
+  void gather(Outcome& outcome) {
+    for (uint32_t c = 0; c < options_.copies; c++)
+      for (size_t i = 0; i < plan_.threads().size(); i++) {
+        const PerThread& one = copies_[c].threads[i];
+        outcome.births.merge(one.births);
+        outcome.deaths.merge(one.deaths);
+        outcome.checksum += one.checksum * (plan_.threads()[i].recorded * 2 + 1);
+        outcome.failures += one.failures;
+      }
+    const auto windows = plan_.windows();
+    double resident = 0, live = 0;
+    outcome.resident_kib = {resident_, windows.size()};
+    for (size_t i = 0; i < windows.size(); i++) {
+      resident_[i] = std::max(0.0, resident_[i] - base_kib_);
+      resident += resident_[i];
+      live += static_cast<double>(windows[i].live_bytes) / 1024;
     }
+    outcome.mean_kib = resident / static_cast<double>(windows.size());
+    outcome.live_mean_kib = live / static_cast<double>(windows.size());
+  }
 
-    template <class Allocator>
-    static void touch(uintptr_t block, const Op& op) {
-        if (block == kNoMemory || block == 0) return;
-        const uint64_t unit = op.size <= kPageBytes ? kLineBytes : kPageBytes;
-        const uint64_t end = std::min({uint64_t{op.touch_end} * unit, op.size, Allocator::kMostTouched});
-        auto* bytes = reinterpret_cast<volatile char*>(block);
-        for (uint64_t at = uint64_t{op.touch_begin} * unit; at < end; at += unit) bytes[at] = 1;
-    }
-
-    template <class Allocator>
-    void make(Copy& copy, PerThread& self, const Op& op) {
-        const uint64_t begin = cycles();
-        void* block = Allocator::make(op);
-        self.births.add(cycles() - begin);
-        if (op.flags & kFailed) {
-            if (block) free_plain<Allocator>(block);
-            return;
-        }
-        put(copy, self, op, block);
-        touch<Allocator>(reinterpret_cast<uintptr_t>(block), op);
-        copy.slots[op.slot].store(block ? reinterpret_cast<uintptr_t>(block) : kNoMemory,
-                                  std::memory_order_release);  // PLAN-1
-    }
-
-    static void put(Copy&, PerThread& self, const Op& op, const void* block) {
-        if (!block && op.size) self.failures++;
-    }
-
-    template <class Allocator>
-    static void free_plain(void* block) {
-        Op plain{};
-        plain.code = FST_FREE;
-        Allocator::end(plain, block);
-    }
-
-    template <class Allocator>
-    void end(Copy& copy, PerThread& self, const Op& op) {
-        std::atomic<uintptr_t>& slot = copy.slots[op.old_slot];
-        const uintptr_t found =
-            op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
-        void* block = found == kNoMemory ? nullptr : reinterpret_cast<void*>(found);
-        if (op.code != FST_REALLOC) {
-            if (block && op.size && op.size <= kPageBytes)  // a program has used a block shortly before its end
-                static_cast<void>(*static_cast<volatile char*>(block));
-            slot.store(0, std::memory_order_relaxed);  // read again two windows later, or by this thread
-            const uint64_t begin = cycles();
-            Allocator::end(op, block);
-            self.deaths.add(cycles() - begin);
-            return;
-        }
-        const uint64_t begin = cycles();
-        void* moved = Allocator::change(block, op.size);
-        self.births.add(cycles() - begin);
-        if (op.flags & kFailed) {
-            if (moved) slot.store(reinterpret_cast<uintptr_t>(moved), std::memory_order_relaxed);  // as above
-            return;
-        }
-        if (op.old_slot != op.slot) slot.store(0, std::memory_order_relaxed);  // as above
-        put(copy, self, op, moved);
-        touch<Allocator>(reinterpret_cast<uintptr_t>(moved), op);
-        copy.slots[op.slot].store(moved ? reinterpret_cast<uintptr_t>(moved) : kNoMemory,
-                                  std::memory_order_release);  // PLAN-1
-    }
-
-    void gather(Outcome& outcome) {
-        for (uint32_t c = 0; c < options_.copies; c++)
-            for (size_t i = 0; i < plan_.threads().size(); i++) {
-                const PerThread& one = copies_[c].threads[i];
-                outcome.births.merge(one.births);
-                outcome.deaths.merge(one.deaths);
-                outcome.checksum += one.checksum * (plan_.threads()[i].recorded * 2 + 1);
-                outcome.failures += one.failures;
-            }
-        const auto windows = plan_.windows();
-        double resident = 0, live = 0;
-        outcome.resident_kib = {resident_, windows.size()};
-        for (size_t i = 0; i < windows.size(); i++) {
-            resident_[i] = std::max(0.0, resident_[i] - base_kib_);
-            resident += resident_[i];
-            live += static_cast<double>(windows[i].live_bytes) / 1024;
-        }
-        outcome.mean_kib = resident / static_cast<double>(windows.size());
-        outcome.live_mean_kib = live / static_cast<double>(windows.size());
-    }
-
-    const Plan& plan_;
-    const RunOptions& options_;
-    std::unique_ptr<Copy[]> copies_;
-    Start* starts_;
-    double* resident_;
-    int statm_;
-    pthread_attr_t attributes_;
-    double base_kib_ = 0;
-    uint64_t started_ns_ = 0;
+  const Plan& plan_;
+  const RunOptions& options_;
+  std::unique_ptr<Copy[]> copies_;
+  Start* starts_;
+  double* resident_;
+  int statm_;
+  pthread_attr_t attributes_;
+  double base_kib_ = 0;
+  uint64_t started_ns_ = 0;
 };
 
 }  // namespace
 
 void Histogram::merge(const Histogram& other) {
-    for (size_t i = 0; i < counts.size(); i++) counts[i] += other.counts[i];
-    sum += other.sum;
-    calls += other.calls;
-    long_sum += other.long_sum;
-    long_calls += other.long_calls;
+  for (size_t i = 0; i < counts.size(); i++) counts[i] += other.counts[i];
+  sum += other.sum;
+  calls += other.calls;
+  long_sum += other.long_sum;
+  long_calls += other.long_calls;
 }
 
 double Histogram::percentile(double share) const {
-    const auto wanted = static_cast<uint64_t>(static_cast<double>(calls) * share);
-    uint64_t seen = 0;
-    for (unsigned i = 0; i < kBuckets; i++)
-        if ((seen += counts[i]) > wanted) return static_cast<double>(lower_edge(i));
-    return 0;
+  const auto wanted = static_cast<uint64_t>(static_cast<double>(calls) * share);
+  uint64_t seen = 0;
+  for (unsigned i = 0; i < kBuckets; i++)
+    if ((seen += counts[i]) > wanted) return static_cast<double>(lower_edge(i));
+  return 0;
 }
 
 Plan::Plan(std::span<const uint8_t> bytes) {
-    const auto wrong = [](const char* text) { throw Error(std::string("no plan of this replayer: ") + text); };
-    if (bytes.size() < sizeof(PlanHeader)) wrong("too short");
-    header_ = reinterpret_cast<const PlanHeader*>(bytes.data());
-    if (header_->magic != kPlanMagic || header_->bytes != bytes.size()) wrong("its header does not fit");
-    const uint32_t front = crc32c(header_, offsetof(PlanHeader, crc));
-    if ((front ^ crc32c(bytes.data() + sizeof(PlanHeader), bytes.size() - sizeof(PlanHeader))) != header_->crc)
-      wrong("its checksum is wrong");
-    threads_ = reinterpret_cast<const PlanThread*>(header_ + 1);
-    windows_ = reinterpret_cast<const PlanWindow*>(threads_ + header_->threads);
-    ops_ = reinterpret_cast<const Op*>(windows_ + header_->windows);
+  const auto wrong = [](const char* text) { throw Error(std::string("no plan of this replayer: ") + text); };
+  if (bytes.size() < sizeof(PlanHeader)) wrong("too short");
+  header_ = reinterpret_cast<const PlanHeader*>(bytes.data());
+  if (header_->magic != kPlanMagic || header_->bytes != bytes.size()) wrong("its header does not fit");
+  const uint32_t front = crc32c(header_, offsetof(PlanHeader, crc));
+  if ((front ^ crc32c(bytes.data() + sizeof(PlanHeader), bytes.size() - sizeof(PlanHeader))) != header_->crc)
+    wrong("its checksum is wrong");
+  threads_ = reinterpret_cast<const PlanThread*>(header_ + 1);
+  windows_ = reinterpret_cast<const PlanWindow*>(threads_ + header_->threads);
+  ops_ = reinterpret_cast<const Op*>(windows_ + header_->windows);
 }
 
 Outcome run_plan(const Plan& plan, const RunOptions& options) { return Runner(plan, options).run(); }

@@ -11,76 +11,76 @@
 namespace freestone::trace {
 
 struct RunOptions {
-    double pace = 0;        // 0: as fast as possible; 1: as recorded
-    unsigned copies = 1;    // of the whole trace, side by side
-    unsigned idle_ms = 200; // waited after the last call
-    bool null = false;      // without an allocator
+  double pace = 0;         // 0: as fast as possible; 1: as recorded
+  unsigned copies = 1;     // of the whole trace, side by side
+  unsigned idle_ms = 200;  // waited after the last call
+  bool null = false;       // without an allocator
 };
 
 // Times of calls, in cycles: exact below 64, then 16 steps to a doubling.
 struct Histogram {
-    static constexpr unsigned kBuckets = 64 + 58 * 16;
-    static constexpr uint64_t kLongCycles = 1 << 18;
-    std::array<uint64_t, kBuckets> counts;
-    uint64_t sum;
-    uint64_t calls;
-    uint64_t long_sum;  // of calls of kLongCycles and more: on a busy machine, those in which another program ran
-    uint64_t long_calls;
+  static constexpr unsigned kBuckets = 64 + 58 * 16;
+  static constexpr uint64_t kLongCycles = 1 << 18;
+  std::array<uint64_t, kBuckets> counts;
+  uint64_t sum;
+  uint64_t calls;
+  uint64_t long_sum;  // of calls of kLongCycles and more: on a busy machine, those in which another program ran
+  uint64_t long_calls;
 
-    static unsigned bucket(uint64_t cycles) {
-        if (cycles < 64) return static_cast<unsigned>(cycles);
-        const auto top = static_cast<unsigned>(63 - __builtin_clzll(cycles));
-        return 64 + (top - 6) * 16 + static_cast<unsigned>(cycles >> (top - 4) & 15);
+  static unsigned bucket(uint64_t cycles) {
+    if (cycles < 64) return static_cast<unsigned>(cycles);
+    const auto top = static_cast<unsigned>(63 - __builtin_clzll(cycles));
+    return 64 + (top - 6) * 16 + static_cast<unsigned>(cycles >> (top - 4) & 15);
+  }
+  static uint64_t lower_edge(unsigned bucket) {
+    if (bucket < 64) return bucket;
+    const unsigned top = (bucket - 64) / 16 + 6;
+    return (uint64_t{16} + (bucket - 64) % 16) << (top - 4);
+  }
+  void add(uint64_t cycles) {
+    counts[bucket(cycles)]++;
+    sum += cycles;
+    calls++;
+    if (cycles >= kLongCycles) {
+      long_sum += cycles;
+      long_calls++;
     }
-    static uint64_t lower_edge(unsigned bucket) {
-        if (bucket < 64) return bucket;
-        const unsigned top = (bucket - 64) / 16 + 6;
-        return (uint64_t{16} + (bucket - 64) % 16) << (top - 4);
-    }
-    void add(uint64_t cycles) {
-        counts[bucket(cycles)]++;
-        sum += cycles;
-        calls++;
-        if (cycles >= kLongCycles) {
-            long_sum += cycles;
-            long_calls++;
-        }
-    }
-    void merge(const Histogram& other);
-    double percentile(double share) const;  // in cycles
+  }
+  void merge(const Histogram& other);
+  double percentile(double share) const;  // in cycles
 };
 
 struct Outcome {
-    Histogram births{};
-    Histogram deaths{};
-    uint64_t checksum = 0;
-    uint64_t failures = 0;  // calls that returned no memory where the recorded one did
-    double wall_s = 0;      // of the replay, without the idle time
-    double cycles_per_ns = 1;
-    double clock_cycles = 0;  // what measuring one call adds to it
-    double peak_kib = 0;
-    double mean_kib = 0;
-    double idle_kib = 0;
-    double live_mean_kib = 0;
-    uint64_t faults = 0;
-    std::span<const double> resident_kib;  // at the end of each window
+  Histogram births{};
+  Histogram deaths{};
+  uint64_t checksum = 0;
+  uint64_t failures = 0;  // calls that returned no memory where the recorded one did
+  double wall_s = 0;      // of the replay, without the idle time
+  double cycles_per_ns = 1;
+  double clock_cycles = 0;  // what measuring one call adds to it
+  double peak_kib = 0;
+  double mean_kib = 0;
+  double idle_kib = 0;
+  double live_mean_kib = 0;
+  uint64_t faults = 0;
+  std::span<const double> resident_kib;  // at the end of each window
 };
 
 // A plan that lies in memory. Throws Error when it is none.
 class Plan {
-public:
-    explicit Plan(std::span<const uint8_t> bytes);
+ public:
+  explicit Plan(std::span<const uint8_t> bytes);
 
-    const PlanHeader& header() const { return *header_; }
-    std::span<const PlanThread> threads() const { return {threads_, header_->threads}; }
-    std::span<const PlanWindow> windows() const { return {windows_, header_->windows}; }
-    std::span<const Op> ops(const PlanThread& thread) const { return {ops_ + thread.first_op, thread.ops}; }
+  const PlanHeader& header() const { return *header_; }
+  std::span<const PlanThread> threads() const { return {threads_, header_->threads}; }
+  std::span<const PlanWindow> windows() const { return {windows_, header_->windows}; }
+  std::span<const Op> ops(const PlanThread& thread) const { return {ops_ + thread.first_op, thread.ops}; }
 
-private:
-    const PlanHeader* header_;
-    const PlanThread* threads_;
-    const PlanWindow* windows_;
-    const Op* ops_;
+ private:
+  const PlanHeader* header_;
+  const PlanThread* threads_;
+  const PlanWindow* windows_;
+  const Op* ops_;
 };
 
 Outcome run_plan(const Plan& plan, const RunOptions& options);

@@ -20,147 +20,160 @@ volatile void* sink;
 
 template <class T>
 T* keep(T* block) {
-    sink = block;
-    return block;
+  sink = block;
+  return block;
 }
 
 // Each kind of call, so often as its number below says, with a size of 1000 + its number.
 void every_kind() {
-    for (int i = 0; i < 1; i++) free(keep(malloc(1001)));
-    for (int i = 0; i < 2; i++) free(keep(calloc(2, 501)));
-    for (int i = 0; i < 3; i++) free(keep(aligned_alloc(64, 1024)));
-    for (int i = 0; i < 4; i++) {
-        void* block = nullptr;
-        if (posix_memalign(&block, 128, 1004) == 0) free(block);
-    }
-    for (int i = 0; i < 5; i++) free(keep(memalign(256, 1005)));
-    for (int i = 0; i < 6; i++) free(keep(valloc(1006)));
-    for (int i = 0; i < 7; i++) free(keep(pvalloc(1007)));
-    for (int i = 0; i < 8; i++) operator delete(keep(operator new(1008)));
-    for (int i = 0; i < 9; i++) operator delete[](keep(operator new[](1009)));
-    for (int i = 0; i < 10; i++) operator delete(keep(operator new(1010, std::align_val_t(64))), std::align_val_t(64));
-    for (int i = 0; i < 11; i++)
-      operator delete[](keep(operator new[](1011, std::align_val_t(64))), std::align_val_t(64));
-    for (int i = 0; i < 12; i++) free(keep(realloc(nullptr, 1012)));
-    for (int i = 0; i < 13; i++) free(keep(realloc(keep(malloc(2000)), 1013)));
-    for (int i = 0; i < 19; i++) operator delete(keep(operator new(1008)), std::size_t{1008});
-    for (int i = 0; i < 20; i++) operator delete[](keep(operator new[](1009)), std::size_t{1009});
-    for (int i = 0; i < 3; i++) free(keep(reallocarray(nullptr, 3, 1000)));
-    for (int i = 0; i < 2; i++) keep(malloc(static_cast<size_t>(1) << 46));  // fails
-    free(keep(malloc(size_t{5} << 30)));
-    operator delete(keep(operator new(1008, std::nothrow)));
+  for (int i = 0; i < 1; i++) free(keep(malloc(1001)));
+  for (int i = 0; i < 2; i++) free(keep(calloc(2, 501)));
+  for (int i = 0; i < 3; i++) free(keep(aligned_alloc(64, 1024)));
+  for (int i = 0; i < 4; i++) {
+    void* block = nullptr;
+    if (posix_memalign(&block, 128, 1004) == 0) free(block);
+  }
+  for (int i = 0; i < 5; i++) free(keep(memalign(256, 1005)));
+  for (int i = 0; i < 6; i++) free(keep(valloc(1006)));
+  for (int i = 0; i < 7; i++) free(keep(pvalloc(1007)));
+  for (int i = 0; i < 8; i++) operator delete(keep(operator new(1008)));
+  for (int i = 0; i < 9; i++) operator delete[](keep(operator new[](1009)));
+  for (int i = 0; i < 10; i++) operator delete(keep(operator new(1010, std::align_val_t(64))), std::align_val_t(64));
+  for (int i = 0; i < 11; i++)
+    operator delete[](keep(operator new[](1011, std::align_val_t(64))), std::align_val_t(64));
+  for (int i = 0; i < 12; i++) free(keep(realloc(nullptr, 1012)));
+  for (int i = 0; i < 13; i++) free(keep(realloc(keep(malloc(2000)), 1013)));
+  for (int i = 0; i < 19; i++) operator delete(keep(operator new(1008)), std::size_t{1008});
+  for (int i = 0; i < 20; i++) operator delete[](keep(operator new[](1009)), std::size_t{1009});
+  for (int i = 0; i < 3; i++) free(keep(reallocarray(nullptr, 3, 1000)));
+  for (int i = 0; i < 2; i++) keep(malloc(static_cast<size_t>(1) << 46));  // fails
+  free(keep(malloc(size_t{5} << 30)));
+  operator delete(keep(operator new(1008, std::nothrow)));
 }
 
 struct Slot {
-    std::atomic<char*> block{nullptr};
+  std::atomic<char*> block{nullptr};
 };
 
 // Blocks that one thread makes and the other frees: N of them through a ring, without a lock.
 void handing_over(long count) {
-    std::vector<Slot> ring(64);
-    std::thread consumer([&] {
-        for (long i = 0; i < count; i++) {
-            Slot& slot = ring[static_cast<size_t>(i) % ring.size()];
-            char* block = nullptr;
-            while (!(block = slot.block.exchange(nullptr, std::memory_order_acquire))) std::this_thread::yield();
-            free(block);
-        }
-    });
+  std::vector<Slot> ring(64);
+  std::thread consumer([&] {
     for (long i = 0; i < count; i++) {
-        Slot& slot = ring[static_cast<size_t>(i) % ring.size()];
-        while (slot.block.load(std::memory_order_relaxed)) std::this_thread::yield();
-        auto* block = static_cast<char*>(malloc(24 + static_cast<size_t>(i) % 100));
-        block[0] = 1;
-        slot.block.store(block, std::memory_order_release);
+      Slot& slot = ring[static_cast<size_t>(i) % ring.size()];
+      char* block = nullptr;
+      while (!(block = slot.block.exchange(nullptr, std::memory_order_acquire))) std::this_thread::yield();
+      free(block);
     }
-    consumer.join();
+  });
+  for (long i = 0; i < count; i++) {
+    Slot& slot = ring[static_cast<size_t>(i) % ring.size()];
+    while (slot.block.load(std::memory_order_relaxed)) std::this_thread::yield();
+    auto* block = static_cast<char*>(malloc(24 + static_cast<size_t>(i) % 100));
+    block[0] = 1;
+    slot.block.store(block, std::memory_order_release);
+  }
+  consumer.join();
 }
 
 // The same in turns: N blocks are made, and only when all are there another thread frees them; ten times.
 void in_turns(long count) {
-    std::vector<void*> blocks(static_cast<size_t>(count));
-    for (int turn = 0; turn < 10; turn++) {
-        for (void*& block : blocks) block = malloc(333);
-        std::thread([&] {
-            for (void* block : blocks) free(block);
-        }).join();
-    }
+  std::vector<void*> blocks(static_cast<size_t>(count));
+  for (int turn = 0; turn < 10; turn++) {
+    for (void*& block : blocks) block = malloc(333);
+    std::thread([&] {
+      for (void* block : blocks) free(block);
+    }).join();
+  }
 }
 
 void many_threads(long count) {
-    for (long i = 0; i < count; i++) {
-        std::thread([] {
-            for (int k = 0; k < 100; k++) free(keep(malloc(77)));
-        }).join();
-    }
+  for (long i = 0; i < count; i++) {
+    std::thread([] {
+      for (int k = 0; k < 100; k++) free(keep(malloc(77)));
+    }).join();
+  }
 }
 
 // The child frees what the parent made.
 void forking(long count) {
-    std::vector<void*> blocks;
-    for (long i = 0; i < count; i++) blocks.push_back(malloc(333));
-    const pid_t child = fork();
-    if (child == 0) {
-        for (void* block : blocks) free(block);
-        for (int i = 0; i < 10; i++) keep(malloc(444));
-        _exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
+  std::vector<void*> blocks;
+  for (long i = 0; i < count; i++) blocks.push_back(malloc(333));
+  const pid_t child = fork();
+  if (child == 0) {
     for (void* block : blocks) free(block);
+    for (int i = 0; i < 10; i++) keep(malloc(444));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  for (void* block : blocks) free(block);
 }
 
 void churn(long count) {
-    for (long i = 0; i < count; i++) free(keep(malloc(55)));
+  for (long i = 0; i < count; i++) free(keep(malloc(55)));
 }
 
 // A server's way of life: it waits to be told to end.
 void until_told(long count) {
-    static volatile sig_atomic_t told;
-    signal(SIGUSR1, [](int) { told = 1; });
-    puts("ready");
-    fflush(stdout);
-    while (!told) {
-        churn(count);
-        usleep(1000);
-    }
+  static volatile sig_atomic_t told;
+  signal(SIGUSR1, [](int) { told = 1; });
+  puts("ready");
+  fflush(stdout);
+  while (!told) {
+    churn(count);
+    usleep(1000);
+  }
 }
 
 // A handler that allocates comes between any two instructions of the recorder.
 void signals(long count) {
-    static volatile sig_atomic_t handled;
-    signal(SIGALRM, [](int) { handled = handled + 1; });
-    ualarm(200, 200);
-    churn(count);
-    ualarm(0, 0);
+  static volatile sig_atomic_t handled;
+  signal(SIGALRM, [](int) { handled = handled + 1; });
+  ualarm(200, 200);
+  churn(count);
+  ualarm(0, 0);
 }
 
 // A large block of which a quarter is used.
 void partly_used() {
-    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // else the kernel fills more than what is written
-    auto* block = static_cast<char*>(malloc(size_t{16} << 20));
-    memset(block, 1, size_t{4} << 20);
-    usleep(400000);
-    free(block);
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // else the kernel fills more than what is written
+  auto* block = static_cast<char*>(malloc(size_t{16} << 20));
+  memset(block, 1, size_t{4} << 20);
+  usleep(400000);
+  free(block);
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-    const char* mode = count > 1 ? words[1] : "";
-    const long number = count > 2 ? atol(words[2]) : 1000;
-    if (!strcmp(mode, "every-kind")) every_kind();
-    else if (!strcmp(mode, "hand-over")) handing_over(number);
-    else if (!strcmp(mode, "in-turns")) in_turns(number);
-    else if (!strcmp(mode, "threads")) many_threads(number);
-    else if (!strcmp(mode, "fork")) forking(number);
-    else if (!strcmp(mode, "churn")) churn(number);
-    else if (!strcmp(mode, "killed")) churn(number), raise(SIGKILL);
-    else if (!strcmp(mode, "crash")) churn(number), abort();
-    else if (!strcmp(mode, "quick-exit")) churn(number), _exit(7);
-    else if (!strcmp(mode, "until-told")) until_told(number);
-    else if (!strcmp(mode, "signals")) signals(number);
-    else if (!strcmp(mode, "partly-used")) partly_used();
-    else return 2;
-    return 0;
+  const char* mode = count > 1 ? words[1] : "";
+  const long number = count > 2 ? atol(words[2]) : 1000;
+  if (!strcmp(mode, "every-kind"))
+    every_kind();
+  else if (!strcmp(mode, "hand-over"))
+    handing_over(number);
+  else if (!strcmp(mode, "in-turns"))
+    in_turns(number);
+  else if (!strcmp(mode, "threads"))
+    many_threads(number);
+  else if (!strcmp(mode, "fork"))
+    forking(number);
+  else if (!strcmp(mode, "churn"))
+    churn(number);
+  else if (!strcmp(mode, "killed"))
+    churn(number), raise(SIGKILL);
+  else if (!strcmp(mode, "crash"))
+    churn(number), abort();
+  else if (!strcmp(mode, "quick-exit"))
+    churn(number), _exit(7);
+  else if (!strcmp(mode, "until-told"))
+    until_told(number);
+  else if (!strcmp(mode, "signals"))
+    signals(number);
+  else if (!strcmp(mode, "partly-used"))
+    partly_used();
+  else
+    return 2;
+  return 0;
 }

@@ -31,299 +31,312 @@ constexpr uint64_t kLookNs = 250'000'000;
 constexpr uint64_t kLeastBufferBytes = 2 << 20;
 
 struct Options {
-    std::string output;
-    std::string library;
-    std::string name = "program";
-    std::string allocator = "glibc";
-    long pid = 0;
-    double seconds = 0;
-    uint64_t most_bytes = 0;
-    uint64_t buffer_bytes = 64 << 20;
-    unsigned sample_threads = 1;
-    unsigned stack_every = 0;
-    char** command = nullptr;
+  std::string output;
+  std::string library;
+  std::string name = "program";
+  std::string allocator = "glibc";
+  long pid = 0;
+  double seconds = 0;
+  uint64_t most_bytes = 0;
+  uint64_t buffer_bytes = 64 << 20;
+  unsigned sample_threads = 1;
+  unsigned stack_every = 0;
+  char** command = nullptr;
 };
 
 volatile sig_atomic_t asked_to_end;
 volatile sig_atomic_t child_pid;
 
 void on_signal(int number) {
-    asked_to_end = asked_to_end + 1;
-    if (child_pid > 0 && number != SIGINT) kill(child_pid, number);  // the terminal sends SIGINT to both
+  asked_to_end = asked_to_end + 1;
+  if (child_pid > 0 && number != SIGINT) kill(child_pid, number);  // the terminal sends SIGINT to both
 }
 
 [[noreturn]] void fail(const std::string& text) {
-    std::fprintf(stderr, "freestone-record: %s\n", text.c_str());
-    std::exit(2);
+  std::fprintf(stderr, "freestone-record: %s\n", text.c_str());
+  std::exit(2);
 }
 
 Options parse(int count, char** words) {
-    Options options;
-    int at = 1;
-    for (; at < count && std::strcmp(words[at], "--") != 0; at += 2) {
-        const std::string name = words[at];
-        if (at + 1 >= count) fail("'" + name + "' needs a value");
-        const char* value = words[at + 1];
-        if (name == "--output") options.output = value;
-        else if (name == "--library") options.library = value;
-        else if (name == "--name") options.name = value;
-        else if (name == "--allocator") options.allocator = value;
-        else if (name == "--pid") options.pid = std::atol(value);
-        else if (name == "--for") options.seconds = std::atof(value);
-        else if (name == "--max-bytes") options.most_bytes = std::strtoull(value, nullptr, 10);
-        else if (name == "--buffer-bytes") options.buffer_bytes = std::strtoull(value, nullptr, 10);
-        else if (name == "--sample-threads")
-          options.sample_threads = static_cast<unsigned>(std::max(1L, std::atol(value)));
-        else if (name == "--stack-every") options.stack_every = static_cast<unsigned>(std::max(0L, std::atol(value)));
-        else fail("unknown option '" + name + "'");
-    }
-    if (at + 1 < count) options.command = words + at + 1;
-    if (options.output.empty()) fail("--output is missing");
-    if ((options.command == nullptr) == (options.pid == 0)) fail("expected either --pid N or -- COMMAND");
-    if (options.command && options.library.empty()) fail("--library is missing");
-    return options;
+  Options options;
+  int at = 1;
+  for (; at < count && std::strcmp(words[at], "--") != 0; at += 2) {
+    const std::string name = words[at];
+    if (at + 1 >= count) fail("'" + name + "' needs a value");
+    const char* value = words[at + 1];
+    if (name == "--output")
+      options.output = value;
+    else if (name == "--library")
+      options.library = value;
+    else if (name == "--name")
+      options.name = value;
+    else if (name == "--allocator")
+      options.allocator = value;
+    else if (name == "--pid")
+      options.pid = std::atol(value);
+    else if (name == "--for")
+      options.seconds = std::atof(value);
+    else if (name == "--max-bytes")
+      options.most_bytes = std::strtoull(value, nullptr, 10);
+    else if (name == "--buffer-bytes")
+      options.buffer_bytes = std::strtoull(value, nullptr, 10);
+    else if (name == "--sample-threads")
+      options.sample_threads = static_cast<unsigned>(std::max(1L, std::atol(value)));
+    else if (name == "--stack-every")
+      options.stack_every = static_cast<unsigned>(std::max(0L, std::atol(value)));
+    else
+      fail("unknown option '" + name + "'");
+  }
+  if (at + 1 < count) options.command = words + at + 1;
+  if (options.output.empty()) fail("--output is missing");
+  if ((options.command == nullptr) == (options.pid == 0)) fail("expected either --pid N or -- COMMAND");
+  if (options.command && options.library.empty()) fail("--library is missing");
+  return options;
 }
 
 // The shared memory of a recording; its file is removed when the object goes.
 class Shared {
-public:
-    explicit Shared(const Options& options) {
-        uint64_t bytes = options.buffer_bytes;
-        for (const char* folder : {"/dev/shm", "/tmp"}) {
-            // Not more than half of what is there: a page that cannot be had would kill the program.
-            struct statvfs about;
-            if (statvfs(folder, &about) != 0) continue;
-            const uint64_t room = about.f_bavail * about.f_frsize / 2;
-            if (room < kLeastBufferBytes) continue;
-            if (make(folder, std::min(bytes, room))) break;
-        }
-        if (!header_) fail("no room for the buffers in /dev/shm or /tmp");
-        header_->sample_threads = options.sample_threads;
-        header_->stack_every = options.stack_every;
-        __atomic_store_n(&header_->magic, FSR_MAGIC, __ATOMIC_RELEASE);  // the program starts later anyway
+ public:
+  explicit Shared(const Options& options) {
+    uint64_t bytes = options.buffer_bytes;
+    for (const char* folder : {"/dev/shm", "/tmp"}) {
+      // Not more than half of what is there: a page that cannot be had would kill the program.
+      struct statvfs about;
+      if (statvfs(folder, &about) != 0) continue;
+      const uint64_t room = about.f_bavail * about.f_frsize / 2;
+      if (room < kLeastBufferBytes) continue;
+      if (make(folder, std::min(bytes, room))) break;
     }
-    ~Shared() { unlink(path_.c_str()); }
-    Shared(const Shared&) = delete;
-    Shared& operator=(const Shared&) = delete;
+    if (!header_) fail("no room for the buffers in /dev/shm or /tmp");
+    header_->sample_threads = options.sample_threads;
+    header_->stack_every = options.stack_every;
+    __atomic_store_n(&header_->magic, FSR_MAGIC, __ATOMIC_RELEASE);  // the program starts later anyway
+  }
+  ~Shared() { unlink(path_.c_str()); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
 
-    fsr_header* header() const { return header_; }
-    const std::string& path() const { return path_; }
+  fsr_header* header() const { return header_; }
+  const std::string& path() const { return path_; }
 
-private:
-    bool make(const std::string& folder, uint64_t bytes) {
-        std::string path = folder + "/freestone-recording.XXXXXX";
-        const int fd = mkostemp(path.data(), O_CLOEXEC);
-        if (fd < 0) return false;
-        const uint64_t front = (sizeof(fsr_header) + 4095) / 4096 * 4096;
-        const auto blocks = static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kBlockBytes, 16, kMostBlocks));
-        const uint64_t whole = front + static_cast<uint64_t>(blocks) * kBlockBytes;
-        void* memory = MAP_FAILED;
-        if (posix_fallocate(fd, 0, static_cast<off_t>(whole)) == 0)
-          memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        close(fd);
-        if (memory == MAP_FAILED) {
-            unlink(path.c_str());
-            return false;
-        }
-        path_ = path;
-        header_ = static_cast<fsr_header*>(memory);
-        header_->blocks = blocks;
-        header_->blocks_offset = front;
-        for (uint32_t i = 0; i < blocks; i++) header_->free_bits[i / 64] |= uint64_t{1} << (i % 64);
-        return true;
+ private:
+  bool make(const std::string& folder, uint64_t bytes) {
+    std::string path = folder + "/freestone-recording.XXXXXX";
+    const int fd = mkostemp(path.data(), O_CLOEXEC);
+    if (fd < 0) return false;
+    const uint64_t front = (sizeof(fsr_header) + 4095) / 4096 * 4096;
+    const auto blocks = static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kBlockBytes, 16, kMostBlocks));
+    const uint64_t whole = front + static_cast<uint64_t>(blocks) * kBlockBytes;
+    void* memory = MAP_FAILED;
+    if (posix_fallocate(fd, 0, static_cast<off_t>(whole)) == 0)
+      memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED) {
+      unlink(path.c_str());
+      return false;
     }
+    path_ = path;
+    header_ = static_cast<fsr_header*>(memory);
+    header_->blocks = blocks;
+    header_->blocks_offset = front;
+    for (uint32_t i = 0; i < blocks; i++) header_->free_bits[i / 64] |= uint64_t{1} << (i % 64);
+    return true;
+  }
 
-    fsr_header* header_ = nullptr;
-    std::string path_;
+  fsr_header* header_ = nullptr;
+  std::string path_;
 };
 
 std::string quoted(const std::string& text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-    return out + '"';
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  }
+  return out + '"';
 }
 
 Block text_block(fst_block_type type, const std::string& text) {
-    Block block;
-    block.type = type;
-    block.payload.assign(text.begin(), text.end());
-    return block;
+  Block block;
+  block.type = type;
+  block.payload.assign(text.begin(), text.end());
+  return block;
 }
 
 // What is known at the start. No argument of the program: it could hold a secret.
 std::string describe(const Options& options) {
-    utsname host{};
-    uname(&host);
-    std::string text = "{\"program\":" + quoted(options.name) + ",\"allocator\":" + quoted(options.allocator);
-    text += ",\"machine\":" + quoted(host.machine) + ",\"kernel\":" + quoted(host.release);
-    text += ",\"cpus\":" + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) +
-            ",\"page_bytes\":" + std::to_string(sysconf(_SC_PAGESIZE));
-    text += ",\"attached\":" + std::string(options.pid ? "true" : "false") +
-            ",\"sample_threads\":" + std::to_string(options.sample_threads);
-    return text + ",\"stack_every\":" + std::to_string(options.stack_every) + "}";
+  utsname host{};
+  uname(&host);
+  std::string text = "{\"program\":" + quoted(options.name) + ",\"allocator\":" + quoted(options.allocator);
+  text += ",\"machine\":" + quoted(host.machine) + ",\"kernel\":" + quoted(host.release);
+  text += ",\"cpus\":" + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) +
+          ",\"page_bytes\":" + std::to_string(sysconf(_SC_PAGESIZE));
+  text += ",\"attached\":" + std::string(options.pid ? "true" : "false") +
+          ",\"sample_threads\":" + std::to_string(options.sample_threads);
+  return text + ",\"stack_every\":" + std::to_string(options.stack_every) + "}";
 }
 
 std::string summarize(const Counts& counts, const std::string& end) {
-    std::string text = "{\"events\":" + std::to_string(counts.events) + ",\"births\":" + std::to_string(counts.births);
-    text +=
-        ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
-    text += ",\"lost_frees\":" + std::to_string(counts.lost_frees) +
-            ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
-    text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
-    return text + ",\"end\":" + quoted(end) + "}";
+  std::string text = "{\"events\":" + std::to_string(counts.events) + ",\"births\":" + std::to_string(counts.births);
+  text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
+  text +=
+      ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
+  text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
+  return text + ",\"end\":" + quoted(end) + "}";
 }
 
 pid_t start(const Options& options, const std::string& shared_path) {
-    const pid_t child = fork();
-    if (child < 0) fail(std::string("fork: ") + std::strerror(errno));
-    if (child > 0) return child;
-    std::string preload = options.library;
-    if (const char* others = std::getenv("LD_PRELOAD"); others && *others) preload += std::string(":") + others;
-    setenv("LD_PRELOAD", preload.c_str(), 1);
-    setenv(FSR_ENVIRONMENT, shared_path.c_str(), 1);
-    for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
-    execvp(options.command[0], options.command);
-    std::fprintf(stderr, "freestone-record: '%s' does not start: %s\n", options.command[0], std::strerror(errno));
-    _exit(127);
+  const pid_t child = fork();
+  if (child < 0) fail(std::string("fork: ") + std::strerror(errno));
+  if (child > 0) return child;
+  std::string preload = options.library;
+  if (const char* others = std::getenv("LD_PRELOAD"); others && *others) preload += std::string(":") + others;
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+  setenv(FSR_ENVIRONMENT, shared_path.c_str(), 1);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+  execvp(options.command[0], options.command);
+  std::fprintf(stderr, "freestone-record: '%s' does not start: %s\n", options.command[0], std::strerror(errno));
+  _exit(127);
 }
 
 // Asks a dormant process to join.
 void attach(const Options& options, const std::string& shared_path) {
-    const std::string path = FSR_CONTROL_PREFIX + std::to_string(options.pid);
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-      fail("process " + std::to_string(options.pid) + " is not preloaded with libfreestone-record.so, or not yours (" +
-           path + ": " + std::strerror(errno) + ")");
-    void* memory = mmap(nullptr, sizeof(fsr_control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    auto* control = static_cast<fsr_control*>(memory);
-    if (memory == MAP_FAILED || control->magic != FSR_MAGIC) fail(path + " is not a control file of this recorder");
-    std::snprintf(control->path, sizeof control->path, "%s", shared_path.c_str());
-    __atomic_fetch_add(&control->request, 1, __ATOMIC_RELEASE);  // publishes the path
-    munmap(memory, sizeof(fsr_control));
+  const std::string path = FSR_CONTROL_PREFIX + std::to_string(options.pid);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    fail("process " + std::to_string(options.pid) + " is not preloaded with libfreestone-record.so, or not yours (" +
+         path + ": " + std::strerror(errno) + ")");
+  void* memory = mmap(nullptr, sizeof(fsr_control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  auto* control = static_cast<fsr_control*>(memory);
+  if (memory == MAP_FAILED || control->magic != FSR_MAGIC) fail(path + " is not a control file of this recorder");
+  std::snprintf(control->path, sizeof control->path, "%s", shared_path.c_str());
+  __atomic_fetch_add(&control->request, 1, __ATOMIC_RELEASE);  // publishes the path
+  munmap(memory, sizeof(fsr_control));
 }
 
 class Recording {
-public:
- Recording(const Options& options, Shared& shared, Output& output)
-     : options_(options), shared_(shared), output_(output), merge_(shared.header(), output), samples_(merge_, output) {}
+ public:
+  Recording(const Options& options, Shared& shared, Output& output)
+      : options_(options),
+        shared_(shared),
+        output_(output),
+        merge_(shared.header(), output),
+        samples_(merge_, output) {}
 
- // Until the program and all that it started are gone, time or room is used up, or a signal asks. Returns why.
- std::string run(pid_t child) {
-   const uint64_t begun = monotonic_ns();
-   uint64_t sample_at = begun, pages_at = begun, look_at = begun;
-   for (;;) {
-     const size_t taken = merge_.poll();
-     const uint64_t now = monotonic_ns();
-     if (now >= sample_at) samples_.read_resident(), sample_at = now + kSampleNs;
-     if (now >= pages_at) samples_.read_pages(), pages_at = now + kPagesNs;
-     reap(child);
-     if (now >= look_at || child_gone_) merge_.look_after(), look_at = now + kLookNs;
-     if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
-     if (output_.is_at_limit()) return "max-bytes";
-     if (asked_to_end && (child == 0 || child_gone_)) return "signal";
-     if (asked_to_end > 1) return "signal";
-     if ((child ? child_gone_ : attached_gone()) && all_gone()) return "exit";
-     if (taken < 1000) pause(taken);
-   }
+  // Until the program and all that it started are gone, time or room is used up, or a signal asks. Returns why.
+  std::string run(pid_t child) {
+    const uint64_t begun = monotonic_ns();
+    uint64_t sample_at = begun, pages_at = begun, look_at = begun;
+    for (;;) {
+      const size_t taken = merge_.poll();
+      const uint64_t now = monotonic_ns();
+      if (now >= sample_at) samples_.read_resident(), sample_at = now + kSampleNs;
+      if (now >= pages_at) samples_.read_pages(), pages_at = now + kPagesNs;
+      reap(child);
+      if (now >= look_at || child_gone_) merge_.look_after(), look_at = now + kLookNs;
+      if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
+      if (output_.is_at_limit()) return "max-bytes";
+      if (asked_to_end && (child == 0 || child_gone_)) return "signal";
+      if (asked_to_end > 1) return "signal";
+      if ((child ? child_gone_ : attached_gone()) && all_gone()) return "exit";
+      if (taken < 1000) pause(taken);
     }
+  }
 
-    void finish(const std::string& end) {
-      __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
-      merge_.poll();
-      merge_.look_after();
-      merge_.flush_all();
-      samples_.flush_all();
-      const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
-      const Counts& counts = merge_.counts();
-      std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),
-                   static_cast<unsigned long long>(counts.events), static_cast<unsigned long long>(output_.bytes()));
-      if (counts.gap_seconds)
-        std::fprintf(stderr, ", %llu seconds dropped", static_cast<unsigned long long>(counts.gap_seconds));
-      if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
-      std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
+  void finish(const std::string& end) {
+    __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
+    merge_.poll();
+    merge_.look_after();
+    merge_.flush_all();
+    samples_.flush_all();
+    const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
+    const Counts& counts = merge_.counts();
+    std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),
+                 static_cast<unsigned long long>(counts.events), static_cast<unsigned long long>(output_.bytes()));
+    if (counts.gap_seconds)
+      std::fprintf(stderr, ", %llu seconds dropped", static_cast<unsigned long long>(counts.gap_seconds));
+    if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
+    std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
+  }
+
+  // The command's status as a shell would give it.
+  int status() const { return status_; }
+
+  void wait_for(pid_t child) {
+    while (child && !child_gone_) {
+      reap(child);
+      pause(0);
     }
+  }
 
-    // The command's status as a shell would give it.
-    int status() const { return status_; }
+ private:
+  void reap(pid_t child) {
+    int status = 0;
+    if (child == 0 || child_gone_ || waitpid(child, &status, WNOHANG) != child) return;
+    child_gone_ = true;
+    child_pid = 0;
+    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
 
-    void wait_for(pid_t child) {
-        while (child && !child_gone_) {
-            reap(child);
-            pause(0);
-        }
+  bool attached_gone() const {
+    return options_.pid && kill(static_cast<pid_t>(options_.pid), 0) != 0 && errno == ESRCH;
+  }
+
+  bool all_gone() {
+    merge_.look_after();
+    for (const Process& process : merge_.processes())
+      if (process.known && !process.ended) return false;
+    // A process that has entered itself and stored nothing yet.
+    const uint32_t count = std::min<uint32_t>(shared_.header()->next_process, kMostProcesses);
+    for (uint32_t i = 0; i < count; i++) {
+      const uint32_t pid = __atomic_load_n(&shared_.header()->processes[i].pid, __ATOMIC_ACQUIRE);
+      if (pid && !is_gone(pid, pid)) return false;
     }
+    return true;
+  }
 
-private:
-    void reap(pid_t child) {
-        int status = 0;
-        if (child == 0 || child_gone_ || waitpid(child, &status, WNOHANG) != child) return;
-        child_gone_ = true;
-        child_pid = 0;
-        status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
+  static void pause(size_t taken) {
+    const timespec time{0, taken ? 500'000 : 2'000'000};
+    nanosleep(&time, nullptr);
+  }
 
-    bool attached_gone() const {
-      return options_.pid && kill(static_cast<pid_t>(options_.pid), 0) != 0 && errno == ESRCH;
-    }
-
-    bool all_gone() {
-        merge_.look_after();
-        for (const Process& process : merge_.processes())
-            if (process.known && !process.ended) return false;
-        // A process that has entered itself and stored nothing yet.
-        const uint32_t count = std::min<uint32_t>(shared_.header()->next_process, kMostProcesses);
-        for (uint32_t i = 0; i < count; i++) {
-            const uint32_t pid = __atomic_load_n(&shared_.header()->processes[i].pid, __ATOMIC_ACQUIRE);
-            if (pid && !is_gone(pid, pid)) return false;
-        }
-        return true;
-    }
-
-    static void pause(size_t taken) {
-        const timespec time{0, taken ? 500'000 : 2'000'000};
-        nanosleep(&time, nullptr);
-    }
-
-    const Options& options_;
-    Shared& shared_;
-    Output& output_;
-    Merge merge_;
-    Samples samples_;
-    bool child_gone_ = false;
-    int status_ = 0;
+  const Options& options_;
+  Shared& shared_;
+  Output& output_;
+  Merge merge_;
+  Samples samples_;
+  bool child_gone_ = false;
+  int status_ = 0;
 };
 
 int run(const Options& options) {
-    timespec started{};
-    clock_gettime(CLOCK_REALTIME, &started);
-    for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
-    struct sigaction action{};
-    action.sa_handler = on_signal;
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-    Shared shared(options);
-    Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs,
-                  static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
-    if (!output.is_open()) {
-        unlink(shared.path().c_str());
-        fail("'" + options.output + "' cannot be written: " + std::strerror(errno));
-    }
-    output.put(text_block(FST_BLOCK_META, describe(options)));
-    Recording recording(options, shared, output);
-    pid_t child = 0;
-    if (options.command) {
-        child = start(options, shared.path());
-        child_pid = child;
-    } else {
-        attach(options, shared.path());
-    }
-    const std::string end = recording.run(child);
-    recording.finish(end);
-    recording.wait_for(child);
-    return recording.status();
+  timespec started{};
+  clock_gettime(CLOCK_REALTIME, &started);
+  for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  Shared shared(options);
+  Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs,
+                static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
+  if (!output.is_open()) {
+    unlink(shared.path().c_str());
+    fail("'" + options.output + "' cannot be written: " + std::strerror(errno));
+  }
+  output.put(text_block(FST_BLOCK_META, describe(options)));
+  Recording recording(options, shared, output);
+  pid_t child = 0;
+  if (options.command) {
+    child = start(options, shared.path());
+    child_pid = child;
+  } else {
+    attach(options, shared.path());
+  }
+  const std::string end = recording.run(child);
+  recording.finish(end);
+  recording.wait_for(child);
+  return recording.status();
 }
 
 }  // namespace

@@ -32,86 +32,85 @@ Output::Output(const std::string& path, uint64_t most_bytes, uint64_t queue_byte
 }
 
 Output::~Output() {
-    if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) close(fd_);
 }
 
 void Output::put(Block block) {
-    queued_bytes_.fetch_add(block.payload.size(), std::memory_order_relaxed);  // a threshold
-    const std::lock_guard guard(lock_);
-    queue_.push_back(std::move(block));
-    changed_.notify_one();
+  queued_bytes_.fetch_add(block.payload.size(), std::memory_order_relaxed);  // a threshold
+  const std::lock_guard guard(lock_);
+  queue_.push_back(std::move(block));
+  changed_.notify_one();
 }
 
 void Output::run() {
-    for (;;) {
-        std::unique_lock guard(lock_);
-        changed_.wait(guard, [this] { return ending_ || !queue_.empty(); });
-        if (queue_.empty()) return;
-        const Block block = std::move(queue_.front());
-        queue_.pop_front();
-        guard.unlock();
-        store(block);
-        queued_bytes_.fetch_sub(block.payload.size(), std::memory_order_relaxed);  // a threshold
-    }
+  for (;;) {
+    std::unique_lock guard(lock_);
+    changed_.wait(guard, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Block block = std::move(queue_.front());
+    queue_.pop_front();
+    guard.unlock();
+    store(block);
+    queued_bytes_.fetch_sub(block.payload.size(), std::memory_order_relaxed);  // a threshold
+  }
 }
 
 void Output::store(const Block& block) {
-    const Bytes packed = packer_.pack(block);
-    const uint64_t reserve = kEndBytes + index_.bytes();
-    if (at_limit_.load(std::memory_order_relaxed) || (most_bytes_ && offset_ + packed.size() + reserve > most_bytes_)) {
-        at_limit_.store(true, std::memory_order_relaxed);  // noticed sooner or later
-        return;
+  const Bytes packed = packer_.pack(block);
+  const uint64_t reserve = kEndBytes + index_.bytes();
+  if (at_limit_.load(std::memory_order_relaxed) || (most_bytes_ && offset_ + packed.size() + reserve > most_bytes_)) {
+    at_limit_.store(true, std::memory_order_relaxed);  // noticed sooner or later
+    return;
+  }
+  const uint64_t offset = offset_;
+  for (int tries = 0; !write_all(packed); tries++) {
+    take_back();
+    if (!seekable_ || (hurry_.load(std::memory_order_relaxed) && tries >= kLastRetries)) {
+      problem_ = std::string("writing failed: ") + std::strerror(errno);
+      at_limit_.store(true, std::memory_order_relaxed);  // noticed sooner or later
+      return;
     }
-    const uint64_t offset = offset_;
-    for (int tries = 0; !write_all(packed); tries++) {
-        take_back();
-        if (!seekable_ || (hurry_.load(std::memory_order_relaxed) && tries >= kLastRetries)) {
-            problem_ = std::string("writing failed: ") + std::strerror(errno);
-            at_limit_.store(true, std::memory_order_relaxed);  // noticed sooner or later
-            return;
-        }
-        std::this_thread::sleep_for(kRetryPause);
-    }
-    index_.add(block, offset);
+    std::this_thread::sleep_for(kRetryPause);
+  }
+  index_.add(block, offset);
 }
 
 bool Output::write_all(const Bytes& bytes) {
-    size_t done = 0;
-    while (done < bytes.size()) {
-        const ssize_t count = write(fd_, bytes.data() + done, bytes.size() - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) return false;
-        done += static_cast<size_t>(count);
-    }
-    offset_ += bytes.size();
-    return true;
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = write(fd_, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  offset_ += bytes.size();
+  return true;
 }
 
 void Output::take_back() {
-    const int error = errno;
-    if (seekable_ && ftruncate(fd_, static_cast<off_t>(offset_)) == 0)
-      lseek(fd_, static_cast<off_t>(offset_), SEEK_SET);
-    errno = error;
+  const int error = errno;
+  if (seekable_ && ftruncate(fd_, static_cast<off_t>(offset_)) == 0) lseek(fd_, static_cast<off_t>(offset_), SEEK_SET);
+  errno = error;
 }
 
 std::string Output::finish(Block last) {
-    hurry_.store(true, std::memory_order_relaxed);  // read after the queue's lock
-    {
-        const std::lock_guard guard(lock_);
-        ending_ = true;
-        changed_.notify_one();
-    }
-    thread_.join();
-    const uint64_t offset = offset_;
-    if (write_all(packer_.pack(last)))
-        index_.add(last, offset);
-    else
-        take_back();
-    if (!write_all(index_.finish(packer_, offset_))) {
-        problem_ = std::string("the end could not be written: ") + std::strerror(errno);
-        take_back();
-    }
-    return problem_;
+  hurry_.store(true, std::memory_order_relaxed);  // read after the queue's lock
+  {
+    const std::lock_guard guard(lock_);
+    ending_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+  const uint64_t offset = offset_;
+  if (write_all(packer_.pack(last)))
+    index_.add(last, offset);
+  else
+    take_back();
+  if (!write_all(index_.finish(packer_, offset_))) {
+    problem_ = std::string("the end could not be written: ") + std::strerror(errno);
+    take_back();
+  }
+  return problem_;
 }
 
 }  // namespace freestone::trace

@@ -17,51 +17,52 @@
 namespace freestone::trace {
 
 class Output {
-public:
-    // Opens `path` and writes the header. `most_bytes` is the largest size of the whole file, 0 for none; more than
-    // `queue_bytes` shall not wait for the disk.
- Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns, uint64_t started_unix_ns);
- ~Output();
- Output(const Output&) = delete;
- Output& operator=(const Output&) = delete;
+ public:
+  // Opens `path` and writes the header. `most_bytes` is the largest size of the whole file, 0 for none; more than
+  // `queue_bytes` shall not wait for the disk.
+  Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns,
+         uint64_t started_unix_ns);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
 
- bool is_open() const { return fd_ >= 0; }
+  bool is_open() const { return fd_ >= 0; }
 
- // Whether the queue has no room: what is put now would wait for the disk.
- bool is_full() const { return queued_bytes_.load(std::memory_order_relaxed) > most_queued_bytes_; }  // a threshold
- bool is_at_limit() const { return at_limit_.load(std::memory_order_relaxed); }  // noticed sooner or later
+  // Whether the queue has no room: what is put now would wait for the disk.
+  bool is_full() const { return queued_bytes_.load(std::memory_order_relaxed) > most_queued_bytes_; }  // a threshold
+  bool is_at_limit() const { return at_limit_.load(std::memory_order_relaxed); }  // noticed sooner or later
 
- void put(Block block);
+  void put(Block block);
 
- // Writes what is queued, `last` and the index. Returns what went wrong, or an empty text.
- std::string finish(Block last);
+  // Writes what is queued, `last` and the index. Returns what went wrong, or an empty text.
+  std::string finish(Block last);
 
- uint64_t bytes() const { return offset_; }
+  uint64_t bytes() const { return offset_; }
 
-private:
-    static constexpr uint64_t kEndBytes = 64 << 10;  // kept for the last block and the index under `most_bytes`
+ private:
+  static constexpr uint64_t kEndBytes = 64 << 10;  // kept for the last block and the index under `most_bytes`
 
-    void run();
-    void store(const Block& block);
-    bool write_all(const Bytes& bytes);
-    void take_back();
+  void run();
+  void store(const Block& block);
+  bool write_all(const Bytes& bytes);
+  void take_back();
 
-    int fd_ = -1;
-    bool seekable_ = false;
-    uint64_t most_bytes_;
-    uint64_t most_queued_bytes_;
-    uint64_t offset_ = 0;
-    Packer packer_{1};
-    Index index_;
-    std::mutex lock_;
-    std::condition_variable changed_;
-    std::deque<Block> queue_;
-    std::atomic<size_t> queued_bytes_{0};
-    std::atomic<bool> at_limit_{false};
-    bool ending_ = false;
-    std::atomic<bool> hurry_{false};
-    std::string problem_;
-    std::thread thread_;
+  int fd_ = -1;
+  bool seekable_ = false;
+  uint64_t most_bytes_;
+  uint64_t most_queued_bytes_;
+  uint64_t offset_ = 0;
+  Packer packer_{1};
+  Index index_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::deque<Block> queue_;
+  std::atomic<size_t> queued_bytes_{0};
+  std::atomic<bool> at_limit_{false};
+  bool ending_ = false;
+  std::atomic<bool> hurry_{false};
+  std::string problem_;
+  std::thread thread_;
 };
 
 }  // namespace freestone::trace

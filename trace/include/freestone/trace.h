@@ -23,52 +23,52 @@ extern "C" {
 #define FST_MOST_PAYLOAD_BYTES (64u << 20)
 
 struct fst_header {
-    char magic[8];
-    uint16_t version;
-    uint16_t header_bytes; /* sizeof(struct fst_header) */
-    uint32_t flags;        /* none yet */
-    uint64_t step_ns;      /* what one step of a time is */
-    uint64_t started_unix_ns;
-    uint8_t reserved[28];
-    uint32_t crc;
+  char magic[8];
+  uint16_t version;
+  uint16_t header_bytes; /* sizeof(struct fst_header) */
+  uint32_t flags;        /* none yet */
+  uint64_t step_ns;      /* what one step of a time is */
+  uint64_t started_unix_ns;
+  uint8_t reserved[28];
+  uint32_t crc;
 };
 
 /* Times are steps since the start of the recording. */
 struct fst_block {
-    uint32_t magic;
-    uint8_t type;  /* enum fst_block_type */
-    uint8_t codec; /* enum fst_codec */
-    uint16_t reserved;
-    uint32_t process; /* of events and samples: numbers from 0, in order of appearance */
-    uint32_t thread;  /* of events: numbers from 0, unique in the whole file */
-    uint32_t events;
-    uint32_t raw_bytes;    /* of the payload when unpacked */
-    uint32_t stored_bytes; /* of the payload in the file */
-    uint32_t payload_crc;  /* of the payload as stored */
-    uint64_t first_time;
-    uint64_t last_time;
-    uint64_t first_birth; /* of events: number of the thread's first birth in this block */
-    uint32_t reserved2;
-    uint32_t crc;
+  uint32_t magic;
+  uint8_t type;  /* enum fst_block_type */
+  uint8_t codec; /* enum fst_codec */
+  uint16_t reserved;
+  uint32_t process; /* of events and samples: numbers from 0, in order of appearance */
+  uint32_t thread;  /* of events: numbers from 0, unique in the whole file */
+  uint32_t events;
+  uint32_t raw_bytes;    /* of the payload when unpacked */
+  uint32_t stored_bytes; /* of the payload in the file */
+  uint32_t payload_crc;  /* of the payload as stored */
+  uint64_t first_time;
+  uint64_t last_time;
+  uint64_t first_birth; /* of events: number of the thread's first birth in this block */
+  uint32_t reserved2;
+  uint32_t crc;
 };
 
 struct fst_end {
-    char magic[8];
-    uint64_t index_offset; /* of the index block */
-    uint64_t blocks;       /* before the index block */
-    uint32_t reserved;
-    uint32_t crc;
+  char magic[8];
+  uint64_t index_offset; /* of the index block */
+  uint64_t blocks;       /* before the index block */
+  uint32_t reserved;
+  uint32_t crc;
 };
 
 /* The payload of the index block is an array of these, one per block before it. */
 struct fst_index_entry {
-    uint64_t offset;
-    uint32_t type;
-    uint32_t process;
-    uint32_t thread;
-    uint32_t events;
-    uint64_t first_time;
-    uint64_t last_time;
+  uint64_t offset;
+  uint32_t type;
+  uint32_t process;
+  uint32_t thread;
+  uint32_t events;
+  uint64_t first_time;
+  uint64_t last_time;
 };
 
 enum fst_codec { FST_RAW = 0, FST_ZSTD = 1 };
@@ -102,39 +102,39 @@ enum fst_block_type {
 enum fst_column { FST_KINDS, FST_SIZES, FST_ALIGNS, FST_REFS, FST_TIMES, FST_EXTRAS, FST_COLUMNS };
 
 enum fst_kind {
-    /* births */
-    FST_MALLOC = 1,
-    FST_CALLOC = 2,
-    FST_ALIGNED_ALLOC = 3,
-    FST_POSIX_MEMALIGN = 4,
-    FST_MEMALIGN = 5,
-    FST_VALLOC = 6,
-    FST_PVALLOC = 7,
-    FST_NEW = 8,
-    FST_NEW_ARRAY = 9,
-    FST_NEW_ALIGNED = 10,
-    FST_NEW_ARRAY_ALIGNED = 11,
-    FST_REALLOC_NULL = 12, /* realloc(NULL, size) */
-    /* a death and a birth */
-    FST_REALLOC = 13,
-    /* deaths */
-    FST_FREE = 14,
-    FST_FREE_SIZED = 15,
-    FST_FREE_ALIGNED_SIZED = 16,
-    FST_DELETE = 17,
-    FST_DELETE_ARRAY = 18,
-    FST_DELETE_SIZED = 19,
-    FST_DELETE_ARRAY_SIZED = 20,
-    FST_DELETE_ALIGNED = 21,
-    FST_DELETE_ARRAY_ALIGNED = 22,
-    FST_REALLOC_ZERO = 23, /* realloc(p, 0) that freed p */
-    FST_LOST_FREE = 24,    /* the free itself was not recorded; its place is a guess */
-    /* others */
-    FST_THREAD_START = 25,
-    FST_THREAD_END = 26,
-    FST_FORK = 27,
-    FST_TOUCH = 28,
-    FST_KINDS_END = 29,
+  /* births */
+  FST_MALLOC = 1,
+  FST_CALLOC = 2,
+  FST_ALIGNED_ALLOC = 3,
+  FST_POSIX_MEMALIGN = 4,
+  FST_MEMALIGN = 5,
+  FST_VALLOC = 6,
+  FST_PVALLOC = 7,
+  FST_NEW = 8,
+  FST_NEW_ARRAY = 9,
+  FST_NEW_ALIGNED = 10,
+  FST_NEW_ARRAY_ALIGNED = 11,
+  FST_REALLOC_NULL = 12, /* realloc(NULL, size) */
+  /* a death and a birth */
+  FST_REALLOC = 13,
+  /* deaths */
+  FST_FREE = 14,
+  FST_FREE_SIZED = 15,
+  FST_FREE_ALIGNED_SIZED = 16,
+  FST_DELETE = 17,
+  FST_DELETE_ARRAY = 18,
+  FST_DELETE_SIZED = 19,
+  FST_DELETE_ARRAY_SIZED = 20,
+  FST_DELETE_ALIGNED = 21,
+  FST_DELETE_ARRAY_ALIGNED = 22,
+  FST_REALLOC_ZERO = 23, /* realloc(p, 0) that freed p */
+  FST_LOST_FREE = 24,    /* the free itself was not recorded; its place is a guess */
+  /* others */
+  FST_THREAD_START = 25,
+  FST_THREAD_END = 26,
+  FST_FORK = 27,
+  FST_TOUCH = 28,
+  FST_KINDS_END = 29,
 };
 
 #define FST_KIND_MASK 0x1fu

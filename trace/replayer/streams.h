@@ -1,0 +1,76 @@
+// replayer/streams.h: which events of a trace are replayed and by which thread, and what is known of each object before
+// the first operation is laid out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "replayer/plan.h"
+
+namespace freestone::trace {
+
+inline constexpr uint32_t kNoSlot = ~uint32_t{0};
+
+struct Object {
+  uint64_t size = 0;
+  uint32_t slot = kNoSlot;
+  uint32_t maker = 0;           // plan thread
+  uint32_t first_pages = kAll;  // known in use at the first look and at the last; kAll: not known
+  uint32_t last_pages = kAll;
+  bool foreign = false;  // another plan thread ends it
+  bool live = false;
+  uint8_t align_log2 = 0;
+};
+
+// One recorded thread's events as far as they are replayed.
+struct Stream {
+  const ThreadEvents* from;
+  size_t end;
+  uint32_t target;  // plan thread
+  size_t at = 0;
+  uint64_t first_birth = 0;  // above 0 where the beginning is not in the trace
+  std::vector<Object> objects;
+};
+
+class Streams {
+ public:
+  // Throws Error when the trace has no events of the process.
+  Streams(const TraceFile& trace, const PlanOptions& options);
+
+  std::vector<Stream>& all() { return streams_; }
+  // Null for an object that is not in the trace.
+  Object* find(uint32_t thread, uint64_t birth);
+  // The recorded number of each plan thread.
+  const std::vector<uint32_t>& targets() const { return targets_; }
+  uint32_t process() const { return process_; }
+  uint64_t calls() const { return calls_; }
+
+ private:
+  struct Fork {
+    uint32_t parent;
+    uint32_t thread;
+    uint64_t time;
+    size_t at;
+  };
+
+  void choose_process();
+  const Fork* find_fork(uint32_t child);
+  void gather();
+  void deal();
+  void look_ahead();
+
+  const TraceFile& trace_;
+  PlanOptions options_;
+  uint32_t process_ = 0;
+  std::unordered_map<uint32_t, Fork> forks_;
+  bool searched_ = false;
+  std::vector<Stream> streams_;
+  std::unordered_map<uint32_t, size_t> places_;
+  std::vector<uint32_t> targets_;
+  uint32_t next_target_ = 0;
+  uint64_t calls_ = 0;
+};
+
+}  // namespace freestone::trace
