@@ -17,11 +17,12 @@ from freestone_lab.docs import pages, trace_results
 from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
-from freestone_lab.report.charts import MEMORY_CURVE, Chart
+from freestone_lab.report.charts import Chart
 from freestone_lab.report.composite import Composite
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall
 from freestone_lab.report.page import Part, WorkloadView
 from freestone_lab.report.quantity import Role
+from freestone_lab.report.series import MEMORY_CURVE
 from freestone_lab.report.svg import standalone
 from freestone_lab.workloads import suites
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment, peer_environment
 from freestone_lab.engine.sampling import Sampler
+from freestone_lab.engine.surroundings import available_kib, names_in, open_folder, shell
 from freestone_lab.measure import counts, proof, recognise, server
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
@@ -31,7 +30,6 @@ from freestone_lab.measure.recognise import Look, Watcher
 from freestone_lab.measure.samples import PROCESS_SPECS
 
 PADDING_LIMIT = 4096
-STEAL_LIMIT = 0.05
 SPARE = 1.25  # of the time that runs are foreseen to take: no two take the same
 WARM_UP_TIMEOUT_S = 600.0
 WATCHED_LINGER_MS = 2_500  # long enough to see what a program that forks away leaves behind
@@ -44,28 +42,6 @@ class Interrupted(Exception):
     def __init__(self, experiment: Experiment) -> None:
         super().__init__("interrupted")
         self.experiment = experiment
-
-
-def _open_folder(scratch: Path) -> Path:
-    """A folder in which a server that runs as another user can leave its account."""
-    folder = Path(tempfile.mkdtemp(dir=scratch))
-    scratch.chmod(0o711)
-    folder.chmod(0o777)
-    return folder
-
-
-def _names(folder: Path) -> set[str]:
-    """What lies in a folder; nothing when it cannot be read."""
-    try:
-        return {entry.name for entry in folder.iterdir()}
-    except OSError:
-        return set()
-
-
-def available_kib() -> int:
-    """MemAvailable of this machine."""
-    match = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
-    return int(match[1]) if match else 1 << 20
 
 
 class Engine:
@@ -126,7 +102,7 @@ class Engine:
                     self._counts(Path(scratch))
         except KeyboardInterrupt:
             raise Interrupted(self.experiment) from None
-        self._closing_caveats()
+        self.sampler.closing_caveats(self.round_s)
         return self.experiment
 
     def _request(self, peer: Peer, extra: Mapping[str, str]) -> Request:
@@ -150,23 +126,12 @@ class Engine:
             return None
         return self.plan.limit_s + self.granted_s - (time.monotonic() - self.started)
 
-    def _shell(self, command: str | None, option: str) -> None:
-        """Runs what the user wants around every run, without the allocator under test and outside the measured time."""
-        if command is None:
-            return
-        done = subprocess.run(command, shell=True, cwd=self.task.cwd, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(
-                f"{option} '{command}' ended with status {done.returncode}" + (f": {said[-1]}" if said else "")
-            )
-
     def _once(
         self, peer: Peer, round_: int, scratch: Path, extra: Mapping[str, str], watcher: Watcher | None = None,
         proving: bool = False,
     ) -> tuple[Sample, Run]:  # fmt: skip
         """One run, from --prepare to --cleanup."""
-        self._shell(self.task.prepare, "--prepare")
+        shell(self.task.prepare, "--prepare", self.task.cwd)
         request = self._request(peer, extra)
         self.sampler.timeout_s = request.timeout_s
         self.sampler.age_outputs()
@@ -184,7 +149,7 @@ class Engine:
         except server.ServerFailed as error:
             raise UserError(str(error)) from None
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
-        self._shell(self.task.cleanup, "--cleanup")
+        shell(self.task.cleanup, "--cleanup", self.task.cwd)
         return sample, run
 
     def _warm_up(self, scratch: Path) -> None:
@@ -222,10 +187,10 @@ class Engine:
         self._tell(self.baseline, 0)
         for _ in range(self.plan.warmup):
             self._once(self.baseline, 0, scratch, {})
-        folder = _open_folder(scratch)
+        folder = open_folder(scratch)
         watched = self.task.watched and self.task.server is None
         watcher = Watcher(self.task.argv, self.image) if watched else None
-        before = _names(self.task.cwd) if watched else set()
+        before = names_in(self.task.cwd) if watched else set()
         sample, run = self._once(self.baseline, 0, scratch, proof.environment(folder), watcher, proving=True)
         account = proof.read_account(folder, self.task.cwd)
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,7 +200,7 @@ class Engine:
             self.look = Look(Path(self.task.argv[0]).name, "server" if self.task.server else "batch", run.wall_s)
             self.look.threads, self.look.processes = run.threads, run.processes
         self._learn(run, sample)
-        left = sorted(_names(self.task.cwd) - before - {str(f) for f in self.task.output_files}) if watched else []
+        left = sorted(names_in(self.task.cwd) - before - {str(f) for f in self.task.output_files}) if watched else []
         if left:
             self.look.remarks.append(f"leaves {', '.join(left[:3])}{' and more' if left[3:] else ''} in its folder")
         if run.exit_status:
@@ -288,7 +253,7 @@ class Engine:
     def _prove(self, peer: Peer, scratch: Path) -> None:
         """A run of another allocator under the dynamic linker's account; who fails it is out."""
         self._tell(peer, 0)
-        folder = _open_folder(scratch)
+        folder = open_folder(scratch)
         sample, _ = self._once(peer, 0, scratch, proof.environment(folder), proving=True)
         if sample.status in ("ok", "wrong_output"):
             refusal, notes = proof.judge(proof.read_account(folder, self.task.cwd), peer)
@@ -441,17 +406,3 @@ class Engine:
                 else:
                     figures[name] = float(value)
             self.experiment.samples.append(Sample(peer.name, -1, "ok", figures=figures))
-
-    def _closing_caveats(self) -> None:
-        samples = [s for s in self.experiment.samples if s.round > 0]
-        stolen = sum(s.gauges.get("steal", 0) > STEAL_LIMIT for s in samples)
-        if stolen:
-            self.caveat(f"in {stolen} of {len(samples)} runs the host took more than {STEAL_LIMIT:.0%} of the CPU time")
-        rounds = max((s.round for s in samples), default=0)
-        if 0 < rounds < LEAST_ROUNDS:
-            advice = f"{LEAST_ROUNDS} are the least, {Plan.min_rounds} are usual"
-            if self.plan.budget_s is not None:
-                need = self.round_s * (Plan.min_rounds + 2) * self.plan.budget_share
-                advice = f"--budget {need:.0f}s would allow {Plan.min_rounds}"
-            counted = "1 round is" if rounds == 1 else f"{rounds} rounds are"
-            self.caveat(f"{counted} too few for a verdict; {advice}")

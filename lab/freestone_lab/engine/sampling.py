@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Sample, Status
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import load
@@ -20,6 +21,7 @@ from freestone_lab.measure.server import Served
 SERIES_POINTS = 120
 WORKLOAD_SERIES_POINTS = 160  # as many as a drawing shows
 OVERHEAD_POINTS = 700  # its worst points must survive
+STEAL_LIMIT = 0.05
 SERVER_SPECS = {
     "rss_after": FigureSpec("KiB", "lower", "memory after the load"),
     "rss_idle": FigureSpec("KiB", "lower", "memory after idling"),
@@ -149,3 +151,18 @@ class Sampler:
                 sample.series[name] = [[significant(x) for x in point] for point in thin(series, most)]
         for text in workload.get("caveats", []):
             self.caveat(text)
+
+    def closing_caveats(self, round_s: float) -> None:
+        """What must be read with the figures, once all rounds are done; a round took `round_s`."""
+        samples = [s for s in self.experiment.samples if s.round > 0]
+        stolen = sum(s.gauges.get("steal", 0) > STEAL_LIMIT for s in samples)
+        if stolen:
+            self.caveat(f"in {stolen} of {len(samples)} runs the host took more than {STEAL_LIMIT:.0%} of the CPU time")
+        rounds = max((s.round for s in samples), default=0)
+        if 0 < rounds < LEAST_ROUNDS:
+            advice = f"{LEAST_ROUNDS} are the least, {Plan.min_rounds} are usual"
+            if self.plan.budget_s is not None:
+                need = round_s * (Plan.min_rounds + 2) * self.plan.budget_share
+                advice = f"--budget {need:.0f}s would allow {Plan.min_rounds}"
+            counted = "1 round is" if rounds == 1 else f"{rounds} rounds are"
+            self.caveat(f"{counted} too few for a verdict; {advice}")

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from freestone_lab.analysis import claims
 from freestone_lab.analysis.claims import Cell
 from freestone_lab.core.result import FigureSpec, Peer, Result
-from freestone_lab.report import charts, quantity, svg
+from freestone_lab.report import quantity, series, svg
 from freestone_lab.report.charts import Chart
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall, swept
 from freestone_lab.report.plots import Look
@@ -111,7 +111,7 @@ def rest_of(view: ExperimentView, analysis: Analysis) -> tuple[list[FigureView],
     the median of a latency. The drawings and the result file have all of them.
     """
     rest = [f for f in view.figures if not f.headline]
-    if len(analysis.experiments) <= charts.FEW_EXPERIMENTS:
+    if len(analysis.experiments) <= series.FEW_EXPERIMENTS:
         return rest, 0
     main = {
         f.name

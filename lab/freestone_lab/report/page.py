@@ -14,7 +14,7 @@ from markupsafe import Markup
 from freestone_lab.analysis.claims import Table
 from freestone_lab.core import outputs
 from freestone_lab.core.result import Peer, Result
-from freestone_lab.report import cells, charts, plots, quantity, svg
+from freestone_lab.report import cells, charts, plots, quantity, series, svg
 from freestone_lab.report.card import Card, of_result
 from freestone_lab.report.charts import Chart
 from freestone_lab.report.composite import Composite, composite_table
@@ -166,7 +166,7 @@ def part_of(
     for view in analysis.experiments:
         name = view.experiment.workload
         entry = workloads.setdefault(name, WorkloadView(name, over_parameters.get(name, []), []))
-        own = charts.series_charts(view, looks, members[name], len(analysis.experiments)) + charts.figure_charts(
+        own = series.series_charts(view, looks, members[name], len(analysis.experiments)) + charts.figure_charts(
             view, looks
         )
         entry.experiments.append((view, own))

@@ -296,7 +296,7 @@ def test_a_path_that_the_linker_would_split_is_refused(work: Path) -> None:
 def test_stolen_time_is_said() -> None:
     engine = Engine(Task("t", "w", ("/bin/true",)), [GLIBC], "glibc", plan(1), lambda p: None)
     engine.experiment.samples = [Sample("glibc", r, "ok", gauges={"steal": 0.2}) for r in range(1, 10)]
-    engine._closing_caveats()
+    engine.sampler.closing_caveats(engine.round_s)
     assert engine.experiment.caveats == ["in 9 of 9 runs the host took more than 5% of the CPU time"]
 
 

@@ -12,7 +12,7 @@ import synthetic
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report import cells, charts, plots, quantity, render_report, svg
+from freestone_lab.report import cells, plots, quantity, render_report, series, svg
 from freestone_lab.report.composite import composite_table
 from freestone_lab.report.overview import analyse, least_pairs
 from freestone_lab.report.scorecard import CRITERIA, Score, flips, parse_weights, scorecard, total
@@ -435,8 +435,8 @@ def test_worst_overheads_survive_into_the_drawing() -> None:
     """A saw of many points is shown by its teeth, not by every n-th point."""
     saw = [[float(n), 100.0 * (n % 16 == 1)] for n in range(8, 4000)]
     samples = [Sample("glibc", r, "ok", series={"usable_overhead_percent": saw}) for r in (1, 2)]
-    points = charts.typical(samples, "usable_overhead_percent")
-    curve = charts.overhead(plots.Curve("glibc", plots.Look(0), [x for x, _ in points], [y for _, y in points]))
+    points = series.typical(samples, "usable_overhead_percent")
+    curve = series.overhead(plots.Curve("glibc", plots.Look(0), [x for x, _ in points], [y for _, y in points]))
     assert min(y for x, y in zip(curve.x, curve.y, strict=True) if x > 128) == 100.0
 
 

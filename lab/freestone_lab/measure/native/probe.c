@@ -11,42 +11,43 @@ static char text[16384];
 static size_t used;
 
 static void put(const char* more) {
-    size_t length = strlen(more);
-    if (used + length < sizeof text) memcpy(text + used, more, length), used += length;
+  size_t length = strlen(more);
+  if (used + length < sizeof text) memcpy(text + used, more, length), used += length;
 }
 
 static void put_owner(const char* name) {
-    Dl_info info;
-    void* address = dlsym(RTLD_DEFAULT, name);
+  Dl_info info;
+  void* address = dlsym(RTLD_DEFAULT, name);
+  put("\"");
+  put(name);
+  put("\":");
+  if (address && dladdr(address, &info) && info.dli_fname) {
     put("\"");
-    put(name);
-    put("\":");
-    if (address && dladdr(address, &info) && info.dli_fname) {
-        put("\"");
-        put(info.dli_fname);
-        put("\"");
-    } else {
-        put("null");
-    }
+    put(info.dli_fname);
+    put("\"");
+  } else {
+    put("null");
+  }
 }
 
 int main(void) {
-    static const char* const names[] = {"malloc", "free", "calloc", "realloc", "memalign", "posix_memalign",
-                                        "aligned_alloc", "malloc_usable_size", "_Znwm", "_ZdlPv"};
-    unsigned char* volatile block = malloc(100);
-    int served = block != NULL;
-    if (block) {
-        memset(block, 0x5a, 100);
-        for (int i = 0; i < 100; i++) served = served && block[i] == 0x5a;
-    }
-    put("{\"works\":");
-    put(served ? "true" : "false");
-    put(",\"owners\":{");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (i) put(",");
-        put_owner(names[i]);
-    }
-    put("}}\n");
-    free(block);
-    return write(1, text, used) == (ssize_t)used ? 0 : 1;
+  static const char* const names[] = {"malloc",   "free",           "calloc",        "realloc",
+                                      "memalign", "posix_memalign", "aligned_alloc", "malloc_usable_size",
+                                      "_Znwm",    "_ZdlPv"};
+  unsigned char* volatile block = malloc(100);
+  int served = block != NULL;
+  if (block) {
+    memset(block, 0x5a, 100);
+    for (int i = 0; i < 100; i++) served = served && block[i] == 0x5a;
+  }
+  put("{\"works\":");
+  put(served ? "true" : "false");
+  put(",\"owners\":{");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (i) put(",");
+    put_owner(names[i]);
+  }
+  put("}}\n");
+  free(block);
+  return write(1, text, used) == (ssize_t)used ? 0 : 1;
 }
