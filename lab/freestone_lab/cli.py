@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths
@@ -46,8 +47,18 @@ def run(arguments: list[str]) -> int:
         raise
     except OSError as error:  # a file or a folder; what can be said better is a UserError by now
         place = f"'{error.filename}': " if error.filename is not None else ""
+        if not _stands_somewhere():
+            place = "the current folder was deleted; expected to be called from one that exists: "
         print(f"freestone: {place}{error.strerror or error}", file=sys.stderr)
         return 2
+
+
+def _stands_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def main() -> None:

@@ -46,16 +46,17 @@ def info(options: Namespace) -> None:
 
 
 def check(options: Namespace) -> int:
-    damaged = False
+    status = 0
     for path in options.traces:
         try:
             found = reader.read(path)
         except TraceError as error:
             print(f"freestone: {error}")
-            damaged = True
+            unread = isinstance(error.__cause__, OSError)  # nothing is known of the trace
+            status = max(status, 2 if unread else 1)
         else:
             print(f"{path}: {found.events} events of {len(found.threads)} threads, every checksum right")
-    return int(damaged)
+    return status
 
 
 def cut(options: Namespace) -> None:

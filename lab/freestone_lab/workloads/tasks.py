@@ -94,13 +94,13 @@ def app_task(command: apps.Command) -> Task:
 
 def custom_task(program: Path, name: str) -> Task | None:
     """`lifetimes:threads=2,law=program` as a task; None when that is no workload. UserError for a wrong parameter."""
-    workload, _, text = name.partition(":")
+    workload, colon, text = name.partition(":")
     about = workloads(program).get(workload)
     if about is None:
         return None
     accepted = [p["name"] for p in about["params"]]
     params: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
+    for part in text.split(",") if colon else ():
         key, equals, value = part.partition("=")
         if not equals or not value:
             raise UserError(f"'{name}': expected {workload}:PARAMETER=VALUE,..., found '{part}'")

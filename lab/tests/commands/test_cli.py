@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from command_tools import Done, freestone
 
+from freestone_lab import cli
 from freestone_lab.commands import options
 from freestone_lab.core import paths
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
@@ -142,6 +143,17 @@ def test_wrong_usage_of_compare_gets_one_clear_line(tmp_path: Path, words: list[
     assert expected in lines[-1]
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_deleted_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.run(["compare", "--", "true"]) == 2
+    assert "the current folder was deleted; expected to be called from one that exists" in capsys.readouterr().err
 
 
 def test_compare_refuses_a_static_program(tmp_path: Path, static_program: Path) -> None:

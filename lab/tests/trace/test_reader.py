@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_tools import freestone
 from trace_tools import with_right_checksums
 
 from freestone_lab.core import paths
@@ -35,6 +36,14 @@ def test_every_flipped_byte_is_found(small: Path, tmp_path: Path) -> None:
         damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
         with pytest.raises(TraceError, match=r"damaged\.fst: at byte \d+: \w"):
             reader.read(damaged)
+
+
+def test_check_tells_a_damaged_trace_from_one_that_cannot_be_read(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "damaged.fst").write_bytes(small.read_bytes()[:-1])
+    assert freestone(tmp_path, "trace", "check", str(small)).returncode == 0
+    assert freestone(tmp_path, "trace", "check", str(small), "damaged.fst").returncode == 1
+    done = freestone(tmp_path, "trace", "check", "nosuch.fst", "damaged.fst")
+    assert done.returncode == 2 and "nosuch.fst: cannot be read: No such file or directory" in done.stdout
 
 
 def test_every_cut_is_found(small: Path, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_a_workload_with_parameters(program: Path) -> None:
         ("nosuch", "no suite, workload or application is named 'nosuch'; there are: quick"),
         ("pair:foo=1", "pair has no parameter 'foo'; it has size"),
         ("pair:size", "expected pair:PARAMETER=VALUE,..., found 'size'"),
+        ("pair:", "expected pair:PARAMETER=VALUE,..., found ''"),
+        ("pair:size=64,", "expected pair:PARAMETER=VALUE,..., found ''"),
     ],
 )
 def test_wrong_names_are_named(program: Path, name: str, expected: str) -> None:
