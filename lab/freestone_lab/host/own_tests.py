@@ -47,15 +47,15 @@ class Part:
 # A sanitizer build has by itself only the tests that a sanitizer can judge; they are some ten times slower there.
 # What `dev` checks, `asan` checks, too: it is the same build with an instrument more. Emulation is slower still.
 PARTS = (
-    Part("release", 0.1),
+    Part("release", 0.05),
     Part("release-clang", 1),
-    Part("dev", 0.5, Form.LONG),
-    Part("asan", 0.03),
-    Part("tsan", 0.03),
-    Part("aarch64", 0.0005, Form.LONG, ("aarch64-linux-gnu-g++", "qemu-aarch64")),
+    Part("dev", 0.25, Form.LONG),
+    Part("asan", 0.02),
+    Part("tsan", 0.02),
+    Part("aarch64", 0.00025, Form.LONG, ("aarch64-linux-gnu-g++", "qemu-aarch64")),
 )
 LAB = "lab"
-LONGER = 100.0  # the long form of a random test, as a multiple of the usual one
+LONGER = 200.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
 FUZZ_SECONDS = "3600"
 EXPLORE_PREEMPTIONS = "3"
