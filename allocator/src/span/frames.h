@@ -1,13 +1,13 @@
 // Room 6, span: frames, the stretches of 2 MiB at multiples of 2 MiB that one huge page or one page of the kernel's
 // page table covers.
 //
-// A frame is filled as one huge page (fill_frame_around), or its memory is moved. A large run that is given clean
-// frames while the heap keeps dirty ones elsewhere, in holes that are too short for it, would fault its pages in while
-// theirs go back. Instead the kernel moves their memory: one entry of the page table changes its place, which costs a
-// hundredth of the faults.
+// A frame is filled as one huge page (fill_frame_around), or its memory is moved. A large run may get clean frames
+// while the heap keeps dirty frames in holes too short for the run. Its pages would then fault in while the others go
+// back. Instead the kernel moves their memory: one entry of the page table changes its place, which costs a hundredth
+// of the faults.
 //
-// Until a move is done, both frames are in no bitmap (SPAN-2). If the kernel unmaps the target before it fails,
-// which it may for want of its own memory, the target is mapped anew.
+// Until a move is done, both frames are in no bitmap (SPAN-2). If the kernel unmaps the target and then fails, which it
+// may when its own memory is short, the target is mapped again.
 #pragma once
 
 #include "platform/mutex.h"
@@ -20,7 +20,7 @@ extern Mutex span_lock;
 inline constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
 
 // For a span that was just taken and has no memory. If its frame holds nothing else and no memory, and the heap is
-// large, fills the whole frame; what of it lies outside the span is dirty from then on. False when nothing was done.
+// large, fills the whole frame; the part outside the span is dirty from then on. False when nothing was done.
 bool fill_frame_around(UnitIndex first, usize units);
 
 // The moves into one run.

@@ -1,8 +1,8 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
 // By a watermark: the option dirty_bytes, an eighth of what is live, and what is likely to be needed again soon
-// (recent_need.h). More dirty memory than that is surplus. The free that finds it gives back twice what it freed itself
-// and a few MiB; the next ones give back the rest. Whoever takes clean units while there is surplus does the same. So
+// (recent_need.h). More dirty memory than that is surplus. The free that finds it gives back a few MiB plus twice what
+// it freed; the next frees give back the rest. A thread that takes clean units while there is surplus does the same. So
 // the heap never holds more than its recent peak and what the watermark always allows. By decay: what nobody needed
 // since the last step goes with a half-life.
 //
@@ -23,7 +23,7 @@ usize purge_spans(usize keep_bytes, WentBack why);
 bool decay_is_due();
 void decay_spans();
 
-// Units that nobody has got memory in advance.
+// Notes that units which nobody uses got memory in advance.
 void note_filled(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 // Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is
 // free. `first` is the first unit taken, `dirty` how many of them were dirty.

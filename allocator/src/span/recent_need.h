@@ -1,9 +1,9 @@
-// Room 6, span: how much of what fell out of use is likely to be needed again soon.
+// Room 6, span: how much of the memory that fell out of use is likely to be needed again soon.
 //
-// The first time that a program's use shrinks, nobody knows whether it comes back; what is surplus then may go at once,
-// and a program that goes idle after its peak holds little. When use rises again soon after it fell, that was a swing,
-// and giving back in between only cost faults: the next time so much is kept. A swing is observed from the use alone,
-// whether or not anything was given back, so keeping it does not make it forgotten; it fades when it is no longer seen.
+// The first time that a program's use shrinks, nobody knows whether it will rise again. The surplus then goes at once,
+// so a program that goes idle after its peak holds little. If use rises again soon, that was a swing, and giving memory
+// back in between only cost faults: the next time as much is kept. A swing is observed from the use alone, whether or
+// not anything was given back, so keeping it does not make it forgotten; it fades when it is no longer seen.
 //
 //   use   peak ..../\........../\            the swing is what came back: min(use, peak) - trough
 //                 /  \        /  \           soon: within kSoonMs of the trough
@@ -45,8 +45,8 @@ class RecentNeed {
     FREESTONE_CHECK("NEED-1", use + kept(use) <= recent_peak_);
   }
 
-  // What is worth keeping beyond the use. Nothing once the use fell much further than any swing: then something else
-  // has ended.
+  // How much is worth keeping beyond the use. Nothing once the use fell much further than any swing: then something
+  // else has ended.
   usize kept(usize use) const {
     if (peak_ - min_of(use, peak_) > swing_ + swing_ / 2) return 0;
     return min_of(swing_, recent_peak_ - min_of(use, recent_peak_));

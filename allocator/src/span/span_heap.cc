@@ -18,15 +18,15 @@ namespace freestone {
 
 namespace {
 
-// The caller has charged for units that are found clean: those found dirty are charged for already. Other units may be
-// surplus now.
+// Takes the units that a search found. The caller has charged for the clean ones; the dirty ones were charged for
+// before. Sets `surplus` to what is now due to go back.
 Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.mark_taken(first, units);
   surplus = surplus_after_take(first, units, dirty);
   return {first, dirty == 0};
 }
 
-// The same; dirty frames elsewhere will be moved into what is found clean.
+// The same; the memory of dirty frames elsewhere will be moved into the clean units.
 Span take_found(UnitIndex first, usize units, Surplus& surplus, FrameMoves& moves) FREESTONE_REQUIRES(span_lock) {
   plan_moves(first, units, moves);
   const usize dirty = span_map.mark_taken(first, units);
@@ -35,7 +35,7 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus, FrameMoves& move
   return {first, dirty + moved == 0};
 }
 
-// None when there is no room among the free units, or the limit forbids it: then `refused`.
+// Takes free units. Finds none if there is no room, or if the limit refuses: then sets `refused`.
 Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, FrameMoves& moves, usize room = 0) {
   LockGuard guard(span_lock);
   UnitIndex first = room > units ? span_map.find(room, alignment) : kNoUnit;
@@ -45,8 +45,8 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, Fr
   return refused ? Span{} : take_found(first, units, surplus, moves);
 }
 
-// Moves the frontier and takes from what is new. `fresh`: of units that were never in use. The units are charged for
-// before anything is done, so that a limit refuses without a trace.
+// Moves the frontier and takes new units; with `fresh`, only units that were never in use. Charges for the units first,
+// so that a refusal by the limit leaves no trace.
 Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus, FrameMoves& moves) {
   LockGuard growing(growth_lock);
   if (!fresh) {
@@ -70,7 +70,7 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
   return take_found(first, units, surplus, moves);
 }
 
-// The units may still be guards, unless they are fresh: never in use before.
+// Takes units. They may still be guards, unless they are `fresh`, never in use before.
 Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
   for (int attempt = 0;; ++attempt) {
     bool refused = false;  // by the limit
@@ -82,8 +82,8 @@ Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
     move_frames(moves);
     if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
     if (span.first != kNoUnit) return span;
-    // Free memory that goes back makes room under the limit. The kernel refuses addresses, not memory: it would still
-    // refuse.
+    // Giving free memory back makes room under the limit. It does not help if the kernel refuses: it refuses addresses,
+    // not memory.
     if (!refused || attempt > 0 || units_to_bytes(units) > account.hard.load_relaxed() ||
         purge_spans(0, WentBack::shortage) == 0)
       return {};
@@ -99,8 +99,9 @@ Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
   return take_aligned_units(units, alignment, fresh, room);
 }
 
-// Guards stay when the span in front of them goes: the next one of its length finds its own in place, two system calls
-// less. Whatever else takes the units opens them first. False when the kernel refuses.
+// Makes guards among the units accessible. Guards stay when the span before them is returned, because the next span of
+// its length then finds them in place and saves two system calls; whatever else takes the units opens them first. False
+// when the kernel refuses.
 bool open_guards(UnitIndex first, usize units) {
   if (!guards_spans()) return true;
   usize from = units;
@@ -119,14 +120,14 @@ bool open_guards(UnitIndex first, usize units) {
 
 bool are_guards(UnitIndex first, usize units) { return all_tagged(first, units, kTagGuard); }
 
-// Of free units; what is in them goes, so it is looked at before.
+// Makes free units guards. They lose their contents, so these are checked first.
 void close_guards(UnitIndex first, usize units, bool zeroed) {
   if (are_guards(first, units)) return;
   if (!zeroed) expect_units_clear(first, units);  // HARD-2
   if (!os::guard_install(unit_address(first), units_to_bytes(units))) set_tags(first, units, kTagGuard);
 }
 
-// `units` units, of which `opened` from `skip` on are no guards.
+// Takes `units` units, of which `opened` from `skip` on are not guards.
 Span take_opened(usize units, usize alignment, usize skip, usize opened) {
   const Span span = take_units(units, alignment, false);
   if (span.first == kNoUnit || open_guards(span.first + static_cast<UnitIndex>(skip), opened)) return span;
@@ -149,7 +150,7 @@ void return_span(UnitIndex first, usize units, bool dirty) {
 
 namespace {
 
-// How many units stay free in front of a guarded run.
+// A random number of units that stay free in front of a guarded run.
 usize random_gap() {
   static Atomic<u64> drawn;  // relaxed: any order of the numbers is as good
   u64 number = drawn.fetch_add_relaxed(1);
@@ -157,7 +158,7 @@ usize random_gap() {
   return mix_bits(number) % (kRandomGapUnits + 1);
 }
 
-// The unit in front of a guarded span, if it is free, becomes a guard too: what is written just before the span's start
+// Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
 // faults.
 void close_front(UnitIndex first) {
   bool zeroed;
@@ -235,7 +236,7 @@ void check_free_spans(usize bytes_max) {
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
   return_span(first, units, dirty);
   const UnitIndex behind = first + static_cast<UnitIndex>(units);
-  if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));  // what is a guard lost its contents
+  if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));  // a guard has no contents
 }
 
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {

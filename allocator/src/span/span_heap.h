@@ -1,8 +1,7 @@
 // Room 6, span: spans, taken and returned.
 //
-// A span is given the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need
-// no merging: they are adjacent bits (span_map.h). What is free and dirty goes back to the kernel by the rules of
-// purge.h.
+// A span gets the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need no
+// merging: they are adjacent bits (span_map.h). Dirty memory goes back to the kernel by the rules of purge.h.
 //
 // Two locks. `span_lock` guards the bitmaps and is held for a search and a few words, never across a system call.
 // `growth_lock` is held by the one thread that makes the heap larger, across the kernel's work; it is taken before
@@ -28,27 +27,28 @@ struct SpanCounts {
 // `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel
 // refuses, after everything dirty was given back.
 Span take_span(usize units, usize alignment);
-// `units` units with free ones behind them, `room` in all, if there is such a place. Not where spans have guards.
+// `units` units with free ones behind them, `room` units in all, if there is such a place. For builds without guards.
 Span take_span_to_grow(usize units, usize room);
-// Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of what is surplus.
+// Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of the surplus.
 void return_span(UnitIndex first, usize units, bool dirty);
 // A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot
 // make it fault, it is address space only. `return_guarded_span` takes both back.
 Span take_guarded_span(usize units, usize alignment, usize guard);
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
-// The same for memory that may hold anything: in the hardened build it goes to the kernel first, and up to
+// The same for memory that may hold anything. In the hardened build it first goes to the kernel, and up to
 // kSealedBytesMax it faults until it is taken again (HARD-2).
 void return_used_span(UnitIndex first, usize units, usize guard);
 // The same for units that fault already.
 void return_sealed_span(UnitIndex first, usize units, usize guard);
-// Ends the program where free memory that must be zero is not (HARD-2). Looks at no more than so many bytes.
+// Ends the program if free memory that must be zero is not (HARD-2). Checks at most `bytes_max` bytes.
 void check_free_spans(usize bytes_max);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);
 
 SpanCounts span_counts();
 
-// In the child of a fork, by its only thread: if another thread was inside, counts anew what follows from the bitmaps.
+// Called in the child of a fork by its only thread: if another thread was inside, counts again what follows from the
+// bitmaps.
 void repair_spans_in_child();
 
 // Debug: SPAN-1 and SPAN-3 hold for every word.
