@@ -4,8 +4,10 @@
 // goes
 //   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down
 //     the heap for it, a part of the heap at a time, so that no call takes long;
-//   - with time: the hand goes once round the heap in `dirty_decay_ms`, so that a program which stays as large but
-//     changes its sizes slowly keeps no pages of sizes that it no longer uses;
+//   - as the sizes change: the hand goes once round the heap while half of the bytes move to other classes, so that a
+//     program which stays as large keeps no pages of sizes that it no longer uses, however fast it is. Only what its
+//     classes grew by since a window began counts: blocks that come and go at random move nothing;
+//   - with time: the hand goes once round the heap in `dirty_decay_ms` anyway;
 //   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps
 //     little. Whoever sees it empties its cache first (give_back_cold in cache/cache.h).
 //
@@ -26,6 +28,8 @@ constexpr usize kColdBytesMin = kMiB;  // less is left where it is
 constexpr usize kColdDivisor = 32;     // and less than this part of what is in use
 constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap grew by
 constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
+constexpr usize kMovedDivisor = 2;     // such a window ends early when this part of the bytes is in other classes
+constexpr usize kMovedUnitsMin = 256;  // that the hand goes on by: small heaps have little to give
 constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
 constexpr usize kUnitsPerTick = 64 * kKiB;  // what the hand passes at most because time passed
 constexpr u32 kEventsPerLook = 128;         // refills and flushes of a thread
@@ -40,6 +44,10 @@ struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
   RecentNeed class_need[kLastSmallClass + 1];  // the same by class
   usize most_out[2][kLastSmallClass + 1];      // the most in this window and in the one before, by class
+  usize began_with[kLastSmallClass + 1];       // what was in use when this window began, by class
+  usize moved = 0;      // the most that classes grew by since then, together
+  bool turned = false;  // so much that the window is over
+  usize unwalked = 0;   // of this and former windows, what the hand has not gone on for
   u64 window_ms = 0;    // when this window began
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
   usize spare = 0;      // what the slabs were larger then, at most a quarter: a swing needs that again, too
@@ -102,17 +110,21 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
   const u64 now = os::coarse_milliseconds();
   usize kept[kLastSmallClass + 1];
   usize all_kept = 0;
-  const bool new_window = now - state.window_ms >= kWindowMs;
+  usize moved = 0;
+  const bool new_window = now - state.window_ms >= kWindowMs || state.turned;
   const bool long_ago = now - state.window_ms >= 2 * kWindowMs;
   if (new_window) state.window_ms = now;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     surplus.of[c] = 0;
     const usize units = slab_units_in_use[c].load_relaxed();
+    if (new_window) state.began_with[c] = 0;
     if (units == 0) continue;
     const ClassInfo& info = class_info(c);
     const usize room = units / info.units * info.blocks * info.bytes;
     // May be read between a taker's steps and a giver's.
     const usize out = min_of(blocks_outside(c) * info.bytes, room);
+    if (new_window) state.began_with[c] = out;
+    moved += out - min_of(out, state.began_with[c]);
     if (new_window) state.most_out[1][c] = long_ago ? out : state.most_out[0][c];
     state.most_out[0][c] = new_window ? out : max_of(out, state.most_out[0][c]);
     const usize most = max_of(state.most_out[0][c], state.most_out[1][c]);
@@ -123,6 +135,10 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
     surplus.blocks += out;
     surplus.slabs += units_to_bytes(units);
   }
+  if (new_window) state.moved = 0;
+  state.unwalked += moved - min_of(moved, state.moved);
+  state.moved = max_of(state.moved, moved);
+  state.turned = state.moved > max_of(kWorthIt, surplus.blocks / kMovedDivisor);
   state.need.note(surplus.blocks, now);
   surplus.kept = options.dirty_bytes == 0 ? 0 : state.need.kept(surplus.blocks);
   // What one class may need again another may need instead: together they keep no more than all blocks swing by.
@@ -137,6 +153,15 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
 }
 
 usize heap_units() { return region.frontier.load_acquire() - region.heap_start; }
+
+// How far the hand goes because sizes changed, `blocks` bytes being in use.
+usize units_moved(usize blocks) FREESTONE_REQUIRES(looking) {
+  const usize turn = max_of<usize>(bytes_to_units(blocks / kMovedDivisor), 1);
+  const usize units = heap_units() * min_of(state.unwalked >> kUnitShift, turn) / turn;
+  if (units < kMovedUnitsMin) return 0;
+  state.unwalked = 0;
+  return units;
+}
 
 // How far the hand goes because time passed.
 usize units_due() FREESTONE_REQUIRES(looking) {
@@ -206,6 +231,7 @@ bool purge_cold_pages(SlabUser& user, bool due) {
     const usize at_once = min_of<u64>(grown, kGrownPerLook);
     left = grown - at_once;
     walk(user, surplus, (at_once >> kUnitShift) * kWalkUnits, at_once);
+    walk(user, surplus, units_moved(surplus.blocks), kGrownPerLook);
     if (due) walk(user, surplus, units_due(), kGrownPerLook);
   }
   looked_at.store_relaxed(came - left);
