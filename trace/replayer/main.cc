@@ -13,10 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "replayer/report.h"
 #include "replayer/run.h"
+
+namespace __gnu_cxx {
+__attribute__((weak)) void __freeres();  // libstdc++'s: returns what it keeps for exceptions that find no memory
+}
 
 namespace freestone::trace {
 namespace {
@@ -27,27 +31,31 @@ namespace {
 }
 
 struct Words {
-  std::vector<std::string> plain;
+  const char* plain[2];
+  unsigned plain_count = 0;
   PlanOptions plan;
   RunOptions run;
 };
 
+// Allocates nothing: the recorded calls find the heap as a program finds it.
 Words parse(int count, char** words) {
-  Words found;
+  Words found{};
   for (int i = 2; i < count; i++) {
-    const std::string word = words[i];
+    const std::string_view word = words[i];
     if (word == "--null") {
       found.run.null = true;
       continue;
     }
-    if (word.rfind("--", 0) != 0) {
-      found.plain.push_back(word);
+    if (!word.starts_with("--")) {
+      if (found.plain_count == std::size(found.plain)) fail("'" + std::string(word) + "': one word too many");
+      found.plain[found.plain_count++] = words[i];
       continue;
     }
-    if (++i == count) fail("'" + word + "' needs a value");
+    const auto described = [&] { return "'" + std::string(word) + " " + words[i] + "'"; };
+    if (++i == count) fail("'" + std::string(word) + "' needs a value");
     char* end = nullptr;
     const double value = std::strtod(words[i], &end);
-    if (*end || end == words[i] || value < 0 || value > 1e9) fail("'" + word + " " + words[i] + "': expected a number");
+    if (*end || end == words[i] || value < 0 || value > 1e9) fail(described() + ": expected a number");
     if (word == "--process")
       found.plan.process = static_cast<uint32_t>(value);
     else if (word == "--threads")
@@ -59,34 +67,34 @@ Words parse(int count, char** words) {
     else if (word == "--idle-ms")
       found.run.idle_ms = static_cast<unsigned>(value);
     else
-      fail("unknown option '" + word + " " + words[i] + "'");
+      fail("unknown option " + described());
   }
   return found;
 }
 
 void make(const Words& words) {
-  if (words.plain.size() != 2) fail("expected: plan [--process N] [--threads N] TRACE PLAN");
+  if (words.plain_count != 2) fail("expected: plan [--process N] [--threads N] TRACE PLAN");
   const Bytes plan = make_plan(read_trace(words.plain[0]), words.plan);
-  FILE* file = std::fopen(words.plain[1].c_str(), "wb");
+  FILE* file = std::fopen(words.plain[1], "wb");
   if (!file || std::fwrite(plan.data(), 1, plan.size(), file) != plan.size() || std::fclose(file) != 0)
-    fail("'" + words.plain[1] + "' cannot be written: " + std::strerror(errno));
+    fail("'" + std::string(words.plain[1]) + "' cannot be written: " + std::strerror(errno));
 }
 
 // Mapped and resident, as a file: none of it counts as the allocator's.
-std::span<const uint8_t> map(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+std::span<const uint8_t> map(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat about{};
-  if (fd < 0 || fstat(fd, &about) != 0) fail("'" + path + "' cannot be read: " + std::strerror(errno));
+  if (fd < 0 || fstat(fd, &about) != 0) fail("'" + std::string(path) + "' cannot be read: " + std::strerror(errno));
   void* memory = about.st_size
                      ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0)
                      : MAP_FAILED;
-  if (memory == MAP_FAILED) fail("'" + path + "' cannot be mapped");
+  if (memory == MAP_FAILED) fail("'" + std::string(path) + "' cannot be mapped");
   close(fd);
   return {static_cast<const uint8_t*>(memory), static_cast<size_t>(about.st_size)};
 }
 
 int run(const Words& words) {
-  if (words.plain.size() != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN");
+  if (words.plain_count != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN");
   const Plan plan(map(words.plain[0]));
   const Outcome outcome = run_plan(plan, words.run);
   print_report(plan, words.run, outcome);
@@ -101,11 +109,12 @@ int main(int count, char** words) {
   using namespace freestone::trace;
   static char printed[BUFSIZ];  // so that no call of the replayer's own stands among the recorded ones
   setvbuf(stdout, printed, _IOFBF, sizeof printed);
-  const std::string verb = count > 1 ? words[1] : "";
+  const std::string_view verb = count > 1 ? words[1] : "";
   try {
     if (verb == "plan") return make(parse(count, words)), 0;
+    if (__gnu_cxx::__freeres) __gnu_cxx::__freeres();
     if (verb == "run") return run(parse(count, words));
-    fail("expected `plan` or `run`, found '" + verb + "'");
+    fail("expected `plan` or `run`, found '" + std::string(verb) + "'");
   } catch (const std::exception& error) {
     fail(error.what());
   }

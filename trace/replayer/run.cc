@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <new>
 
 #include "replayer/calls.h"
 #include "replayer/order.h"
@@ -97,13 +97,13 @@ struct Start {
 class Runner {
  public:
   Runner(const Plan& plan, const RunOptions& options)
-      : plan_(plan), options_(options), copies_(std::make_unique<Copy[]>(options.copies)) {
+      : plan_(plan), options_(options), copies_(own_array<Copy>(options.copies)) {
     const auto windows = static_cast<uint32_t>(plan.header().windows);
     const size_t threads = plan.threads().size();
     starts_ = own_array<Start>(threads * options.copies);
     resident_ = own_array<double>(windows);
     for (uint32_t c = 0; c < options.copies; c++) {
-      Copy& copy = copies_[c];
+      Copy& copy = *new (&copies_[c]) Copy();
       copy.slots = own_array<std::atomic<uintptr_t>>(plan.header().slots);
       auto* remaining = own_array<std::atomic<uint32_t>>(windows);
       for (uint32_t i = 0; i < windows; i++) remaining[i] = plan.windows()[i].threads;
@@ -333,7 +333,7 @@ class Runner {
 
   const Plan& plan_;
   const RunOptions& options_;
-  std::unique_ptr<Copy[]> copies_;
+  Copy* copies_;
   Start* starts_;
   double* resident_;
   int statm_;

@@ -72,6 +72,20 @@ def test_two_replays_make_the_recorded_calls_under_every_allocator(recorded: Rec
             assert Path(again["malloc_owner"]).samefile(preload)
 
 
+def test_a_replay_finds_the_heap_as_a_program_does(recorded: Recorded, tmp_path: Path) -> None:
+    """No call of the replayer's own stands before or among the recorded ones, but what libstdc++ makes at its start."""
+    trace = recorded("churn", "3000")
+    line, env = recording.command_line(
+        recording.Request(tmp_path / "own.fst", (str(REPLAYER), "run", "--idle-ms", "0", str(plan(trace))))
+    )
+    subprocess.run(line, env=env, check=True, capture_output=True)
+    wanted, own = (reader.read(path).threads[0] for path in (trace, tmp_path / "own.fst"))
+    made, remade = (events.sizes[events.births >= 0] for events in (wanted, own))
+    ended, freed = (int(layout.IS_DEATH[events.kinds].sum()) for events in (wanted, own))
+    extra = remade.size - made.size
+    assert remade[extra:].tolist() == made.tolist() and extra <= 1 and freed == ended + extra
+
+
 def test_another_trace_has_another_checksum(recorded: Recorded) -> None:
     assert run(plan(recorded("churn", "3000")))["checksum"] != run(plan(recorded("churn", "3001")))["checksum"]
 
