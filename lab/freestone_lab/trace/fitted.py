@@ -221,6 +221,7 @@ class _Generator:
         ends.append(large[:, 5])
         every, due = np.concatenate(rows), np.concatenate(ends)
         order = np.argsort(every[:, 0], kind="stable")
+        self.kept = (np.arange(len(every)) >= len(every) - len(large))[order]
         return every[order][:, 1:], np.where(due[order] >= 0, np.maximum(due[order], np.arange(len(order)) + 1), -1)
 
     def _ends(self, each: Array, place: Array, last: int) -> Array:
@@ -234,14 +235,27 @@ class _Generator:
     def _continue(self, rows: Array, ends: Array) -> Array:
         """For each birth the block that it continues, or -1: reallocs and blocks that end by one, each in order."""
         old = np.full(len(rows), -1, dtype=np.int64)
-        births = np.flatnonzero(rows[:, 2] == Kind.REALLOC)
-        blocks = np.flatnonzero((rows[:, 4] > 0) & (ends >= 0))
+        grows = rows[:, 2] == Kind.REALLOC
+        ended = (rows[:, 4] > 0) & (ends >= 0)
+        # A large block that grows again and again keeps its place: the realloc is the last birth before its end.
+        large = self.kept & ended
+        large[large] = (self.kept & grows)[ends[large] - 1] & (ends[large] - 1 > np.flatnonzero(large))
+        known = np.flatnonzero(large)
+        old[ends[known] - 1] = known
+        ends[known] -= 1
+        grows[ends[known]] = False
+        births = np.flatnonzero(grows)
+        blocks = np.flatnonzero(ended & ~large)
         blocks = blocks[np.argsort(ends[blocks], kind="stable")]
-        both = min(births.size, blocks.size)
-        births, blocks = births[:both], blocks[:both]
-        fits = blocks < births
-        old[births[fits]] = blocks[fits]
-        ends[blocks[fits]] = births[fits]
+        at = 0
+        for birth in births.tolist():
+            if at == blocks.size:
+                break
+            if blocks[at] < birth:  # else it is not there yet, and this realloc makes a block of its own
+                old[birth] = blocks[at]
+                at += 1
+        paired = np.flatnonzero(old >= 0)
+        ends[old[paired]] = paired
         return old
 
     def trace(self) -> Trace:

@@ -40,13 +40,14 @@ def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> str
 
 
 def make_plan(trace: Path, way: Way) -> Path:
-    """The plan of a trace, kept among what the lab makes for itself; made anew when trace or replayer changed."""
+    """The plan of a trace, kept among what the lab makes for itself; made anew when what makes it changed."""
     replayer = recording.native(recording.REPLAYER)
     try:
         data = trace.read_bytes()
     except OSError as error:
         raise UserError(f"{trace}: cannot be read: {error.strerror}") from error
-    about = f"{way.process} {way.threads} {replayer.stat().st_mtime_ns}"
+    made_by = (replayer, Path(fitted.__file__)) if fitted.is_model(trace) else (replayer,)
+    about = f"{way.process} {way.threads} {[path.stat().st_mtime_ns for path in made_by]}"
     key = hashlib.sha256(data + about.encode()).hexdigest()[:20]
     plan = paths.cache_dir() / "plans" / f"{key}.plan"
     if plan.exists():

@@ -9,7 +9,18 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import behaviour, corpus, figures, fitted, layout, reader, recording, replaying, writer
+from freestone_lab.trace import (
+    behaviour,
+    corpus,
+    figures,
+    fitted,
+    foreign,
+    layout,
+    reader,
+    recording,
+    replaying,
+    writer,
+)
 
 BUILD = paths.build_dir()
 
@@ -45,6 +56,24 @@ def test_a_model_knows_how_much_of_a_large_block_was_used(tmp_path: Path) -> Non
     made = fitted.generate(fitted.fit(reader.read(tmp_path / "t.fst"))).threads[0]
     used = made.extras[made.kinds == layout.Kind.TOUCH]
     assert made.sizes.max() == 16 << 20 and 1024 <= int(used.max()) <= 1026
+
+
+def test_a_block_that_grows_step_by_step_is_held_once(tmp_path: Path) -> None:
+    """Among small reallocs, a large block grows a hundred times: its model holds no two of its states at once."""
+    lines, small = ["= Start"], [0x1000, 0x2000]
+    for i in range(2000):
+        lines += [f"@ a:[0x1] + {small[0]:#x} 0x10", f"@ a:[0x1] < {small[0]:#x}", f"@ a:[0x1] > {small[1]:#x} 0x20"]
+        lines += [f"@ a:[0x1] - {small[1]:#x}"]
+        if i % 20 == 0:
+            old, new = 0x100000 + i, 0x100000 + i + 20
+            lines += [f"@ a:[0x1] < {old:#x}"] if i else []
+            lines += [f"@ a:[0x1] {'>' if i else '+'} {new:#x} {(40 << 10) + i * 256:#x}"]
+    (tmp_path / "m.txt").write_text("\n".join([*lines, "= End"]) + "\n")
+    writer.write(foreign.read(tmp_path / "m.txt"), tmp_path / "t.fst")
+    trace = reader.read(tmp_path / "t.fst")
+    made = fitted.generate(fitted.fit(trace))
+    peak, wanted = (int(figures.changes(t, 0).live_bytes.max()) for t in (made, trace))
+    assert abs(peak / wanted - 1) < 0.1
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
