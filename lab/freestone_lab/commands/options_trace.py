@@ -207,7 +207,7 @@ def trace_fidelity(parser: argparse.ArgumentParser) -> None:
         freestone trace fidelity --counts --json docs/results/fidelity-counts.json && freestone docs
     """
     parser.add_argument("names", nargs="*", metavar="PROGRAM",
-                        help="of `freestone trace corpus`; default thirteen")  # fmt: skip
+                        help="of `freestone trace corpus`; default eighteen")  # fmt: skip
     parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
     parser.add_argument("--counts", action="store_true",
                         help="instructions by callgrind, not times: other work does not change them")  # fmt: skip

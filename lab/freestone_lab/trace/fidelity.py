@@ -27,8 +27,9 @@ SCHEMA = "freestone-fidelity/1"
 COMMAND = "freestone trace fidelity"
 RESULT = Path("docs/results/fidelity.json")
 PROGRAMS = (
-    *("python-json", "python-objects", "redis", "sqlite3", "lua", "jq", "perl", "git", "vim", "bash", "openssl"),
-    *("ruby", "cc1plus"),  # most of their memory they map themselves
+    *("python-json", "python-objects", "python-documents", "redis", "nginx", "sqlite3", "lua", "jq", "perl", "git"),
+    *("vim", "bash", "openssl", "grep"),
+    *("ruby", "node", "cc1plus", "clang"),  # much of their memory they map themselves, or use in part
 )
 COUNTS = Path("docs/results/fidelity-counts.json")
 COUNTS_SCHEMA = "freestone-fidelity-counts/1"

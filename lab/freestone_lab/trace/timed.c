@@ -139,8 +139,8 @@ static long mapped_kib(void) {
   return pages * (kPage / 1024);
 }
 
-// What the lines "NAME: N kB" of a file below /proc/self add up to, over mappings with a name, without one, or all. What
-// follows a file's mapping at once is that file's too: its variables that begin as zero.
+// What the lines "NAME: N kB" of a file below /proc/self add up to, over mappings with a name, without one, or all.
+// What follows a file's mapping at once is that file's too: its variables that begin as zero.
 static long kib(const char* path, const char* name, int named) {
   static char text[1 << 20];  // read at once, as mappings change while it is read
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
