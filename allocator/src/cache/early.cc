@@ -64,12 +64,13 @@ FREESTONE_INLINE bool is_whole(Entry entry, char* block, usize bytes) {
   return bytes == ends || (entry & kClearStart) == 0 || is_clear(block, ends);
 }
 
-[[noreturn]] FREESTONE_SLOW void fail_damaged(Entry entry, const char* block, usize bytes) {
-  if ((entry & kLive) == 0) fail_block("write after free", block, bytes);
-  fail_block("heap overflow", block, BlockFacts{.block_bytes = bytes, .asked_bytes = bytes - (entry >> kUnusedShift)});
+// The heap is sound: with on_error:report the program goes on.
+FREESTONE_SLOW void tell_damaged(Entry entry, const char* block, usize bytes) {
+  if ((entry & kLive) == 0) return misuse("write after free", block, bytes);
+  misuse("heap overflow", block, BlockFacts{.block_bytes = bytes, .asked_bytes = bytes - (entry >> kUnusedShift)});
 }
 FREESTONE_INLINE void check(Entry entry, char* block, usize bytes) {
-  if (FREESTONE_UNLIKELY(!is_whole(entry, block, bytes))) fail_damaged(entry, block, bytes);
+  if (FREESTONE_UNLIKELY(!is_whole(entry, block, bytes))) tell_damaged(entry, block, bytes);
 }
 FREESTONE_APART void check_any(Entry entry) {
   auto* const block = reinterpret_cast<char*>(address_in(entry));
