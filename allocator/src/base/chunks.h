@@ -34,8 +34,13 @@ FREESTONE_INLINE u64 load_word(const void* at) {
 }
 FREESTONE_INLINE void store_word(void* at, u64 word) { std::memcpy(at, &word, sizeof word); }
 
+// Below this, the loops of clear.cc cost more than these.
+inline constexpr usize kFewBytes = 512;
+FREESTONE_HIDDEN bool is_clear_long(const char* at, usize bytes);
+
 // Whether every byte is zero. It reads to the end, because the answer is nearly always yes.
 inline bool is_clear(const char* at, usize bytes) {
+  if (bytes >= kFewBytes) return is_clear_long(at, bytes);
   const char* const end = at + bytes;
   Chunk any = {};
   for (; end - at >= static_cast<std::ptrdiff_t>(4 * kChunkBytes); at += 4 * kChunkBytes) {
@@ -44,6 +49,14 @@ inline bool is_clear(const char* at, usize bytes) {
   for (; at < end; at += kChunkBytes) any |= chunk_at(at);
   return is_zero(any);
 }
+FREESTONE_HIDDEN void clear_long(char* at, usize bytes);
+// Clears. From kFewBytes on it writes only to what is not zero yet, by stretches of 128 bytes: reading costs half, and
+// memory that the program never touched stays the kernel's.
+inline void clear(char* at, usize bytes) {
+  bytes < kFewBytes ? static_cast<void>(std::memset(at, 0, bytes)) : clear_long(at, bytes);
+}
+// Once, before the first of these calls: chooses the widest instructions that the processor has.
+FREESTONE_HIDDEN void choose_instructions();
 
 // Of memory that is not clear.
 inline usize first_not_zero(const char* at, usize bytes) {

@@ -308,7 +308,10 @@ void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) 
   const Span span = take_guarded_span(info.units, alignment_units, guards_spans() ? 1 : 0);
   if (span.first == kNoUnit) return nullptr;
   zeroed = span.zeroed;
-  if constexpr (kMitigations.zero_on_free) record_of(span.first).is_fresh = kFreshRun;
+  if constexpr (kMitigations.zero_on_free) {
+    record_of(span.first).is_fresh = kFreshRun;
+    record_of(span.first).times_emptied = 0;
+  }
   runs_out[size_class].add_relaxed(1);
   set_class_run(span.first, static_cast<u8>(size_class));
   set_tags(span.first + 1, info.units - 1, kTagInside);

@@ -104,20 +104,35 @@ FREESTONE_INLINE Chunk near_damage(const char* end, usize gap) {
   return (load_chunk(near_piece(end)) ^ near_row(gap)) & near_mask(gap);
 }
 
-// A gap of any length: a zero and canary bytes in [from, end).
+// Canary bytes in [from, end), of any length.
+inline Chunk canaries() {
+  const u64 eight = u64{block_secrets.canary} * 0x0101'0101'0101'0101;
+  return Chunk{eight, eight};
+}
+inline void store_canaries(char* from, char* end) {
+  if (end - from < static_cast<std::ptrdiff_t>(kChunkBytes)) {
+    while (from < end) *from++ = static_cast<char>(block_secrets.canary);
+    return;
+  }
+  const Chunk all = canaries();
+  for (; end - from > static_cast<std::ptrdiff_t>(kChunkBytes); from += kChunkBytes) store_chunk(from, all);
+  store_chunk(end - kChunkBytes, all);
+}
+inline bool canaries_are_whole(const char* from, const char* end) {
+  const Chunk all = canaries();
+  Chunk wrong = {};
+  if (end - from < static_cast<std::ptrdiff_t>(kChunkBytes)) {
+    for (; from < end; ++from) wrong[0] |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
+    return is_zero(wrong);
+  }
+  for (; end - from > static_cast<std::ptrdiff_t>(kChunkBytes); from += kChunkBytes) wrong |= load_chunk(from) ^ all;
+  return is_zero(wrong | (load_chunk(end - kChunkBytes) ^ all));
+}
+// A gap of any length: a zero, then canaries.
 inline void store_gap(char* from, char* end) {
   if (from >= end) return;
   *from = 0;
-  std::memset(from + 1, block_secrets.canary, static_cast<usize>(end - from - 1));
-}
-inline bool canaries_are_whole(const char* from, const char* end) {
-  const u64 eight = u64{block_secrets.canary} * 0x0101'0101'0101'0101;
-  u64 any = 0;
-  for (; from < end && address_of(from) % sizeof(u64) != 0; ++from)
-    any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
-  for (; end - from >= static_cast<std::ptrdiff_t>(sizeof eight); from += sizeof eight) any |= load_word(from) ^ eight;
-  for (; from < end; ++from) any |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
-  return any == 0;
+  store_canaries(from + 1, end);
 }
 // Where in the block the first wrong byte of [from, end) lies; kUnknown when all are right. The byte at `from` must be
 // `first`, the others canaries.
@@ -164,6 +179,17 @@ FREESTONE_INLINE void begin_change(void* trailer) {
   store_trailer(trailer, kChanging);
   in_order();
 }
+// begin_change of a trailer that is 0, by one instruction that reads and writes where there is one: the first access to
+// a fresh page writes, so that the page faults once. What was not 0 is not kChanging then.
+FREESTONE_INLINE void begin_change_of_free(void* trailer) {
+#if defined(__x86_64__)
+  static_assert(kChanging == 1);
+  asm volatile("incq %0" : "+m"(*static_cast<u64*>(trailer)));
+#else
+  store_trailer(trailer, load_trailer(trailer) + kChanging);
+#endif
+  in_order();
+}
 
 // Blocks of at most this size are cleared and checked in line, with three branches on the size and no loop.
 inline constexpr usize kInlineBytes = 256;
@@ -187,7 +213,7 @@ FREESTONE_INLINE void for_chunks(usize bytes, Visit visit) {
     four(bytes - 5 * kChunkBytes);
   }
   visit(0);
-  visit(kChunkBytes);
+  visit(min_of(kChunkBytes, bytes - kSide));
   visit(bytes - kSide);
 }
 
@@ -200,14 +226,21 @@ FREESTONE_INLINE void clear_inline(char* block, usize bytes) {
 }
 inline void clear_block(char* block, usize bytes) {
   begin_change(block + bytes - kTrailerBytes);
-  std::memset(block, 0, bytes - kChunkBytes);
+  clear(block, bytes - kChunkBytes);
   in_order();
   clear_chunk(block + bytes - kChunkBytes);
 }
-FREESTONE_INLINE bool is_clear_inline(const char* block, usize bytes) {
-  Chunk any = chunk_at(block + bytes - kChunkBytes);
+// Whether a block that was free, and is changing now, was clear.
+FREESTONE_INLINE bool was_clear_inline(const char* block, usize bytes) {
+  const char* const trailer = block + bytes - kTrailerBytes;
+  Chunk any = {load_word(trailer - sizeof(u64)), load_trailer(trailer) ^ kChanging};
   for_chunks(bytes, [&](usize offset) { any |= chunk_at(block + offset); });
   return is_zero(any);
+}
+inline bool was_clear(const char* block, usize bytes) {
+  const char* const trailer = block + bytes - kTrailerBytes;
+  const u64 last = load_word(trailer - sizeof(u64)) | (load_trailer(trailer) ^ kChanging);
+  return is_clear(block, bytes - kChunkBytes) && last == 0;
 }
 
 }  // namespace freestone::hardened

@@ -24,6 +24,7 @@ constinit BlockSecrets block_secrets = {};
 namespace hardened {
 
 void draw_secrets() {
+  choose_instructions();
   block_secrets.key = os::entropy();
   block_secrets.multiplier = os::entropy() | 1;
   block_secrets.canary = static_cast<u8>(0x81 + os::entropy() % 0x7e);
@@ -34,7 +35,7 @@ __attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, u
   return mark_live<true>(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin) {
-  if (FREESTONE_UNLIKELY(!is_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
+  if (FREESTONE_UNLIKELY(!was_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) {
@@ -109,8 +110,11 @@ void* hand_out_any(void* memory, usize bytes, Origin origin) {
 }  // namespace
 
 FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin) {
+  char* const trailer = trailer_of(block, block_bytes);
+  store_trailer(trailer, load_trailer(trailer) - kChanging);  // as it was
   misuse("write after free", block, {.block_bytes = block_bytes, .wrong_byte = first_not_zero(block, block_bytes)});
   std::memset(block, 0, block_bytes);
+  begin_change(trailer);
   return mark_live(block, block_bytes, bytes, origin);
 }
 

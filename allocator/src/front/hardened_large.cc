@@ -21,6 +21,11 @@ FREESTONE_INLINE Claim claim_of_large(u64 request) {
 // Sealed blocks use addresses but no memory, so only their number is bounded.
 Atomic<usize> sealed[kSealedPlaces];
 Atomic<u64> sealed_random;
+// Class runs that wait cleared, for each group of threads.
+struct alignas(64) Waiting {
+  Atomic<usize> run[kWaitingRuns];
+};
+Waiting waiting[kWaitingSets];
 
 usize span_bytes(const void* block) {
   const u8 tag = tag_of(unit_of(block));
@@ -56,8 +61,7 @@ BlockFacts overflow_facts(const void* block, const Claim& claim) {
 void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
   store_word(zone.from, mark_of(block, origin));
-  std::memset(zone.from + kTrailerBytes, block_secrets.canary,
-              static_cast<usize>(zone.end - zone.from) - kTrailerBytes);
+  store_canaries(zone.from + kTrailerBytes, zone.end);
   in_order();
   large_request(block) = (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift) | shrunk;
 }
@@ -106,55 +110,67 @@ bool open_tail(void* block, usize bytes) {
 
 bool may_seal(usize bytes) {
   if constexpr (!kMitigations.quarantine) return false;
-  if (bytes < options.seal_bytes) return false;
+  if (bytes + kTrailerBytes <= options.seal_bytes) return false;
   if (this_thread.cache_offset == 0) return true;
   if (thread_cache().allowance.take(seal_cost(bytes))) return true;
   return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
 }
 
-// The pages of a class run, as the kernel has them.
-constexpr usize kRunPagesMax = 64;
-static_assert(kCachedBytesMax / (4 * kKiB) <= kRunPagesMax);
-struct Residence {
-  u8 present[kRunPagesMax];
-  usize page = os::page_bytes();
-  bool is_known;
-  Residence(void* block, usize bytes)
-      : is_known(bytes <= kRunPagesMax * page && !os::resident_pages(block, bytes, present)) {}
-  bool has(usize offset) const { return !is_known || (present[offset / page] & 1) != 0; }
-};
-
-// HARD-2: a freed class run is zero while it waits. If the program touched all of it, it is cleared. Otherwise it loses
-// its memory, which costs less than touching the rest.
-[[maybe_unused]] void empty_run(void* block, usize used) {
+// HARD-2: a freed class run is zero while it waits. If the program touched all its pages, it is cleared. Otherwise it
+// loses its memory, which costs less than touching the rest. A run that comes back often is cleared without a look at
+// its pages.
+[[maybe_unused]] void empty_run(char* block, usize used) {
   Record& record = record_of(unit_of(block));
-  const Residence residence(block, used);
-  bool all = true;
-  for (usize offset = 0; offset < used; offset += residence.page) all = all && residence.has(offset);
+  if (record.times_emptied <= kEmptiedTimes) {
+    const ResidentPages pages(block, used);
+    bool all = true;
+    for (usize offset = 0; offset < used; offset += pages.page_bytes()) all = all && pages.has(block + offset, 1);
+    if (!all && record.times_emptied++ < kEmptiedTimes && purge_range(block, span_bytes(block), WentBack::hardening)) {
+      record.is_fresh = kEmptiedRun;
+      return;
+    }
+    record.times_emptied = kEmptiedTimes + 1;
+  }
   record.is_fresh = kUsedRun;
-  if (!all && purge_range(block, span_bytes(block), WentBack::hardening)) {
-    record.is_fresh = kEmptiedRun;
-  } else {
-    std::memset(block, 0, used);
-  }
+  clear(block, used);
 }
-// Fails unless a class run that leaves the cache is zero. A fresh one was checked when its span was taken.
-[[maybe_unused]] void expect_run_clear(char* block, const Record& record) {
-  if (record.is_fresh == kFreshRun) return;
-  const usize bytes = span_bytes(block);
-  if (record.is_fresh == kUsedRun) return expect_clear(block, bytes);
-  const Residence residence(block, bytes);
-  for (usize offset = 0; offset < bytes; offset += residence.page) {
-    if (residence.has(offset)) expect_clear(block + offset, min_of(residence.page, bytes - offset));
+
+void give_to_cache(void* block, u8 tag) {
+  Cache& cache = thread_cache();
+  void** const top = cache.top[tag];
+  if (top == cache.high[tag]) return deallocate_slow(block, tag);
+  cache.push(tag, top, block);
+}
+
+// Puts a cleared class run in a random place; the one whose place it takes goes to the cache.
+void put_in_waiting(void* block, u8 tag) {
+  if constexpr (kMitigations.quarantine) {
+    Atomic<usize>& place = waiting[thread_cache().user.shard % kWaitingSets].run[next_random() % kWaitingRuns];
+    block = reinterpret_cast<void*>(place.exchange_seq(address_of(block)));
+    if (block == nullptr) return;
+    tag = tag_of(unit_of(block));
   }
+  give_to_cache(block, tag);
 }
 
 }  // namespace
 
+void expect_run_clear(char* block) {
+  const Record& record = record_of(unit_of(block));
+  if (!kMitigations.zero_on_free || record.is_fresh == kFreshRun) return;
+  const usize bytes = span_bytes(block);
+  if (record.is_fresh == kUsedRun) return expect_clear(block, bytes);
+  const ResidentPages pages(block, bytes);
+  for (usize offset = 0; offset < bytes; offset += pages.page_bytes()) {
+    const usize piece = min_of(pages.page_bytes(), bytes - offset);
+    if (pages.has(block + offset, piece)) expect_clear(block + offset, piece);
+  }
+}
+
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {
-    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(static_cast<char*>(block), record);
+    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(static_cast<char*>(block));
     record.is_fresh = 0;
   }
   set_live(block, bytes, origin, 0);
@@ -227,19 +243,15 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   sample_freed(block);  // the program freed it; the quarantine returns it later
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
-  if constexpr (kMitigations.zero_on_free) {
-    if (tag == kTagRun) {
-      std::memset(block, 0, kClearAlwaysBytes);
-    } else {
-      empty_run(block,
-                static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - static_cast<char*>(block)));
-    }
+  if (tag == kTagRun) {
+    if constexpr (kMitigations.zero_on_free) std::memset(block, 0, kClearAlwaysBytes);
+    return deallocate_run(block);
   }
-  if (tag == kTagRun) return deallocate_run(block);
-  Cache& cache = thread_cache();
-  void** const top = cache.top[tag];
-  if (top == cache.high[tag]) return deallocate_slow(block, tag);
-  cache.push(tag, top, block);
+  if constexpr (kMitigations.zero_on_free) {
+    auto* const start = static_cast<char*>(block);
+    empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
+  }
+  put_in_waiting(block, tag);
 }
 
 void deallocate_unrecorded(void* block) {
@@ -258,8 +270,18 @@ void deallocate_unrecorded(void* block) {
   deallocate(block);
 }
 
+void release_waiting() {
+  for (Waiting& set : waiting) {
+    for (Atomic<usize>& place : set.run) {
+      void* const block = reinterpret_cast<void*>(place.exchange_seq(0));
+      if (block != nullptr) give_to_cache(block, tag_of(unit_of(block)));
+    }
+  }
+}
+
 void release_all_sealed() {
   for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
+  release_waiting();
 }
 
 usize readable_bytes(const void* block, usize block_bytes) {
@@ -270,9 +292,9 @@ usize readable_bytes(const void* block, usize block_bytes) {
 
 SealedCounts sealed_counts() {
   SealedCounts counts{};
-  for (const Atomic<usize>& place : sealed) {
+  const auto count = [&](const Atomic<usize>& place) {
     const void* block = reinterpret_cast<const void*>(place.load_relaxed());
-    if (block == nullptr) continue;
+    if (block == nullptr) return;
     const u8 tag = tag_of(unit_of(block));
     if (tag == kTagRun) {
       ++counts.runs;
@@ -280,6 +302,10 @@ SealedCounts sealed_counts() {
     } else if (tag <= kLastClass) {
       ++counts.class_blocks[tag];
     }
+  };
+  for (const Atomic<usize>& place : sealed) count(place);
+  for (const Waiting& set : waiting) {
+    for (const Atomic<usize>& place : set.run) count(place);
   }
   return counts;
 }

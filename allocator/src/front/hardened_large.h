@@ -1,10 +1,10 @@
 // Room 9, front: blocks above the slabs in the hardened build.
 //
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
-// and canary bytes up to the end of the page, at least 64 bytes. A free seals the block while the thread's allowance
-// lasts: the block loses its memory and faults on every access until other blocks have taken its place. Beyond the
-// allowance a free clears a class run, and the whole run is checked when it is handed out again. Every eighth larger
-// block is sealed all the same.
+// and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in a place of
+// its own and is checked as a whole when it is handed out again. A larger block is sealed while the thread's allowance
+// lasts: it loses its memory and faults on every access until other blocks have taken its place. Beyond the allowance
+// every eighth is sealed all the same.
 #pragma once
 
 #include "front/block_words.h"
@@ -46,6 +46,10 @@ bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives
 // up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
+// Fails unless a free class run that only the caller can reach is zero, as far as the kernel has memory for it.
+void expect_run_clear(char* block);
+// Moves the class runs in the quarantine to the cache.
+void release_waiting();
 // Frees a block with a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);
 // Frees a block that has no record and is not in a slab.

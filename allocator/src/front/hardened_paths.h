@@ -59,7 +59,7 @@ void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origi
 void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin);
 void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin);
 
-// Makes a clear block live.
+// Makes a clear block live, which is changing.
 template <bool Long = false>
 FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
   char* const end = block + block_bytes;
@@ -68,7 +68,6 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
   if constexpr (!Long) {
     if (FREESTONE_UNLIKELY(gap > kSeenGap)) return mark_live_long(block, block_bytes, bytes, origin);
   }
-  begin_change(trailer);
   if constexpr (Long) {
     store_long_gap(block + bytes, end);
   } else {
@@ -85,10 +84,11 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
 // Makes a block that the heap gave live, after checking that it is still as its free left it.
 FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
+  begin_change_of_free(trailer_of(block, block_bytes));
   if (kMitigations.zero_on_free && block_bytes > kInlineBytes)
     return hand_out_larger(block, block_bytes, bytes, origin);
-  const bool untouched =
-      kMitigations.zero_on_free ? is_clear_inline(block, block_bytes) : load_word(trailer_of(block, block_bytes)) == 0;
+  const bool untouched = kMitigations.zero_on_free ? was_clear_inline(block, block_bytes)
+                                                   : load_trailer(trailer_of(block, block_bytes)) == kChanging;
   if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }

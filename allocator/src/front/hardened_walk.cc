@@ -59,9 +59,13 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
   const usize slab_bytes = units_to_bytes(info.units);
   if (bytes_left < slab_bytes) return false;
   bytes_left -= slab_bytes;
+  const ResidentPages pages(unit_address(first), slab_bytes);
   // A block that was never handed out may have no memory: only its bytes beside another block are checked.
   const u64 untouched = info.blocks <= 64 ? record_of(first).zero_blocks.load_relaxed() : 0;
   const auto is_touched = [&](u32 n) { return n >= 64 || (n < info.blocks && (untouched & bit(n)) == 0); };
+  const auto expect_side_clear = [&](char* side) {
+    if (pages.has(side, kBeside)) expect_clear(side, kBeside);
+  };
   // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
   constexpr usize kStretch = kKiB;
   const char* clear_until = nullptr;
@@ -71,14 +75,15 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
     char* const block = unit_address(first) + usize{n} * info.bytes;
     if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look && block <= last_look) {
       next_look = block + kStretch;
-      if (is_clear(block, kStretch)) clear_until = next_look;
+      if (!pages.has(block, kStretch) || is_clear(block, kStretch)) clear_until = next_look;
     }
     if (block + info.bytes <= clear_until) continue;
     if (!is_touched(n)) {
-      if (n > 0 && is_touched(n - 1)) expect_clear(block, kBeside);
-      if (is_touched(n + 1)) expect_clear(block + info.bytes - kBeside, kBeside);
+      if (n > 0 && is_touched(n - 1)) expect_side_clear(block);
+      if (is_touched(n + 1)) expect_side_clear(block + info.bytes - kBeside);
       continue;
     }
+    if (!pages.has(block, info.bytes)) continue;
     const char* const fault = lasting_fault_of(block, info.bytes);
     // The bitmap says whether the block was live if its trailer no longer can.
     if (FREESTONE_UNLIKELY(fault != nullptr))
@@ -98,14 +103,9 @@ void check_live_runs() {
 
 // Checks that class runs in this thread's cache are zero.
 void check_cached_runs(const Cache& cache) {
-  if constexpr (!kMitigations.zero_on_free) return;
   if (cache.counting != nullptr) return;
   for (SizeClass c = kLastSmallClass + 1; c < kClassEnd; ++c) {
-    for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) {
-      const usize bytes = units_to_bytes(class_info(c).units);
-      if (record_of(unit_of(*at)).is_fresh == kUsedRun && !is_clear(static_cast<const char*>(*at), bytes))
-        misuse("write after free", *at, bytes);
-    }
+    for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) expect_run_clear(static_cast<char*>(*at));
   }
 }
 
@@ -119,6 +119,7 @@ void check_heap(usize bytes_max) {
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();
+  release_waiting();
   check_free_spans(bytes_max);
   visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &bytes_max);
   if (alone) check_live_runs();

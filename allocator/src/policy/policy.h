@@ -69,6 +69,12 @@ inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
 // The process keeps so many freed runs sealed, up to this size. Larger ones lose their memory and go.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
+// Cleared class runs wait in so many places for each of so many groups of threads: at most 2 MiB in all.
+inline constexpr unsigned kWaitingRuns = 4;
+inline constexpr unsigned kWaitingSets = 4;
+// A class run that the program used in part loses its memory so many times when it is freed. Later it is cleared, so
+// that a block that comes and goes needs no system call.
+inline constexpr unsigned kEmptiedTimes = 2;
 // Up to so many units in front of a run stay free, at random, so that the place of the next run cannot be predicted.
 inline constexpr usize kRandomGapUnits = 3;
 

@@ -71,7 +71,7 @@ struct alignas(64) Record {
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
   u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun
-  u8 reserved;
+  u8 times_emptied;        // class run, hardened: since it was taken; above kEmptiedTimes: it is always cleared
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled

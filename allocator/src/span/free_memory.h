@@ -5,6 +5,7 @@
 
 #include "base/chunks.h"
 #include "platform/message.h"
+#include "platform/os.h"
 #include "policy/policy.h"
 #include "region/region.h"
 
@@ -18,6 +19,29 @@ inline void expect_clear(void* memory, usize bytes) {
          {.block_bytes = bytes, .wrong_byte = first_not_zero(static_cast<const char*>(memory), bytes)});
   std::memset(memory, 0, bytes);
 }
+
+// Which pages the kernel has of up to 1 MiB. One that it does not have is zero, and a look at it would be a page fault.
+class ResidentPages {
+ public:
+  ResidentPages(char* memory, usize bytes)
+      : memory_(memory), is_known_(bytes <= kPagesMax * page_ && !os::resident_pages(memory, bytes, present_)) {}
+  bool has(const char* from, usize bytes) const {
+    if (!is_known_) return true;
+    const auto at = static_cast<usize>(from - memory_);
+    for (usize page = at / page_; page <= (at + bytes - 1) / page_; ++page) {
+      if ((present_[page] & 1) != 0) return true;
+    }
+    return false;
+  }
+  usize page_bytes() const { return page_; }
+
+ private:
+  static constexpr usize kPagesMax = 256;
+  const char* memory_;
+  usize page_ = os::page_bytes();
+  u8 present_[kPagesMax];
+  bool is_known_;
+};
 
 // The same for free units that nobody can take meanwhile. Guards hold nothing.
 void expect_units_clear(UnitIndex first, usize units);

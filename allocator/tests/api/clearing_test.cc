@@ -9,7 +9,8 @@
 namespace {
 
 constexpr size_t kBytes = 2000;
-constexpr size_t kSlabRun = 100 * 1024;  // a block with a span of its own, which is sealed rather than cleared
+constexpr size_t kClassRuns[] = {33 * 1024, 64 * 1024, 100 * 1024, 131064};  // cleared
+constexpr size_t kLarge[] = {131065, 200 * 1024};                            // sealed
 
 class Clearing : public testing::Test {
  protected:
@@ -43,7 +44,7 @@ bool is_resident_after_free(size_t bytes) {
 
 // On seals, of which one counts for half a MiB and more.
 void spend_the_stock() {
-  for (int i = 0; i < 2000; ++i) free(malloc(kSlabRun));
+  for (int i = 0; i < 2000; ++i) free(malloc(kLarge[1]));
 }
 
 TEST_F(Clearing, OfSlabBlocksIsCompleteWhateverTheRate) {
@@ -53,18 +54,53 @@ TEST_F(Clearing, OfSlabBlocksIsCompleteWhateverTheRate) {
   EXPECT_EQ(cleared_of_100(), 100);
 }
 
-TEST_F(Clearing, RunsAreSealedWhileTheStockLastsAndThenCleared) {
-  ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
-  if (is_resident_after_free(kSlabRun)) GTEST_SKIP() << "this kernel has no guards";
-  ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0);
-  spend_the_stock();
-  EXPECT_TRUE(is_resident_after_free(kSlabRun));
-  auto* block = static_cast<char*>(malloc(kSlabRun));
-  memset(block, 'A', kSlabRun);
-  free(block);
-  size_t left = 0;
-  for (size_t i = 0; i < kSlabRun; ++i) left += static_cast<const volatile char*>(block)[i] != 0;
-  EXPECT_EQ(left, 0U);
+TEST_F(Clearing, RunsUpTo128KiBStayReadableAndAreZero) {
+  for (const size_t bytes : kClassRuns) {
+    for (int use = 0; use < 12; ++use) {
+      const size_t used = use % 2 == 0 ? bytes : 5000;
+      auto* block = static_cast<char*>(malloc(bytes));
+      memset(block, 'A', used);
+      free(block);
+      size_t left = 0;
+      for (size_t i = 0; i < bytes; ++i) left += static_cast<const volatile char*>(block)[i] != 0;
+      EXPECT_EQ(left, 0U) << bytes << " bytes, use " << use;
+    }
+  }
+}
+
+// Of a run that the program touches in part: the first frees give its memory back, later ones clear it.
+TEST_F(Clearing, AWriteIntoAFreedRunIsSeenHoweverOftenItCame) {
+  for (const size_t bytes : kClassRuns) {
+    for (const int uses : {0, 1, 2, 3, 20, 40}) {
+      for (const size_t offset : {size_t{0}, size_t{5000}, bytes - 1}) {
+        const auto write_after_free = [&] {
+          const auto come_and_go = [&] {
+            auto* block = static_cast<volatile char*>(malloc(bytes));
+            block[0] = 'A';
+            free(const_cast<char*>(block));
+            return block;
+          };
+          for (int use = 0; use < uses; ++use) come_and_go();
+          come_and_go()[offset] = 'B';
+          for (int use = 0; use < 300; ++use) come_and_go();
+        };
+        EXPECT_DEATH(write_after_free(), "write after free") << bytes << " bytes at " << offset << ", use " << uses;
+      }
+    }
+  }
+}
+
+TEST_F(Clearing, LargerRunsAreSealedWhileTheStockLastsAndThenEveryEighth) {
+  for (const size_t bytes : kLarge) {
+    ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
+    if (is_resident_after_free(bytes)) GTEST_SKIP() << "this kernel has no guards";
+    ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0);
+    spend_the_stock();
+    int open = 0;
+    for (int i = 0; i < 200; ++i) open += is_resident_after_free(bytes);
+    EXPECT_GT(open, 0);
+    EXPECT_LT(open, 200);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
-// Room 1: bit tricks, against definitions written out.
+// Room 1: bit tricks and looks at memory, against definitions written out.
 #include "base/bits.h"
+
+#include <algorithm>
+
+#include "base/chunks.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -28,6 +32,35 @@ TEST(base, StretchesOfBitsAreThoseThatACountFinds) {
     ASSERT_EQ(stretch_starts(word, length), starts) << std::hex << word << " length " << length;
     ASSERT_EQ(longest_stretch(word), longest) << std::hex << word;
   }
+}
+
+// Each length and start that a block can have, each byte of it set alone; what lies around is not read as its own, and
+// not written.
+void expect_looks_and_clears() {
+  alignas(64) char memory[1536];
+  for (usize start = 64; start < 128; start += kChunkBytes) {
+    for (usize bytes = kChunkBytes; bytes <= 1024; bytes += kChunkBytes) {
+      std::fill(std::begin(memory), std::end(memory), 'x');
+      std::fill_n(memory + start, bytes, '\0');
+      ASSERT_TRUE(is_clear(memory + start, bytes)) << bytes << " bytes at " << start;
+      for (usize k = 0; k < bytes; ++k) {
+        memory[start + k] = '\1';
+        ASSERT_FALSE(is_clear(memory + start, bytes)) << "byte " << k << " of " << bytes << " at " << start;
+        if (k % 64 == 17) clear(memory + start, bytes);
+        memory[start + k] = '\0';
+      }
+      std::fill_n(memory + start, bytes, 'y');
+      clear(memory + start, bytes);
+      ASSERT_EQ(std::count(std::begin(memory), std::end(memory), '\0'), static_cast<std::ptrdiff_t>(bytes));
+      ASSERT_TRUE(is_clear(memory + start, bytes));
+    }
+  }
+}
+
+TEST(base, MemoryIsLookedAtAndClearedToTheByte) {
+  expect_looks_and_clears();  // by vectors that every processor has, unless another test chose
+  choose_instructions();
+  expect_looks_and_clears();
 }
 
 }  // namespace
