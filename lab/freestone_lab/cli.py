@@ -1,4 +1,4 @@
-"""The `freestone` command: parses, sees to the packages that the command needs, and turns expected errors into one
+"""The `freestone` command: parses its arguments, sees to the packages that it needs, and turns expected errors into one
 line and exit status 2.
 
 This module and commands/options*.py import the standard library only; a command's module is imported when it starts.
@@ -66,7 +66,7 @@ def main() -> None:
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # who read our output has ended; what is left of it goes nowhere
+    except BrokenPipeError:  # the reader of our output has ended; the rest goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + signal.SIGPIPE
     sys.exit(status)

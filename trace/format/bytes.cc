@@ -7,7 +7,7 @@ namespace {
 
 using Table = std::array<std::array<uint32_t, 256>, 8>;
 
-// tables[k][b] is the checksum of byte b followed by k zero bytes: eight bytes are then folded at once.
+// tables[k][b] is the checksum of byte b followed by k zero bytes, so eight bytes can be folded at once.
 constexpr Table make_tables() {
   Table tables{};
   for (uint32_t byte = 0; byte < 256; byte++) {

@@ -19,7 +19,7 @@ inline void put_varint(Bytes& out, uint64_t value) {
   out.push_back(static_cast<uint8_t>(value));
 }
 
-// Reads varints from a buffer and never past its end; `failed` stays set once a read was impossible.
+// Reads varints from a buffer, never past its end. Once a read is impossible, `failed` is set and stays set.
 class VarintReader {
  public:
   explicit VarintReader(std::span<const uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}

@@ -1,4 +1,4 @@
-// format/encoder.h: gathers one thread's events in columns until they become a block. Owned by one thread.
+// format/encoder.h: gathers one thread's events in columns until they fill a block. One thread owns it.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class Encoder {
  public:
   Encoder(uint32_t process, uint32_t thread) : process_(process), thread_(thread) {}
 
-  // Each call appends one event. Times never fall; one that would is taken as the time before.
+  // Each call appends one event. Times never go back: an earlier time counts as the one before it.
   uint64_t birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time);  // the new object's number
   uint64_t realloc(ObjectName old, uint64_t size, uint64_t time);
   void failed_birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time);
@@ -46,7 +46,7 @@ class Encoder {
   uint64_t first_time() const { return first_time_; }
   uint64_t births() const { return births_; }
 
-  // The block of all events so far; the encoder goes on empty.
+  // Returns the block of all events so far and empties the encoder.
   Block take();
 
  private:

@@ -1,5 +1,5 @@
-// format/file_reader.h: reads a trace file. Whatever the bytes are, the outcome is events or an Error that says where
-// and what.
+// format/file_reader.h: reads a trace file. Whatever the bytes, the outcome is events, or an Error that says what is
+// wrong and where.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct Error : std::runtime_error {
 
 struct Event {
   uint64_t time;
-  uint64_t size;        // of a birth; of FST_FORK the child, of FST_TOUCH the pages
-  uint64_t birth;       // what is born; kNone where nothing is
-  uint64_t ref_birth;   // what ends or is touched
-  uint32_t ref_thread;  // kNoThread where the event names no object
+  uint64_t size;        // birth: the bytes; FST_FORK: the child; FST_TOUCH: the pages
+  uint64_t birth;       // the object that is born, or kNone
+  uint64_t ref_birth;   // the object that ends or is touched
+  uint32_t ref_thread;  // kNoThread if the event names no object
   uint8_t kind;
   uint8_t align_log2;
   bool failed;
@@ -39,7 +39,7 @@ struct ThreadEvents {
 
 struct TraceFile {
   uint64_t step_ns = 0;
-  bool incomplete = false;  // the recording was ended by its size: events may name objects that are not there
+  bool incomplete = false;  // its size ended the recording, so events may name missing objects
   std::vector<ThreadEvents> threads;
 };
 

@@ -10,7 +10,7 @@ namespace freestone::trace {
 
 static_assert(sizeof(fst_header) == 64 && sizeof(fst_block) == 64 && sizeof(fst_end) == 32 &&
               sizeof(fst_index_entry) == 40);
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structures are written as they lie in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file holds structures as they lie in memory");
 
 namespace {
 

@@ -1,5 +1,4 @@
-// format/file_writer.h: packs blocks and keeps the index. It writes into memory; where the bytes go is the caller's
-// business.
+// format/file_writer.h: packs blocks and keeps the index. It writes into memory; the caller decides where the bytes go.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ class Packer {
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  Bytes pack(const Block& block);  // as it stands in the file
+  Bytes pack(const Block& block);  // in the form of the file
 
  private:
   ZSTD_CCtx_s* context_;
@@ -31,7 +30,7 @@ class Index {
   void add(const Block& block, uint64_t offset);
   size_t bytes() const { return entries_.size() * sizeof(fst_index_entry); }
 
-  // The index block and the end of the file, for a file that has `offset` bytes by now.
+  // The index block and the end mark, for a file that has `offset` bytes so far.
   Bytes finish(Packer& packer, uint64_t offset) const;
 
  private:

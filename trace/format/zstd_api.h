@@ -1,5 +1,5 @@
-// format/zstd_api.h: the functions of libzstd that are used, as its stable interface declares them (1.4.0 and later).
-// Declared here because every Debian system has the library (dpkg needs it), and few have its headers.
+// format/zstd_api.h: the functions of libzstd that we use, as its stable interface declares them (1.4.0 and later). We
+// declare them ourselves, because every Debian system has the library (dpkg needs it) and few have its headers.
 #pragma once
 
 #include <cstddef>

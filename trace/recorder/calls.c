@@ -1,7 +1,8 @@
-/* recorder/calls.c: the allocation functions of C as the program finds them: each calls the next library's and stores
- * an event. The next library is whatever would have served the program without this one.
+/* recorder/calls.c: the allocation functions of C that the program finds. Each calls the next library's function and
+ * stores an event. The next library is the one that would serve the program without this one.
  *
- * A death is recorded before the call and a birth after it, so the events of one address are in order whoever frees it.
+ * A death is recorded before the call and a birth after it. So the events of one address are in order, whichever thread
+ * frees it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,8 +22,7 @@ static void first_free(void* block);
 struct fsr_next fsr_next = {first_malloc, first_calloc, first_realloc, first_free, NULL, NULL,
                             NULL,         NULL,         NULL,          NULL,       NULL};
 
-/* What dlsym itself allocates while the next library is being looked up. Never reused, for it is a few hundred bytes.
- */
+/* Memory for what dlsym itself allocates while it looks up the next library: a few hundred bytes, never reused. */
 static _Alignas(16) char bootstrap[65536];
 static size_t bootstrap_used;
 static bool resolving;
@@ -32,8 +32,7 @@ static bool is_bootstrap(const void* block) { return (uintptr_t)block - (uintptr
 static void* bootstrap_take(size_t size) {
   const size_t rounded = (size + 31) & ~(size_t)15; /* 16 bytes in front hold the size */
   if (rounded < size || rounded > sizeof bootstrap) return NULL;
-  const size_t at =
-      __atomic_fetch_add(&bootstrap_used, rounded, __ATOMIC_RELAXED); /* a counter: nothing else depends on it */
+  const size_t at = __atomic_fetch_add(&bootstrap_used, rounded, __ATOMIC_RELAXED); /* a counter that orders nothing */
   if (at > sizeof bootstrap - rounded) return NULL;
   memcpy(bootstrap + at, &size, sizeof size);
   return bootstrap + at + 16;
@@ -48,7 +47,7 @@ static void resolve(void) {
   if (resolving) return;
   resolving = true;
   const bool in_slow = fsr_self.in_slow;
-  fsr_self.in_slow = true; /* what dlsym allocates is not the program's */
+  fsr_self.in_slow = true; /* the program does not make dlsym's allocations */
   void* (*found_malloc)(size_t) = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
   void* (*found_calloc)(size_t, size_t) = (void* (*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
   real_realloc = (void* (*)(void*, size_t))dlsym(RTLD_NEXT, "realloc");
@@ -58,7 +57,7 @@ static void resolve(void) {
   fsr_next.free = bootstrap_used ? checked_free : real_free;
   fsr_next.calloc = found_calloc;
   fsr_next.malloc = found_malloc;
-  /* A name that is missing makes dlsym allocate its message, which the next library serves by now. */
+  /* For a missing name dlsym allocates a message. By now the next library serves that. */
   fsr_next.aligned_alloc = (void* (*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
   fsr_next.memalign = (void* (*)(size_t, size_t))dlsym(RTLD_NEXT, "memalign");
   fsr_next.posix_memalign = (int (*)(void**, size_t, size_t))dlsym(RTLD_NEXT, "posix_memalign");

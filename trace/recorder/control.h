@@ -1,4 +1,4 @@
-/* recorder/control.h: the file through which a dormant process is told what recording to join. */
+/* recorder/control.h: the file that tells a dormant process which recording to join. */
 #ifndef FREESTONE_RECORDER_CONTROL_H
 #define FREESTONE_RECORDER_CONTROL_H
 
@@ -9,7 +9,7 @@
 struct fsr_control {
   uint64_t magic;
   uint32_t pid;
-  uint32_t request; /* raised after `path` was written */
+  uint32_t request; /* rises after `path` is written */
   char path[4080];
 };
 

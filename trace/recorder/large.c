@@ -26,7 +26,7 @@ __attribute__((visibility("hidden"))) void fsr_large_add(uintptr_t address, uint
     if (!__atomic_compare_exchange_n(&entries[at].address, &expected, address, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
       continue;
-    entries[at].size = size;                        /* read by who frees the block, after its maker has returned */
+    entries[at].size = size;                        /* the thread that frees the block reads it after this call */
     __atomic_fetch_add(count, 1, __ATOMIC_RELAXED); /* as above */
     return;
   }
@@ -49,10 +49,10 @@ static uint64_t resident_pages(uintptr_t address, uint64_t size) {
 __attribute__((visibility("hidden"))) bool fsr_large_remove(uintptr_t address, uint64_t* pages) {
   for (unsigned i = 0; i < kProbes; i++) {
     const unsigned at = (home(address) + i) % kEntries;
-    if (__atomic_load_n(&entries[at].address, __ATOMIC_RELAXED) != address) continue; /* only this thread frees it */
+    if (__atomic_load_n(&entries[at].address, __ATOMIC_RELAXED) != address) continue; /* no other thread frees it */
     *pages = resident_pages(address, entries[at].size);
     __atomic_fetch_sub(&fsr_large_counts[fsr_large_bucket(address)], 1, __ATOMIC_RELAXED); /* a hint for others */
-    __atomic_store_n(&entries[at].address, 0, __ATOMIC_RELEASE); /* the entry may be another's */
+    __atomic_store_n(&entries[at].address, 0, __ATOMIC_RELEASE); /* now others may take the entry */
     return true;
   }
   return false;

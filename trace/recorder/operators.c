@@ -1,9 +1,9 @@
 /* recorder/operators.c: the operators new and delete of C++, by their mangled names, so that the recorder needs no C++
  * library in programs that have none.
  *
- * The standard library's plain operators are malloc and free: these are called directly, and the real operator only to
- * throw. An allocator's own operators, and the aligned forms, are called as they are; what they call in turn is no
- * event.
+ * The standard library's plain operators are malloc and free. The recorder calls these directly, and the real operator
+ * only to throw. It calls an allocator's own operators, and the aligned forms, as they are; calls inside them are no
+ * events.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void leave(Nest* nest) {
   }
 }
 
-/* Until the end of the scope, also when an exception ends it, this thread's calls are no events. */
+/* This thread's calls are no events until the end of the scope, even if an exception ends it. */
 #define NESTED() Nest nest __attribute__((cleanup(leave))) = enter()
 
 static Nest enter(void) {
@@ -42,10 +42,9 @@ static void* standard_library(void) {
   return found ? found : dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* The operator behind ours. A library that was opened with RTLD_LOCAL is not among the next ones: it is asked by name.
- */
+/* Finds the operator behind ours. RTLD_NEXT does not see a library opened with RTLD_LOCAL, so we ask that by name. */
 static void* find(void** kept, const char* name) {
-  void* found = __atomic_load_n(kept, __ATOMIC_RELAXED); /* every thread finds the same */
+  void* found = __atomic_load_n(kept, __ATOMIC_RELAXED); /* all threads find the same */
   if (found) return found;
   NESTED();
   found = dlsym(RTLD_NEXT, name);
@@ -72,7 +71,7 @@ static int find_plain_kind(void) {
 }
 
 static inline bool is_plain(void) {
-  const int kind = __atomic_load_n(&plain_kind, __ATOMIC_RELAXED); /* every thread finds the same */
+  const int kind = __atomic_load_n(&plain_kind, __ATOMIC_RELAXED); /* all threads find the same */
   return (kind ? kind : find_plain_kind()) == 1;
 }
 

@@ -1,8 +1,8 @@
 /* recorder/session.c: where a process joins a recording, and what a thread does when its block is full.
  *
- * A process that finds FREESTONE_RECORD in its environment joins at its first call. One that does not is dormant: it
- * offers a small file, /dev/shm/freestone-record.PID, through which `freestone record --pid` tells it what to join.
- * Threads run through here once per block of 2044 events, dormant ones at each call. No lock is taken.
+ * A process that finds FREESTONE_RECORD in its environment joins at its first call. Any other is dormant: it offers a
+ * small file, /dev/shm/freestone-record.PID, where `freestone record --pid` tells it what to join. A recorded thread
+ * comes here once per block of 2044 events, a dormant one at each call. Nothing here takes a lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,14 +24,14 @@ enum {
   kWaitShare = 5,
   kWaitNs = 100000,
   kMostWaitNs = 500000000
-}; /* a thread waits for the writer a fifth of its time, at most */
+}; /* a thread waits for the writer at most a fifth of its time */
 
 FSR_LOCAL __thread struct fsr_thread fsr_self;
 
-static struct fsr_header* session; /* stored last, when the session can be used */
-static uint32_t generation;        /* of `session`; 0: none was joined */
+static struct fsr_header* session; /* stored last, when the session is ready */
+static uint32_t generation;        /* of `session`; 0: none was ever joined */
 static uint32_t process;           /* this process's number in it */
-static uint32_t forked;            /* the number that the child of the fork under way will have */
+static uint32_t forked;            /* the number that the child of the current fork will have */
 static uint64_t joined_ns;
 static struct fsr_control* control;
 static uint32_t seen_request; /* of `control` */
@@ -105,7 +105,7 @@ static void before_fork(void) {
   if (forked < kMostProcesses) fsr_death(FST_FORK, (void*)(uintptr_t)forked);
 }
 
-/* The child has one thread, and that one is new in the recording. The parent's block stays the parent's. */
+/* The child has one thread, which is new in the recording. The parent keeps its block. */
 static void in_child(void) {
   struct fsr_thread* self = &fsr_self;
   self->block = NULL;
@@ -136,7 +136,7 @@ static void remove_control(void) {
 static void offer_control(void) {
   char path[sizeof FSR_CONTROL_PREFIX + 12];
   snprintf(path, sizeof path, FSR_CONTROL_PREFIX "%ld", (long)getpid());
-  unlink(path); /* of an earlier process with this number */
+  unlink(path); /* left by an earlier process with this number */
   const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;
   if (ftruncate(fd, sizeof *control) == 0) {
@@ -151,7 +151,7 @@ static void offer_control(void) {
   close(fd);
 }
 
-/* Once per process. Other threads that come meanwhile record nothing yet. */
+/* Runs once per process. Threads that come meanwhile record nothing yet. */
 static bool set_up(void) {
   int expected = 0;
   if (__atomic_load_n(&setup_state, __ATOMIC_ACQUIRE) == 2) return true; /* from the store below */
@@ -168,7 +168,7 @@ static bool set_up(void) {
   return true;
 }
 
-/* The running session, or null; joins the one that the control file asks for. */
+/* The running session, or null. Joins the one that the control file asks for. */
 static struct fsr_header* current_session(void) {
   struct fsr_header* header = __atomic_load_n(&session, __ATOMIC_ACQUIRE);        /* from join */
   if (header && !__atomic_load_n(&header->stop, __ATOMIC_RELAXED)) return header; /* noticed sooner or later */
@@ -185,7 +185,7 @@ static struct fsr_header* current_session(void) {
 
 static struct fsr_block* take_block(struct fsr_header* header) {
   const uint32_t words = (header->blocks + 63) / 64;
-  const uint32_t begin = fsr_self.number % words; /* threads begin at different words */
+  const uint32_t begin = fsr_self.number % words; /* spreads the threads over the words */
   for (uint32_t i = 0; i < words; i++) {
     uint64_t* word = &header->free_bits[(begin + i) % words];
     uint64_t bits = __atomic_load_n(word, __ATOMIC_RELAXED); /* a hint */
@@ -201,7 +201,7 @@ static struct fsr_block* take_block(struct fsr_header* header) {
   return NULL;
 }
 
-/* A block, after a wait if need be; null when this thread has waited for its share of time. */
+/* Takes a block, and waits for one if it must. Null once this thread has waited for its share of time. */
 static struct fsr_block* take_or_wait(struct fsr_thread* self, struct fsr_header* header) {
   struct fsr_block* block = take_block(header);
   if (block) return block;
@@ -232,7 +232,7 @@ static void set_limits(struct fsr_thread* self, struct fsr_header* header) {
   }
 }
 
-/* Gives the thread a block with room, or says that this call is dropped. */
+/* Gives the thread a block with room, or reports that the call must be dropped. */
 static bool next_block(struct fsr_thread* self, struct fsr_header* header) {
   const uint64_t second = now_ns(CLOCK_MONOTONIC_COARSE) / 1000000000u;
   if (self->gap_until_s > second) return false;
@@ -292,7 +292,7 @@ static void record(struct fsr_thread* self, struct fsr_header* header, unsigned 
 
 FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address,
                                uint64_t size) {
-  self->cursor -= kEventBytes; /* the place was not used */
+  self->cursor -= kEventBytes; /* gives the unused place back */
   if (self->nested || self->in_slow) return;
   const int error = errno;
   self->in_slow = true;

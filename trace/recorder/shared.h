@@ -1,18 +1,19 @@
-/* recorder/shared.h: the memory through which recorded processes hand their events to the writer, as both sides see it.
+/* recorder/shared.h: the memory through which recorded processes hand their events to the writer. Both sides use it.
  *
  * One file of shared memory serves a whole recording: a header, then blocks. A thread takes a free block, fills it,
- * marks it full and takes the next; the writer reads along and frees full blocks. So what a killed process left in its
- * blocks is still there. Nobody waits for a lock, and a process can at worst damage what it recorded itself.
+ * marks it full and takes the next. The writer reads along and frees full blocks. So the events of a killed process are
+ * still there. Nobody waits for a lock.
  *
- * SHARED-1: an event's first word is stored last (release) and is never zero; the writer clears a block before it is
- * free. SHARED-2: a block belongs to one thread from its taking until `state` is kBlockFull, then to the writer.
+ * SHARED-1: an event's first word is stored last (release) and is never zero. The writer clears a block before freeing
+ *           it.
+ * SHARED-2: a block belongs to the thread that takes it until `state` is kBlockFull, then to the writer.
  */
 #ifndef FREESTONE_RECORDER_SHARED_H
 #define FREESTONE_RECORDER_SHARED_H
 
 #include <stdint.h>
 
-#define FSR_MAGIC 0x31524345525453ull /* "STSREC1" */
+#define FSR_MAGIC 0x31524345525453ull /* "STRECR1" */
 #define FSR_ENVIRONMENT "FREESTONE_RECORD"
 
 enum {
@@ -38,11 +39,11 @@ struct fsr_header {
   uint64_t magic;
   uint32_t blocks;         /* how many follow */
   uint32_t stop;           /* 1: the recording is over */
-  uint32_t sample_threads; /* record one thread in so many; 1: all */
-  uint32_t stack_every;    /* record the call stack of one birth in so many; 0: none */
+  uint32_t sample_threads; /* record one thread in this many; 1: all */
+  uint32_t stack_every;    /* record the call stack of one birth in this many; 0: none */
   uint32_t next_process;
   uint32_t next_thread;
-  uint32_t full; /* threads that found no block wait for this to change, in small sleeps */
+  uint32_t full; /* threads without a block wait for this to change, in small sleeps */
   uint32_t reserved;
   uint64_t blocks_offset;               /* from the start of the file */
   uint64_t free_bits[kMostBlocks / 64]; /* bit set: the block is free */
@@ -56,7 +57,7 @@ struct fsr_block {
   uint32_t sequence; /* of the thread's blocks, from 0 */
   uint32_t pid;
   uint32_t tid;
-  uint32_t used; /* bytes of events, valid when full */
+  uint32_t used; /* bytes of events, valid once full */
   uint32_t reserved;
   uint64_t first_tick; /* not later than the first event */
   uint64_t padding[3];
@@ -68,7 +69,7 @@ struct fsr_block {
  *   word 1: low half of the size << 32 | low half of the tick
  * A size of 4 GiB or more has kRawBigSize in front (its "address" is the size), and all ones as its low half. */
 enum fsr_kind {
-  /* 1 to 28: as enum fst_kind of freestone/trace.h, FST_REALLOC standing for the end of a realloc */
+  /* 1 to 28: those of enum fst_kind in freestone/trace.h; FST_REALLOC stands for the end of a realloc */
   kRawReallocBegin = 32, /* address: the old one */
   kRawBigSize = 33,
   kRawGap = 34,   /* word 1: seconds lost << 32 */

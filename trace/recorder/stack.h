@@ -4,10 +4,10 @@
 
 #include "recorder/thread.h"
 
-/* Loads what unwinding needs, so that later calls load nothing. */
+/* Loads everything that unwinding needs, so that later calls load nothing. */
 FSR_LOCAL void fsr_stack_prepare(void);
 
-/* Stores the caller's stack behind the event that was stored last. */
+/* Stores the caller's stack behind the last event. */
 FSR_LOCAL void fsr_stack_record(struct fsr_thread* self);
 
 #endif

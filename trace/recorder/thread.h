@@ -1,8 +1,8 @@
 /* recorder/thread.h: one thread's place in its block, and the fast path that stores an event there.
  *
- * The fast path: one addition to the cursor that a signal cannot split, one compare, the counter, two stores.
- * Everything else is record_slow (session.c): the first call of a thread, a full block, a recording that is over or not
- * wanted.
+ * The fast path is one addition to the cursor that a signal cannot split, one compare, the counter, and two stores.
+ * record_slow (session.c) does everything else: the first call of a thread, a full block, a recording that is over or
+ * not wanted.
  */
 #ifndef FREESTONE_RECORDER_THREAD_H
 #define FREESTONE_RECORDER_THREAD_H
@@ -20,13 +20,13 @@
 
 struct fsr_thread {
   uintptr_t cursor;      /* where the next event goes */
-  uintptr_t birth_limit; /* births are recorded below it; 0: none are, or the slow path has to look */
-  uintptr_t death_limit; /* the same of frees */
+  uintptr_t birth_limit; /* births are recorded below it; 0: none are, or the slow path must decide */
+  uintptr_t death_limit; /* the same for frees */
   uintptr_t end;         /* of the block */
   struct fsr_block* block;
   uint32_t number; /* of this thread in the recording */
   uint32_t sequence;
-  uint32_t nested; /* > 0: inside a call that is recorded itself; the limits are then 0 and saved here: */
+  uint32_t nested; /* > 0: inside a recorded call; the limits are then 0 and saved here: */
   uintptr_t saved_birth_limit;
   uintptr_t saved_death_limit;
   uint32_t generation; /* of the session that `block` belongs to */
@@ -34,7 +34,7 @@ struct fsr_thread {
   bool numbered;
   bool skipped; /* by --sample-threads: its births are not recorded */
   bool in_slow;
-  uint64_t gap_until_s; /* dropping until this second of the monotonic clock; 0: not dropping */
+  uint64_t gap_until_s; /* drops events until this second of the monotonic clock; 0: drops none */
   uint64_t gap_from_s;
   uint64_t waited_ns;
   uint64_t births_to_stack;
@@ -45,7 +45,7 @@ extern FSR_LOCAL __thread struct fsr_thread fsr_self __attribute__((tls_model("i
 FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address,
                                uint64_t size);
 
-/* Where an event may be stored, or 0. Two threads never share a cursor; a signal handler of the same thread may come
+/* A place for an event, or 0. Two threads never share a cursor. A signal handler of the same thread may interrupt
  * between any two instructions, and then gets the next place. */
 static inline uintptr_t fsr_reserve(struct fsr_thread* self, const uintptr_t* limit) {
   uintptr_t place;
@@ -67,7 +67,7 @@ static inline void fsr_store(uintptr_t place, unsigned kind, unsigned align_log2
                    __ATOMIC_RELEASE); /* SHARED-1: the writer */
 }
 
-/* A large block is watched. One of 4 GiB or more has two events; the second may take the slow path. */
+/* Watches a large block. One of 4 GiB or more makes two events, and the second may take the slow path. */
 FSR_LOCAL void fsr_record_large(struct fsr_thread* self, uintptr_t place, unsigned kind, unsigned align_log2,
                                 uintptr_t address, uint64_t size);
 
@@ -89,11 +89,10 @@ static inline void fsr_birth(unsigned kind, unsigned align_log2, void* block, ui
   fsr_call_with(kind, align_log2, block, size, true);
 }
 
-/* Of a thread that --sample-threads left out, the ends of blocks are recorded nevertheless: others may have made them.
- */
+/* Even a thread that --sample-threads leaves out records the ends of blocks, because others may have made them. */
 static inline void fsr_realloc_end(void* block, uint64_t size) { fsr_call_with(FST_REALLOC, 0, block, size, false); }
 
-/* Records how much of a large block is in use, in front of its end. */
+/* Records how much of a large block is in use, just before it ends. */
 FSR_LOCAL void fsr_record_pages(uintptr_t address);
 
 static inline void fsr_death(unsigned kind, void* block) {

@@ -1,5 +1,5 @@
-// replayer/calls.h: one allocation call of each kind. The allocator is whatever serves this process; Null is none: it
-// hands out the same memory over and over, so that what is left of a replay's time is the replay's own.
+// replayer/calls.h: one allocation call of each kind. The allocator is the one that serves this process. Null is no
+// allocator: it hands out the same memory over and over, so a replay's time is then its own cost.
 #pragma once
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// freestone-replay: makes the calls of a trace under whatever allocator serves this process, and prints what they cost.
+// freestone-replay: makes the calls of a trace under the allocator that serves this process, and prints their cost.
 //
 //   freestone-replay plan [--process N] [--threads N] TRACE PLAN
 //   freestone-replay run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN
@@ -80,7 +80,7 @@ void make(const Words& words) {
     fail("'" + std::string(words.plain[1]) + "' cannot be written: " + std::strerror(errno));
 }
 
-// Mapped and resident, as a file: none of it counts as the allocator's.
+// Maps the file and makes it resident. As a file, it does not count as the allocator's memory.
 std::span<const uint8_t> map(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat about{};
@@ -107,7 +107,7 @@ int run(const Words& words) {
 
 int main(int count, char** words) {
   using namespace freestone::trace;
-  static char printed[BUFSIZ];  // so that no call of the replayer's own stands among the recorded ones
+  static char printed[BUFSIZ];  // keeps stdio from allocating among the recorded calls
   setvbuf(stdout, printed, _IOFBF, sizeof printed);
   const std::string_view verb = count > 1 ? words[1] : "";
   try {

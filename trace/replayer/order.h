@@ -1,5 +1,4 @@
-// replayer/order.h: keeps one copy of a replay in the recorded order (PLAN-1, PLAN-2), without a lock that all threads
-// take.
+// replayer/order.h: keeps one copy of a replay in the recorded order (PLAN-1, PLAN-2), without a common lock.
 #pragma once
 
 #include <linux/futex.h>
@@ -12,18 +11,18 @@
 
 namespace freestone::trace {
 
-inline constexpr unsigned kSpins = 100;  // before a thread lets others run
+inline constexpr unsigned kSpins = 100;  // then a thread lets others run
 
-// Windows that are done, in their order.
+// Counts the finished windows, in their order.
 class Windows {
  public:
-  // `remaining` has a counter for each of `count` windows: how many threads have operations in it.
+  // `remaining` has one counter for each of `count` windows: how many threads have operations in it.
   void set(std::atomic<uint32_t>* remaining, uint32_t count) {
     remaining_ = remaining;
     count_ = count;
   }
 
-  // The calling thread has done all that it has in `window`. `passed` is called for each window that is done thereby.
+  // The calling thread has finished its part of `window`. Calls `passed` for each window that this completes.
   template <class Passed>
   void finish(uint32_t window, Passed passed) {
     if (remaining_[window].fetch_sub(1) != 1) return;
@@ -41,7 +40,7 @@ class Windows {
     if (moved && waiting_.load()) syscall(SYS_futex, &done_, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
   }
 
-  // Returns when `wanted` windows are done.
+  // Returns once `wanted` windows are done.
   void wait(uint32_t wanted) {
     for (unsigned i = 0; i < kSpins; i++)
       if (done_.load() >= wanted) return;
@@ -63,7 +62,7 @@ class Windows {
 // The block in a slot, once its maker has put it there.
 inline uintptr_t wait_for(const std::atomic<uintptr_t>& slot) {
   for (unsigned i = 0;; i++) {
-    const uintptr_t block = slot.load(std::memory_order_acquire);  // what the maker wrote into the block
+    const uintptr_t block = slot.load(std::memory_order_acquire);  // sees what the maker wrote into the block
     if (block) return block;
     if (i >= kSpins) sched_yield();
   }

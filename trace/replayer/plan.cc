@@ -22,7 +22,7 @@ class Slots {
  public:
   uint32_t take(bool foreign, uint64_t window, uint64_t& total) {
     if (foreign) {
-      // PLAN-4: who ended it did so two windows ago or more.
+      // PLAN-4: its last owner ended at least two windows ago.
       if (!old_.empty() && old_.front().second + 2 <= window) {
         const uint32_t slot = old_.front().first;
         old_.pop();
@@ -75,17 +75,17 @@ class Planner {
     bool operator<(const Head& other) const { return time != other.time ? time > other.time : stream > other.stream; }
   };
 
-  // PLAN-3: goes through all events in the order of time, but each only when what it names is there.
+  // PLAN-3: goes through all events in the order of time, but holds each one back until the object it names is there.
   void lay_out() {
     cut_windows();
     std::priority_queue<Head> heads;
-    std::unordered_map<uint64_t, std::vector<size_t>> waiting;  // streams, by the object that they wait for
+    std::unordered_map<uint64_t, std::vector<size_t>> waiting;  // streams by the object that they wait for
     size_t waiting_count = 0;
     for (size_t i = 0; i < streams_.all().size(); i++) push(heads, i);
     for (;;) {
       if (heads.empty()) {
         if (waiting_count == 0) break;
-        // What they wait for never comes: these events cannot be replayed.
+        // The object that they wait for never comes, so these events cannot be replayed.
         for (auto& [key, list] : waiting)
           for (const size_t stream : list) {
             drop(streams_.all()[stream]);
@@ -129,7 +129,7 @@ class Planner {
     const Event& event = stream.from->events[stream.at];
     dropped_++;
     if (event.kind == FST_REALLOC && !event.failed) {
-      Event born = event;  // what it makes is there nevertheless
+      Event born = event;  // the object that it makes still exists
       born.kind = FST_REALLOC_NULL;
       born.ref_thread = kNoThread;
       emit(stream, born, nullptr);
@@ -148,7 +148,7 @@ class Planner {
     for (size_t i = 0; i < windows_.size(); i++) windows_[i].time_ns = i * window_steps_ * step_ns_;
   }
 
-  // The window of the event that is laid out now; windows never fall, also where times do.
+  // The window of the event being laid out. Windows never go back, even if times do.
   uint64_t enter_window(Target& target, uint64_t time) {
     const uint64_t window = std::max<uint64_t>(window_, time / window_steps_);
     for (; window_ < window; window_++) close_window();
@@ -175,7 +175,7 @@ class Planner {
       return;
     }
     if (object && !object->live) {
-      dropped_++;  // ended before
+      dropped_++;  // it has ended already
       if (event.kind != FST_REALLOC || event.failed) return;
       object = nullptr;
     }
@@ -195,7 +195,7 @@ class Planner {
     if (object) {
       op.slot = op.old_slot = object->slot;
       if (event.kind != FST_REALLOC) {
-        op.size = object->size;  // the sized forms are told it
+        op.size = object->size;  // the sized forms need it
         op.align_log2 = object->align_log2;
       }
       if (!event.failed) used_before = end_object(*object, window);
@@ -211,7 +211,7 @@ class Planner {
     replayed_++;
   }
 
-  // Returns how many of its bytes were in use.
+  // Returns how many bytes of it were in use.
   uint64_t end_object(Object& object, uint64_t window) {
     object.live = false;
     live_bytes_ -= object.size;
@@ -228,7 +228,7 @@ class Planner {
     op.slot = made.slot;
     const uint64_t unit = made.size <= kPageBytes ? kLineBytes : kPageBytes;
     const uint64_t all = (made.size + unit - 1) / unit;
-    // A block that another thread ends is touched at once: a later touch could come after its end.
+    // Touch a block at once if another thread ends it: a later touch could come after the end.
     const uint32_t known = made.foreign ? made.last_pages : made.first_pages;
     op.touch_begin = static_cast<uint32_t>(std::min<uint64_t>(used_before / unit, kAll - 1));
     op.touch_end =
@@ -264,7 +264,7 @@ class Planner {
     Bytes out;
     out.reserve(header.bytes);
     out.resize(sizeof header);
-    // Threads are started in their order: none may be behind one that starts later.
+    // Threads start in their order, so none may begin earlier than the thread before it.
     for (size_t i = targets_.size(); i-- > 1;)
       targets_[i - 1].start_window = std::min(targets_[i - 1].start_window, targets_[i].start_window);
     uint64_t first = 0;

@@ -1,13 +1,11 @@
-// replayer/plan.h: a trace made ready to be replayed. A plan is one file: a header, an entry for each thread, a time
-// and the live memory of each window, then the operations of every thread. It is mapped, never copied.
+// replayer/plan.h: a trace made ready for replay. A plan is one file: a header, an entry for each thread, a time and
+// the live memory of each window, then the operations of every thread. The replayer maps it and never copies it.
 //
-// Order between threads, in two parts:
-//  - PLAN-1: an operation on a block that another thread makes waits until that block is there (its slot is filled).
-//  - PLAN-2: time is cut into windows. A thread enters window w when all operations of window w - 2 are done, so no
-//  thread
-//    runs far ahead of the others and memory peaks where it peaked.
-// PLAN-3: the operations stand in an order in which they can all be done one after another, so no wait is for ever.
-// PLAN-4: a slot is given to another object only when nobody can still wait for the one before.
+// PLAN-1: an operation on a block that another thread makes waits until that block is there (its slot is filled).
+// PLAN-2: time is cut into windows. A thread enters window w when all operations of window w - 2 are done. So no thread
+//         runs far ahead of the others, and memory peaks where it peaked in the recording.
+// PLAN-3: one order exists in which all operations can run one after another, so no wait lasts for ever.
+// PLAN-4: a slot gets another object only when nobody can still wait for the one before.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +19,17 @@ namespace freestone::trace {
 inline constexpr uint64_t kPlanMagic = 0x314e414c50545346;  // "FSTPLAN1"
 inline constexpr uint32_t kAll = ~uint32_t{0};
 
-enum Code : uint8_t {  // 1 to 24 as enum fst_kind
+enum Code : uint8_t {  // 1 to 24 are those of enum fst_kind
   kWindow = 32,        // size: its number
   kTouch = 33,
 };
 
 struct Op {
   uint64_t size;
-  uint32_t slot;         // of what is born; of a death, what dies
-  uint32_t old_slot;     // of a realloc
-  uint32_t touch_begin;  // lines of 64 bytes, of blocks up to a page; else pages
-  uint32_t touch_end;    // kAll: to the block's end
+  uint32_t slot;         // the block that is born or dies
+  uint32_t old_slot;     // realloc: the block that dies
+  uint32_t touch_begin;  // in lines of 64 bytes for blocks up to a page, else in pages
+  uint32_t touch_end;    // kAll: the block's end
   uint8_t code;
   uint8_t align_log2;
   uint8_t flags;
@@ -40,7 +38,7 @@ struct Op {
 static_assert(sizeof(Op) == 32);
 
 enum OpFlags : uint8_t {
-  kWait = 1,    // the object is another thread's
+  kWait = 1,    // another thread makes the object
   kFailed = 2,  // the call returned no memory
 };
 
@@ -49,13 +47,13 @@ struct PlanThread {
   uint64_t ops;
   uint64_t start_window;
   uint32_t recorded;  // its number in the trace
-  uint32_t ends;      // 1: before the program did
+  uint32_t ends;      // 1: it ends before the program does
 };
 
 struct PlanWindow {
   uint64_t time_ns;     // since the start
   uint64_t live_bytes;  // at its end
-  uint32_t threads;     // that have operations in it
+  uint32_t threads;     // how many have operations in it
   uint32_t padding;
 };
 
@@ -69,19 +67,19 @@ struct PlanHeader {
   uint64_t calls;
   uint64_t births;
   uint64_t deaths;
-  uint64_t dropped;  // events that no replay can do: they name objects that are not there
+  uint64_t dropped;  // events that no replay can do, because they name missing objects
   uint64_t peak_live_bytes;
   uint64_t duration_ns;
   uint32_t process;
-  uint32_t crc;  // of the header before it, exclusive-or that of all that follows
+  uint32_t crc;  // that of the header before it, exclusive-or that of everything behind it
 };
 
 struct PlanOptions {
-  uint32_t process = kAll;  // kAll: the one with the most calls
-  uint32_t threads = 0;     // at most so many; 0: as recorded
+  uint32_t process = kAll;  // kAll: the process with the most calls
+  uint32_t threads = 0;     // the most threads; 0: as recorded
 };
 
-// The plan as it stands in its file. Throws Error.
+// The bytes of the plan's file. Throws Error.
 Bytes make_plan(const TraceFile& trace, const PlanOptions& options);
 
 }  // namespace freestone::trace

@@ -33,7 +33,7 @@ struct Times {
     return std::max(0.0, static_cast<double>(of.sum) - outcome.clock_cycles * static_cast<double>(of.calls)) /
            outcome.cycles_per_ns / 1e9;
   }
-  // Without the calls that took so long that another program may have run meanwhile.
+  // Leaves out calls so long that another program may have run meanwhile.
   double undisturbed(const Histogram& of) const {
     return seconds({of.counts, of.sum - of.long_sum, of.calls - of.long_calls, 0, 0});
   }

@@ -1,4 +1,4 @@
-// replayer/report.h: what a replay prints: one line of JSON as the lab's workloads print it.
+// replayer/report.h: prints one line of JSON about a replay, in the form of the lab's workloads.
 #pragma once
 
 #include "replayer/run.h"

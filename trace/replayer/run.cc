@@ -21,14 +21,14 @@
 namespace freestone::trace {
 namespace {
 
-constexpr uintptr_t kNoMemory = 1;  // in a slot: its call returned none
+constexpr uintptr_t kNoMemory = 1;  // in a slot: the call returned no memory
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kLineBytes = 64;
 constexpr size_t kStackBytes = 256 << 10;
 
 uint64_t cycles() {
 #if defined(__x86_64__)
-  // What stands before is done, and what follows has not begun: else a short call hides behind the reading itself.
+  // Earlier instructions must be done and later ones not begun. Otherwise a short call hides behind the reading.
   __builtin_ia32_lfence();
   const uint64_t count = __builtin_ia32_rdtsc();
   __builtin_ia32_lfence();
@@ -51,7 +51,7 @@ void sleep_until(uint64_t ns) {
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
 }
 
-// Shared and resident from the start: the replay's own memory is told from the allocator's by being shared.
+// Shared and resident from the start. Being shared tells the replay's own memory from the allocator's.
 template <class T>
 T* own_array(size_t count) {
   void* memory = mmap(nullptr, std::max<size_t>(1, count * sizeof(T)), PROT_READ | PROT_WRITE,
@@ -147,7 +147,7 @@ class Runner {
   }
 
  private:
-  // What the two reads of the counter around a call take by themselves.
+  // Measures what the two reads of the counter around a call cost by themselves.
   static double clock_cost() {
     std::array<uint64_t, 1001> found;
     for (uint64_t& one : found) {
@@ -182,7 +182,7 @@ class Runner {
     return nullptr;
   }
 
-  // Starts the threads whose first window is not after `window`; whoever comes first does it.
+  // Starts the threads whose first window is `window` or earlier. The first thread to come here does it.
   void start_threads(uint32_t copy_number, uint64_t window) {
     Copy& copy = copies_[copy_number];
     const auto threads = plan_.threads();
@@ -200,7 +200,7 @@ class Runner {
     const bool waits = !plan_.threads()[number].ends && number != 0;
     copy.running.fetch_sub(1);
     if (waits || (number == 0 && copy_number != 0))
-      for (;;) pause();  // as in the program, it lives until the end
+      for (;;) pause();  // it lives until the end, as in the program
   }
 
   template <class Allocator>
@@ -288,9 +288,9 @@ class Runner {
         op.flags & kWait ? wait_for(slot) : slot.load(std::memory_order_relaxed);  // else this thread put it there
     void* block = found == kNoMemory ? nullptr : reinterpret_cast<void*>(found);
     if (op.code != FST_REALLOC) {
-      if (block && op.size && op.size <= kPageBytes)  // a program has used a block shortly before its end
+      if (block && op.size && op.size <= kPageBytes)  // a program often uses a block shortly before it ends
         static_cast<void>(*static_cast<volatile char*>(block));
-      slot.store(0, std::memory_order_relaxed);  // read again two windows later, or by this thread
+      slot.store(0, std::memory_order_relaxed);  // only this thread reads it within the next two windows
       const uint64_t begin = cycles();
       Allocator::end(op, block);
       self.deaths.add(cycles() - begin);

@@ -1,4 +1,4 @@
-// replayer/run.h: does what a plan says, and measures it. Nothing here allocates while the replay runs.
+// replayer/run.h: carries out a plan and measures it. Nothing here allocates while the replay runs.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace freestone::trace {
 struct RunOptions {
   double pace = 0;         // 0: as fast as possible; 1: as recorded
   unsigned copies = 1;     // of the whole trace, side by side
-  unsigned idle_ms = 200;  // waited after the last call
-  bool null = false;       // without an allocator
+  unsigned idle_ms = 200;  // the wait after the last call
+  bool null = false;       // replay without an allocator
 };
 
 // Times of calls, in cycles: exact below 64, then 16 steps to a doubling.
@@ -24,7 +24,7 @@ struct Histogram {
   std::array<uint64_t, kBuckets> counts;
   uint64_t sum;
   uint64_t calls;
-  uint64_t long_sum;  // of calls of kLongCycles and more: on a busy machine, those in which another program ran
+  uint64_t long_sum;  // calls of kLongCycles and more; on a busy machine another program ran during most of them
   uint64_t long_calls;
 
   static unsigned bucket(uint64_t cycles) {
@@ -55,9 +55,9 @@ struct Outcome {
   Histogram deaths{};
   uint64_t checksum = 0;
   uint64_t failures = 0;  // calls that returned no memory where the recorded one did
-  double wall_s = 0;      // of the replay, without the idle time
+  double wall_s = 0;      // the replay without the idle time
   double cycles_per_ns = 1;
-  double clock_cycles = 0;  // what measuring one call adds to it
+  double clock_cycles = 0;  // what measuring adds to one call
   double peak_kib = 0;
   double mean_kib = 0;
   double idle_kib = 0;
@@ -66,7 +66,7 @@ struct Outcome {
   std::span<const double> resident_kib;  // at the end of each window
 };
 
-// A plan that lies in memory. Throws Error when it is none.
+// A plan in memory. Throws Error if the bytes are no plan.
 class Plan {
  public:
   explicit Plan(std::span<const uint8_t> bytes);

@@ -42,7 +42,7 @@ const Streams::Fork* Streams::find_fork(uint32_t child) {
   return found == forks_.end() ? nullptr : &found->second;
 }
 
-// The process's own threads, and what its ancestors did before they forked towards it.
+// Collects the process's own threads, and what its ancestors did before the forks that led to it.
 void Streams::gather() {
   std::vector<uint32_t> seen;
   uint64_t until = kNone;
@@ -68,13 +68,13 @@ void Streams::gather() {
   }
 }
 
-// Which thread of the replay does what: one for each recorded one, or fewer.
+// Assigns each recorded thread to a thread of the replay: one each, or fewer.
 void Streams::deal() {
   std::vector<size_t> order(streams_.size());
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
   std::stable_sort(order.begin(), order.end(),
                    [this](size_t a, size_t b) { return first_time(streams_[a]) < first_time(streams_[b]); });
-  std::unordered_map<uint32_t, uint32_t> continued;  // a child's first thread goes on as the one that forked
+  std::unordered_map<uint32_t, uint32_t> continued;  // a child's first thread continues the one that forked
   for (const size_t i : order) {
     Stream& stream = streams_[i];
     const uint32_t process = stream.from->process;
@@ -101,7 +101,7 @@ Object* Streams::find(uint32_t thread, uint64_t birth) {
   return birth - stream.first_birth < stream.objects.size() ? &stream.objects[birth - stream.first_birth] : nullptr;
 }
 
-// Who ends each object and how much of it was used, before the first operation is laid out.
+// Finds who ends each object and how much of it was used, before the first operation is laid out.
 void Streams::look_ahead() {
   for (Stream& stream : streams_) {
     uint64_t births = 0;

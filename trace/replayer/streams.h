@@ -1,5 +1,5 @@
-// replayer/streams.h: which events of a trace are replayed and by which thread, and what is known of each object before
-// the first operation is laid out.
+// replayer/streams.h: chooses the events of a trace to replay and the thread for each, and gathers facts about each
+// object before the first operation is laid out.
 #pragma once
 
 #include <cstddef>
@@ -17,30 +17,30 @@ struct Object {
   uint64_t size = 0;
   uint32_t slot = kNoSlot;
   uint32_t maker = 0;           // plan thread
-  uint32_t first_pages = kAll;  // known in use at the first look and at the last; kAll: not known
+  uint32_t first_pages = kAll;  // in use at the first look and at the last; kAll: unknown
   uint32_t last_pages = kAll;
   bool foreign = false;  // another plan thread ends it
   bool live = false;
   uint8_t align_log2 = 0;
 };
 
-// One recorded thread's events as far as they are replayed.
+// The events of one recorded thread that are replayed.
 struct Stream {
   const ThreadEvents* from;
   size_t end;
   uint32_t target;  // plan thread
   size_t at = 0;
-  uint64_t first_birth = 0;  // above 0 where the beginning is not in the trace
+  uint64_t first_birth = 0;  // above 0 if the trace lacks the beginning
   std::vector<Object> objects;
 };
 
 class Streams {
  public:
-  // Throws Error when the trace has no events of the process.
+  // Throws Error if the trace has no events of the process.
   Streams(const TraceFile& trace, const PlanOptions& options);
 
   std::vector<Stream>& all() { return streams_; }
-  // Null for an object that is not in the trace.
+  // Null if the trace lacks the object.
   Object* find(uint32_t thread, uint64_t birth);
   // The recorded number of each plan thread.
   const std::vector<uint32_t>& targets() const { return targets_; }

@@ -1,4 +1,4 @@
-// A program whose allocation calls are known, for the tests of the recorder: trace_program MODE [N].
+// A program with known allocation calls, for the tests of the recorder: trace_program MODE [N].
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ T* keep(T* block) {
   return block;
 }
 
-// Each kind of call, so often as its number below says, with a size of 1000 + its number.
+// Makes each kind of call as often as its number below, with a size of 1000 + that number.
 void every_kind() {
   for (int i = 0; i < 1; i++) free(keep(malloc(1001)));
   for (int i = 0; i < 2; i++) free(keep(calloc(2, 501)));
@@ -55,7 +55,7 @@ struct Slot {
   std::atomic<char*> block{nullptr};
 };
 
-// Blocks that one thread makes and the other frees: N of them through a ring, without a lock.
+// One thread makes N blocks, and another frees them. They go through a ring without a lock.
 void handing_over(long count) {
   std::vector<Slot> ring(64);
   std::thread consumer([&] {
@@ -76,7 +76,7 @@ void handing_over(long count) {
   consumer.join();
 }
 
-// The same in turns: N blocks are made, and only when all are there another thread frees them; ten times.
+// The same in turns: one thread makes N blocks, and only then another frees them; ten times.
 void in_turns(long count) {
   std::vector<void*> blocks(static_cast<size_t>(count));
   for (int turn = 0; turn < 10; turn++) {
@@ -114,7 +114,7 @@ void churn(long count) {
   for (long i = 0; i < count; i++) free(keep(malloc(55)));
 }
 
-// A server's way of life: it waits to be told to end.
+// Lives like a server: it waits for the order to end.
 void until_told(long count) {
   static volatile sig_atomic_t told;
   signal(SIGUSR1, [](int) { told = 1; });
@@ -126,7 +126,7 @@ void until_told(long count) {
   }
 }
 
-// A handler that allocates comes between any two instructions of the recorder.
+// A signal handler that allocates interrupts the recorder between any two instructions.
 void signals(long count) {
   static volatile sig_atomic_t handled;
   signal(SIGALRM, [](int) { handled = handled + 1; });
@@ -135,9 +135,9 @@ void signals(long count) {
   ualarm(0, 0);
 }
 
-// A large block of which a quarter is used.
+// Uses a quarter of a large block.
 void partly_used() {
-  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // else the kernel fills more than what is written
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // otherwise the kernel fills more than the program writes
   auto* block = static_cast<char*>(malloc(size_t{16} << 20));
   memset(block, 1, size_t{4} << 20);
   usleep(400000);

@@ -8,7 +8,7 @@ namespace freestone::trace {
 namespace {
 
 constexpr unsigned kReadings = 16;
-constexpr uint64_t kCloseNs = 2000;  // a reading of the two clocks that took so long is as good as any
+constexpr uint64_t kCloseNs = 2000;  // a reading of both clocks within this time is good enough
 
 }  // namespace
 

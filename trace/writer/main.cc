@@ -1,5 +1,5 @@
 // freestone-record: starts a program with the recorder in front of its allocator, or joins one that has it, and writes
-// the trace. `freestone record` calls it; its options are checked there too.
+// the trace. `freestone record` calls it, and checks its options too.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -94,13 +94,13 @@ Options parse(int count, char** words) {
   return options;
 }
 
-// The shared memory of a recording; its file is removed when the object goes.
+// The shared memory of a recording. The destructor removes its file.
 class Shared {
  public:
   explicit Shared(const Options& options) {
     uint64_t bytes = options.buffer_bytes;
     for (const char* folder : {"/dev/shm", "/tmp"}) {
-      // Not more than half of what is there: a page that cannot be had would kill the program.
+      // At most half of the room that is there: a page that does not exist would kill the program.
       struct statvfs about;
       if (statvfs(folder, &about) != 0) continue;
       const uint64_t room = about.f_bavail * about.f_frsize / 2;
@@ -110,7 +110,7 @@ class Shared {
     if (!header_) fail("no room for the buffers in /dev/shm or /tmp");
     header_->sample_threads = options.sample_threads;
     header_->stack_every = options.stack_every;
-    __atomic_store_n(&header_->magic, FSR_MAGIC, __ATOMIC_RELEASE);  // the program starts later anyway
+    __atomic_store_n(&header_->magic, FSR_MAGIC, __ATOMIC_RELEASE);  // any order would do: the program starts later
   }
   ~Shared() { unlink(path_.c_str()); }
   Shared(const Shared&) = delete;
@@ -163,7 +163,7 @@ Block text_block(fst_block_type type, const std::string& text) {
   return block;
 }
 
-// What is known at the start. No argument of the program: it could hold a secret.
+// What is known at the start. It leaves out the program's arguments, which could hold a secret.
 std::string describe(const Options& options) {
   utsname host{};
   uname(&host);
@@ -224,7 +224,7 @@ class Recording {
         merge_(shared.header(), output),
         samples_(merge_, output) {}
 
-  // Until the program and all that it started are gone, time or room is used up, or a signal asks. Returns why.
+  // Runs until the program and all that it started are gone, time or room is used up, or a signal comes. Returns why.
   std::string run(pid_t child) {
     const uint64_t begun = monotonic_ns();
     uint64_t sample_at = begun, pages_at = begun, look_at = begun;
@@ -260,7 +260,7 @@ class Recording {
     std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
   }
 
-  // The command's status as a shell would give it.
+  // The command's status as a shell reports it.
   int status() const { return status_; }
 
   void wait_for(pid_t child) {
@@ -287,7 +287,7 @@ class Recording {
     merge_.look_after();
     for (const Process& process : merge_.processes())
       if (process.known && !process.ended) return false;
-    // A process that has entered itself and stored nothing yet.
+    // This process has entered itself and stored nothing yet.
     const uint32_t count = std::min<uint32_t>(shared_.header()->next_process, kMostProcesses);
     for (uint32_t i = 0; i < count; i++) {
       const uint32_t pid = __atomic_load_n(&shared_.header()->processes[i].pid, __ATOMIC_ACQUIRE);

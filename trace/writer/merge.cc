@@ -13,7 +13,7 @@ namespace freestone::trace {
 namespace {
 
 constexpr uint32_t kBlockFullEvents = 1 << 16;
-constexpr uint64_t kOldSteps = 2000000;  // a block is sent after two seconds, full or not
+constexpr uint64_t kOldSteps = 2000000;  // after two seconds a block is sent, full or not
 
 uint64_t load_acquire(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 uint32_t load_acquire(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
@@ -52,7 +52,7 @@ void Merge::find_blocks() {
   for (uint32_t number = 0; number < shared_->blocks; number++) {
     if (known_[number]) continue;
     const fsr_block* found = block(number);
-    if (load_acquire(&found->state) == kBlockFree) continue;  // SHARED-2: else its header is complete
+    if (load_acquire(&found->state) == kBlockFree) continue;  // SHARED-2: otherwise its header is complete
     known_[number] = true;
     if (found->process >= kMostProcesses || found->thread >= kUnrecorded) {
       recycle(number);  // a program wrote over it
@@ -86,14 +86,14 @@ void Merge::recycle(uint32_t number) {
   __atomic_fetch_or(&shared_->free_bits[number / 64], uint64_t{1} << (number % 64), __ATOMIC_RELEASE);
 }
 
-// The stream's next event, if one was stored. Goes on to the next block where one is used up.
+// The stream's next event, if there is one. Moves on to the next block at the end of one.
 bool Merge::head(Stream& stream, Event& event) {
   for (;;) {
     if (stream.blocks.empty() || block(stream.blocks.front())->sequence != stream.next_sequence) return false;
     const fsr_block* from = block(stream.blocks.front());
     if (stream.position == 0) stream.base = std::max(stream.base, from->first_tick);
     const bool full =
-        load_acquire(&from->state) == kBlockFull;  // before the event: what a full block lacks never comes
+        load_acquire(&from->state) == kBlockFull;  // read before the event: a full block gets no more events
     const uint32_t most =
         full ? std::min<uint32_t>(from->used / kEventBytes, kBlockEvents) : static_cast<uint32_t>(kBlockEvents);
     const uint64_t* words = &from->words[std::min<size_t>(stream.position, kBlockEvents - 1) * 2];
@@ -166,7 +166,7 @@ size_t Merge::poll() {
 void Merge::touched(ObjectName object, uint64_t pages) {
   const auto found = streams_.find(object.thread);
   if (found == streams_.end() || found->second->ended || gap_until_s_) return;
-  found->second->encoder.touch(object, pages, time_of(horizon_));  // not now: earlier calls are still to come
+  found->second->encoder.touch(object, pages, time_of(horizon_));  // not the current time: earlier calls may still come
 }
 
 void Merge::send(Stream& stream) {
@@ -180,10 +180,10 @@ void Merge::send(Stream& stream) {
 
 void Merge::send_if_full(Stream& stream) {
   if (stream.encoder.events() < kBlockFullEvents && stream.encoder.bytes() < kBlockFullBytes) return;
-  if (!gap_until_s_) send(stream);  // in a gap only deaths gather, one at most for each recorded object
+  if (!gap_until_s_) send(stream);  // in a gap only deaths gather, at most one for each recorded object
 }
 
-// When the disk does not keep up, the file takes no births until the next whole second in which it does.
+// If the disk does not keep up, the file takes no births until the next whole second in which it does.
 void Merge::watch_output() {
   const uint64_t second = monotonic_ns() / 1000000000u;
   if (gap_until_s_) {
@@ -215,7 +215,7 @@ void Merge::look_after() {
   for (auto& [number, stream] : streams_)
     if (!stream->ended && is_gone(stream->pid, stream->tid)) gone.push_back(number);
   if (!gone.empty()) {
-    poll();  // what they stored last; then their unfinished blocks are done
+    poll();  // takes the last events of dead threads, so their unfinished blocks are done
     for (const uint32_t number : gone) streams_[number]->ended = true;
     poll();
   }

@@ -1,11 +1,11 @@
 // writer/merge.h: turns the raw events of all threads into blocks of a trace. One thread owns all of this.
 //
-// Events of different threads are taken in the order of their ticks. The counter may be read some hundred nanoseconds
-// early, so an event that does not fit (a free of what nobody holds, a birth where something lives) is put off by
-// kPatienceTicks once; what then still does not fit is a loss, and is said.
+// It takes events of different threads in the order of their ticks. A program may read the counter some hundred
+// nanoseconds early. So an event that does not fit (a free of an unknown block, a birth where something lives) is put
+// off once, by kPatienceTicks. If it still does not fit, it counts as a loss.
 //
-// MERGE-1: an event is taken only if its tick is not later than the start of the scan that read it. What happened
-// before it in another thread was stored by then, so it is taken before it or has been taken.
+// MERGE-1: a scan takes an event only if its tick is not later than the scan's start. By then, other threads had stored
+// everything that happened before it, so those events are taken first.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ struct Counts {
   uint64_t events = 0;
   uint64_t births = 0;
   uint64_t deaths = 0;
-  uint64_t unknown_frees = 0;  // of blocks from before the recording, or from a gap
-  uint64_t lost_frees = 0;     // whose place is a guess
-  uint64_t gap_seconds = 0;    // dropped: the sum over threads that had no buffer, and of the file
+  uint64_t unknown_frees = 0;  // frees of blocks from before the recording, or from a gap
+  uint64_t lost_frees = 0;     // frees whose place is a guess
+  uint64_t gap_seconds = 0;    // dropped: the sum over threads without a buffer, and over the file
   uint64_t threads = 0;
   uint64_t processes = 0;
 };
 
-// What is known of a live large object's memory.
+// What the writer knows about a live large object's memory.
 struct Large {
   ObjectName name;
   uint64_t bytes;
@@ -58,10 +58,10 @@ class Merge {
  public:
   Merge(fsr_header* shared, Output& output);
 
-  // Takes all events that were stored before now. Returns how many.
+  // Takes all events stored before now. Returns how many.
   size_t poll();
 
-  // Frees the blocks of threads that are gone, and sends blocks that have waited long.
+  // Frees the blocks of ended threads, and sends blocks that have waited long.
   void look_after();
 
   // Sends everything.
@@ -71,7 +71,7 @@ class Merge {
   const Counts& counts() const { return counts_; }
   std::vector<Process>& processes() { return processes_; }
 
-  // Says that `pages` pages of a live object have been seen resident.
+  // Notes that `pages` pages of a live object were seen resident.
   void touched(ObjectName object, uint64_t pages);
 
  private:
@@ -130,7 +130,7 @@ class Merge {
   uint64_t time_of(uint64_t tick) const;
   bool is_recorded(ObjectName name) const { return name.thread != kUnrecorded; }
 
-  static constexpr uint32_t kUnrecorded = 0xffffff;  // the maker of what was born in a gap
+  static constexpr uint32_t kUnrecorded = 0xffffff;  // the maker of objects born in a gap
 
   fsr_header* shared_;
   Output& output_;
@@ -139,14 +139,14 @@ class Merge {
   std::vector<bool> known_;  // blocks that belong to a stream
   Instant start_;
   double ns_per_tick_ = 0;
-  uint64_t horizon_ = 0;      // all calls up to this tick were taken
+  uint64_t horizon_ = 0;      // all calls up to this tick are taken
   uint64_t earliest_ = 0;     // the end of the last gap: no call is dated into it
   uint64_t gap_until_s_ = 0;  // the file takes no births until this second; 0: it takes them
   uint64_t gap_from_ = 0;
   Counts counts_;
 };
 
-// Whether a thread runs no more: it is absent, or a zombie.
+// Whether a thread has ended: it is absent, or a zombie.
 bool is_gone(uint32_t pid, uint32_t tid);
 
 }  // namespace freestone::trace

@@ -11,7 +11,7 @@ constexpr uint64_t kLargeBytes = 64 << 10;
 
 }  // namespace
 
-// Whether an event that does not fit should be tried again a little later.
+// Whether to try an event that does not fit again a little later.
 bool Merge::put_off(Stream& stream, const Event& event) {
   if (stream.deferred_until || processes_[stream.process].streams < 2) return false;
   stream.deferred_until = event.tick + kPatienceTicks;
@@ -38,7 +38,7 @@ void Merge::settle(Stream& stream, uint64_t address, uint64_t size, ObjectName n
   if (size >= kLargeBytes && is_recorded(name)) process.large[address] = {name, size, ~uint64_t{0}};
 }
 
-// What lived at `address` must have been freed unseen.
+// The object that lived at `address` must have been freed unseen.
 void Merge::clear_address(Stream& stream, uint64_t address, uint64_t time) {
   Process& process = processes_[stream.process];
   const auto old = process.objects.remove(address);
@@ -95,7 +95,7 @@ bool Merge::take_death(Stream& stream, const Event& event) {
   return true;
 }
 
-// The end of a realloc was lost: its object is gone, and what it became is not known.
+// The end of a realloc was lost: its object is gone, and nobody knows what it became.
 void Merge::abandon_realloc(Stream& stream, uint64_t time) {
   if (stream.in_realloc && stream.realloc_object && is_recorded(*stream.realloc_object)) {
     stream.encoder.death(FST_LOST_FREE, *stream.realloc_object, time);

@@ -1,4 +1,4 @@
-// writer/objects.h: which object lives at an address of one process. Open addressing, 16 bytes an entry, at most half
+// writer/objects.h: finds the object at an address of one process. Open addressing, 16 bytes an entry, at most half
 // full.
 #pragma once
 
@@ -31,7 +31,7 @@ class Objects {
     size_t hole = place(address);
     if (entries_[hole].address == 0) return std::nullopt;
     const ObjectName found = unpack(entries_[hole].name);
-    // What was displaced past the hole moves back into it, so no marks of removed entries are needed.
+    // Entries that were displaced past the hole move back into it, so removed entries leave no marks.
     for (size_t next = (hole + 1) & mask(); entries_[next].address != 0; next = (next + 1) & mask()) {
       const size_t home = hash(entries_[next].address) & mask();
       if (((next - home) & mask()) < ((next - hole) & mask())) continue;

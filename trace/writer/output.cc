@@ -12,7 +12,7 @@ namespace freestone::trace {
 namespace {
 
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
-constexpr int kLastRetries = 20;  // of the end of a recording, when nothing can be dropped any more
+constexpr int kLastRetries = 20;  // at the end of a recording, which must not be dropped
 
 }  // namespace
 

@@ -1,7 +1,6 @@
-// writer/output.h: the trace file as it grows. A thread of its own packs and writes, so that a slow disk holds up
-// nobody.
+// writer/output.h: the growing trace file. Its own thread packs and writes, so a slow disk delays nobody.
 //
-// OUTPUT-1: the file always ends with a whole block: what a failed write left is cut off before the next attempt.
+// OUTPUT-1: before each attempt the file ends with a whole block, because the remains of a failed write are cut off.
 #pragma once
 
 #include <atomic>
@@ -18,8 +17,8 @@ namespace freestone::trace {
 
 class Output {
  public:
-  // Opens `path` and writes the header. `most_bytes` is the largest size of the whole file, 0 for none; more than
-  // `queue_bytes` shall not wait for the disk.
+  // Opens `path` and writes the header. `most_bytes` bounds the size of the whole file; 0: no bound. At most
+  // `queue_bytes` should wait for the disk.
   Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns,
          uint64_t started_unix_ns);
   ~Output();
@@ -28,19 +27,19 @@ class Output {
 
   bool is_open() const { return fd_ >= 0; }
 
-  // Whether the queue has no room: what is put now would wait for the disk.
+  // Whether the queue is full, so that anything put now would wait for the disk.
   bool is_full() const { return queued_bytes_.load(std::memory_order_relaxed) > most_queued_bytes_; }  // a threshold
   bool is_at_limit() const { return at_limit_.load(std::memory_order_relaxed); }  // noticed sooner or later
 
   void put(Block block);
 
-  // Writes what is queued, `last` and the index. Returns what went wrong, or an empty text.
+  // Writes the queue, `last` and the index. Returns what went wrong, or an empty text.
   std::string finish(Block last);
 
   uint64_t bytes() const { return offset_; }
 
  private:
-  static constexpr uint64_t kEndBytes = 64 << 10;  // kept for the last block and the index under `most_bytes`
+  static constexpr uint64_t kEndBytes = 64 << 10;  // the part of `most_bytes` kept for the last block and the index
 
   void run();
   void store(const Block& block);

@@ -12,7 +12,7 @@ namespace freestone::trace {
 namespace {
 
 constexpr uint32_t kCurveFull = 4096;
-constexpr uint64_t kPageBudget = 1 << 15;  // pages looked at in one go: about a millisecond
+constexpr uint64_t kPageBudget = 1 << 15;  // pages to look at in one go, about a millisecond
 constexpr uint64_t kPageBytes = 4096;
 
 }  // namespace

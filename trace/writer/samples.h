@@ -1,5 +1,4 @@
-// writer/samples.h: what /proc says of the recorded processes: resident memory, and how much of a large block is in
-// use.
+// writer/samples.h: what /proc says about the recorded processes: resident memory, and the used part of large blocks.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ class Samples {
   // Reads the resident memory of every live process.
   void read_resident();
 
-  // Looks at the pages of large live blocks, a bounded number each time, and goes on where it stopped.
+  // Looks at the pages of large live blocks: a bounded number each time, continuing where it stopped.
   void read_pages();
 
   void flush_all();

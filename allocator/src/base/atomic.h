@@ -3,7 +3,7 @@
 // `or_` and `and_` without a result compile to one locked instruction on x86-64; the `fetch_` forms become a
 // compare-exchange loop there unless the result is unused, so a caller that needs no old value says so.
 //
-// By the compiler's builtins: <atomic> takes longer to read than most files of the allocator take to compile.
+// It uses the compiler's builtins, because including <atomic> takes longer than compiling most files of the allocator.
 #pragma once
 
 #include "base/compiler.h"
@@ -71,8 +71,8 @@ class Atomic {
   static_assert(__atomic_always_lock_free(sizeof(T), nullptr));
 };
 
-// Advances a pointer that only this thread writes by one place. Other threads see the stores before it first. One
-// instruction on x86-64, without a lock prefix.
+// Advances by one place a pointer that only this thread writes. Other threads see earlier stores first. One instruction
+// on x86-64, without a lock prefix.
 template <typename T>
 [[gnu::always_inline]] inline void advance_release(T*& pointer, T* known) {
 #if defined(__x86_64__)
@@ -84,7 +84,7 @@ template <typename T>
   __atomic_store_n(&pointer, known + 1, __ATOMIC_RELEASE);
 }
 
-// Moves such a pointer back by one place, without order. One instruction on x86-64.
+// Moves such a pointer back by one place. Promises no order. One instruction on x86-64.
 template <typename T>
 [[gnu::always_inline]] inline void retreat(T*& pointer, T* known) {
 #if defined(__x86_64__)
@@ -96,8 +96,8 @@ template <typename T>
   pointer = known - 1;
 }
 
-// Stores before it are seen before stores after it, also by the child of a fork, which finds other threads stopped
-// between any two instructions. Costs nothing on x86-64.
+// Earlier stores become visible before later ones. This also holds for the child of a fork, which finds other threads
+// stopped between any two instructions. Costs nothing on x86-64.
 inline void order_stores() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 
 inline void cpu_relax() {

@@ -26,7 +26,7 @@ constexpr u64 stretch_starts(u64 word, unsigned length) {
   return word;
 }
 
-// The length of the longest stretch of set bits: doubling finds the highest power of two that fits, halving refines it.
+// The length of the longest stretch of set bits. Doubling finds the highest power of two that fits; halving refines it.
 constexpr unsigned longest_stretch(u64 word) {
   if (word == 0) return 0;
   u64 stretches[7] = {word};  // stretches[k]: where stretches of at least 2^k bits start
@@ -52,7 +52,7 @@ static_assert(stretch_starts(~u64{0}, 64) == 1);
 static_assert(longest_stretch(0b0111'0110) == 3 && longest_stretch(0) == 0 && longest_stretch(~u64{0}) == 64 &&
               longest_stretch(~u64{1}) == 63);
 
-// A 64-bit mixing step (Steele et al., SplitMix): a bijection in which every input bit reaches every output bit.
+// A 64-bit mixing step (Steele et al., SplitMix). It is a bijection, and every input bit reaches every output bit.
 constexpr u64 mix_bits(u64 value) {
   value ^= value >> 30;
   value *= 0xbf58476d1ce4e5b9ULL;

@@ -1,7 +1,7 @@
-// Room 1, base: checks of what comments state as invariants, named by their labels.
+// Room 1, base: checks of the invariants that comments state, named by their labels.
 //
-// On where FREESTONE_CHECKS is 1: dev, sanitizers, coverage, fuzz targets, the explorer. A check that fails ends the
-// process with a line that names it. Elsewhere the conditions are compiled, but no instruction is left of them.
+// Builds with FREESTONE_CHECKS=1 run them: dev, sanitizers, coverage, fuzz targets, the explorer. A check that fails
+// ends the process with a line that names it. Other builds compile the conditions and drop every instruction.
 #pragma once
 
 #include "base/compiler.h"

@@ -1,20 +1,20 @@
-// Room 1, base: what the compiler is told, by macros.
+// Room 1, base: the macros that tell the compiler how to treat code.
 #pragma once
 
 #define FREESTONE_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FREESTONE_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-// A fast path: always inlined into the exported function, so that no frame is built.
+// A fast path: always inlined into the exported function, which then builds no frame.
 #define FREESTONE_INLINE inline __attribute__((always_inline))
 
 // A slow path: out of line and away from the hot text, so that the fast path needs neither stack nor spills.
 #define FREESTONE_SLOW __attribute__((noinline, cold))
 
-// Out of line like a slow path, but not rare: it has its own frame, so that its caller needs none.
+// Out of line like a slow path, but not rare. It has its own frame, so its caller needs none.
 #define FREESTONE_APART __attribute__((noinline))
 
-// Inlined like a fast path. Reads what another thread may be writing and takes it only as a hint, so the thread
-// sanitizer does not look into it.
+// Inlined like a fast path. It reads what another thread may be writing and uses it only as a hint, so the thread
+// sanitizer ignores it.
 #if defined(__SANITIZE_THREAD__)
 #define FREESTONE_RACES __attribute__((noinline, no_sanitize_thread))
 #else
@@ -22,12 +22,12 @@
 #endif
 
 #define FREESTONE_EXPORT __attribute__((visibility("default")))
-// For declarations of variables that the fast paths read: their address is then known relative to the code.
+// For variables that the fast paths read: the code then reaches them by a fixed distance.
 #define FREESTONE_HIDDEN __attribute__((visibility("hidden")))
 #define FREESTONE_HOT __attribute__((hot, section(".text.freestone_hot")))
 
-// Zero-initialised thread-local state reached without a call: legal in a library that is loaded late because the
-// whole of it stays below the 512 bytes of surplus that ld.so keeps.
+// Zero-initialised thread-local state that code reaches without a call. A library that is loaded late may use it,
+// because all of it together stays below the 512 spare bytes that ld.so keeps.
 #define FREESTONE_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec")))
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -41,8 +41,8 @@
 #define FREESTONE_SANITIZED 0
 #endif
 
-// clang's thread-safety analysis; what it finds is an error in every build with clang, and gcc has no counterpart.
-// ASSERTS: from the call on the lock counts as held.
+// clang's thread-safety analysis. Its findings are errors in every build with clang; gcc has no counterpart.
+// ASSERTS: the lock counts as held from the call on.
 #if defined(__clang__)
 #define FREESTONE_CAPABILITY __attribute__((capability("mutex")))
 #define FREESTONE_SCOPED_CAPABILITY __attribute__((scoped_lockable))

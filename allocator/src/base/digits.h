@@ -5,7 +5,7 @@
 
 namespace freestone {
 
-// The digits of a number, the highest first; hexadecimal ones behind "0x".
+// The digits of a number, highest first; a hexadecimal number begins with "0x".
 class Digits {
  public:
   static Digits decimal(u64 number) { return Digits(number, 10); }

@@ -1,5 +1,5 @@
-// Room 1, base: included before everything else in the hardened library. Its own copies, also those that the compiler
-// inserts, bypass the checked functions that it exports (abi/libc_memory.cc).
+// Room 1, base: every file of the hardened library includes this first. The library's own copies, and those that the
+// compiler inserts, then bypass the checked functions that it exports (abi/libc_memory.cc).
 #pragma once
 
 #ifndef FREESTONE_DEFINES_MEMORY

@@ -61,7 +61,7 @@ bool equals(const char* text, usize length, const char* word) {
   return std::strlen(word) == length && std::memcmp(text, word, length) == 0;
 }
 
-// A decimal number with an optional k, m or g; false when it is anything else or does not fit.
+// Reads a decimal number with an optional k, m or g. False when the text is anything else or the value does not fit.
 bool parse_number(const char* text, usize length, bool allow_suffix, u64& result) {
   u64 value = 0;
   usize i = 0;

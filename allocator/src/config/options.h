@@ -25,7 +25,7 @@ struct Options {
 
 enum class OptionKind : u8 { flag, bytes, number, choice, text, limit };
 
-// A limit is a number of bytes, or with this bit a percentage of the memory that the container may use.
+// A limit is a number of bytes. With this bit it is a percentage of the memory that the container may use.
 inline constexpr usize kPercentBit = usize{1} << 63;
 
 struct OptionInfo {
@@ -44,14 +44,14 @@ usize option_count();
 const OptionInfo& option_info(usize index);
 // Null when no option has this name.
 const OptionInfo* find_option(const char* name, usize length);
-// The value as text into `buffer`; returns its length.
+// Writes the value as text into `buffer`. Returns its length.
 usize option_text(const OptionInfo& info, char* buffer, usize capacity);
 
-// Reports one problem of a setting: `what` is wrong with `given`; `expected` says what would be right.
+// Reports one problem of a setting: `what` says what is wrong with `given`, `expected` what would be right.
 using OptionComplaint = void (*)(const char* what, const char* given, usize given_length, const char* expected);
-// Sets one option. On a bad value complains and leaves the option as it was; returns false.
+// Sets one option. On a bad value it complains, leaves the option as it was, and returns false.
 bool set_option(const OptionInfo& info, const char* value, usize length, OptionComplaint complain);
-// Reads "key:value,key:value". Unknown keys name the nearest one.
+// Reads "key:value,key:value". The complaint about an unknown key names the nearest one.
 void parse_options(const char* text, OptionComplaint complain);
 
 }  // namespace freestone

@@ -20,7 +20,7 @@ namespace freestone {
 namespace {
 
 constexpr unsigned kGuardFrames = 48;
-constexpr u8 kSlack = 0xB7;  // what the bytes beside the block in its pages hold
+constexpr u8 kSlack = 0xB7;  // fills the bytes beside the block in its pages
 
 enum class State : u8 { empty, live, freed };
 
@@ -45,12 +45,12 @@ struct Slot {
 constexpr u32 kNone = ~u32{0};
 
 constinit Mutex guard_lock{LockName::guard};
-u32 slots_made FREESTONE_GUARDED_BY(guard_lock) = 0;  // slots below were used at least once
+u32 slots_made FREESTONE_GUARDED_BY(guard_lock) = 0;  // every slot below was used at least once
 u32 live_slots FREESTONE_GUARDED_BY(guard_lock) = 0;
 u32 oldest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
 u32 newest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
 u32 empty_slots FREESTONE_GUARDED_BY(guard_lock) = kNone;
-// Made once, under the lock, and published to whoever meets a fault or a free.
+// Made once, under the lock, and published to every fault and free.
 Atomic<Slot*> all_slots;
 
 struct sigaction previous_segv, previous_bus;
@@ -69,7 +69,7 @@ void forbid(usize start, usize end) {
     os::protect_none(reinterpret_cast<void*>(start), end - start);
 }
 
-// Undoes either way of forbidding.
+// Undoes both ways of forbidding.
 void allow(usize start, usize end) {
   os::guard_remove(reinterpret_cast<void*>(start), end - start);
   os::commit(reinterpret_cast<void*>(start), end - start);
@@ -84,7 +84,7 @@ Slot* slot_of(UnitIndex first) {
 usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
 usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(SampledRecord(slot.first).units()); }
 
-// The block that has been free for longest is no longer recognised; its units are to be given back.
+// Forgets the block that has been free for longest. The caller gives its units back.
 UnitIndex forget_oldest_locked() FREESTONE_REQUIRES(guard_lock) {
   Slot& slot = all_slots.load_relaxed()[oldest_freed];
   oldest_freed = slot.next;
@@ -95,8 +95,8 @@ UnitIndex forget_oldest_locked() FREESTONE_REQUIRES(guard_lock) {
   return slot.first;
 }
 
-// A slot for a new block: an unused one, or that of the block that has been free for longest. Its old units are to be
-// given back.
+// A slot for a new block: an unused one, or that of the block that has been free for longest. The caller gives the old
+// units back.
 u32 take_slot_locked(UnitIndex& old_units) FREESTONE_REQUIRES(guard_lock) {
   const auto limit = static_cast<u32>(options.guard_slots);
   Slot* slots = all_slots.load_relaxed();
@@ -144,7 +144,7 @@ void put_headline(const char* kind, const Slot& slot) {
   end_by_failure(kind, reinterpret_cast<void*>(slot.block), "guarded sample");
 }
 
-// Whether [from, to) still holds what was put there.
+// Whether nobody wrote to [from, to).
 bool slack_is_intact(usize from, usize to) {
   for (const auto* byte = reinterpret_cast<const u8*>(from); address_of(byte) < to; ++byte) {
     if (*byte != kSlack) return false;
@@ -174,7 +174,7 @@ const char* access_of(const void* context) {
 #endif
 }
 
-// The slot whose units hold the address; null when there is none.
+// The slot whose units hold the address; null if there is none.
 Slot* slot_at(usize address) {
   const auto* pointer = reinterpret_cast<const void*>(address);
   if (!in_window(pointer)) return nullptr;
@@ -186,14 +186,14 @@ void hand_on(int signal, siginfo_t* info, void* context, const struct sigaction&
   if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr)
     return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  // The instruction runs again and ends the process the ordinary way, with the right place in the core file.
+  // The instruction runs again and ends the process in the ordinary way, so the core file shows the right place.
   struct sigaction ordinary {};
   ordinary.sa_handler = SIG_DFL;
   sigaction(signal, &ordinary, nullptr);
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-  static Atomic<u32> reported;  // the first fault speaks; others are not mixed into its lines
+  static Atomic<u32> reported;  // only the first fault writes, so that no other mixes into its lines
   const usize address = address_of(info->si_addr);
   const Slot* slot = info->si_code > 0 ? slot_at(address) : nullptr;
   if (slot != nullptr && reported.exchange_seq(1) == 0) {
@@ -229,8 +229,8 @@ void* guard_allocate(usize bytes, usize alignment) {
   }
   if (old_units != kNoUnit) return_sampled_units(old_units);
   if (index == kNone) return nullptr;
-  // malloc promises 16 bytes alignment, also to types that a small size rules out: what lies between end and guard is
-  // checked at free.
+  // malloc promises an alignment of 16 bytes for every size. So bytes may lie between the end and the guard; the free
+  // checks those.
   const usize offset = right ? page + accessible - round_up(bytes, max_of<usize>(alignment, 16)) : page;
   const UnitIndex first = take_sampled_units(bytes, units, 1, bytes == 0 && right ? page + accessible - 16 : offset);
   LockGuard guard(guard_lock);
@@ -252,7 +252,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   std::memset(reinterpret_cast<void*>(slot.pages_start), kSlack, slot.block - slot.pages_start);
   std::memset(reinterpret_cast<void*>(slot.block + bytes), kSlack, slot.pages_end - slot.block - bytes);
   if constexpr (kMitigations.zero_on_free)
-    std::memset(sampled_block(first), 0, bytes);  // what is handed out is clear there
+    std::memset(sampled_block(first), 0, bytes);  // such a build hands out clear memory
   forbid(span_start(slot), slot.pages_start);
   forbid(slot.pages_end, span_end(slot));
   SampledRecord(first).guard().store_relaxed(u64{index} + 1);

@@ -22,7 +22,7 @@ constexpr u32 kSlabBlocksMin = 8;
 
 HeapObject* first_heap FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
 
-// Smaller slabs than the process heap's: a bounded heap has fewer blocks of a class to fill them with.
+// Smaller slabs than in the process heap, because a bounded heap has fewer blocks of a class to fill them.
 struct SlabShapes {
   u8 units[kLastSmallClass + 1] = {};
   u16 blocks[kLastSmallClass + 1] = {};
@@ -46,7 +46,7 @@ u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks
 
 bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap.live == slab_blocks_of(c); }
 
-// The blocks of a slab in use, by its bitmap.
+// How many blocks of a slab are in use, by its bitmap.
 u32 used_blocks(SizeClass c, const Record& record) {
   u32 used = slab_blocks_of(c);
   for (unsigned w = 0; w < words_of(c); ++w) used -= count_bits(record.words[w].load_relaxed());
@@ -229,7 +229,7 @@ void* HeapObject::allocate_small(SizeClass c) {
   Record& record = record_of(first);
   FREESTONE_CHECK("OBJECT-1", !is_listed_full(c, record));
   unsigned w = 0;
-  while (record.words[w].load_relaxed() == 0) ++w;  // OBJECT-1: there is one
+  while (record.words[w].load_relaxed() == 0) ++w;  // OBJECT-1: some word has a free block
   const u64 word = record.words[w].load_relaxed();
   record.words[w].store_relaxed(word & (word - 1));
   if (++record.heap.live == slab_blocks_of(c)) {
@@ -301,7 +301,7 @@ void HeapObject::deallocate_at(const Place& place) {
     push(partial_[c], place.first);
   }
   FREESTONE_CHECK("OBJECT-2", used_blocks(c, record) == record.heap.live);
-  // One empty slab of a class stays, for the program that frees and allocates in turns.
+  // One empty slab of each class stays, for a program that frees and allocates in turns.
   if (record.heap.live == 0 && (partial_[c] != place.first || record.heap.next != kNoUnit)) {
     remove(partial_[c], place.first);
     release(place.first);

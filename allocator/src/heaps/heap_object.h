@@ -1,13 +1,12 @@
 // Room 10, heaps: heap objects, bounded heaps of their own inside the process.
 //
-// A heap object takes spans and cuts the small ones into blocks by the same classes and bitmaps as the slab room, under
-// one lock of its own: it is for bounding and for freeing everything at once, not for many threads at full speed. Its
-// units carry the tag kTagHeapObject and the heap's address, so a block that is given to the wrong heap, or to free(),
-// is refused.
+// A heap object takes spans and cuts the small ones into blocks, with the classes and bitmaps of the slab room. It has
+// one lock. It serves to bound memory and to free everything at once, not to run many threads at full speed. Its units
+// carry the tag kTagHeapObject and the heap's address, so the wrong heap refuses its blocks, and so does free().
 //
 // OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also
 //           holds large spans.
-// OBJECT-2  heap.live of a slab is the number of clear bits among its blocks; 1 for a large span.
+// OBJECT-2  heap.live is the number of clear bits among a slab's blocks; for a large span it is 1.
 // OBJECT-3  span_bytes, the object's own record included, never exceeds limit_bytes.
 //
 // Any thread. Lock order: the heap's lock before the span lock; heap_object_lock before the heaps' locks.
@@ -22,16 +21,16 @@ extern Mutex heap_object_lock;
 
 class HeapObject {
  public:
-  // Null when memory is out or the limit is below the record's own size.
+  // Null if memory is out, or if the limit is below the size of the heap object itself.
   static HeapObject* create(usize limit_bytes);
   // Gives all spans back. Returns how many blocks were live.
   static usize destroy(HeapObject* heap);
 
-  // Null when the limit or the process is out of memory. `alignment` is a power of two up to 2 MiB.
+  // Null at the limit, or if the process is out of memory. `alignment` is a power of two up to 2 MiB.
   void* allocate(usize bytes, usize alignment);
-  // Aborts with one line when the block is not a live block of this heap.
+  // Aborts with one line if the block is not a live block of this heap.
   void deallocate(void* block);
-  // Null leaves the block as it was.
+  // If it returns null, the block is as it was.
   void* reallocate(void* block, usize bytes);
   usize usable_bytes(const void* block);
 
@@ -84,7 +83,7 @@ class HeapObject {
   HeapObject* next_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   HeapObject* previous_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   const usize limit_bytes_;
-  // Written under lock_; read without it by statistics.
+  // Written under lock_. Statistics read it without the lock.
   Atomic<usize> span_bytes_;
   Atomic<usize> live_bytes_;
   Atomic<usize> live_blocks_;
@@ -96,7 +95,7 @@ class HeapObject {
 
 struct HeapObjectCounts {
   usize heaps;
-  usize span_bytes;  // of the region; the records are metadata
+  usize span_bytes;  // taken from the region; the heap objects themselves are metadata
   usize live_bytes;
   usize live_blocks;
 };

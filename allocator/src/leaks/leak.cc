@@ -27,7 +27,7 @@ u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5);
 
 bool is_exact() { return static_cast<LeakMode>(options.leak) == LeakMode::exact; }
 
-// Why a report that names nothing does so.
+// Says why a report names nothing.
 void explain_nothing(const LeakCounts& counts, Message& line) FREESTONE_REQUIRES(profile_store.lock) {
   if (!counts.scanned) {
     line << "the search for pointers failed: no memory, or no /proc";
@@ -75,7 +75,7 @@ void write_text(Output& out, const char* text) {
   out << '"';
 }
 
-// The whole report for a program that knows symbols: addresses, and which file lies where.
+// The whole report, for a tool that knows symbols: addresses, and where each file lies.
 void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count, ProfileReport& report, Output& out)
     FREESTONE_REQUIRES(profile_store.lock) {
   const auto amount = [&](const char* name, double objects, double bytes) {
@@ -146,7 +146,7 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
 }  // namespace
 
 LeakCounts report_leaks() {
-  // Threads run again once the search is over: what they allocate from here on is neither lost nor reachable.
+  // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
   LeakCounts counts{};
@@ -186,7 +186,7 @@ LeakCounts report_leaks() {
 void report_leaks_at_exit() {
   const LeakCounts counts = report_leaks();
   if (counts.lost_samples == 0 || options.leak_error == 0) return;
-  std::fflush(nullptr);  // what exit would still do for the program
+  std::fflush(nullptr);  // as exit would still do for the program
   os::exit_now(static_cast<int>(options.leak_error));
 }
 

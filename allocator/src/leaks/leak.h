@@ -1,9 +1,9 @@
 // Room 15, leaks: blocks that nothing points to any more.
 //
-// leak:report looks at the profiler's samples, leak:exact at every block. Pointers are looked for, conservatively, in
-// everything that is writable outside the heap (data segments, stacks, thread-local storage, registers of all threads,
-// the program's own mappings) and then in every heap block that was reached. Other threads stand still meanwhile. A
-// pointer to any byte of a block counts.
+// leak:report judges the profiler's samples, leak:exact every block. The search is conservative. It looks for pointers
+// in everything writable outside the heap (data segments, stacks, thread-local storage, registers of all threads, the
+// program's own mappings), and then in every heap block that it reached. Other threads stand still meanwhile. A pointer
+// to any byte of a block counts.
 #pragma once
 
 #include "base/units.h"
@@ -18,13 +18,13 @@ struct LeakCounts {
   double reachable_objects;
   double reachable_bytes;
   u64 lost_samples;
-  bool scanned;  // false: memory ran out, or /proc is not there
+  bool scanned;  // false: memory ran out, or /proc is missing
 };
 
-// Marks what is reachable and writes the report to standard error or, as JSON, where the option leak_file says. The
-// calling thread holds no lock.
+// Marks what is reachable and writes the report to standard error or, as JSON, to the file of the option leak_file. The
+// calling thread must hold no lock.
 LeakCounts report_leaks();
-// The same, then ends the process with the option leak_error when blocks were lost.
+// The same. If blocks were lost, it then ends the process with the status of the option leak_error.
 void report_leaks_at_exit();
 
 }  // namespace freestone

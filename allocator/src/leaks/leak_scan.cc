@@ -27,8 +27,8 @@ namespace freestone {
 
 namespace {
 
-// Threads that stand still, by a signal whose handler waits. The handler's frame lies on the thread's stack with all
-// its registers.
+// A signal stops the threads: its handler waits. The handler's frame lies on the thread's stack, with all the thread's
+// registers.
 constexpr unsigned kThreadsMax = 4096;
 usize stack_pointers[kThreadsMax];
 Atomic<u32> stopped_count;
@@ -62,19 +62,19 @@ class StoppedThreads {
           if (tid != os::thread_id() && os::signal_thread(tid, threads->signal_)) ++threads->asked_;
         },
         this);
-    // One that blocks the signal is not waited for longer than this; its whole stack is then taken for used.
+    // Some thread may block the signal, so the wait is bounded. Its whole stack then counts as used.
     for (unsigned waited = 0; stopped_count.load_acquire() < asked_ && waited < 2000; ++waited)
       os::sleep_microseconds(500);
   }
   ~StoppedThreads() {
     keep_stopped.store_release(0);
     os::sleep_microseconds(1000);
-    // The handler stays: a thread that blocked the signal may still receive it, and then returns at once.
+    // The handler stays. A thread that blocked the signal may still receive it, and then returns at once.
   }
   StoppedThreads(const StoppedThreads&) = delete;
   StoppedThreads& operator=(const StoppedThreads&) = delete;
 
-  // How much of a stack is unused: [start, result).
+  // Where the used part of the stack [start, end) begins.
   static usize used_from(usize start, usize end) {
     const u32 count = min_of(stopped_count.load_relaxed(), kThreadsMax);
     for (u32 i = 0; i < count; ++i) {
@@ -96,7 +96,7 @@ class Scan {
   explicit Scan(Reachable& result) : result_(result) {}
 
   bool prepare() {
-    hardened::release_all_sealed();  // freed blocks that fault when they are read
+    hardened::release_all_sealed();  // reading sealed blocks would fault
     heap_start_ = address_of(unit_address(region.heap_start));
     heap_end_ = address_of(unit_address(region.frontier.load_acquire()));
     result_.bits_bytes_ = round_up((heap_end_ - heap_start_) / 16 / 8 + 8, os::page_bytes());
@@ -114,7 +114,7 @@ class Scan {
             r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false};
         },
         this);
-    for (usize i = 1; i < result_.mapped_count_; ++i) {  // few: an insertion sort
+    for (usize i = 1; i < result_.mapped_count_; ++i) {  // an insertion sort, because there are few
       const Reachable::Mapped entry = result_.mapped_[i];
       usize k = i;
       for (; k > 0 && result_.mapped_[k - 1].start > entry.start; --k) result_.mapped_[k] = result_.mapped_[k - 1];
@@ -145,11 +145,10 @@ class Scan {
 
   bool run() {
     jmp_buf registers;
-    setjmp(registers);  // the callee-saved ones are mangled there, but were spilled to or above this frame as well
+    setjmp(registers);  // mangles some of the callee-saved ones, but those were spilled to this frame or above as well
     const usize here = address_of(__builtin_frame_address(0));
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
-      // What is shared with other processes, such as a device's memory, is no place for pointers; a data segment is
-      // private.
+      // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
       usize from = mapping.start;
       if (here >= mapping.start && here < mapping.end) {
@@ -184,7 +183,7 @@ class Scan {
       leave_out(table.start, table.start + table.bytes);
   }
 
-  // Scans what of [start, end) is not left out, and is in memory: a page that never was holds no pointer.
+  // Scans [start, end) except what is left out and what is not in memory: a page that never existed holds no pointer.
   void scan_outside(usize start, usize end) {
     while (start < end) {
       usize stop = end;
@@ -212,8 +211,7 @@ class Scan {
       const usize bytes = min_of(kPages * page, round_up(end, page) - at);
       const bool known = !os::resident_pages(reinterpret_cast<void*>(at), bytes, present);
       for (usize k = 0; k * page < bytes; ++k) {
-        // mincore says of private pages what is in memory or in the swap cache; where it is refused, everything is
-        // read.
+        // For private pages mincore tells what is in memory or in the swap cache. If it fails, we read everything.
         if (known && (present[k] & 1) == 0) continue;
         scan(max_of(start, at + k * page), min_of(end, at + (k + 1) * page));
       }
@@ -316,9 +314,9 @@ class Scan {
 };
 
 bool Reachable::find() {
-  alignas(Scan) static char memory[sizeof(Scan)];  // once per process at a time: too large for a thread's stack
+  alignas(Scan) static char memory[sizeof(Scan)];  // too large for a stack; only one search runs at a time
   Scan& scan = *new (memory) Scan(*this);
-  if (!scan.prepare()) return false;  // takes locks that a stopped thread may hold
+  if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
   StoppedThreads others;
   return scan.run();
 }

@@ -1,15 +1,15 @@
-// Room 15, leaks: which heap blocks can be reached from outside the heap. Used by leak.cc only.
+// Room 15, leaks: finds the heap blocks that can be reached from outside the heap. Only leak.cc uses it.
 #pragma once
 
 #include "base/units.h"
 
 namespace freestone {
 
-// A bit per 16 bytes of the region, set at the start of each block that was reached, and a list of the reached
-// mappings.
+// Holds a bit per 16 bytes of the region, set at the start of each reached block, and a list of the mappings, reached
+// or not.
 class Reachable {
  public:
-  // Stops the other threads, scans, lets them go on. False when memory is out or /proc is not there.
+  // Stops the other threads, scans, and lets them go on. False if memory is out or /proc is missing.
   bool find();
   ~Reachable();
   bool holds(const void* block) const;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr u64 kSoftEveryMs = 10;
 constexpr usize kPathBytes = 512;
-constexpr usize kNotLimiting = usize{1} << 60;  // version 1 writes "no limit" as a number near 2^63
+constexpr usize kNotLimiting = usize{1} << 60;  // cgroup version 1 writes "no limit" as a number near 2^63
 
 u64 last_soft_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
 usize last_soft_charged FREESTONE_GUARDED_BY(attention_lock) = 0;
@@ -29,7 +29,7 @@ bool knows_stall FREESTONE_GUARDED_BY(attention_lock) = false;
 
 Atomic<u64> reactions;  // relaxed: a statistic
 
-// A path that is put together from pieces; empty when it would be too long.
+// A path built from pieces. A piece that does not fit is left out.
 struct Path {
   char text[kPathBytes] = "";
   usize length = 0;
@@ -52,7 +52,7 @@ bool parse(const char* text, usize length, u64& value) {
   return i > 0;
 }
 
-// The number in a file of the folder; false when there is none, "max" included.
+// Reads the number in a file of the folder. False if there is no number, as in "max".
 bool read_number(Path folder, const char* name, u64& value) {
   folder += "/";
   folder += name;
@@ -67,8 +67,8 @@ bool exists(Path folder, const char* name) {
   return os::read_file(folder.text, text, sizeof text) > 0;
 }
 
-// The group's folder in one of the two hierarchies: `marker` starts its line behind the first colon of
-// /proc/self/cgroup.
+// Finds the group's folder in one of the two hierarchies. In /proc/self/cgroup its line has `marker` from the first
+// colon on.
 bool find_folder(const char* groups, usize length, const char* marker, const char* const* mounts, const char* file,
                  Path& folder, usize& root) {
   const char* end = groups + length;
@@ -83,7 +83,7 @@ bool find_folder(const char* groups, usize length, const char* marker, const cha
         folder += *mounts;
         root = folder.length;
         folder.add(group, static_cast<usize>(line_end - group));
-        // In a container the path may be the host's: then the mount itself is our group.
+        // In a container the path may be the host's. Then the mount itself is our group.
         if (exists(folder, file)) return true;
         folder.cut(root);
         if (exists(folder, file)) return true;
@@ -98,7 +98,7 @@ bool find_folder(const char* groups, usize length, const char* marker, const cha
 constexpr const char* kMounts2[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", nullptr};
 constexpr const char* kMounts1[] = {"/sys/fs/cgroup/memory", nullptr};
 
-// The folder of our memory group; `root` is the length of the part above which there is no group.
+// Finds the folder of our memory group. The first `root` letters name the folder above which there is no group.
 bool own_group(Path& folder, usize& root) {
   if (options.cgroup[0] != '\0') {
     folder += options.cgroup;
@@ -116,7 +116,7 @@ usize resolved(usize option) {
   return container_limit_bytes() / 100 * (option & ~kPercentBit);
 }
 
-// memory.high is near: the kernel would slow the program down from there on.
+// Whether memory.high is near. Above it the kernel slows the program down.
 bool is_near_high(const Path& folder) {
   u64 high = 0;
   u64 current = 0;
@@ -124,7 +124,7 @@ bool is_near_high(const Path& folder) {
          current >= high - high / 16;
 }
 
-// Some thread was stalled for want of memory for more than a twentieth of the time since the last look.
+// Whether some thread waited for memory for more than a twentieth of the time since the last look.
 bool was_stalled(Path folder, u64 elapsed_ms) FREESTONE_REQUIRES(attention_lock) {
   folder += "/memory.pressure";
   char text[256];
@@ -165,7 +165,7 @@ int set_limits(usize soft_bytes, usize hard_bytes) {
   account.hard.store_seq(hard);
   account.soft.store_seq(soft);
   if (hard != kNoLimit && region.frontier.load_acquire() != kNoUnit) {
-    // A huge page would bring memory that nobody was charged for.
+    // A huge page would bring memory that was never charged.
     for_each_heap_piece([](UnitIndex first, UnitIndex end) {
       os::advise_huge_pages(unit_address(first), units_to_bytes(end - first), os::HugePages::refuse);
     });

@@ -9,14 +9,14 @@ namespace freestone {
 
 namespace {
 
-// The largest page of the machine, for itself.
+// The mark has a page to itself, even where pages have 64 KiB.
 #if defined(__x86_64__)
 constexpr usize kMarkBytes = 4 * kKiB;
 #else
 constexpr usize kMarkBytes = 64 * kKiB;
 #endif
 struct alignas(kMarkBytes) Mark {
-  Atomic<u8> is_set;  // relaxed: it is set before the process has a second thread, and a child is born with its loss
+  Atomic<u8> is_set;  // relaxed: set before the process has a second thread; a child is born without it
 };
 Mark mark;
 bool is_wiped_by_fork = false;

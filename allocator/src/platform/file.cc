@@ -26,7 +26,7 @@ int kept_stderr = -1;
 FileIdentity kept_identity;
 
 bool identify(int file, FileIdentity& identity) {
-  struct stat status = {};  // written by the kernel: sanitizers and some compilers do not see that
+  struct stat status = {};  // the kernel fills it, which sanitizers and some compilers do not see
   const usize at = static_cast<usize>(file);
   if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
   identity = {status.st_dev, status.st_ino};
@@ -128,7 +128,7 @@ bool is_device(const char* path) {
 void remove_file(const char* path) { invoke(SYS_unlinkat, static_cast<usize>(AT_FDCWD), address_of(path), 0); }
 
 void* map_shared_file(const char* path, usize bytes) {
-  remove_file(path);  // of an ended process that had our number
+  remove_file(path);  // left by an ended process that had our number
   const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path),
                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (is_error(file)) return nullptr;
@@ -142,7 +142,7 @@ void* map_shared_file(const char* path, usize bytes) {
 }
 
 void keep_stderr() {
-  constexpr usize kLowest[] = {1000, 200, 10};  // what the limit of open files allows
+  constexpr usize kLowest[] = {1000, 200, 10};  // the first that the limit of open files allows
   if (kept_stderr >= 0 || !identify(STDERR_FILENO, kept_identity)) return;
   for (const usize lowest : kLowest) {
     const long file = invoke(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);

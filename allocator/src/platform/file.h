@@ -1,4 +1,4 @@
-// Room 4, platform: files of the kernel and files that reports are written to. The contract of os.h holds.
+// Room 4, platform: files of the kernel, and files for reports. The contract of os.h holds.
 #pragma once
 
 #include "base/units.h"
@@ -9,17 +9,17 @@ namespace freestone::os {
 class File {
  public:
   static File open_to_read(const char* path);
-  // Created or emptied; see create_file.
+  // Opens a new or emptied file; see create_file.
   static File create(const char* path);
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
   bool is_open() const { return descriptor_ >= 0; }
-  // The bytes read, 0 at the end or on failure.
+  // Returns the bytes read; 0 at the end or on failure.
   usize read(void* buffer, usize capacity) const;
   usize read_at(void* buffer, usize bytes, usize offset) const;
-  // False when not all of it could be written.
+  // False if it could not write everything.
   bool write(const void* data, usize bytes) const;
 
  private:
@@ -27,31 +27,32 @@ class File {
   int descriptor_;
 };
 
-// `pattern` with %p replaced by the number of the process and, if `number` is given, %n by that. What does not fit is
-// cut off. Returns the length.
+// Copies `pattern` with the process number for %p and, if `number` is given, that number for %n. Cuts off what does not
+// fit. Returns the length.
 usize expand_path(const char* pattern, char* path, usize capacity, const u32* number);
 
-// Keeps a copy of standard error under a high number, not inherited by exec, for what is written at exit: many programs
-// close theirs in an exit handler, which runs before a library's. Called when a report is wanted, before there are
-// threads.
+// Keeps a copy of standard error under a high number for reports at exit, because many programs close theirs in an exit
+// handler, which runs before a library's. exec does not inherit the copy. Called before the program has threads, if an
+// option asks for a report.
 void keep_stderr();
-// Where such a report goes: standard error if it is open, else the copy if nobody put another file in its place.
+// The descriptor for such a report: standard error if it is open, else the copy, unless somebody put another file
+// there.
 int stderr_file();
-// Writes all of `text` there; gives up on an error other than EINTR.
+// Writes all of `text` to that descriptor. Gives up on any error but EINTR.
 void write_stderr(const char* text, usize length);
-// The whole of a small file into `buffer`; the number of bytes read, 0 on failure.
+// Reads a whole small file into `buffer`. Returns the number of bytes; 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);
 
-// Files, for reports. create_file makes or empties a file that only its owner may write (-1 on refusal, a link
-// included); descriptors are not inherited by exec.
+// Files for reports. create_file makes or empties a file that only its owner may write. It returns -1 on refusal, and
+// it refuses links. exec inherits none of these descriptors.
 int create_file(const char* path);
 bool write_all(int file, const char* text, usize length);
 void close_file(int file);
 bool rename_file(const char* from, const char* to);
-// A device such as /dev/null: a report is written into it, never put in its place.
+// Whether the path is a device such as /dev/null. A report is written into a device and never replaces it.
 bool is_device(const char* path);
 void remove_file(const char* path);
-// A file of `bytes` zero bytes that readers on this machine share, readable by its owner alone. Null on refusal.
+// Maps a new file of `bytes` zero bytes, which processes of the same owner may read. Null on refusal.
 void* map_shared_file(const char* path, usize bytes);
 
 }  // namespace freestone::os

@@ -1,7 +1,8 @@
-// Room 4, platform: how often each lock is taken, how often that means waiting, and how long it is held; by name.
+// Room 4, platform: for each lock name, how often it is taken, how often a thread waits for it, and how long it is
+// held.
 //
-// Only in a build that counts (FREESTONE_COUNT_LOCKS); what counts is empty elsewhere and leaves no instruction.
-// Looking at the clock is part of the times.
+// Only builds with FREESTONE_COUNT_LOCKS count; in others this leaves no instruction. The times include reading the
+// clock.
 #pragma once
 
 #include "base/atomic.h"
@@ -10,7 +11,7 @@
 
 namespace freestone {
 
-// In the order of their rooms. Locks of one name are counted together.
+// In the order of their rooms. Locks that share a name share a count.
 enum class LockName : u8 {
   metadata,
   growth,
@@ -41,13 +42,13 @@ static_assert(sizeof kLockNameTexts / sizeof *kLockNameTexts == kLockNames);
 // All relaxed: statistics.
 struct LockCount {
   Atomic<u64> taken;
-  Atomic<u64> waited;  // of these, the lock was another thread's at first
+  Atomic<u64> waited;  // how many of these found another thread holding it
   Atomic<u64> held_ns;
 };
 inline LockCount lock_counts[kLockNames];
 inline LockCount& count_of(LockName name) { return lock_counts[static_cast<unsigned>(name)]; }
 
-// Part of each lock. Called by its holder.
+// A part of each lock. Only the holder calls it.
 template <bool Counts>
 class LockMeter {
  public:

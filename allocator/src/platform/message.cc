@@ -53,7 +53,7 @@ void tell_witness(const void* block) {
   if (const FailureWitness witness = failure_witness.load_acquire(); witness != nullptr) witness(block);
 }
 
-// Once: a failure inside the observer must not call it again.
+// Only once: a failure inside the observer must not call it again.
 void tell_observer(const char* kind, const void* block, const char* detail) {
   if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr)
     observer(kind, block, detail);
@@ -70,8 +70,8 @@ namespace {
 
 constexpr u32 kJson = 1;  // the position of the word in options.def
 
-// {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"   and more, before the brace that closes it. No text
-// of ours needs an escape.
+// Starts the object: {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"
+// The caller adds more and closes the brace. None of our texts needs an escape.
 Message json_start(const char* kind, const void* block) {
   Message line("{\"freestone\":\"misuse\",\"process\":");
   line << os::process_id() << ",\"kind\":\"" << kind << "\",\"address\":\"" << block << '"';

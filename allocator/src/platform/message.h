@@ -1,4 +1,4 @@
-// Room 4, platform: text without allocation. A Message builds one line on the stack and writes it with one write(2).
+// Room 4, platform: text without allocation. A Message builds one line on the stack and writes it with one system call.
 #pragma once
 
 #include "base/atomic.h"
@@ -31,45 +31,45 @@ class Message {
   usize length_ = 0;
 };
 
-// Told of a failure before the process ends; null for nobody. Defined for the program's callback.
+// Called with a failure before the process ends; null if nobody listens. It serves the program's callback.
 using FailureObserver = void (*)(const char* kind, const void* block, const char* detail);
 extern Atomic<FailureObserver> failure_observer;
 
-// Told of the block when such a line was written, to add the stacks. Null while nothing is sampled.
+// Called with the block after such a line, to add the stacks. Null while nothing is sampled.
 using FailureWitness = void (*)(const void* block);
 extern FREESTONE_HIDDEN Atomic<FailureWitness> failure_witness;
 
-// What is known of the block that a misuse concerns, beyond its address.
+// What a report of misuse knows about the block, beyond its address.
 struct BlockFacts {
   static constexpr usize kUnknown = ~usize{0};
   usize block_bytes;
   usize asked_bytes = kUnknown;
-  usize wrong_byte = kUnknown;  // the first that is not as it must be, counted from the block's start
-  usize inside = kUnknown;      // bytes from the block's start to the address, which points into it
+  usize wrong_byte = kUnknown;  // the first wrong byte, counted from the block's start
+  usize inside = kUnknown;      // bytes from the block's start to an address inside it
 };
-// The size class with blocks of so many bytes; 0: none. Defined by slab, for the line of a misuse.
+// The size class whose blocks have this many bytes; 0: none. The slab room defines it for reports of misuse.
 unsigned class_number(usize block_bytes);
 
-// The one exit for misuse that cannot be tolerated: one line "freestone: KIND of 0x… (DETAIL)", then SIGABRT. With
-// on_error_format:json every such line is one JSON object.
+// The one exit for misuse that nothing can repair: it writes the line "freestone: KIND of 0x… (DETAIL)", then raises
+// SIGABRT. With on_error_format:json every such line is one JSON object.
 [[noreturn]] void fail(const char* kind, const void* block, const char* detail);
-// The same with what is known of the block: "freestone: KIND of 0x… (block of N bytes)".
+// The same with facts about the block: "freestone: KIND of 0x… (block of N bytes)".
 [[noreturn]] void fail_block(const char* kind, const void* block, const BlockFacts& facts);
 [[noreturn]] inline void fail_block(const char* kind, const void* block, usize block_bytes) {
   fail_block(kind, block, BlockFacts{block_bytes});
 }
 
-// The same for a misuse after which the heap is sound, if the caller leaves the block alone: with on_error:report it
+// The same for misuse that leaves the heap sound as long as the caller leaves the block alone. With on_error:report it
 // returns.
 void misuse(const char* kind, const void* block, const BlockFacts& facts);
 inline void misuse(const char* kind, const void* block, usize block_bytes) {
   misuse(kind, block, BlockFacts{block_bytes});
 }
 
-// What both do after their line, for a caller that wrote a longer report itself.
+// What fail and fail_block do after their line. Callers that wrote a longer report themselves use it directly.
 [[noreturn]] void end_by_failure(const char* kind, const void* block, const char* detail);
 
-// Ends the process by SIGABRT without running handlers that could allocate first.
+// Ends the process by SIGABRT. No handler that could allocate runs first.
 [[noreturn]] void abort_now();
 
 }  // namespace freestone

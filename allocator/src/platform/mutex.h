@@ -3,14 +3,14 @@
 //   63 ...................... 4        1          0
 //   [ mark of the owning thread | for a fork | sleepers ]      all zero: free
 //
-// It spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"), so that
-// waiting for a holder who lost its CPU does not burn another.
+// A thread that waits spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are
+// tricky"). So it does not burn a CPU while the holder has lost its own.
 //
-// FORK-1  At every instruction a thread can tell which locks it holds, because the lock's word names the owner. So a
-//         fork in a signal handler can tell the locks of the interrupted code, which goes on in the child, from those
-//         of other threads, which do not exist there.
-// FORK-2  A lock that is held for a fork may be taken by the forking thread as if it were free: fork handlers of others
-//         may allocate.
+// FORK-1  At every instruction a thread can tell which locks it holds, because the lock's word names the owner. When a
+//         signal handler forks, the interrupted code goes on in the child and keeps its locks. The other threads do not
+//         exist there, and their locks are reset.
+// FORK-2  The forking thread may take a lock that is held for the fork as if it were free, because fork handlers of
+//         others may allocate.
 #pragma once
 
 #include "base/atomic.h"
@@ -21,12 +21,12 @@
 
 namespace freestone {
 
-// Called by a thread that is about to sleep. True when it is the only thread of a child of a fork and locks that were
-// held by threads of the parent have been reset: then it tries again. The front defines it.
+// Called by a thread that is about to sleep. In a child of a fork whose handlers did not run, it resets the locks that
+// threads of the parent held and returns true; the thread then tries again. The front defines it.
 using ForkNotice = bool (*)();
 extern FREESTONE_HIDDEN const ForkNotice fork_notice;
 
-// An address that belongs to the calling thread for as long as it lives, also in a child.
+// An address that belongs to the calling thread as long as it lives, in a child too.
 inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
 
 class FREESTONE_CAPABILITY Mutex {
@@ -53,7 +53,7 @@ class FREESTONE_CAPABILITY Mutex {
   // Whether the calling thread holds it.
   bool is_mine() const { return owner() == thread_mark(); }
 
-  // Before a fork and after it, by the forking thread. A lock that the interrupted code holds stays as it is.
+  // The forking thread calls these before and after a fork. A lock that the interrupted code holds stays as it is.
   void hold_for_fork() FREESTONE_ASSERTS() FREESTONE_NO_ANALYSIS {
     if (is_mine()) return;
     lock();
@@ -63,7 +63,8 @@ class FREESTONE_CAPABILITY Mutex {
   void release_after_fork() {
     if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();
   }
-  // In the child, where no other holder exists. True when another thread was inside: what the lock guards needs repair.
+  // Called in the child, where no other holder exists. True if another thread was inside: the data that the lock guards
+  // then needs repair.
   bool reset_in_child() FREESTONE_ASSERTS() {
     if (is_mine()) {
       release_after_fork();
@@ -81,7 +82,7 @@ class FREESTONE_CAPABILITY Mutex {
 
   usize owner() const { return state_.load_relaxed() & ~kFlags; }
   bool is_held_for_own_fork() const { return (state_.load_relaxed() & kForFork) != 0 && is_mine(); }
-  // The half of the word in which the kernel compares.
+  // The half of the word that the kernel compares.
   void* low_half() { return &state_; }
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
@@ -100,7 +101,7 @@ class FREESTONE_CAPABILITY Mutex {
     for (;;) {
       usize now = state_.load_relaxed();
       if (now == kFree) {
-        // Others may sleep as well: the flag stays, and at most wakes one too many.
+        // Others may sleep too, so the flag stays. At worst it wakes one thread too many.
         if (state_.replace_acquire(now, thread_mark() | kSleepers)) return;
       } else if ((now & kSleepers) == 0 && !state_.replace_acquire(now, now | kSleepers)) {
         continue;

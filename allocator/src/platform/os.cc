@@ -67,8 +67,8 @@ Failure advise(void* address, usize bytes, int advice) {
   return failure_of(invoke(SYS_madvise, address_of(address), bytes, static_cast<usize>(advice)));
 }
 
-// Whether an emulator of Linux stands for the kernel. qemu's says success to advice that it does not know, and forgets
-// a range whose memory was moved: no later advice reaches it.
+// Whether an emulator of Linux stands in for the kernel. qemu reports success for advice that it does not know. It also
+// forgets a range whose memory was moved, so later advice does not reach that range.
 bool is_emulated() {
   enum : u32 { kUnknown, kKernel, kEmulator };
   static Atomic<u32> found;  // relaxed: every thread finds the same
@@ -77,7 +77,7 @@ bool is_emulated() {
   return found.load_relaxed() == kEmulator;
 }
 
-// For advice that older kernels lack.
+// Gives advice that older kernels lack.
 Failure advise_lately(void* address, usize bytes, int advice) {
   return is_emulated() ? Failure{EINVAL} : advise(address, bytes, advice);
 }
@@ -92,7 +92,7 @@ void count_call(long number) { calls_made[static_cast<unsigned>(kind_of(number))
 u64 calls(CallKind kind) { return calls_made[static_cast<unsigned>(kind)].load_relaxed(); }
 
 usize page_bytes() {
-  static Atomic<usize> cached;  // relaxed: every thread computes the same value
+  static Atomic<usize> cached;  // relaxed: all threads compute the same value
   usize bytes = cached.load_relaxed();
   if (FREESTONE_UNLIKELY(bytes == 0)) {
     bytes = getauxval(AT_PAGESZ);
@@ -163,7 +163,7 @@ usize resident_bytes() {
 }
 
 usize peak_resident_bytes() {
-  // Not getrusage: its maximum is that of whatever the process ran before exec.
+  // getrusage will not do: its maximum includes what the process ran before exec.
   char text[2048];
   const usize length = read_file("/proc/self/status", text, sizeof text - 1);
   text[length] = '\0';
@@ -229,7 +229,7 @@ bool is_privileged() { return getauxval(AT_SECURE) != 0; }
 const char* environment_value(const char* name) {
   char** entry = environ;
   if (entry == nullptr && &__libc_stack_end != nullptr && __libc_stack_end != nullptr) {
-    // libc has not run yet: the kernel left argc, argv, null, envp at the stack's end.
+    // libc has not run yet, but the kernel left argc, argv, null and envp at the stack's end.
     auto* words = static_cast<char**>(__libc_stack_end);
     const auto count = static_cast<usize>(*reinterpret_cast<long*>(words));
     entry = words + 1 + count + 1;

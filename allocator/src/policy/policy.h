@@ -1,8 +1,8 @@
 // Room 2, policy: which mitigations a build has. One structural constant; empty in the fast build.
 //
-// The bits are chosen at build time (FREESTONE_MITIGATIONS; each can be built alone, so that its cost can be drawn).
-// Code asks with `if constexpr`, so both branches always compile and what is off leaves no instruction. What each one
-// defends against, and what it costs, stands in docs/HARDENING.md.
+// FREESTONE_MITIGATIONS chooses the bits at build time. A build can have a single one, to measure its cost. Code asks
+// with `if constexpr`, so both branches always compile and what is off leaves no instruction. docs/HARDENING.md says
+// what each mitigation defends against and what it costs.
 #pragma once
 
 #include "base/units.h"
@@ -14,15 +14,15 @@
 namespace freestone {
 
 struct Mitigations {
-  bool trailer;  // a canary and a keyed word behind every block: double and invalid free, overflow by one byte, wrong
-                 // sizes, alignments and origins
-  bool zero_on_free;  // freed memory is cleared, and must still be clear, all of it, whenever it changes hands
-  bool random_order;  // the order in which blocks of a fresh slab are handed out
+  bool trailer;  // a canary and a keyed word behind every block find double and invalid frees, overflows by one byte,
+                 // and wrong sizes, alignments and origins
+  bool zero_on_free;  // freed memory is cleared; all of it must still be clear whenever it changes hands
+  bool random_order;  // a fresh slab hands out its blocks in random order
   bool quarantine;    // freed blocks wait, and leave in random order
-  bool guards;  // inaccessible memory behind and before every slab and run, and in place of memory that went back to
-                // the kernel
-  bool neighbours;    // a free looks at the end of the block before, too
-  bool zero_size;     // malloc(0) gives an address that faults
+  bool guards;  // memory before and behind every slab and run is inaccessible, as is memory that went back to the
+                // kernel
+  bool neighbours;    // a free also checks the end of the block before
+  bool zero_size;     // malloc(0) returns an address that faults
 
   constexpr bool any() const {
     return trailer || zero_on_free || random_order || quarantine || guards || neighbours || zero_size;
@@ -49,33 +49,36 @@ static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks
 // The bytes of each block that the program cannot use: its check word.
 inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 
-// Blocks are no smaller, so that their two ends can be checked and cleared without looking at the size.
+// No block is smaller, so both of its ends can be checked and cleared without looking at the size.
 inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
-// A free clears so many bytes at the start of a large run that is not sealed.
+// A free clears this many bytes at the start of a large run that it does not seal.
 inline constexpr usize kClearAlwaysBytes = 256;
-// What a thread may seal before the allowance per millisecond (option hardening_rate) binds it, and what one seal
-// counts for: two calls of the kernel, and the faults of the block's next use. The stock covers 64 of the largest.
+// What a thread may spend on seals before the allowance per millisecond (option hardening_rate) binds it, and the price
+// of one seal. The price stands for two system calls and the faults of the block's next use. The stock pays for 64 of
+// the dearest seals.
 inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
-// Beyond the allowance one large run in so many is sealed all the same.
+// Beyond the allowance, one large run in this many is still sealed.
 inline constexpr unsigned kSealAnyway = 8;
-// The quarantine of a thread: places for small blocks, and for larger ones up to the largest in a slab.
+// The quarantine of a thread has places for small blocks, up to the first size, and for larger blocks of slabs.
 inline constexpr usize kQuarantineSmallMax = 256;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
-// Spans up to this size are looked at when they are taken from among the free ones: they were given back zero.
+// A free span up to this size is checked when it is taken: it went back zero and must still be zero.
 inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
-// The process keeps so many freed runs sealed, up to this size. Larger ones lose their memory and go.
+// The process keeps this many freed runs sealed, up to this size. Larger ones lose their memory and return to the free
+// spans.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
-// Cleared class runs wait in so many places for each of so many groups of threads: at most 2 MiB in all.
+// Cleared class runs wait in this many places for each of this many groups of threads: at most 2 MiB in all.
 inline constexpr unsigned kWaitingRuns = 4;
 inline constexpr unsigned kWaitingSets = 4;
-// A class run that the program used in part loses its memory so many times when it is freed. Later it is cleared, so
-// that a block that comes and goes needs no system call.
+// A class run that the program used in part loses its memory this many times when it is freed. Later frees clear it, so
+// a block that comes and goes needs no system call.
 inline constexpr unsigned kEmptiedTimes = 2;
-// Up to so many units in front of a run stay free, at random, so that the place of the next run cannot be predicted.
+// A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run
+// lies.
 inline constexpr usize kRandomGapUnits = 3;
 
 }  // namespace freestone

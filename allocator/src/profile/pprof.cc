@@ -1,8 +1,8 @@
-// Room 13, profile: a profile as pprof's profile.proto, uncompressed, which pprof and its relatives read as it is.
+// Room 13, profile: writes a profile as pprof's profile.proto, uncompressed. pprof and its relatives read it as it is.
 //
-// All four views are in one file: allocated, in use, at the peak, and freed with the lifetime as a label. Values are
-// estimates of the truth, each sample already weighted. Functions of C are left to the reader, who finds them by the
-// mappings and their build ids; those of Python stand here, as nobody finds them later.
+// One file holds all four views: allocated, in use, at the peak, and freed with the lifetime as a label. Values are
+// estimates, with each sample already weighted. The reader names functions of C, by the mappings and their build ids.
+// Functions of Python are named here, because nobody can find them later.
 
 #include "platform/os.h"
 #include "profile/profile_report.h"
@@ -27,7 +27,7 @@ enum Field : unsigned {
   kDefaultType = 14
 };
 
-// What this library adds to a stack when it is linked into the program.
+// The frames that this library adds to a stack when it is linked into the program.
 constexpr char kOwnFunctions[] =
     "freestone::.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
     "operator new.*";

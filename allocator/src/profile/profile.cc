@@ -16,7 +16,7 @@ namespace freestone {
 
 namespace {
 
-Atomic<u32> dump_pending;     // a signal came while the lock was taken
+Atomic<u32> dump_pending;     // a signal asked for a dump while the lock was taken
 Atomic<u32> restart_pending;  // the child of a fork starts anew
 Atomic<u32> dumps;
 
@@ -70,7 +70,7 @@ ProfileLock::ProfileLock() {
   }
 }
 
-FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the loop leaves with the lock and without
+FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the analysis cannot follow a lock through this loop
   for (;;) {
     profile_store.lock.unlock();
     if (dump_pending.load_seq() == 0 || !profile_store.lock.try_lock()) return;
@@ -78,8 +78,8 @@ FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the loop leaves with the
   }
 }
 
-// Each call's function is copied while the thread still runs it. Returns the depth without calls for whose names memory
-// is out.
+// Copies the function of each call while the thread still runs it. Drops a call if memory for its name is out. Returns
+// the depth that is left.
 static unsigned name_python_calls_locked(const PythonStack& python, usize* frames, unsigned depth)
     FREESTONE_REQUIRES(profile_store.lock) {
   unsigned kept = 0;
@@ -100,7 +100,7 @@ LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
   ProfileLock lock;
   if (python.call_count != 0) depth = name_python_calls_locked(python, frames, depth);
   if (tracked) {
-    // Freed by a thread that did not see that it was tracked, and given out again.
+    // A thread freed this block without seeing that it was tracked, and the heap handed it out again.
     if (LiveSample* stale = profile_store.untrack_locked(block); stale != nullptr)
       profile_store.remove_locked(*stale, now);
   }

@@ -1,5 +1,5 @@
-// Room 13, profile: what is done with the samples: they are kept with their stacks, and written as a file in one of
-// three formats. Which allocations are sampled is decided above, in the sampling room.
+// Room 13, profile: keeps the samples with their stacks and writes them to a file in one of three formats. The sampling
+// room above decides which allocations become samples.
 //
 // Lock: profile_store.lock, taken while nothing else is held. Signals: a handler that finds it taken leaves the work to
 // the holder.
@@ -11,40 +11,42 @@
 
 namespace freestone {
 
-// Writes the profile to `path`, or where the option prof_file says when it is null. 0 or an errno value. Any thread;
-// not in a signal handler, which has the option prof_signal.
+// Writes the profile to `path`, or to the file of the option prof_file if it is null. Returns 0 or an errno value. Any
+// thread, but not a signal handler: the option prof_signal serves those.
 int dump_profile(const char* path);
 // The handler of prof_signal: writes the profile now, or leaves it to the thread that holds the lock.
 void dump_profile_in_signal(int);
 
-// The mean bytes between two samples; 1 when every block is one. Relaxed: only reports read it.
+// The mean bytes between two samples; 1 if every block is a sample. Relaxed: only reports read it.
 extern FREESTONE_HIDDEN Atomic<u64> profile_sample_bytes;
 
-// Notes a sample that stands for `weight` allocations, with the caller's stack; null when memory is out. A tracked one
-// is found again by its address. Takes the lock.
+// Notes a sample that stands for `weight` allocations, with the caller's stack. Null if memory is out. A tracked sample
+// can be found again by its address. Takes the lock.
 LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked);
-// The block is freed. Null does nothing.
+// Call it when the block is freed. Null does nothing.
 void remove_sample(LiveSample* sample);
-// Does nothing when the block is not tracked.
+// Does nothing if the block is not tracked.
 void remove_tracked_sample(void* block);
 
-// Writes the stack that allocated the block to standard error, if it is a sample that lives. Waits for no lock.
+// Writes the stack that allocated the block to standard error, if the block is a live sample. Writes nothing if the
+// lock is taken.
 void print_sample_stack(const void* block);
 
-// Forgets the sums so far, the peak and the lifetimes. What is live stays, as far as its free would have been seen.
+// Forgets the sums so far, the peak and the lifetimes. Live samples stay, except those whose free nobody would have
+// seen.
 void restart_profile();
 
 void profile_before_fork();
 void profile_after_fork_in_parent();
 void profile_after_fork_in_child();
 
-// The stack of the caller of malloc by the option prof_unwind. Returns its depth.
+// Takes the stack of malloc's caller in the way of the option prof_unwind. Returns its depth.
 unsigned capture_profile_stack(usize* frames);
 
 // os::expand_path with the number of the dump for %n.
 usize expand_profile_path(const char* pattern, char* path, usize capacity);
 
-// Holds the store's lock. When a signal asked for a dump meanwhile, its destructor writes it.
+// Holds the store's lock. If a signal asked for a dump meanwhile, the destructor writes it.
 class FREESTONE_SCOPED_CAPABILITY ProfileLock {
  public:
   ProfileLock() FREESTONE_ACQUIRES(profile_store.lock);

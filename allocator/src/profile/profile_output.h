@@ -1,4 +1,5 @@
-// Room 13, profile: text and protobuf fields through a buffer into a file. No allocation: the buffer is the caller's.
+// Room 13, profile: writes text and protobuf fields through a buffer into a file. The caller brings the buffer, so
+// nothing allocates.
 #pragma once
 
 #include <cstring>
@@ -52,7 +53,7 @@ class Output {
   bool good_ = true;
 };
 
-// One protobuf message, built in a buffer because its length comes before it.
+// One protobuf message. It needs a buffer because its length comes first.
 template <usize capacity>
 class MessageBytes {
  public:

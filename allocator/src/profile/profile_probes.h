@@ -1,6 +1,6 @@
-// Room 13, profile: static probe points for bpftrace, perf, SystemTap and gdb (the notes that sys/sdt.h writes). One
-// nop each, on sampled events only:   bpftrace -e 'usdt:libfreestone.so:freestone:sample_allocate { @[ustack] =
-// sum(arg1); }'
+// Room 13, profile: static probe points for bpftrace, perf, SystemTap and gdb (the notes that sys/sdt.h writes). Each
+// is one nop, and only sampled events reach it:
+//   bpftrace -e 'usdt:libfreestone.so:freestone:sample_allocate { @[ustack] = sum(arg1); }'
 #pragma once
 
 // clang-format off

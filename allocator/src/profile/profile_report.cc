@@ -15,7 +15,7 @@ namespace {
 constexpr usize kModulesMax = 4096;
 constexpr usize kNamesMax = 512 * kKiB;
 
-// The dynamic symbol table of a module, read piece by piece.
+// Reads the dynamic symbol table of a module piece by piece.
 class SymbolTable {
  public:
   SymbolTable(const MemoryReader& memory, const Module& module) : memory_(memory), module_(module) {}
@@ -44,7 +44,7 @@ class SymbolTable {
     for (usize at = 0; at < dynamic_bytes; at += sizeof(ElfW(Dyn))) {
       ElfW(Dyn) entry;
       if (!memory_.read(bias_ + dynamic + at, &entry, sizeof entry) || entry.d_tag == DT_NULL) break;
-      // The loader has added the bias, except where the section is read-only.
+      // The loader has added the bias, unless the section is read-only.
       const usize value = entry.d_un.d_ptr < module_.image && bias_ != 0 ? entry.d_un.d_ptr + bias_ : entry.d_un.d_ptr;
       if (entry.d_tag == DT_SYMTAB) symbols_ = value;
       if (entry.d_tag == DT_STRTAB) strings_ = value;
@@ -69,7 +69,7 @@ class SymbolTable {
   }
 
  private:
-  // The hash table says how many symbols there are: the last of the highest chain.
+  // The hash table tells how many symbols there are: the highest chain ends with the last one.
   bool count_by(usize hash) {
     u32 head[4];  // buckets, first symbol, words of the filter, shift
     if (!memory_.read(hash, head, sizeof head)) return false;

@@ -1,5 +1,5 @@
-// Room 13, profile: what every format of a profile is written from: the sums, the addresses in them and the modules
-// that hold these.
+// Room 13, profile: the source of every profile format: the sums, the addresses in them, and the modules that hold
+// these addresses.
 #pragma once
 
 #include "stacks/memory_maps.h"
@@ -23,15 +23,15 @@ struct Module {
 
 struct Place {
   usize address;      // inside the call
-  u32 module;         // index + 1; 0: none that is mapped now
+  u32 module;         // index + 1; 0: no module that is mapped now
   u32 symbol_length;  // 0: unknown
   usize symbol;       // where the name lies in the module's memory
 };
 
-// The holder of profile_store.lock makes it and writes it before the lock is free.
+// The holder of profile_store.lock makes it, and writes it before giving up the lock.
 class ProfileReport {
  public:
-  // Gathers modules and addresses. False when memory is out.
+  // Gathers modules and addresses. False if memory is out.
   bool gather(bool stop_at_unmapped) FREESTONE_REQUIRES(profile_store.lock);
   // Finds the names of functions in the modules' dynamic symbol tables.
   void find_symbols() FREESTONE_REQUIRES(profile_store.lock);
@@ -44,7 +44,7 @@ class ProfileReport {
   u64 sample_bytes = 0;
   bool stop_at_unmapped = false;
 
-  // The depth up to which a stack's frames are believed.
+  // The depth up to which a stack's frames are credible.
   unsigned depth_of(const Site& site) const;
   // The index of a return address in places.
   unsigned place_of(usize return_address) const;
@@ -56,11 +56,11 @@ void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(
 // One frame as "function+0x12" or "module+0x1234".
 void write_place(const ProfileReport& report, const Place& place, Output& out);
 
-// Writes "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol tables without
-// allocation.
+// Writes a line such as "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol
+// tables without allocation.
 void print_stack(const usize* frames, unsigned depth);
 
-// Orders in place, without allocation, so that no later item is less than an earlier one.
+// Sorts in place and in ascending order, without allocation.
 template <typename T, typename Less>
 void heap_sort(T* items, usize count, Less less) {
   const auto sift = [&](usize root, usize end) {

@@ -33,7 +33,7 @@ unsigned lifetime_index(u64 lived_ns) {
 
 }  // namespace
 
-// Like the heap, the store reserves nothing where it can take its addresses piece by piece.
+// Like the heap, the store reserves nothing if it can take its addresses piece by piece.
 bool ProfileStore::find_range() {
   base_ = region.behind;
   reserved_ = kReserve;
@@ -164,7 +164,7 @@ void ProfileStore::remove_locked(LiveSample& sample, u64 now_ns) {
   --site.live_samples;
   site.live_sample_bytes -= sample.bytes;
   FREESTONE_CHECK("STORE-1", site.live_samples != ~u64{0} && (site.live_samples != 0 || site.live_sample_bytes == 0));
-  if (site.live_samples == 0) site.live = {};  // without what rounding left
+  if (site.live_samples == 0) site.live = {};  // drops rounding errors
   site.freed[lifetime_index(now_ns - sample.born_ns)].add(sample.weight, sample.bytes);
   const u32 index = sample.link;
   sample.site = nullptr;

@@ -1,16 +1,16 @@
-// Room 13, profile: what the samples add up to. One table of call stacks with sums, one of the sampled blocks that are
-// live.
+// Room 13, profile: what the samples add up to. One table holds call stacks with sums, another the sampled blocks that
+// are live.
 //
-// A sample stands for `weight` allocations, the inverse of the chance with which its size is sampled; the weight is
-// applied when the sample is taken, so sums over mixed sizes are unbiased.
+// A sample stands for `weight` allocations, the inverse of the chance of sampling its size. The weight applies when the
+// sample is taken, so sums over mixed sizes are unbiased.
 //
-// All memory is one range that grows, behind the window or reserved, and is never given back; nothing here allocates
-// otherwise. One lock; held for a few hundred nanoseconds, and while a report is copied. A signal handler may not wait
-// for it (see try_lock).
+// All memory is one range that grows, behind the window or reserved, and never goes back. Nothing else here allocates.
+// There is one lock, held for short updates and while a report is written. A signal handler must not wait for it (see
+// try_lock).
 //
 // STORE-1  site.live_* are the sums over the live samples of the site.
-// STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest: kept as it was
-//          before the site's first change after that instant (peak_epoch counts such instants).
+// STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest. The site's first
+//          change after that instant saves it (peak_epoch counts such instants).
 #pragma once
 
 #include "base/units.h"
@@ -45,7 +45,7 @@ struct Site {
   u32 depth;
   u32 id;
   u64 hash;
-  u64 samples;       // taken, unweighted
+  u64 samples;       // taken so far, unweighted
   u64 sample_bytes;
   u64 live_samples;
   u64 live_sample_bytes;
@@ -63,7 +63,7 @@ struct LiveSample {
   double weight;
   u64 born_ns;
   u32 thread;
-  u32 link;  // its own index in the pool; while it is not in use (site is null), the next such sample
+  u32 link;  // its own index in the pool; while it is unused (site is null), the next unused sample
 };
 
 struct StoreTotals {
@@ -76,21 +76,21 @@ struct StoreTotals {
 
 class ProfileStore {
  public:
-  // Notes a sample; null when memory is out.
+  // Notes a sample. Null if memory is out.
   LiveSample* add_locked(const usize* frames, unsigned depth, void* block, usize bytes, double weight, u64 now_ns)
       FREESTONE_REQUIRES(lock);
   void remove_locked(LiveSample& sample, u64 now_ns) FREESTONE_REQUIRES(lock);
 
-  // The samples of ordinary blocks are found by address.
+  // Samples of ordinary blocks are found by their address.
   void track_locked(LiveSample& sample) FREESTONE_REQUIRES(lock);
   LiveSample* untrack_locked(const void* block) FREESTONE_REQUIRES(lock);
-  // For a new profile: while none ran, frees of tracked blocks were not seen.
+  // For a new profile: while none ran, nobody saw the frees of tracked blocks.
   void forget_tracked_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
-  // Any thread, without the lock: false while nothing is tracked.
+  // Any thread, without the lock. False while nothing is tracked.
   FREESTONE_NO_ANALYSIS bool tracks_any() const { return __atomic_load_n(&tracked_count_, __ATOMIC_RELAXED) != 0; }
 
-  // Forgets everything but what is live: the allocations so far, the peak and the lifetimes.
+  // Forgets the allocations so far, the peak and the lifetimes, but not what is live.
   void restart_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
   unsigned site_count() const FREESTONE_REQUIRES(lock) { return site_count_; }
@@ -105,7 +105,7 @@ class ProfileStore {
       if (const LiveSample& sample = *sample_at(i); sample.site != nullptr) visit(sample);
     }
   }
-  // Memory for a report: valid until release_scratch_locked. Null when memory is out.
+  // Memory for a report, valid until release_scratch_locked. Null if memory is out.
   void* scratch_locked(usize bytes) FREESTONE_REQUIRES(lock) { return take(bytes); }
   usize mark_locked() const FREESTONE_REQUIRES(lock) { return used_; }
   void release_scratch_locked(usize mark) FREESTONE_REQUIRES(lock) { used_ = mark; }

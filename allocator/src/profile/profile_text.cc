@@ -1,5 +1,5 @@
-// Room 13, profile: a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2 (for
-// jeprof).
+// Room 13, profile: writes a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2
+// (for jeprof).
 
 #include "profile/profile_report.h"
 
@@ -45,7 +45,7 @@ void write_collapsed(const ProfileReport& report, ProfileView view, Output& out)
   }
 }
 
-// Counts and bytes as sampled: the reader weights them by the mean in the first line.
+// Counts and bytes as sampled. The reader weights them by the mean in the first line.
 void write_heap_v2(const ProfileReport& report, Output& out) {
   u64 sums[4] = {};
   for (unsigned i = 0; i < profile_store.site_count(); ++i) {

@@ -14,9 +14,10 @@ namespace {
 constexpr unsigned kFunctionsMax = 16 * 1024;
 constexpr unsigned kSlots = 2 * kFunctionsMax;
 constexpr usize kTextMax = 512;
-constexpr usize kLinesMax = 16 * kKiB;  // of a function with more the last lines are taken for its end
+constexpr usize kLinesMax = 16 * kKiB;  // a longer table is cut: calls behind the cut get the last line before it
 
-// An entry is complete before a frame names it and never changes: who has a frame reads its entry without the lock.
+// An entry is complete before any frame names it, and it never changes. So the owner of a frame reads its entry without
+// the lock.
 PythonFunction* functions = nullptr;
 // Open addressing: index + 1, 0 is empty.
 u32* slots FREESTONE_GUARDED_BY(profile_store.lock) = nullptr;

@@ -12,7 +12,7 @@ constinit Atomic<u32> pressure_epoch;
 
 namespace {
 
-// Relaxed throughout: the account is a single number, and no other memory is published by it.
+// No order is needed: the account is a single number and publishes no other memory.
 void note_raised(usize now) {
   usize peak = account.peak.load_relaxed();
   while (now > peak && !account.peak.replace_acquire(peak, now)) {

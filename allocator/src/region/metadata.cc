@@ -13,7 +13,7 @@ namespace freestone {
 
 namespace {
 
-// FORK-3: a list is whole at every instruction; a piece may be in none.
+// FORK-3: a list is whole at every instruction. A piece may be in no list.
 constinit Mutex metadata_lock{LockName::metadata};
 
 constexpr usize kFirstChunk = 64 * kKiB;
@@ -35,7 +35,7 @@ unsigned size_index(usize bytes) {
   return bytes <= kMetadataPieceMin ? 0 : highest_bit(bytes - 1) + 1 - highest_bit(kMetadataPieceMin);
 }
 
-// The chunks, neighbours as one; those beyond the array's end are not remembered.
+// The chunks, with neighbours merged. Chunks beyond the array's end are forgotten.
 constexpr usize kRangesMax = 512;
 MetadataRange ranges[kRangesMax] FREESTONE_GUARDED_BY(metadata_lock);
 usize range_count FREESTONE_GUARDED_BY(metadata_lock) = 0;
@@ -48,8 +48,8 @@ void note_chunk(usize start, usize end) FREESTONE_REQUIRES(metadata_lock) {
   }
 }
 
-// Takes a piece from the chunk; starts a new chunk when it does not fit. What is left of the old one is dropped: it was
-// never touched.
+// Takes a piece from the chunk, or starts a new chunk if it does not fit. The rest of the old chunk is dropped; nobody
+// ever touched it.
 char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {

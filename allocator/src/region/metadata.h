@@ -1,8 +1,8 @@
 // Room 5, region: memory for the allocator's own small structures: thread caches and their arrays.
 //
-// It comes from mappings that hold nothing else, so that no overflow in the program reaches it from a neighbouring
-// block. Sizes are powers of two from 64 bytes; freed pieces wait in a list per size for the next taker of that size.
-// Any thread; takes the metadata lock, which ranks last (nothing is locked while it is held).
+// It comes from mappings that hold nothing else, so the program cannot reach it by overflowing a neighbouring block.
+// Sizes are powers of two from 64 bytes. Each size has a list of freed pieces for the next taker. Any thread; takes the
+// metadata lock, which ranks last (its holder takes no other lock).
 #pragma once
 
 #include "base/units.h"
@@ -21,18 +21,18 @@ void return_metadata(void* piece, usize bytes);
 
 // Bytes mapped for this purpose.
 usize metadata_mapped_bytes();
-// Those that were given out at some time, so that there may be memory behind them.
+// How many of them were ever given out, so that there may be memory behind them.
 usize metadata_touched_bytes();
 
-// Where all this lies: caches keep addresses of blocks there, which a search for pointers must not take for uses.
-// Returns how many.
+// Where all this lies. Caches keep addresses of blocks there, and a search for pointers must not count those as uses.
+// Returns how many ranges there are.
 struct MetadataRange {
   usize start;
   usize end;
 };
 usize metadata_ranges(MetadataRange* out, usize room);
 
-// In the child of a fork, by its only thread: if another thread was inside, drops the chunk that it was carving.
+// Called in the child of a fork by its only thread. Drops the chunk that another thread was carving, if any.
 void repair_metadata_in_child();
 
 }  // namespace freestone

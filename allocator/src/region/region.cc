@@ -18,7 +18,7 @@ constinit Mutex growth_lock{LockName::growth};
 
 namespace {
 
-// A group; in a small heap a write that runs on for as much leaves it, and faults.
+// One group. In a small heap a write that runs on for this long leaves the mapped part and faults.
 constexpr usize kCommitStepMin = kMiB;
 constexpr usize kCommitStepMax = 64 * kMiB;
 constexpr usize kTagStep = 64 * kKiB;
@@ -28,12 +28,12 @@ constexpr usize kWindowAlignment = 2 * kMiB;
 
 enum class Thp : u32 { off, automatic, always };
 enum class Frames : u32 { unknown, left, filled };
-Atomic<Frames> frames;  // relaxed: what the system does, asked once
+Atomic<Frames> frames;  // relaxed: what the system does, which we ask once
 
-// Where a window may lie, metadata included. The kernel puts programs at the bottom or at two thirds of the address
-// space, mappings at its top and, in the old layout, from a third upwards. The first range ends below a third of 47
-// bits and begins above the shadows of the address sanitizer (16 TiB on x86-64, 32 TiB on aarch64); the second does for
-// 39 bits.
+// Where a window and its metadata may lie. The kernel puts programs at the bottom or at two thirds of the address
+// space, and mappings at its top or, in the old layout, from a third upwards. The first range ends below a third of 47
+// bits and begins above the shadows of the address sanitizer (16 TiB on x86-64, 32 TiB on aarch64). The second range
+// suits 39 bits.
 struct Range {
   usize lowest;
   usize highest;
@@ -46,7 +46,7 @@ usize tag_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped, from the wind
 usize metadata_start FREESTONE_GUARDED_BY(growth_lock) = 0;  // address of its first byte; it ends at the window's base
 usize metadata_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped
 
-// The heap part of the window starts behind the tag table and at least a unit that is not mapped, on a group border.
+// The heap part of the window starts on a group border, behind the tag table and at least one unmapped unit.
 UnitIndex heap_start_of(usize window_units) {
   return static_cast<UnitIndex>(round_up(bytes_to_units(window_units) + 1, kGroupUnits));
 }
@@ -141,8 +141,8 @@ bool find_place() FREESTONE_REQUIRES(growth_lock) {
   return false;
 }
 
-// Huge pages: none in a small heap, and none under a limit, since memory that nobody was charged for would exceed it.
-// Where frames are filled, only those are huge.
+// Huge pages: none in a small heap, and none under a limit, because a huge page brings memory that was never charged.
+// If we fill frames, only the frames are huge.
 void advise_piece(UnitIndex first, UnitIndex end) {
   const auto thp = static_cast<Thp>(options.thp);
   const auto plain_units =
@@ -153,7 +153,7 @@ void advise_piece(UnitIndex first, UnitIndex end) {
   const UnitIndex rest = min_of(end, max_of(first, plain_end));
   if (rest == end) return;
   if (thp == Thp::always) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
-  // With the same flags as its neighbours the piece joins their mapping, so that the list of mappings stays short.
+  // A piece with the flags of its neighbours joins their mapping, which keeps the list of mappings short.
   if (fills_frames()) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::refuse);
 }
 
@@ -166,7 +166,7 @@ Outcome open_tables(const TableRange& tags, const TableRange& metadata) {
   return outcome == Outcome::taken ? Outcome::ended : outcome;
 }
 
-// Moves the frontier to `end`, with the units from `first` on mapped and those before it skipped.
+// Maps the units from `first` to `end`, skips those between the frontier and `first`, and moves the frontier to `end`.
 Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_lock) {
   const usize page = os::page_bytes();
   const usize more_tags = end > tag_bytes ? round_up(end, kTagStep) - tag_bytes : 0;
@@ -195,7 +195,7 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   advise_piece(first, end);
   FREESTONE_CHECK("REGION-2",
                   end > old_frontier && end <= tag_bytes && metadata_end(end) <= metadata_start + metadata_bytes);
-  // REGION-2: all of it stands before another thread can see the frontier.
+  // REGION-2: tags and metadata are in place before another thread can see the frontier.
   region.frontier.store_release(end);
   region.frontier_bytes.store_release(units_to_bytes(end));
   return Outcome::ours;
@@ -221,7 +221,7 @@ Grown commit_units(usize units) {
   const usize needed = round_up(units, kGroupUnits);
   const usize heap_bytes = units_to_bytes(committed_units());
   usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(heap_bytes / 4, kMiB)));
-  if (is_limited()) step = kCommitStepMin;  // the records of units that the limit forbids would be charged for
+  if (is_limited()) step = kCommitStepMin;  // do not charge for records of units that the limit forbids
   step = max_of(bytes_to_units(step), needed);
   usize skip = 0;
   Outcome outcome = Outcome::taken;
@@ -233,12 +233,12 @@ Grown commit_units(usize units) {
     if (step > needed) {
       step = needed;
     } else if (outcome == Outcome::taken) {
-      skip = skip == 0 ? kGroupUnits : skip * 2;  // whatever is there, few tries lead past it
+      skip = skip == 0 ? kGroupUnits : skip * 2;  // a few tries get past whatever is there
     } else {
       break;
     }
   }
-  // Not even a group can be had behind the frontier, and that will stay so.
+  // Not even one group is free beyond the frontier, and that will not change.
   if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
   return {};
 }

@@ -4,11 +4,11 @@
 //   [ Super | 8 Octets | Super | 8 Octets | ... ][ tag table | nothing | heap units ........................ ]
 //     grows with the heap                          1 byte/unit           mapped up to the frontier
 //
-// The window is a range of addresses far from where the kernel puts mappings. Nothing of it is reserved: all three
-// parts are mapped in pieces as the frontier moves up, each at the place that follows from the window's. A piece of the
-// heap that somebody else has mapped is skipped: its units are tagged kTagForeign, and nobody is given them. Where a
-// piece of a table is taken, the window ends. Where fixed places cannot be had at all, a smaller range is reserved as a
-// whole, inaccessible.
+// The window is a range of addresses far from where the kernel puts mappings. Nothing in it is reserved. As the
+// frontier moves up, all three parts are mapped in pieces, each at the place that follows from the window's. If
+// somebody else has mapped a piece of the heap, it is skipped: its units get the tag kTagForeign, and nobody receives
+// them. If somebody has mapped a piece of a table, the window ends there. If no fixed place is free at all, a smaller
+// range is reserved as a whole, inaccessible.
 //
 // `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null,
 // foreign and wild addresses together) and one byte load to know what its unit is.
@@ -17,11 +17,11 @@
 //           build, is the first of a run of that class. In the fast build such a run has the tag kTagClassRun and its
 //           class in its record.
 // REGION-2  Tags and metadata exist for every unit below the frontier before the frontier moves. It never moves back. A
-//           thread that holds a block has seen the frontier behind it, through whatever gave it the address. One that
-//           has a wild address may see an older frontier, which refuses it, or a newer one: the tag is mapped before
-//           that is stored.
+//           thread that holds a block has seen the frontier beyond it, through whatever gave it the address. A thread
+//           with a wild address may see an older frontier, which refuses the address, or a newer one, whose tags were
+//           mapped before it was stored.
 //
-// Mapping is done by the span room under its growth lock; everything else here is read by any thread.
+// The span room maps under its growth lock; any thread reads everything else here.
 #pragma once
 
 #include "base/atomic.h"
@@ -33,7 +33,7 @@
 
 namespace freestone {
 
-// What a unit is. Values below kTagClassEnd are size classes (0 = nothing that can be freed).
+// What a unit is. Values below kTagClassEnd are size classes; 0: nothing that can be freed.
 inline constexpr unsigned kTagClassEnd = 89;
 inline constexpr u8 kTagNone = 0;
 inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
@@ -52,12 +52,12 @@ inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
 inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap words
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
 
-// The record of a slab or run, kept for its first unit. Type-stable: the memory is never used for anything else, so a
-// late reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
+// The record of a slab or run, kept for its first unit. Type-stable: the memory never serves anything else, so a late
+// reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
 inline constexpr u8 kUsedRun = 0;
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
 inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
-// What is known of a span that a heap object holds.
+// What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
   UnitIndex first;     // the span's first unit, in every unit
@@ -65,7 +65,7 @@ struct HeapObjectSpan {
   UnitIndex previous;
   u32 live;            // first unit: blocks in use
 };
-// The fields of a sampled block have their names in front/sampled.h.
+// front/sampled.h names the fields of a sampled block.
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
@@ -81,8 +81,8 @@ struct alignas(64) Record {
 };
 static_assert(sizeof(Record) == 192);
 
-// The words of neighbouring groups lie in one line per shard and class, so that a heap of few classes touches few pages
-// of them.
+// For each shard and class one line holds the words of neighbouring groups, so a heap with few classes touches few of
+// these pages.
 struct alignas(4096) Octet {
   Record records[kOctetGroups * kGroupUnits];
   Atomic<u64> slabs_with_room[kShardsMax][kTagCount][kOctetGroups];
@@ -93,14 +93,13 @@ struct FreeSummary {
   u32 first = 0;    // at its start
   u32 longest = 0;  // in its longest stretch
   u32 last = 0;     // at its end
-  u32 order = 0;    // 1 + the binary logarithm of the largest free power of two, up to a group, that lies at a multiple
-                    // of itself; 0: none
+  u32 order = 0;    // 1 + the binary logarithm of the largest aligned power of two that is free, up to a group; 0: none
 
   bool operator==(const FreeSummary&) const = default;
 };
 
-// The first guards the bitmaps of the units and is held for a search and a few words, never across a system call. The
-// second is held by the one thread that makes the heap larger, across the kernel's work; it is taken before the first.
+// The span lock guards the bitmaps of the units. It is held for a search and a few words, never across a system call.
+// The thread that enlarges the heap holds the growth lock across the kernel's work. It is taken before the span lock.
 extern Mutex span_lock;
 extern Mutex growth_lock;
 
@@ -122,12 +121,12 @@ struct Region {
   usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;
   UnitIndex window_end FREESTONE_GUARDED_BY(growth_lock) = 0;  // the frontier goes no further
-  Atomic<UnitIndex>
-      frontier;  // units below are mapped or skipped; written under the growth lock, like the next and frontier_bytes
+  // Units below it are mapped or skipped. Written under the growth lock, like `skipped` and `frontier_bytes`.
+  Atomic<UnitIndex> frontier;
   Atomic<UnitIndex> skipped;     // units below the frontier that are not ours
   bool reserved = false;         // the window is reserved as a whole
-  usize behind =
-      0;  // addresses behind the window, as free of others, for one more structure that grows; 0 if it is reserved
+  // An address behind the window, where one more structure can grow undisturbed; 0 if the window is reserved.
+  usize behind = 0;
   bool guards = false;           // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
@@ -151,7 +150,7 @@ inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_c
 
 inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
 inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
-// Relaxed: a thread that may free the block received its address from this one, through something that orders.
+// Relaxed: a thread that may free the block got its address from this one, by something that orders memory.
 inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
 inline void set_tags(UnitIndex first, usize units, u8 tag) {
   const u64 eight = u64{0x0101010101010101} * tag;
@@ -195,15 +194,15 @@ inline bool in_window(const void* pointer) {
 }
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
-// Whether slabs and runs are followed by inaccessible units. These cost address space and count as data, so there are
-// none where either was limited when the process started, and none on a kernel without guard regions.
+// Whether inaccessible units follow slabs and runs. They cost address space and count as data, so there are none if the
+// process started with a limit on either, and none on a kernel without guard regions.
 inline bool guards_spans() { return kMitigations.guards && region.guards; }
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();
 // Maps at least `units` units beyond the frontier and moves it behind them. The new units are zero and lie together;
-// what was in the way is skipped. No units, and nothing is changed, when the kernel or the limit refuses or the window
-// is full.
+// mappings in the way are skipped. If the kernel or the limit refuses, or the window is full, it returns no units and
+// changes nothing.
 struct Grown {
   UnitIndex first = kNoUnit;
   usize units = 0;
@@ -211,10 +210,10 @@ struct Grown {
 Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
 // Whether fill_frame may be used: with thp:auto, where the system gives huge pages on request, and without a limit.
 bool fills_frames();
-// Fills a frame with memory at once, as one huge page if the kernel has one. Afterwards the range is marked again as
-// one for plain pages, so that the kernel does not bring back memory that was given back in parts.
+// Fills a frame with memory at once, as one huge page if the kernel has one. Then it marks the range for plain pages
+// again, so that the kernel does not bring back memory that we give back in parts.
 bool fill_frame(UnitIndex first);
-// Units below the frontier that are the heap's: exact for a holder of the growth lock.
+// The heap's units below the frontier. Exact if the caller holds the growth lock.
 inline usize committed_units() {
   return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed();
 }
@@ -234,14 +233,14 @@ void for_each_heap_piece(Visit visit) {
   }
 }
 
-// Where the tables lie as far as they are mapped.
+// The mapped parts of the tables.
 struct TableRange {
   usize start;
   usize bytes;
 };
 TableRange mapped_tags() FREESTONE_REQUIRES(growth_lock);
 TableRange mapped_metadata() FREESTONE_REQUIRES(growth_lock);
-// Bytes of both that are mapped, and what of them is in memory. The kernel is asked.
+// The mapped bytes of both tables, and how many of them are in memory. The second asks the kernel.
 usize metadata_committed_bytes() FREESTONE_REQUIRES(growth_lock);
 usize metadata_resident_bytes() FREESTONE_REQUIRES(growth_lock);
 

@@ -1,5 +1,5 @@
-// Room 5, region: what went to the kernel and what came from it, by cause, so that every page fault and every call can
-// be attributed.
+// Room 5, region: what went to the kernel and what came from it, by cause. So every page fault and every call has a
+// cause.
 //
 // Any thread, no lock; relaxed, since these are statistics.
 #pragma once
@@ -13,7 +13,7 @@ namespace freestone {
 enum class WentBack : unsigned {
   surplus,    // free spans above the watermark
   decay,      // free spans that nobody needed for a while
-  slabs,      // whole free pages inside slabs, after live blocks became few or the pages cold
+  slabs,      // whole free pages inside slabs, after few live blocks were left or the pages grew cold
   trim,       // the program asked
   shortage,   // a limit was reached, memory is short, or the kernel refused
   hardening,  // freed blocks that are sealed or cleared
@@ -21,11 +21,11 @@ enum class WentBack : unsigned {
 };
 inline constexpr unsigned kWentBackKinds = 7;
 
-// Memory that was taken without memory behind it: each of its pages faults when it is first touched.
+// Ranges that were taken without memory behind them: the first touch of each page faults.
 enum class Came : unsigned {
   fresh,      // never used before
   again,      // it went back before
-  populated,  // asked for in advance: one call in place of a fault per page; also counted above
+  populated,  // populated by one call instead of a fault per page; also counted above
   mapping,    // own mappings
 };
 inline constexpr unsigned kCameKinds = 4;
@@ -43,7 +43,7 @@ inline void note_back(WentBack why, usize bytes) {
 }
 inline void note_came(Came how, usize bytes) { traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes); }
 
-// Gives the memory of a range back, keeps the range. False when the kernel does not take it.
+// Gives the memory of a range back and keeps the range. False if the kernel refuses.
 bool purge_range(void* start, usize bytes, WentBack why);
 
 }  // namespace freestone

@@ -31,7 +31,7 @@ void path_of(Message& path) { path << os::process_id() << '\0'; }
 
 FREESTONE_NO_ANALYSIS void append(void*, const char* text, usize length) {  // called by update_live_page
   const usize room = sizeof page->text - page->length;
-  if (length > room) return;  // the classes and threads together stay far below
+  if (length > room) return;  // never happens: all classes and threads together need far less
   std::memcpy(page->text + page->length, text, length);
   page->length += static_cast<u32>(length);
 }
@@ -56,7 +56,7 @@ void update_live_page(const Statistics& statistics) {
   if (page == nullptr && !make_page()) return;
   const u32 sequence = page->sequence.load_relaxed();
   page->sequence.store_seq(sequence + 1);
-  __atomic_thread_fence(__ATOMIC_RELEASE);  // the text is written after the odd number is seen
+  __atomic_thread_fence(__ATOMIC_RELEASE);  // a reader that sees new text also sees the odd number
   page->length = 0;
   page->updated_ms = os::coarse_milliseconds();
   print_statistics_json(statistics, append, nullptr);

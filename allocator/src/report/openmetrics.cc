@@ -1,9 +1,8 @@
-// Room 17, report: statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format (version
-// 0.0.4), which the text collector of its node exporter reads.
+// Room 17, report: writes statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format
+// (version 0.0.4), which the text collector of its node exporter reads.
 //
-// Every sample carries the labels pid and program, so that the files of several processes can lie in one folder. A
-// counter's sample is named by its family plus _total. In OpenMetrics the family is named without it and a figure in
-// bytes carries its unit.
+// Every sample carries the labels pid and program, so one folder can hold the files of several processes. The name of a
+// counter's sample ends in _total. In OpenMetrics the name of its family does not, and a figure in bytes has its unit.
 
 #include <cstring>
 

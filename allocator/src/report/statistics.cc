@@ -32,7 +32,7 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
   s.listed[s.listed_count++] = {cache.thread_id, static_cast<u32>(cache.capacity_bytes), cached_bytes, cache.refills};
 }
 
-// Live and cached blocks of each class. Returns the bytes of slabs' blocks and class runs that are not free.
+// Counts the live and cached blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
 usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
   usize cached[kClassEnd];
   count_cached(cached);

@@ -1,15 +1,15 @@
-// Room 17, report: what the heap holds, counted when asked.
+// Room 17, report: what the heap holds, counted on request.
 //
-// Nothing is counted on the fast paths: blocks outside the slabs are counted at refill and flush, blocks in caches are
-// read from the caches' pointers, spans from the span room's counters. A call costs a pass over the classes and caches
-// and three questions to the kernel, whatever the heap's size.
+// The fast paths count nothing. Refill and flush count the blocks outside the slabs, the caches' pointers tell the
+// blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches. It
+// asks the kernel about the process, and once for every 4096 pages of tables.
 //
-// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is what is left
-//         over: it also holds the tails of slabs and what a block rounds up to whole units.
+// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is the rest: it
+//         also holds the tails of slabs and what a block rounds up to whole units.
 // STAT-2  charged = committed + mapped + metadata - clean.
 //
-// While other threads run the figures of one call may belong to slightly different instants; at rest they are exact,
-// and they are never negative.
+// While other threads run, the figures of one call may belong to slightly different instants. At rest they are exact.
+// They are never negative.
 #pragma once
 
 #include "platform/os.h"
@@ -69,11 +69,11 @@ struct Statistics {
   usize limit_soft_bytes;     // 0: none
   usize limit_hard_bytes;
   usize soft_limit_crossings;
-  usize reclaims;             // everything given back because an allocation found no memory
+  usize reclaims;             // times everything was given back because an allocation found no memory
   usize failed_allocations;
   usize pressure_reactions;
   usize threads;              // with a cache
-  usize fragmentation_permille;  // of charged, what is not live
+  usize fragmentation_permille;  // the part of charged that is not live
   usize system_calls[os::kCallKinds];
   ClassStatistics classes[kClassEnd];
   ThreadStatistics listed[kThreadsListed];  // the newest threads
@@ -84,7 +84,7 @@ struct Statistics {
 
 void collect_statistics(Statistics& statistics);
 
-// True when no lock that collecting takes is held by this thread, so that a signal handler may collect.
+// True if every lock that collecting takes is free, or soon becomes free. Then a signal handler may collect.
 bool may_collect_here();
 
 // One figure that every format shows.
@@ -102,13 +102,13 @@ extern const char* const kSystemCallNames[os::kCallKinds];
 // Receives finished pieces of text.
 using TextSink = void (*)(void* context, const char* text, usize length);
 enum class Format : u8 { text, json, xml, openmetrics, prometheus };
-// The statistics as they are now, or as `statistics` holds them.
+// Prints the statistics as they are now, or those in `statistics`.
 void print_statistics(Format format, TextSink sink, void* context);
 void print_statistics(const Statistics& statistics, Format format, TextSink sink, void* context);
 void print_statistics_text(const Statistics& statistics, TextSink sink, void* context);
 void print_statistics_json(const Statistics& statistics, TextSink sink, void* context);
 void print_statistics_xml(const Statistics& statistics, TextSink sink, void* context);
-// One of the two formats for metrics; in openmetrics.cc.
+// Prints one of the two formats for metrics; in openmetrics.cc.
 void print_statistics_metrics(const Statistics& statistics, Format format, TextSink sink, void* context);
 
 }  // namespace freestone

@@ -1,4 +1,4 @@
-// Room 17, report: statistics as text for people, as JSON and as malloc_info's XML.
+// Room 17, report: prints statistics as text for people, as JSON and as malloc_info's XML.
 
 #include <cstring>
 
@@ -103,7 +103,7 @@ void count_line(Output& out, usize count, const char* what) {
   out.put(line);
 }
 
-// In a build that counts them.
+// Only in a build that counts them.
 [[maybe_unused]] void print_locks_text(Output& out) {
   out.text("locks: taken, of these after waiting, held for ns in all\n");
   for (unsigned k = 0; k < kLockNames; ++k) {
@@ -130,7 +130,7 @@ void count_line(Output& out, usize count, const char* what) {
 
 constexpr char kRule[] = "  -----------------------------\n";
 
-// A name in JSON or in XML: what those would have to escape is left out.
+// A name in JSON or in XML. Leaves out the letters that those would escape.
 void plain_name(Message& line) {
   char name[32];
   const usize length = os::program_name(name, sizeof name);

@@ -45,7 +45,7 @@ struct Scratch {
   Statistics statistics;
   FileSink sink;
 };
-// Too large for the stack of a signal handler. All zero, so that no page of it exists before it is used.
+// Too large for the stack of a signal handler. All zero, so it takes no memory before its first use.
 constinit Scratch scratch FREESTONE_GUARDED_BY(report_lock){};
 
 bool ends_with(const char* text, usize length, const char* end) {
@@ -60,8 +60,8 @@ Format format_of(const char* path, usize length) {
   return ends_with(path, length, ".xml") ? Format::xml : Format::text;
 }
 
-// Where "-PID" goes in the path of a child of a fork, so that it does not write over its parent's file: before the
-// ending. Null if the path names the process anyway.
+// The child of a fork puts "-PID" before the ending of the path, so that it does not write over its parent's file. This
+// is the place; null if the path names the process anyway.
 const char* place_of_child(const char* pattern) {
   if (pattern[0] == '\0' || process_generation() == 0 || std::strstr(pattern, "%p") != nullptr) return nullptr;
   const char* folder_end = std::strrchr(pattern, '/');
@@ -69,7 +69,7 @@ const char* place_of_child(const char* pattern) {
   return ending != nullptr ? ending : pattern + std::strlen(pattern);
 }
 
-// The path that stats_file names. Returns its length, 0 when the option is empty.
+// Expands the path in the option stats_file. Returns its length; 0 if the option is empty.
 usize report_path(char* out, usize capacity) {
   constexpr char kInsertion[] = "-%p";
   const char* const child = place_of_child(options.stats_file);
@@ -82,7 +82,7 @@ usize report_path(char* out, usize capacity) {
   return os::expand_path(pattern, out, capacity, nullptr);
 }
 
-// The file is written beside its place and then moved there: a reader sees the old one or the new one.
+// Writes the file beside its place and then moves it there, so a reader sees either the old file or the new one.
 bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
   char path[kOptionTextBytes + 32];
   const usize length = report_path(path, sizeof path);

@@ -18,7 +18,7 @@ namespace freestone {
 
 namespace {
 
-// A growing array in a mapping of its own, outside the account: it lives as long as the walk.
+// An array of fixed capacity in its own mapping. It is outside the account, because it lives only as long as the walk.
 template <typename T>
 class Scratch {
  public:
@@ -51,7 +51,7 @@ struct Mapping {
   usize bytes;
 };
 
-// Goes through the units in address order beside the sorted list of cached blocks.
+// Steps through the units and the sorted list of cached blocks together, in address order.
 class Walker {
  public:
   Walker(void* const* cached, void* const* cached_end, bool (*visit)(void*, void*, usize), void* context)
@@ -71,7 +71,7 @@ class Walker {
     }
     return true;
   }
-  // Returns the units to go on by; 0 to stop.
+  // Returns how many units to step forward; 0 to stop.
   usize see_unit(UnitIndex unit) {
     const u8 tag = tag_of(unit);
     if (is_nothing(tag)) return 1;
@@ -111,11 +111,11 @@ bool forward(void* context, void* block, usize bytes) {
 }  // namespace
 
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context) {
-  drain_orphans();  // in the child of a fork: what other threads were at work on
-  hardened::release_all_sealed();  // freed, but nothing in the records says so while they wait
+  drain_orphans();  // in the child of a fork: what the caches of other threads hold
+  hardened::release_all_sealed();  // they are free, but the records do not say so while they wait
   usize counts[kClassEnd];
   count_cached(counts);
-  usize cached_count = 64;  // room for what other threads push meanwhile
+  usize cached_count = 64;  // spare room, because other threads may push meanwhile
   for (const usize n : counts) cached_count += n;
   Scratch<void*> cached(cached_count);
   Scratch<Mapping> mappings(mapping_counts().blocks + 64);

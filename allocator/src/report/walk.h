@@ -1,16 +1,17 @@
-// Room 17, report: every live block, and whether the records agree. Both look at a heap at rest: while another thread
-// allocates, a block may be missed or seen though it is free, and a check may fail that holds a moment later.
+// Room 17, report: visits every live block, and checks that the records agree. Both expect a heap at rest. While
+// another thread allocates, the walk may miss a live block or visit a free one, and a check may fail that holds a
+// moment later.
 #pragma once
 
 #include "base/units.h"
 
 namespace freestone {
 
-// Calls visit(context, block, bytes) for each live block until it returns false; a block in a cache is not live. Blocks
-// of heap objects are included. False when there is no memory for the walk. The visitor may not allocate or free.
+// Calls visit(context, block, bytes) for each live block until it returns false. Blocks of heap objects count; blocks
+// in a cache do not. Returns false if the walk itself finds no memory. The visitor must not allocate or free.
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context);
 
-// Null when every invariant that can be checked holds, else the name of the first that does not.
+// Null if every invariant that it can check holds, else a description of the first that does not.
 const char* find_damage();
 
 }  // namespace freestone

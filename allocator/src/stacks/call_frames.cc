@@ -20,7 +20,7 @@ struct Frame {  // a CIE and an FDE
   TableReader program{};
 };
 
-// An entry of the tables at `distance` from `from`: what follows its length. Empty where there is none.
+// The entry of the tables at `distance` from `from`, without its length. Empty if there is none.
 TableReader entry_at(const TableBounds& bounds, const u8* from, i64 distance, usize longest) {
   if (distance < bounds.start - from || distance > bounds.end - from) return {};
   TableReader head{from + distance, bounds.end};
@@ -113,7 +113,7 @@ TableReader search_header(const u8* header, const TableBounds& bounds, usize pc)
   return low == 0 ? TableReader{} : entry_at(bounds, header, entry(low - 1).fde, 16 * kMiB);
 }
 
-// What an instruction changes. The value is its last operand.
+// What an instruction changes. Its last operand is the value.
 enum class Change : u8 {
   nothing,
   set_location,
@@ -162,7 +162,7 @@ constexpr Instruction kInstructions[] = {
     {DW_CFA_val_offset, true, Value::uleb_factored, Change::set_rule, Kind::is_offset},
     {DW_CFA_val_offset_sf, true, Value::sleb_factored, Change::set_rule, Kind::is_offset},
     {DW_CFA_val_expression, true, Value::block, Change::set_rule, Kind::is_expression},
-    // The signature of a return address is masked off, whether there is one or not.
+    // Masks off the signature of a return address, signed or not.
     {DW_CFA_AARCH64_negate_ra_state, false, Value::none, Change::nothing},
     {DW_CFA_GNU_args_size, false, Value::uleb, Change::nothing},
 };
@@ -173,7 +173,7 @@ constexpr bool are_in_place() {
   return true;
 }
 static_assert(are_in_place());
-// These have their operand in the six low bits.
+// These instructions hold their operand in the six low bits.
 constexpr Instruction kAdvance = {DW_CFA_advance_loc, false, Value::none, Change::advance};
 constexpr Instruction kOffset = {DW_CFA_offset, false, Value::uleb_factored, Change::set_rule, Kind::at_offset};
 constexpr Instruction kRestore = {DW_CFA_restore, false, Value::none, Change::restore_rule};

@@ -1,6 +1,6 @@
-// Room 12, stacks: what the call frame information of a module says of one place (DWARF 5, 6.4; the Linux Standard
-// Base's .eh_frame and .eh_frame_hdr). Reads nothing but the tables, whatever they say, and the stack; takes no lock.
-// Used by unwind_tables.cc alone.
+// Room 12, stacks: what the call frame information of a module says about one place (DWARF 5, 6.4; the Linux Standard
+// Base's .eh_frame and .eh_frame_hdr). Whatever the tables say, this reads only them and the stack. It takes no lock.
+// Only unwind_tables.cc uses it.
 #pragma once
 
 #include "stacks/unwind.h"
@@ -30,21 +30,21 @@ struct Row {
   bool signal_frame = false;
 };
 
-// What may be read of a module's tables.
+// The part of a module's tables that may be read.
 struct TableBounds {
   const u8* start = nullptr;
   const u8* end = nullptr;
 };
 
-// How the caller of `place` is found. False when there is no table for it within the bounds, or one that is not
-// understood.
+// Finds the row that leads to the caller of `place`. False if the bounds hold no table for it, or one that we do not
+// understand.
 bool find_row(const u8* eh_frame_header, usize place, const TableBounds& bounds, Row& row);
 
-// Replaces the registers by those of the caller. False when they cannot be known or, with *outermost set, when there is
-// none.
+// Replaces the registers with the caller's. False if they cannot be known, or if there is no caller; then it sets
+// *outermost.
 bool follow_row(const Row& row, Registers& registers, const StackBounds& stack, bool* outermost);
 
-// A DWARF expression over the registers and the stack. False when it needs anything else.
+// Evaluates a DWARF expression over the registers and the stack. False if it needs anything else.
 bool evaluate(const u8* expression, const Registers& registers, const StackBounds& stack, bool push_cfa, usize cfa,
               usize& result);
 

@@ -1,5 +1,5 @@
-// Room 12, stacks: numbers that stand in the tables, under the names of their standards (DWARF 5, 7.7.1 and 7.24; Linux
-// Standard Base 5).
+// Room 12, stacks: the numbers in the tables, with the names that the standards give them (DWARF 5, 7.7.1 and 7.24;
+// Linux Standard Base 5).
 #pragma once
 
 #include "base/units.h"

@@ -1,4 +1,4 @@
-// Room 12, stacks: see profile_maps.h.
+// Room 12, stacks: see memory_maps.h.
 
 #include "stacks/memory_maps.h"
 
@@ -11,7 +11,7 @@ namespace freestone {
 
 namespace {
 
-// One line at a time through a buffer on the stack. A path longer than the buffer is cut.
+// Reads one line at a time through a buffer on the stack. Cuts a path that is longer than the buffer.
 class LineReader {
  public:
   explicit LineReader(const os::File& file) : file_(file) {}

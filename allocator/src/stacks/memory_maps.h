@@ -18,8 +18,7 @@ struct Mapping {
   const char* name;   // "" for anonymous memory; valid during the visit only
 };
 
-// Calls visit(mapping) for each mapping in ascending order until it returns false. Returns false when /proc is not
-// there.
+// Calls visit(mapping) for each mapping in ascending order until it returns false. Returns false if /proc is missing.
 template <typename Visit>
 bool for_each_mapped(Visit visit);
 
@@ -31,7 +30,7 @@ bool for_each_mapped(Visit visit) {
                        &visit);
 }
 
-// Reads memory that another thread may unmap at this moment. False when it is not there.
+// Reads memory that another thread may unmap at any moment. Returns false if it is gone.
 class MemoryReader {
  public:
   MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
@@ -46,8 +45,8 @@ class MemoryReader {
   os::File file_;
 };
 
-// The build id of a loaded ELF file whose header lies at `image`, in hexadecimal; "" when it has none. `capacity`
-// includes the final zero.
+// Writes the build id of the loaded ELF file whose header lies at `image`, in hexadecimal; "" if it has none.
+// `capacity` includes the final zero.
 void build_id_of(usize image, usize image_end, char* text, usize capacity);
 
 }  // namespace freestone

@@ -7,8 +7,8 @@
 #include "base/atomic.h"
 #include "stacks/memory_maps.h"
 
-// Of the program or of a libpython that it is linked with; null without Python. No dlsym: it may wait for the loader's
-// lock.
+// The program defines these, or a libpython that it is linked with. Without Python they are null. dlsym will not do: it
+// may wait for the loader's lock.
 extern "C" {
 [[gnu::weak]] void* PyGILState_GetThisThreadState();
 [[gnu::weak]] extern const unsigned long Py_Version;
@@ -20,20 +20,20 @@ namespace freestone {
 
 namespace {
 
-// Where things lie, in bytes. The same in every build of a version that has the interpreter lock and 64 bits.
+// Where things lie, in bytes. All 64-bit builds of one version with the interpreter lock agree.
 struct Layout {
   u32 minor;
-  u16 state_link;    // PyThreadState: the cframe, from 3.13 on the frame
+  u16 state_link;    // PyThreadState: the cframe; from 3.13 on, the frame
   u16 cframe_frame;  // _PyCFrame
   u16 cframe_previous;
   u16 frame_code;  // _PyInterpreterFrame
   u16 frame_previous;
   u16 frame_entry;      // 3.11: the byte that says whether C called the function
-  u16 frame_owner;      // later: the byte that is kOwnedByC in a frame of the evaluator's own
+  u16 frame_owner;      // later: the byte that is kOwnedByC in the evaluator's own frames
   u16 code_first_line;  // PyCodeObject
   u16 code_instructions;
-  u16 text_data;  // after the head of a str in ASCII
-  u16 wide_data;  // of any other
+  u16 text_data;  // where the letters of an ASCII str begin
+  u16 wide_data;  // where those of any other str begin
 };
 constexpr Layout kLayouts[] = {
     {11, 56, 8, 16, 32, 48, 68, 0, 72, 184, 48, 72},
@@ -69,7 +69,7 @@ usize first_frame(const Layout& is, usize state, usize* cframe) {
   return at<usize>(*cframe, is.cframe_frame);
 }
 
-// Whether the innermost frame is what the layout says, by reads that may fail.
+// Whether the innermost frame looks as the layout says. These reads may fail without a fault.
 bool proven(const Layout& is, usize state) {
   const MemoryReader memory;
   usize frame = 0, code = 0, type = 0, name = 0, name_type = 0;
@@ -84,7 +84,7 @@ bool proven(const Layout& is, usize state) {
 enum : u32 { kUnknown, kProven, kRefuted };
 Atomic<u32> trust;
 
-// An interpreter that is starting has no frame, or one of its own first: then the question stays open.
+// A starting interpreter has no frame yet, or only its own. Then the question stays open.
 bool trusted(const Layout& is, usize state) {
   if (trust.load_relaxed() == kUnknown) {  // relaxed: every thread finds the same
     usize link = 0;
@@ -163,8 +163,8 @@ const u8* python_bytes(usize bytes, usize* length) {
   return reinterpret_cast<const u8*>(bytes + kBytesData);
 }
 
-// The format is that of Objects/locations.md: a byte with the kind and the number of instructions, then what the kind
-// needs.
+// CPython's Objects/locations.md describes the format: a byte with the kind and the number of instructions, then what
+// the kind needs.
 u32 python_line(const u8* table, usize bytes, u32 first_line, u32 instruction) {
   u32 line = first_line;
   u32 passed = 0;

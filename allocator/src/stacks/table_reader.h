@@ -1,11 +1,11 @@
-// Room 12, stacks: numbers and pointers as the tables of a module encode them.
+// Room 12, stacks: reads numbers and pointers as the tables of a module encode them.
 #pragma once
 
 #include "stacks/dwarf.h"
 
 namespace freestone {
 
-// A read position in the tables, and never beyond `end`: values that do not belong there make the walk end.
+// A position in the tables, never beyond `end`. Values that do not belong there end the walk.
 struct TableReader {
   const u8* at = nullptr;
   const u8* end = nullptr;
@@ -93,7 +93,7 @@ struct TableReader {
       default:
         bad = true;
     }
-    return value;  // only personality routines have indirect pointers, and nobody uses their value
+    return value;  // only personality routines have indirect pointers, and nobody uses those
   }
 };
 

@@ -13,7 +13,7 @@ namespace freestone {
 
 namespace {
 
-FREESTONE_THREAD_LOCAL StackBounds last_bounds;  // of the stack that this thread was last seen on
+FREESTONE_THREAD_LOCAL StackBounds last_bounds;  // the stack that this thread last ran on
 
 FREESTONE_INLINE void read_registers(Registers& r) {
   r.known = 0;
@@ -48,7 +48,8 @@ FREESTONE_INLINE void read_registers(Registers& r) {
   r.pc_is_call = false;
 }
 
-// The caller by the frame pointer: it points at the caller's frame pointer, above which the return address lies.
+// Finds the caller by the frame pointer, which points at the caller's frame pointer. The return address lies above
+// that.
 bool step_by_frame_pointer(Registers& r, const StackBounds& stack) {
   if (!r.knows(Registers::kFrame)) return false;
   const usize frame = r.value[Registers::kFrame];
@@ -65,12 +66,12 @@ bool step_by_frame_pointer(Registers& r, const StackBounds& stack) {
   return true;
 }
 
-// Puts Python's calls among the frames while these are found, from the innermost outwards.
+// Puts Python's calls among the C frames while the walk finds these, from the innermost outwards.
 class PythonCalls {
  public:
   explicit PythonCalls(const PythonStack* python) : python_(python) {}
 
-  // The frame that was put last spans [low, high) of the stack: the calls that it runs go before it.
+  // The last frame put spans [low, high) of the stack. The calls that it runs go before it.
   void place(usize* frames, unsigned& count, unsigned capacity, usize low, usize high) {
     for (; python_ != nullptr && level_ < python_->level_count && python_->levels[level_].marker < high; ++level_) {
       if (python_->levels[level_].marker < low || count == 0) continue;
@@ -79,7 +80,7 @@ class PythonCalls {
       frames[count++] = evaluator;
     }
   }
-  // What the C stack did not reach.
+  // Adds the calls that the C stack did not reach.
   void place_rest(usize* frames, unsigned& count, unsigned capacity) {
     if (python_ != nullptr) put(frames, count, capacity, python_->call_count);
   }
@@ -94,19 +95,19 @@ class PythonCalls {
   unsigned next_ = 0;
 };
 
-// Goes from `r` outwards. Frames inside [own_start, own_end) at the beginning are left out.
+// Walks from `r` outwards. Leaves out the first frames as long as they lie inside [own_start, own_end).
 unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned capacity, Unwind how, usize own_start,
               usize own_end, const PythonStack* python) {
   PythonCalls calls(python);
   unsigned count = 0;
   bool inside = own_end != 0;
-  bool tables = true;  // this library has tables, so its own frames are always passed by them
+  bool tables = true;  // our own frames always go by tables, because this library has them
   for (unsigned steps = 0; count < capacity && steps < kFramesMax + 32; ++steps) {
     const usize before = r.stack();
     bool outermost = false;
     if (!(tables && step_by_tables(r, stack, &outermost)) && (outermost || !step_by_frame_pointer(r, stack))) break;
-    // No code has an address with the highest bit, by which Python's calls are told: a chain of frame pointers may lead
-    // into data.
+    // A chain of frame pointers may lead into data. No code has an address with the highest bit set, which marks
+    // Python's calls.
     if (r.pc < 4096 || (r.pc & kPythonCall) != 0 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
     inside = inside && r.pc - own_start < own_end - own_start;
     if (inside) continue;
@@ -129,7 +130,7 @@ StackBounds stack_bounds(usize stack_pointer) {
     found = {mapping.start, mapping.end};
     return false;
   });
-  // The thread's own block lies at the top of its stack; what is mapped above it belongs to others.
+  // The thread's control block lies at the top of its stack. What is mapped above it belongs to others.
   const auto self = reinterpret_cast<usize>(__builtin_thread_pointer());
   if (self > stack_pointer && self < found.high) found.high = self;
   last_bounds = found;
@@ -168,7 +169,7 @@ unsigned capture_interrupted(const void* context, usize* frames, unsigned capaci
   r.pc = machine.pc;
 #endif
   r.pc_is_call = false;
-  frames[0] = r.pc + 1;  // frames are return addresses: the place itself lies before
+  frames[0] = r.pc + 1;  // frames are return addresses, and readers look at the byte before
   const StackBounds stack = stack_bounds(r.stack());
   return stack.high == 0 ? 1 : 1 + walk(r, stack, frames + 1, capacity - 1, how, 0, 0, nullptr);
 }

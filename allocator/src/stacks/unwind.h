@@ -1,16 +1,15 @@
 // Room 12, stacks: the call stack of the calling thread, taken inside malloc.
 //
-// Takes no lock, allocates nothing and reads only the thread's own stack, whose bounds are found once per thread. So it
-// can run inside dlopen, while an exception is thrown, in a signal handler and after fork. That is why libgcc's
-// _Unwind_Backtrace is not used: it locks (object_mutex, and below glibc 2.35 the loader's lock) and may call malloc.
+// Takes no lock, allocates nothing and reads only the tables and the thread's own stack, whose bounds it finds once per
+// stack. So it can run inside dlopen, while an exception is thrown, in a signal handler and after fork. libgcc's
+// _Unwind_Backtrace cannot: it locks (object_mutex, and below glibc 2.35 the loader's lock) and may call malloc.
 //
-//   tables         by the call frame information (.eh_frame) of each module, which the loader finds without a lock
-//   (_dl_find_object);
-//                  works for code compiled without frame pointers, such as a distribution's packages
-//   frame_pointer  by the chain of frame pointers; ends at the first function that was compiled without
+//   tables         By the call frame information (.eh_frame) of each module. The loader finds it without a lock
+//                  (_dl_find_object). Works for code without frame pointers, such as a distribution's packages.
+//   frame_pointer  By the chain of frame pointers. Ends at the first function that was compiled without them.
 //
-// Code without tables (a JIT's) is passed by its frame pointer in either way. Without _dl_find_object (glibc below
-// 2.35, other C libraries) `tables` is `frame_pointer`.
+// Both ways pass code without tables, such as a JIT's, by its frame pointer. Without _dl_find_object (glibc below 2.35,
+// other C libraries) `tables` means `frame_pointer`.
 #pragma once
 
 #include "base/units.h"
@@ -23,7 +22,7 @@ inline constexpr unsigned kFramesMax = 128;
 
 enum class Unwind : u8 { tables, frame_pointer };
 
-// What a frame is continued from.
+// What the walk needs to find the caller of a frame.
 struct Registers {
 #if defined(__x86_64__)
   static constexpr unsigned kCount = 17, kFrame = 6, kStack = 7, kReturn = 16;
@@ -43,12 +42,12 @@ struct Registers {
   }
 };
 
-// What may be read: [low, high) of one stack.
+// The part of one stack that may be read: [low, high).
 struct StackBounds {
   usize low = 0;
   usize high = 0;
   bool holds(usize address, usize bytes) const { return address >= low && address <= high && bytes <= high - address; }
-  // At any address that it holds, a multiple of eight or not.
+  // Reads at any address within the bounds, aligned or not.
   usize word_at(usize address) const {
     usize word;
     __builtin_memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);
@@ -56,22 +55,22 @@ struct StackBounds {
   }
 };
 
-// Fills `frames` with return addresses, innermost first, without those inside this library. Returns how many. Calls of
-// `python` stand where the evaluator runs them, before its own frame, as kPythonCall and their number.
+// Fills `frames` with return addresses, innermost first, without those inside this library. Returns how many. The calls
+// of `python` stand before the frame of the evaluator that runs them, each as its number with the bit kPythonCall.
 unsigned capture_stack(usize* frames, unsigned capacity, Unwind how, const PythonStack* python = nullptr);
 inline constexpr usize kPythonCall = usize{1} << 63;
 
-// The same from registers that a signal interrupted: the first frame is the interrupted place itself.
+// The same from the registers that a signal interrupted. The first frame is the interrupted place itself.
 unsigned capture_interrupted(const void* ucontext, usize* frames, unsigned capacity, Unwind how);
 
-// The bounds of the stack that `stack_pointer` lies in; empty when they cannot be known. Reads /proc/self/maps once per
+// The bounds of the stack that holds `stack_pointer`; empty if they cannot be known. Reads /proc/self/maps once per
 // stack.
 StackBounds stack_bounds(usize stack_pointer);
 
-// unwind_tables.cc: replaces the registers by those of the caller. False when there are no tables for the place or at
-// the outermost frame (then *outermost is set).
+// Replaces the registers with the caller's; in unwind_tables.cc. False if the place has no tables, or if it is the
+// outermost frame; then it sets *outermost.
 bool step_by_tables(Registers& registers, const StackBounds& stack, bool* outermost);
-// The shared library that holds the address: [start, end). False when there is none.
+// Finds the shared library that holds the address: [start, end). False if there is none.
 bool find_module(usize address, usize* start, usize* end);
 
 }  // namespace freestone

@@ -1,5 +1,5 @@
-// Room 12, stacks: a frame's caller by the call frame information that compilers write for exceptions. Only what moves
-// the stack pointer and the callee-saved registers is followed.
+// Room 12, stacks: finds a frame's caller by the call frame information that compilers write for exceptions. Follows
+// only the stack pointer and the callee-saved registers.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -25,10 +25,11 @@ usize strip_signature(usize pc) {
 #endif
 }
 
-// How most frames are left, in one word: the CFA is the stack or frame pointer plus a constant, and only the return
-// address and the frame pointer lie at constants from it.
-//   bits 0..1 valid, base is the frame pointer · 2 the frame pointer is saved · 3 the return address is saved · 4
-//   nothing else is saved 8..31 cfa offset · 32..47 frame pointer's offset / 8 · 48..63 return address's offset / 8
+// How to leave most frames, in one word. In these the CFA is the stack or frame pointer plus a constant, and only the
+// return address and the frame pointer lie at constant distances from it.
+//   bit 0 valid · 1 base is the frame pointer · 2 the frame pointer is saved · 3 the return address is saved ·
+//   4 nothing else is saved
+//   bits 8..31 cfa offset · 32..47 frame pointer's offset / 8 · 48..63 return address's offset / 8
 struct Shortcut {
   static constexpr u64 kValid = 1, kBaseFrame = 2, kFrameSaved = 4, kReturnSaved = 8, kOthersKept = 16;
 
@@ -88,7 +89,7 @@ struct Shortcut {
   }
 };
 
-// The shortcuts of places seen, shared by all threads. A torn pair does not match its check word and is not used.
+// The shortcuts of places seen so far, shared by all threads. A torn pair does not match its check word and is ignored.
 struct Remembered {
   Atomic<u64> check;  // place ^ shortcut
   Atomic<u64> shortcut;
@@ -110,7 +111,7 @@ void remember(usize pc, u64 shortcut) {
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
-// The segment of the module that holds its tables: they lie beside each other. The whole module when its head does not
+// The segment of the module that holds its tables, which lie beside each other. The whole module if its head does not
 // say.
 TableBounds segment_of(const dl_find_object& module) {
   const auto* const image = static_cast<const u8*>(module.dlfo_map_start);
@@ -171,7 +172,7 @@ bool follow_row(const Row& row, Registers& r, const StackBounds& stack, bool* ou
     return false;
   }
   if (!caller.knows(row.return_register)) return false;
-  // x86-64's return address is a column of its own; aarch64's link register is not the caller's.
+  // On x86-64 the return address is a column of its own. On aarch64 the link register is not the caller's.
   caller.pc = strip_signature(caller.value[row.return_register]);
   caller.known &= ~(u64{1} << row.return_register);
   if (row.rules[Registers::kStack].kind == Rule::Kind::same) caller.set(Registers::kStack, cfa);
@@ -185,7 +186,7 @@ bool follow_row(const Row& row, Registers& r, const StackBounds& stack, bool* ou
 bool find_module(usize address, usize* start, usize* end) {
   struct dl_find_object found;
   if (&_dl_find_object == nullptr || _dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
-  if (found.dlfo_link_map->l_name[0] == '\0') return false;  // linked into the program: its frames are not all ours
+  if (found.dlfo_link_map->l_name[0] == '\0') return false;  // linked into the program, whose frames are not all ours
   *start = address_of(found.dlfo_map_start);
   *end = address_of(found.dlfo_map_end);
   return true;

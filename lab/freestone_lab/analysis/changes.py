@@ -22,7 +22,7 @@ ALIASES = {"time": "wall", "memory": "rss", "faults": "minor_faults"}
 
 @dataclass(frozen=True)
 class Gate:
-    """Fails when a figure got worse by more than `limit` (a fraction), and by more than the noise floor."""
+    """Fails if a figure gets worse by more than `limit` (a fraction) and by more than the noise floor."""
 
     figure: str
     limit: float

@@ -55,7 +55,7 @@ class Table:
 
 
 def measured(experiment: Experiment, peer: str) -> list[Sample]:
-    """The samples that count: of measured rounds (1 and later), whatever their status."""
+    """The samples that count: those of measured rounds (1 and later), whatever their status."""
     return [s for s in experiment.samples if s.peer == peer and s.round > 0]
 
 
@@ -140,8 +140,8 @@ OVER_LIVE = "memory_over_live_mean"
 
 
 def headline(experiment: Experiment) -> list[str]:
-    """The figures that a table shows: the workload's weighted, first timed or first one, or the time; then memory, over
-    what is live where the workload says that."""
+    """The figures that a table shows: the workload's weighted, first timed or first one, or else the time; then memory,
+    over live memory if the workload reports that."""
     process = (*PROCESS_SPECS, *COUNT_SPECS)
     specs = experiment.specs
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
@@ -223,7 +223,7 @@ def sentence(table: Table) -> str:
 
 
 def shown_behind(table: Table, best: str, others: Sequence[str], figure: str) -> set[str]:
-    """Those of `others` that are worse than `best` by the rules of every other claim."""
+    """The members of `others` that are worse than `best` by the rules of every other claim."""
     ratios = {o: e for o in others if (e := estimate(table.experiment, o, best, figure)) is not None}
     corrected = dict(zip(ratios, inference.holm([e.p for e in ratios.values()]), strict=True))
     floor, better = table.floors[figure], table.experiment.specs[figure].better

@@ -1,9 +1,9 @@
 """Which allocator to use: the decision from an experiment's rounds, when it is settled, and what more would settle it.
 
-The rule: of the allocators that are as fast as the fastest (within MARGIN, or not told apart), the one that takes least
-memory; the baseline where it is as good in both. An allocator that is shown to take more than MEMORY_LIMIT times the
-baseline's memory is not recommended. All statements about all pairs share one error rate (Bonferroni over pairs and
-figures), and hold after every round (`sequential`), so measuring may stop as soon as the decision is settled.
+The rule: take the allocators that are as fast as the fastest (within MARGIN, or not told apart). Of these, choose the
+one that takes least memory, or the baseline if it is as good in both. Never recommend an allocator that is shown to
+take more than MEMORY_LIMIT times the baseline's memory. All statements about all pairs share one error rate (Bonferroni
+over pairs and figures) and hold after every round (`sequential`), so measuring may stop once the decision is settled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Evidence:
 
     experiment: Experiment
     baseline: str
-    names: list[str]  # who is judged, the baseline first
+    names: list[str]  # the allocators to judge, the baseline first
     subject: Subject
     error_rate: float = ERROR_RATE
     _bounds: dict[tuple[str, str, str], Bounds] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Evidence:
 
 
 def evidence_of(experiment: Experiment, baseline: str, controls: Collection[str] = ()) -> Evidence:
-    """What an experiment says by the figures that its table shows, of every allocator that never failed."""
+    """What an experiment says about every allocator that never failed, by the figures that its table shows."""
     time, memory = (*headline(experiment), "rss")[:2]
     subject = Subject(time, memory, experiment.specs[time].better == "higher")
     measured = dict.fromkeys(s.peer for s in experiment.samples if s.round > 0)
@@ -113,7 +113,7 @@ class Decision:
 
 
 def decide(evidence: Evidence) -> Decision:
-    """The decision as the rounds so far have it."""
+    """The decision after the rounds so far."""
     baseline, names = evidence.baseline, evidence.names
     wasteful = tuple(n for n in names if n != baseline and evidence.memory(n, baseline).low > MEMORY_LIMIT)
     fit = [n for n in names if n not in wasteful]
@@ -129,7 +129,7 @@ def decide(evidence: Evidence) -> Decision:
 
 
 def _as_fast(to_fastest: Bounds) -> bool:
-    """Not shown to be slower, or shown to be so by less than anybody minds."""
+    """Whether it is not shown to be slower, or slower by less than anybody minds."""
     return not to_fastest.above or to_fastest.high <= 1 + MARGIN
 
 

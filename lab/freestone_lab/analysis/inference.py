@@ -71,10 +71,10 @@ def summarise(values: Sequence[float]) -> Summary:
 
 @lru_cache(maxsize=256)
 def _median_ranks(n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """For RESAMPLES bootstrap resamples of n sorted values: the ranks of their one or two middle values, and how often.
+    """The ranks of the one or two middle values in RESAMPLES bootstrap resamples of n sorted values, and how often.
 
-    The median of a resample depends only on which ranks were drawn, so the draw is made once for each n; and there are
-    few different ones, so everything else is counted over those.
+    The median of a resample depends only on the ranks drawn, so each n needs one draw. Few ranks differ, so all else
+    counts over those.
     """
     drawn = np.sort(np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n)), axis=1)
     pairs, times = np.unique(drawn[:, [(n - 1) // 2, n // 2]], axis=0, return_counts=True)
@@ -96,7 +96,7 @@ def bootstrap_medians(values: Floats, seed: int) -> Floats:
 
 
 def _middle(ordered: Floats) -> float:
-    """The median of sorted values."""
+    """The median of values that are already sorted."""
     n = len(ordered)
     return float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
@@ -140,7 +140,7 @@ MOST_EXACT = 60  # pairs; beyond, the normal approximation is as good
 
 
 def signed_rank_p(differences: Floats) -> float:
-    """Two-sided Wilcoxon signed-rank p; 1 when there is nothing but zeros. Exact with ties too, by counting subsets.
+    """Two-sided Wilcoxon signed-rank p; 1 if all differences are zero. Exact even with ties, by counting subsets.
 
     scipy enumerates all 2^n signs when there are ties: seconds for each pair of samples.
     """
@@ -165,7 +165,7 @@ def _doubled_ranks(values: Floats) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=256)
 def _sign_choices(doubled: tuple[int, ...]) -> Floats:
-    """At s: in how many of all choices of signs the positive ranks add up to s / 2."""
+    """At index s: how many choices of signs make the positive ranks add up to s / 2."""
     ways = np.zeros(sum(doubled) + 1)
     ways[0] = 1
     for rank in doubled:
@@ -253,10 +253,10 @@ def verdict(
     estimate: Estimate | None, corrected_p: float, floor: float, better: Better,
     to_control: Callable[[], Estimate | None] = lambda: None,
 ) -> Verdict:  # fmt: skip
-    """What may be said of a ratio. A difference is claimed only beyond the margin and with corrected significance.
+    """What a ratio lets us say. A difference needs to exceed the margin and to be significant after the correction.
 
-    `to_control` gives the ratio to the baseline's second run, where there is one: a difference that only one of the two
-    runs of the same thing shows is that run's noise, so the claim must hold against both.
+    `to_control` is the ratio to the baseline's second run, if there is one. A difference that only one of two runs of
+    the same thing shows is that run's noise, so a claim must hold against both.
     """
     if estimate is None or better == "neither" or math.isinf(floor):
         return "inconclusive"

@@ -1,10 +1,10 @@
-"""Bounds that hold at every moment: a measurement may be looked at after each round and stopped when it says enough.
+"""Bounds that hold at every moment: you may look at a measurement after each round and stop when it says enough.
 
 The values are the logarithms of paired ratios, one per round. Their evidence against a mean m is the Bayes factor of a
 t statistic, with a normal prior of variance g (in units of the noise) for the effect and the right-Haar prior for the
-noise itself. Under the mean m it is a martingale of mean 1 whatever the noise, so it reaches 1/a with probability a at
-most, over all rounds together (Ville). The means that it does not reject at 1/a are the interval. Two priors are
-averaged: one for effects of about ten times the noise (time), one for thirty times (memory).
+noise itself. Under the mean m it is a martingale of mean 1, whatever the noise. So the chance that it ever reaches 1/a
+is at most a, over all rounds together (Ville). The interval is the set of means that it does not reject at 1/a. It
+averages two priors: one for effects of about ten times the noise (time), one for thirty times (memory).
 Sources: Lai (1976); Gönen et al. (2005); Wang and Ramdas (2024), "Anytime-valid t-tests and confidence sequences".
 """
 
@@ -71,7 +71,7 @@ def _moments(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def p_value(logs: Sequence[float]) -> float:
-    """Evidence against "no difference": at most the error rate, however often it was looked at before."""
+    """Evidence against "no difference": errs at most at its rate, however often somebody looked before."""
     if len(logs) < 2:
         return 1.0
     mean, noise = _moments(logs)
@@ -88,7 +88,7 @@ def least_rounds(alpha: float) -> int:
 
 @lru_cache(maxsize=65536)
 def _critical_t(n: int, alpha: float) -> float:
-    """The least |t| of n values that is evidence at `alpha`; infinite while n is too small for any to be."""
+    """The least |t| of n values that is evidence at `alpha`; infinite while n is too small for any evidence."""
     wanted = -math.log(alpha)
     if n < 2 or _log_evidence(1e12, n) < wanted:
         return math.inf
@@ -100,7 +100,7 @@ def _critical_t(n: int, alpha: float) -> float:
 
 
 def half_width(noise: float, n: int, alpha: float) -> float:
-    """How far the interval reaches on either side of the mean."""
+    """How far the interval reaches to each side of the mean."""
     return _critical_t(n, alpha) * noise / math.sqrt(n)
 
 

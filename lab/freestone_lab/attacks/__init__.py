@@ -1,1 +1,1 @@
-"""The attack suite: cases started, judged and counted per allocator."""
+"""The attack suite: starts, judges and counts its cases for each allocator."""

@@ -1,8 +1,8 @@
 """Runs the attack suite under allocators: every case, size and seed in a process of its own, after its bug-free twin.
 
-`run` gives a Result with one experiment per family (and one, `attacks/apart`, for the cases that no allocator can be
-asked to see); each peer has one sample there, whose `counts` hold the verdicts and whose figures are their shares.
-The program is `freestone-attack`, built from allocator/tests/fault/attacks; it is linked to no allocator.
+`run` gives a Result with one experiment per family, and one more, `attacks/apart`, for the cases that nobody can expect
+an allocator to see. Each peer has one sample there: its `counts` hold the verdicts, its figures are their shares. The
+program is `freestone-attack`, built from allocator/tests/fault/attacks; it is linked to no allocator.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AttackCase:
 
 @dataclass
 class Tally:
-    """The verdicts of some cases under one peer; of what was no defence the first detail is kept as its example."""
+    """The verdicts of some cases under one peer, with the first detail of each verdict that is no defence."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def build_program() -> Path:
 
 
 def discover(names: Sequence[str], program: Path) -> list[Peer]:
-    """The allocators named; without names all of this machine and the one that checks nothing."""
+    """The named allocators. Without names, all of this machine and the one that checks nothing."""
     known_bad = f"{KNOWN_BAD}={program.parent / f'libattack-control-{KNOWN_BAD}.so'}"
     return peers.discover([known_bad], only=names)
 
@@ -161,7 +161,7 @@ def judge_pair(program: Path, peer: Peer, case: str, size: str, seed: int, limit
 
 
 def _attack(program: Path, peer: Peer, case: str, size: str, seeds: Sequence[int], limit_s: float) -> Tally:
-    """All seeds of one case and size. After two time-outs the rest of the seeds is left out."""
+    """Runs all seeds of one case and size. After two time-outs it leaves out the remaining seeds."""
     tally = Tally()
     for seed in seeds:
         judgement = judge_pair(program, peer, case, size, seed, limit_s)

@@ -1,8 +1,8 @@
-"""The enumerated attacks under allocators: kinds of misuse, each by every means at every offset, counted kind by kind.
+"""The enumerated attacks under allocators: each kind of misuse, by every means and at every offset, counted per kind.
 
-`run` gives a Result with one experiment per kind; each peer has one sample there, whose figure `stopped` is the share
-that was seen, trapped or without effect, and whose `counts` hold the verdicts. The program is built from
-allocator/tests/fault/enumerated, linked to no allocator, and forks a child for every attack and its twin.
+`run` gives a Result with one experiment per kind. Each peer has one sample there: its figure `stopped` is the share
+that was seen, trapped or without effect, and its `counts` hold the verdicts. The program is built from
+allocator/tests/fault/enumerated and linked to no allocator. It forks a child for every attack and its twin.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _sample(peer: Peer, row: dict[str, Any]) -> Sample:
 
 
 def kinds(result: Result) -> dict[str, dict[str, float]]:
-    """Per kind each peer's share that was stopped, the kind that the first peer does worst in first."""
+    """Each peer's share of stopped attacks per kind. The first peer's worst kind comes first."""
     found = {
         experiment.id.removeprefix(_PREFIX): {
             sample.peer: sample.figures["stopped"] for sample in experiment.samples if "stopped" in sample.figures
@@ -125,7 +125,7 @@ def kinds(result: Result) -> dict[str, dict[str, float]]:
 
 
 def false_alarms(result: Result) -> dict[str, int]:
-    """Per peer how many harmless twins failed, or died before the misuse; peers without any are left out."""
+    """How many harmless twins failed, or died before the misuse, per peer. Leaves out peers without any."""
     sums: dict[str, int] = {}
     for experiment in result.experiments:
         for sample in experiment.samples:

@@ -1,8 +1,8 @@
-"""The verdict protocol of the attack suite: what one process of `freestone-attack` did, and what that means.
+"""The verdict protocol of the attack suite: what one `freestone-attack` process did, and what that means.
 
 The program writes markers (`@@ OWNER`, `@@ FAULT`, `@@ PAST`, `@@ ATTACK_SUCCEEDED`, ...; see the suite's harness.h);
-everything else in its output after `@@ FAULT` is the allocator's message. A process that shows no owner of malloc, or
-another owner than the peer, never counts as a detection. Nothing here starts a process.
+everything else in its output after `@@ FAULT` is the allocator's message. A process never counts as a detection if it
+shows no owner of malloc, or another owner than the peer. Nothing here starts a process.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Outcome:
 
     @functools.cached_property
     def message(self) -> str:
-        """What anybody but the suite wrote after the misuse began: one line."""
+        """One line: what anybody but the suite wrote after the misuse began."""
         return _one_line(self.text.partition("@@ FAULT\n")[2])
 
     @property
     def end(self) -> str:
-        """How it ended, in words."""
+        """How the process ended, in words."""
         if self.timed_out:
             return "no end within the time limit"
         if self.exit_code >= 0:
@@ -107,7 +107,7 @@ def not_served(outcome: Outcome, peer: Peer) -> str:
 
 
 def judge_twin(outcome: Outcome, peer: Peer) -> Judgement | None:
-    """None when the twin succeeded and its attack may be run; otherwise the verdict of the pair."""
+    """None if the twin succeeded, so that its attack may run; otherwise the verdict of the pair."""
     reason = not_served(outcome, peer)
     if reason:
         return Judgement("failed", reason)

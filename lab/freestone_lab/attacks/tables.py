@@ -1,6 +1,6 @@
-"""Tables of an attack run: per allocator the verdicts, per family the share defended, and the list of what got through.
+"""Tables of an attack run: the verdicts per allocator, the share defended per family, and the list of what got through.
 
-Built once as plain rows, shown on a terminal or written as Markdown. Reads a Result of `attacks.run`, live or loaded.
+They are plain rows, for a terminal or for Markdown. The source is a Result of `attacks.run`, live or loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Escape:
 
 
 def experiments(result: Result) -> list[Experiment]:
-    """The attack families of a result file, those counted apart last."""
+    """The attack families of a result file. Those counted apart come last."""
     return [experiment for experiment in result.experiments if experiment.workload == "attacks"]
 
 
@@ -62,19 +62,19 @@ def totals(result: Result, peer: str) -> Counter[str]:
 
 
 def judged(sums: Counter[str]) -> int:
-    """How many processes the totals are of, without those that a case did not apply to."""
+    """How many processes the totals count, without those to which a case did not apply."""
     return sum(sums[verdict] for verdict in _COUNTED)
 
 
 def defended_share(result: Result, peer: str) -> float | None:
-    """The share of judged processes that were reported, trapped or neutralised; None when none was judged."""
+    """The share of judged processes that were reported, trapped or neutralised. None if none was judged."""
     sums = totals(result, peer)
     of = judged(sums)
     return sum(sums[verdict] for verdict in DEFENDED) / of if of else None
 
 
 def percent(share: float) -> str:
-    """One decimal, and never 100 % or 0 % unless it is exactly so."""
+    """A percentage with one decimal. It says 100 % or 0 % only if that is exact."""
     if 0.9995 <= share < 1:
         return ">99.9 %"
     if 0 < share < 0.0005:
@@ -83,7 +83,7 @@ def percent(share: float) -> str:
 
 
 def ranking(result: Result) -> list[str]:
-    """The peers, best first; those that could not be judged last."""
+    """The peers, best first. Those that could not be judged come last."""
     shares = {peer.name: defended_share(result, peer.name) for peer in result.peers}
 
     def share(name: str) -> float:
@@ -216,7 +216,7 @@ def seeds(result: Result) -> int:
 
 
 def markdown_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: bool = True) -> list[str]:
-    """The lines of a table; the cells behind the first of each row are set right when they are numeric."""
+    """The lines of a table. Numeric cells behind the first of each row are set to the right."""
 
     def row(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,8 +1,8 @@
-"""The processes of the attack suite: each in a group of its own, with a time limit, and none left behind.
+"""The processes of the attack suite. Each runs in its own group under a time limit, and none is left behind.
 
-An attack may hang, write without end, close its output and stay, or leave a child that holds the pipe: the limit ends
-all of these. `freestone-attack` asks the kernel to be killed when the runner dies, however it dies; `attacking` ends
-what runs when the runner is interrupted and lives on.
+An attack may hang, write without end, close its output and stay, or leave a child that holds the pipe. The limit ends
+all of these. `freestone-attack` asks the kernel to kill it if the runner dies, however it dies. If the runner is
+interrupted and lives on, `attacking` ends what still runs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _stopping = threading.Event()
 
 
 class Stopped(Exception):
-    """The run was interrupted: no attack is started any more."""
+    """The run was interrupted, so no further attack starts."""
 
 
 def spawn(command: Sequence[str], env: dict[str, str], limit_s: float) -> Outcome:
-    """Runs one process of `freestone-attack` to its end or to the limit; both of its outputs, in the order written."""
+    """Runs one process of `freestone-attack` to its end or to the limit. Keeps both outputs, in the order written."""
     read_end, write_end = os.pipe()
     pid = 0
     deadline = time.monotonic() + limit_s
@@ -72,7 +72,7 @@ def _start(command: Sequence[str], env: dict[str, str], write_end: int) -> int:
 
 
 def _collect(read_end: int, deadline: float) -> tuple[bytearray, bool]:
-    """What is written until every writer has closed the pipe, and whether the deadline came first."""
+    """Reads until every writer has closed the pipe. Returns the text, and whether the deadline came first."""
     poll = select.poll()
     poll.register(read_end, select.POLLIN)
     text = bytearray()
@@ -99,7 +99,7 @@ def _ends_before(pid: int, deadline: float) -> bool:
 
 
 def _reap(pid: int, *, kill: bool) -> int:
-    """The wait status of a process that ended, or that is killed now with its group."""
+    """The wait status of a process that has ended. One that has not is killed now, with its group."""
     if kill:
         _kill(pid)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -115,7 +115,7 @@ def _kill(pid: int) -> None:
 
 
 def _stop_all() -> None:
-    """Kills every attack that is running; from now on none starts."""
+    """Kills every running attack. From now on none starts."""
     with _lock:
         _stopping.set()
         for pid in _running:
@@ -124,7 +124,7 @@ def _stop_all() -> None:
 
 @contextlib.contextmanager
 def attacking() -> Iterator[None]:
-    """Around a run of attacks: what crashes leaves no core file, and what is interrupted leaves no process."""
+    """Wraps a run of attacks: a crash leaves no core file, and an interruption leaves no process."""
     _stopping.clear()
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, before[1]))

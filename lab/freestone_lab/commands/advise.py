@@ -99,7 +99,7 @@ def _running(pid: int) -> tuple[list[str], Path, dict[str, str]]:
 
 
 def _about_running(options: Namespace) -> Task:
-    """A running process is measured by starting its command again; one that serves must be loaded."""
+    """To measure a running process, its command starts again. A server must be loaded instead."""
     argv, cwd, env = _running(options.pid)
     if not argv:
         raise UserError(f"--pid {options.pid}: a process of the kernel, which has no malloc")

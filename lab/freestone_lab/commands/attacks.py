@@ -72,7 +72,7 @@ def _enumerated(options: Namespace) -> int:
 
 
 class _Reporter:
-    """Says on standard error, at most every five seconds, how far the run has come and how long it will take."""
+    """Tells standard error, at most every five seconds, how far the run is and how long it will take."""
 
     def __init__(self, peers_in_all: int) -> None:
         self._out = console(stderr=True)

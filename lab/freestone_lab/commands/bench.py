@@ -25,7 +25,7 @@ TRACES = "traces"
 
 
 def _tasks(wanted: list[str], program: Path, say: Callable[[str], None]) -> list[Task]:
-    """`traces` is the corpus, `traces/NAME` one of it; any other name is a suite's, a workload's or a program's."""
+    """`traces` is the corpus, `traces/NAME` one trace of it. Any other name is a suite, a workload or a program."""
     others = [name for name in wanted if name.partition("/")[0] != TRACES]
     tasks = bencher.select(others, program, say) if others else []
     if TRACES in wanted:
@@ -35,7 +35,7 @@ def _tasks(wanted: list[str], program: Path, say: Callable[[str], None]) -> list
 
 
 def _on_cluster(options: Namespace, wanted: list[str]) -> int:
-    """The corpus on a Dask cluster: a result file for each machine, and one page about all of them."""
+    """Runs the corpus on a Dask cluster: a result file for each machine, and one page about all of them."""
     if any(name.partition("/")[0] != TRACES for name in wanted):
         raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`")
     names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]

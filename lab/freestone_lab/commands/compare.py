@@ -37,7 +37,7 @@ def plan_from(
     seed: int | None,
     default_s: float = BUDGET_S,
 ) -> Plan:
-    """The stop rule that the options describe; UserError names an option that makes no sense."""
+    """The stop rule that the options describe. UserError names an option that makes no sense."""
     budget_s = measuring_s(units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s)
     wanted = units.fraction(precision, "--precision") if precision else 0.01
     if precision and not budget:
@@ -82,7 +82,7 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
 
 
 def more(engine: Engine) -> float:
-    """Asks whether to go on where the decision is still open; the seconds that the user grants."""
+    """If the decision is still open, asks whether to go on. Returns the seconds that the user grants."""
     evidence = evidence_of(engine.experiment, engine.baseline.name)
     decision = decide(evidence)
     if decision.settled:

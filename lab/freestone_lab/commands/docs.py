@@ -45,7 +45,7 @@ def run(options: Namespace) -> int:
 
 
 def write(root: Path) -> list[Path]:
-    """Writes every generated document, and removes the drawings that none of them shows."""
+    """Writes every generated document, and removes drawings that no document shows."""
     written = [path for module in MODULES for path in pages.write_all(root, module.documents(root))]
     for drawing in sorted((root / benchmarks.PLOTS).glob("*.svg")):
         if benchmarks.PLOTS / drawing.name not in written:

@@ -1,4 +1,4 @@
-"""The Python packages that a command needs: the shell command that started this one installs them, once.
+"""The Python packages that a command needs. The shell command that started this one installs them, once.
 
 A command that needs none runs in any Python of 3.11 or later.
 """
@@ -18,7 +18,7 @@ WITNESS = {RUNTIME: "scipy", DEVELOPMENT: "pytest"}
 
 
 def require(needs: str, arguments: list[str]) -> None:
-    """Returns when this Python has the packages; otherwise the shell command installs them and starts `arguments` anew.
+    """Returns if this Python has the packages. Otherwise the shell command installs them and starts `arguments` again.
 
     Programs that are started from here do not see the launcher's variable.
     """

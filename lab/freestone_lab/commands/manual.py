@@ -56,7 +56,7 @@ def names() -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text as troff takes it: nothing in it is a request, an escape or a typographic dash."""
+    """Text that troff takes as it is: nothing in it is a request, an escape or a typographic dash."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("%%", "%")
     return re.sub(r"(?m)^(?=[.'])", r"\\&", text)
 
@@ -119,7 +119,7 @@ def _flags(name: str) -> list[str]:
 
 
 def _words(name: str) -> str:
-    """What may follow a command: the second words that it has, and its options."""
+    """What may follow a command: its second words and its options."""
     return " ".join([other.split()[1] for other in names() if other.startswith(f"{name} ")] + _flags(name))
 
 
@@ -151,7 +151,7 @@ def fish() -> str:
 
 
 def write(share: Path, version: str) -> None:
-    """Writes all of it below `share`, where a system looks for each."""
+    """Writes each file below `share`, where a system looks for it."""
     texts = {f"man/man1/freestone-{name.replace(' ', '-')}.1": page(name, version) for name in names()}
     texts["man/man1/freestone.1"] = front_page(version)
     texts["bash-completion/completions/freestone"] = bash()

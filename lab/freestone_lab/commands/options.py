@@ -1,7 +1,7 @@
-"""Every command, and how what was typed after its name is parsed; the options of each stand in options_*.py.
+"""Every command, and how to parse what follows its name. The options of each are in options_*.py.
 
-Imports the standard library only: `--help` needs nothing installed. A command's work is the function `run` of
-the module that COMMANDS names for it; it gets what was parsed here.
+Imports the standard library only: `--help` needs nothing installed. COMMANDS names the module of each command. Its
+function `run` does the work and receives the parsed options.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SOURCE_TREE = ("package", "setup", "test", "docs")
 
 
 def select(arguments: list[str]) -> tuple[str, list[str]]:
-    """The command that the arguments begin with, and what follows it; ("", ...) when there is none."""
+    """The command that the arguments begin with, and what follows it; ("", ...) if there is none."""
     first = ALIASES.get(arguments[0], arguments[0]) if arguments else ""
     both = f"{first} {arguments[1]}" if len(arguments) > 1 else ""
     if both in COMMANDS:
@@ -105,7 +105,7 @@ def parser_of(name: str) -> Parser:
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """What was typed after the command's name. Ends the program with one line when it makes no sense."""
+    """Parses what follows the command's name. Ends the program with one line if it makes no sense."""
     found = parser_of(name).parse_args(arguments[:-1] if arguments[-1:] == ["--"] else arguments)
     if "command" in found:
         words = found.command or []

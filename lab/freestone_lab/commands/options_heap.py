@@ -29,7 +29,7 @@ def top(parser: argparse.ArgumentParser) -> None:
 
     Keys: s sorts by another column, c shows the size classes, t the threads, b both, f freezes, q ends.
 
-    The process is asked to show itself meanwhile when it was not started with FREESTONE_CONF=live_page:true. Example:
+    A process that was not started with FREESTONE_CONF=live_page:true is asked to show itself meanwhile. Example:
 
         freestone top $(pidof server)
     """
@@ -90,9 +90,8 @@ def page(parser: argparse.ArgumentParser) -> None:
 def leaks(parser: argparse.ArgumentParser) -> None:
     """Blocks that a program lost, with the stacks that allocated them: of CMD at its exit, or of a running process.
 
-    A block is lost when nothing in the program's memory points to it. The exit status is CMD's, or that of --error when
-    something was lost. With --pid the blocks are those that were allocated during the look, sampled, and the process
-    goes on.
+    A block is lost if nothing in the program's memory points to it. The exit status is CMD's, or that of --error if
+    something was lost. With --pid the command samples the blocks allocated during the look, and the process goes on.
 
     Examples:
 
@@ -113,8 +112,8 @@ def leaks(parser: argparse.ArgumentParser) -> None:
 def agent(parser: argparse.ArgumentParser) -> None:
     """Serve the figures of every process of this machine under libfreestone to Prometheus, and push heap profiles.
 
-    A process shows itself when it was started with FREESTONE_CONF=live_page:true; with --all the agent asks every
-    process to. Figures are added up by service (systemd unit or container) and program; what has ended is gone.
+    A process shows itself if it was started with FREESTONE_CONF=live_page:true. With --all the agent asks every process
+    to. The agent adds up figures by service (systemd unit or container) and program. Ended processes drop out.
 
     Examples:
 

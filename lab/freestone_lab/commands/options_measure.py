@@ -92,8 +92,8 @@ def advise(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser) -> None:
     """Run CMD under libfreestone; the exit status is CMD's.
 
-    Refuses programs that a preloaded library cannot serve: static ones, set-uid ones, ones with a malloc of
-    their own.
+    It refuses programs that a preloaded library cannot serve: static ones, set-uid ones, and those with their own
+    malloc.
 
     Examples:
 
@@ -124,7 +124,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
-    The null allocator, which never frees, stands in each table: its figures are the workload's own cost.
+    Each table also shows the null allocator, which never frees. Its figures are the workload's own cost.
     `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs,
     `bench memory-calls` what the check of memcpy costs.
 
@@ -157,7 +157,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
 
 def attacks(parser: argparse.ArgumentParser) -> None:
-    """Attack allocators: misuse in many forms, each in a process of its own, after its bug-free twin.
+    """Attack allocators: many forms of misuse, each in its own process and after its bug-free twin.
 
     Examples:
 
@@ -193,7 +193,7 @@ def attacks(parser: argparse.ArgumentParser) -> None:
 
 
 def mitigations(parser: argparse.ArgumentParser) -> None:
-    """Measure what each mitigation of the hardened build costs: a library of each alone, beside the fast build.
+    """Measure what each mitigation of the hardened build costs: one library with each alone, beside the fast build.
 
     Examples:
 
@@ -205,7 +205,7 @@ def mitigations(parser: argparse.ArgumentParser) -> None:
 
 
 def memory_calls(parser: argparse.ArgumentParser) -> None:
-    """Count what the hardened library's check of memcpy costs, in instructions a call beside libc's own.
+    """Count what the hardened library's check of memcpy costs, in instructions per call, beside libc's own.
 
     Examples:
 
@@ -253,7 +253,7 @@ def diff(parser: argparse.ArgumentParser) -> None:
 def doctor(parser: argparse.ArgumentParser) -> None:
     """Is this machine fit to measure, and if not, why.
 
-    Exit status 1 when figures of time could not be trusted now.
+    The exit status is 1 if nobody could trust figures of time now.
     """
 
 

@@ -10,7 +10,7 @@ ALLOCATOR = "NAME|NAME=path.so"
 
 
 def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A whole number that is not below `least` and not above `most`."""
+    """A whole number from `least` to `most`."""
     expected = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def number(text: str) -> int:
@@ -54,7 +54,7 @@ def output(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def habits(parser: argparse.ArgumentParser) -> None:
-    """How a program is run, as other measuring tools have it."""
+    """How to run a program, with the options that other measuring tools have."""
     parser.add_argument("--prepare", metavar="'CMD'", help="a shell command before every run, not measured")
     parser.add_argument("--cleanup", metavar="'CMD'", help="a shell command after every run, not measured")
     parser.add_argument("--warmup", type=at_least(0), default=0, metavar="N", help="unmeasured runs of each allocator")

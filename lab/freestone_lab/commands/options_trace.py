@@ -11,8 +11,8 @@ from freestone_lab.commands.options_shared import ALLOCATOR, allocators, at_leas
 def record(parser: argparse.ArgumentParser) -> None:
     """Record every allocation call of CMD, or of a running process, into a trace; the exit status is CMD's.
 
-    The recorder stands in front of whatever allocator serves the program. The trace holds sizes, times and the order
-    of calls; no byte of the program's data, none of its arguments, and no address.
+    The recorder stands in front of the allocator that serves the program. The trace holds sizes, times and the order of
+    calls, but no byte of the program's data, none of its arguments, and no address.
 
     Examples:
 
@@ -37,8 +37,8 @@ def record(parser: argparse.ArgumentParser) -> None:
 def replay(parser: argparse.ArgumentParser) -> None:
     """Replay traces under every allocator: the same calls by the same threads, in the recorded order between them.
 
-    Measured are the calls alone: time in malloc and in free, the tail, peak and mean memory, faults, memory after
-    idle. What the replay itself costs is measured without an allocator, and said.
+    It measures only the calls: time in malloc and in free, the tail, peak and mean memory, faults, memory after idle.
+    It also runs without an allocator and reports what the replay itself costs.
 
     Examples:
 
@@ -101,7 +101,7 @@ def trace_check(parser: argparse.ArgumentParser) -> None:
 def trace_cut(parser: argparse.ArgumentParser) -> None:
     """Write a part of a trace: between two times, of one process, or as much of the beginning as fits a size.
 
-    Blocks that are live at the beginning are made there.
+    The part begins by making the blocks that are live there.
 
     Example:
 

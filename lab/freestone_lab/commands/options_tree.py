@@ -30,8 +30,8 @@ def setup(parser: argparse.ArgumentParser) -> None:
 def test(parser: argparse.ArgumentParser) -> None:
     """Run the tests: all, or just some parts of them. The last line counts them.
 
-    What judges times is left out, as another program beside it would decide it: `--timing` runs that, and that alone,
-    on a quiet machine.
+    Tests that judge times are left out, because another program beside them would decide the outcome. `--timing` runs
+    only those, on a quiet machine.
 
     Examples:
 

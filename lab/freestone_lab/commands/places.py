@@ -1,4 +1,4 @@
-"""Where a sitting writes: every file is tried before anything is measured."""
+"""Where a sitting writes. It tries every file before it measures anything."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Write = Callable[[Result, list[Table], Path], None]
 
 @dataclass
 class Places:
-    """The files of one sitting. All are tried when this is made, before anything is measured."""
+    """The files of one sitting. Making this tries them all, before anything is measured."""
 
     result: Path
     page: Path
     others: Mapping[Path, Write] = field(default_factory=dict)
 
     def keep(self, result: Result) -> None:
-        """Stores the result so far, somewhere else when its place fails."""
+        """Stores the result so far, and goes elsewhere if its place fails."""
         at = outputs.write(self.result, lambda place: save(result, place), preparation.to_stderr)
         self.result = at or self.result
 
     def write(self, result: Result, analysed: list[Table]) -> list[Path]:
-        """Everything that was asked for; the files that could be written, the result first."""
+        """Writes everything that was asked for. Returns the files that it could write, the result first."""
         self.keep(result)
         made: list[Path | None] = [self.result]
         for path, make in self.others.items():
@@ -56,7 +56,7 @@ def _google_benchmark(result: Result, analysed: list[Table], path: Path) -> None
 
 
 def places(kind: str, options: Namespace) -> Places:
-    """Where everything goes: what was asked for, and the rest in the folder that the user stands in."""
+    """Where everything goes: to the files asked for, and the rest to the current folder."""
     say = preparation.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
     page = options.report or result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")

@@ -34,7 +34,7 @@ def run(options: Namespace) -> int:
 
 
 def _write(profiles: list[Profile], path: Path, title: str, *, view: str) -> None:
-    """As a page; as pprof with its names inside when the file is called .pb or .pb.gz."""
+    """Writes a page, or pprof with its names inside if the file is called .pb or .pb.gz."""
     if path.name.endswith((".pb", ".pb.gz")):
         outputs.write_whole(path, encode(profiles[0], view))
     else:

@@ -1,4 +1,4 @@
-"""`freestone replay`: the recorded calls of a program under any allocator, judged as `compare` judges."""
+"""`freestone replay`: runs a program's recorded calls under any allocator, and judges as `compare` does."""
 
 from __future__ import annotations
 

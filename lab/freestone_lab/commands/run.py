@@ -1,4 +1,4 @@
-"""`freestone run`: a program under libfreestone; `freestone lib`: where that lies."""
+"""`freestone run`: runs a program under libfreestone. `freestone lib`: says where the library lies."""
 
 from __future__ import annotations
 

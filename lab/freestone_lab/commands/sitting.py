@@ -24,7 +24,7 @@ def show(result: Result, analysed: list[Table]) -> None:
 
 
 def finish(outcome: Outcome, to: Places, ended: list[int]) -> int:
-    """Shows the tables, writes the files, and says how it ended: 0, 1 when nothing could be compared, 128 + signal."""
+    """Shows the tables, writes the files, and returns the status: 0, 1 if nothing could be compared, 128 + signal."""
     result = outcome.result
     analysed = tables(result)
     written = to.write(result, analysed) if result.experiments else []

@@ -1,7 +1,7 @@
-"""What an ELF file says of itself: its kind, interpreter, build-id, needed libraries, segments and symbols.
+"""What an ELF file says about itself: its kind, interpreter, build-id, needed libraries, segments and symbols.
 
-Reads with the standard library alone, so that `freestone run` and `freestone leaks` work on a bare machine. Every
-fault of the file, a table beyond its end included, is an ElfError.
+It needs only the standard library, so `freestone run` and `freestone leaks` work on a bare machine. Every fault in the
+file is an ElfError, even a table beyond its end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Section(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A part of the file that is loaded: where it lies in the file, and at which address."""
+    """A loaded part of the file: where it lies in the file, and at which address."""
 
     offset: int
     size: int
@@ -59,7 +59,7 @@ class Symbol:
 
 
 class Elf:
-    """An open ELF file of 64 bits. Of one of 32 bits only `bits`, `machine` and `kind` are known."""
+    """An open 64-bit ELF file. For a 32-bit file only `bits`, `machine` and `kind` are known."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -119,7 +119,7 @@ class Elf:
 
     @property
     def build_id(self) -> str:
-        """In hexadecimal, lower case; "" when there is none."""
+        """The build-id in lower-case hexadecimal; "" if there is none."""
         for section in self.sections:
             if section.kind != _SECTION_NOTE:
                 continue
@@ -145,7 +145,7 @@ class Elf:
         return found
 
     def has(self, table: str) -> bool:
-        """Whether there is such a symbol table: `.dynsym` or `.symtab`."""
+        """Whether the file has this symbol table: `.dynsym` or `.symtab`."""
         return any(_SYMBOL_TABLES.get(s.kind) == table for s in self.sections)
 
     def symbols(self, *tables: str) -> Iterator[Symbol]:

@@ -1,4 +1,4 @@
-"""Where files go: tried before anything is measured, and somewhere else when the place fails after all."""
+"""Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Say = Callable[[str], None]
 
 
 def fallbacks() -> list[Path]:
-    """Folders for what cannot go where it was asked: the user's state, then /tmp."""
+    """Folders for a file that cannot go to its place: the user's state, then /tmp."""
     state = os.environ.get("XDG_STATE_HOME")
     with contextlib.suppress(RuntimeError):  # no home folder
         state = state or str(Path.home() / ".local" / "state")
@@ -21,13 +21,13 @@ def fallbacks() -> list[Path]:
 
 
 def new_name(kind: str, suffix: str = ".json") -> Path:
-    """A name in the folder that the user stands in."""
+    """A new name in the current folder."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return Path.cwd() / f"freestone-{kind}-{stamp}{suffix}"
 
 
 def problem(path: Path) -> str | None:
-    """Why a file cannot be written there, or None. Leaves no file; makes the folder."""
+    """Why a file cannot be written there, or None. Makes the folder and leaves no file."""
     try:
         if path.is_dir():
             return "it is a folder"
@@ -43,7 +43,7 @@ def problem(path: Path) -> str | None:
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """The file appears whole or not at all; what is there and no file (a device, a pipe) is written to, not replaced.
+    """Writes a file that appears whole or not at all. Writes into a device or a pipe and does not replace it.
 
     OSError names the path, on a full disk too.
     """
@@ -63,7 +63,7 @@ def write_whole(path: Path, data: bytes | str) -> None:
 
 
 def usable(path: Path, say: Say) -> Path:
-    """The path itself when a file can be written there, else one that works, which is said."""
+    """The path itself if a file can be written there. Otherwise a path that works, which it announces."""
     found = problem(path)
     if found is None:
         return path
@@ -77,7 +77,7 @@ def usable(path: Path, say: Say) -> Path:
 
 
 def write(path: Path, make: Callable[[Path], None], say: Say) -> Path | None:
-    """Lets `make` write the file, elsewhere when that fails (a full disk); None when it fails everywhere."""
+    """Lets `make` write the file, and elsewhere if that fails (a full disk). None if it fails everywhere."""
     for place in (path, *(folder / path.name for folder in fallbacks())):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ MARKER = "installed"
 
 
 def _marker() -> Path | None:
-    """The file that only an installation has: where the libraries lie, from its own folder, and the version.
+    """The file that only an installation has. It names the version, and where the libraries lie from its own folder.
 
     It stands beside lab/, or in a wheel inside the package.
     """
@@ -23,7 +23,7 @@ def _marker() -> Path | None:
 
 
 def installed() -> Path | None:
-    """The folder of the libraries when this is the installed command."""
+    """The folder of the libraries, if this is the installed command."""
     marker = _marker()
     return Path(os.path.normpath(marker.parent / marker.read_text().splitlines()[0])) if marker else None
 
@@ -67,7 +67,7 @@ def cache_dir() -> Path:
 
 
 def folder(path: Path, option: str) -> Path:
-    """The folder, made where it is missing. UserError names the option, the path and the reason."""
+    """The folder, made if it is missing. UserError names the option, the path and the reason."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

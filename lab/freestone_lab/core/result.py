@@ -19,13 +19,13 @@ PeerKind = Literal["libc", "preload", "control"]
 
 
 def control_name(baseline: str) -> str:
-    """The name under which the baseline runs a second time."""
+    """The name of the baseline's second run."""
     return baseline + AGAIN
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One allocator that a program can be run under. `path` is None for the program's own (glibc's) malloc."""
+    """An allocator that can serve a program. `path` is None for the program's own (glibc's) malloc."""
 
     name: str
     path: str | None

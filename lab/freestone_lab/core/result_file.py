@@ -1,4 +1,4 @@
-"""Result files: the only module that reads or writes one. It refuses a bad one by file, field and expectation."""
+"""Result files. Only this module reads or writes them. It refuses a bad one and names file, field and expectation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def load(path: Path) -> Result:
 
 
 def _check_names(result: Result, path: Path) -> None:
-    """Raises ResultError unless every name in the file that means something else in it has that something."""
+    """Raises ResultError if a name in the file refers to something that the file lacks."""
     peers = {peer.name for peer in result.peers}
     if result.baseline not in peers:
         raise ResultError(f"{path}: `$.baseline` is {result.baseline!r}, expected the name of an entry of `$.peers`")

@@ -1,4 +1,4 @@
-"""Being told to end: SIGTERM and SIGHUP are taken like Ctrl-C, so that what was measured is kept."""
+"""Signals that end the program: SIGTERM and SIGHUP act like Ctrl-C, so that what was measured is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ended(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def ends_are_kept() -> Iterator[list[int]]:
-    """Within it the first such signal raises Ended. The list gets the exit status of the signal that came."""
+    """Within the context, the first such signal raises Ended. The list gets the exit status for that signal."""
     came: list[int] = []
 
     def end(number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""What docs/ATTACKS.md tells of the attack suite: tables made from docs/results/attacks, between marked lines.
+"""The tables of docs/ATTACKS.md about the attack suite, made from docs/results/attacks and put between marked lines.
 
-`all.json.gz` holds every allocator of a machine at a few seeds, `seeds.json.gz` the hardened ones, the fast build and
-the controls at many. Why the hardened build misses what it misses cannot be measured: REASONS says it by case, and a
+`all.json.gz` holds every allocator of a machine at a few seeds. `seeds.json.gz` holds the hardened ones, the fast build
+and the controls at many. Nothing can measure why the hardened build misses a case, so REASONS says it for each. A
 missed case without a reason stops the documents.
 """
 
@@ -72,7 +72,7 @@ def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: bool 
 
 
 def shares(result: Result, file: Path) -> str:
-    """The share of each verdict per allocator, verdicts that nobody got left out."""
+    """The share of each verdict per allocator, without verdicts that nobody got."""
     grid = tables.summary(result)
     used = [i for i in range(len(grid.headings)) if i < 2 or any(row[i] for row in grid.rows)]
     rows = [[row[i].removesuffix(" %") if i > 1 else row[i] for i in used] for row in grid.rows]
@@ -150,7 +150,7 @@ def misses(result: Result) -> str:
 
 
 def apart(result: Result) -> str:
-    """The cases that no allocator can be asked to see, by reason, and what the hardened build does about them."""
+    """The cases that nobody can expect an allocator to see, by reason, and what the hardened build does about them."""
     reasons: dict[str, str] = {}
     for experiment in tables.experiments(result):
         if tables.family(experiment) == APART:

@@ -1,6 +1,6 @@
-"""docs/BENCHMARKS.md and the drawings of docs/plots, made from the result files in docs/results and from nothing else.
+"""docs/BENCHMARKS.md and the drawings of docs/plots, made only from the result files in docs/results.
 
-The same results give the same bytes. `outdated` tells what the repository's copy lacks, so that a test can ask.
+The same results give the same bytes. `outdated` tells what the repository's copy lacks, so a test can check it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def failures(analysis: Analysis) -> str:
 
 
 def published(result: Result) -> str:
-    """Which experiments of a result repeat which published one, as a table; "" when none do."""
+    """A table of the experiments of a result and the published ones that they repeat; "" if there are none."""
     present = {e.id for e in result.experiments}
     rows: dict[str, list[str]] = {}
     for run in suites.suite("published"):

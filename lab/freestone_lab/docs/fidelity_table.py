@@ -27,7 +27,7 @@ def documents(root: Path) -> dict[Path, str]:
 
 
 def kept(result: dict[str, Any], what: str, to: str, figure: str) -> int:
-    """In how many programs the median of `what` lies within what is promised of `to`."""
+    """In how many programs the median of `what` keeps the promised distance to `to`."""
     near = [abs(fidelity.ratio(row, what, to, figure)[0] - 1) <= WITHIN[what] for row in result["programs"]]
     return sum(near)
 

@@ -1,4 +1,4 @@
-"""How a generated document comes about: templates, sections between marked lines, and what the repository lacks."""
+"""How to make a document: templates, sections between marked lines, and the check that the repository is up to date."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_section(page: str, document: Path, name: str, text: str) -> str:
 
 
 def stored(path: Path, schema: str, command: str) -> dict[str, Any]:
-    """What `command` stored as plain JSON. UserError when the file is something else."""
+    """What `command` stored as plain JSON. UserError if the file is something else."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -68,9 +68,9 @@ def write_all(root: Path, made: dict[Path, str]) -> list[Path]:
 
 
 def differences(root: Path, made: dict[Path, str]) -> list[str]:
-    """One line for each file of the repository that is not as it was made.
+    """One line for each file of the repository that differs from what was made.
 
-    Of a drawing the data behind it are compared: another version of matplotlib may place a label elsewhere.
+    For a drawing it compares the data behind it, because another version of matplotlib may place a label elsewhere.
     """
     lines = []
     for path, text in made.items():

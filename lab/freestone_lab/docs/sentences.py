@@ -1,7 +1,7 @@
 """Sentences of the documents whose figures follow from stored results.
 
-A sentence stands here with `{}` for each figure, and in its document with the figures. `freestone docs` fills them in;
-how the lines break does not matter.
+This file holds each sentence with `{}` for its figures; the document holds it with the figures. `freestone docs` fills
+them in. Line breaks do not matter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sentence:
 
 
 def filled(page: str, sentence: Sentence, values: list[str]) -> str:
-    """The page with these figures in the sentence. UserError where the page does not have the sentence."""
+    """The page with these figures in the sentence. UserError if the page lacks the sentence."""
     parts = [r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in sentence.text.split("{}")]
     if len(parts) != len(values) + 1:
         raise ValueError(f"{sentence.text!r}: {len(values)} figures for {len(parts) - 1} places")
@@ -55,7 +55,7 @@ def filled(page: str, sentence: Sentence, values: list[str]) -> str:
 
 
 def documents(root: Path) -> dict[Path, str]:
-    """Path below the repository to content; without the sentences whose result is not stored."""
+    """Path below the repository to content. Leaves out the sentences whose result is not stored."""
     made: dict[Path, str] = {}
     for sentence in SENTENCES:
         if (root / sentence.of).exists():

@@ -18,7 +18,7 @@ LEAST_S = 0.01  # a program whose calls take less under the baseline is not name
 
 
 def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
-    """Program to the middle of the ratios to the baseline in the same round, where every run of both was good."""
+    """Program to the median of its ratios to the baseline in the same round, if every run of both was good."""
     found = {}
     for experiment in result.experiments:
         if any(failure.peer == peer for failure in failures_of(experiment)):

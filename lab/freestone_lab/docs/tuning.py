@@ -1,4 +1,4 @@
-"""docs/TUNING.md, made from the allocator's option table and from nothing else."""
+"""docs/TUNING.md, made only from the allocator's option table."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def size(value: int) -> str:
 
 
 def read_options(root: Path) -> list[Option]:
-    """The option table. Raises UserError for a line that is not understood."""
+    """The option table. Raises UserError for a line that it does not understand."""
     options = []
     for number, line in enumerate((root / TABLE).read_text(encoding="utf-8").splitlines(), start=1):
         if not line.startswith("OPTION("):

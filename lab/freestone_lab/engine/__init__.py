@@ -1,1 +1,1 @@
-"""How an experiment is planned, scheduled and run."""
+"""Plans, schedules and runs experiments."""

@@ -1,4 +1,4 @@
-"""Measures one program until the decision is settled, time is up, or somebody ends it; what was measured is kept."""
+"""Measures one program until the decision is settled, time is up, or somebody ends it. It keeps what it measured."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from freestone_lab.engine.plan import Plan, Report, Task
 from freestone_lab.measure import fingerprint, load
 from freestone_lab.measure.recognise import Look
 
-PATIENCE = 2.0  # measuring ends early when what would settle it takes so many times what is left
+PATIENCE = 2.0  # measuring ends early if settling it would take this many times the time that is left
 LEAST_TO_FORETELL = 8  # rounds
 
 
 @dataclass
 class Advice:
-    """What was found, however far it came."""
+    """What a sitting found, even if it ended early."""
 
     result: Result
     evidence: Evidence
@@ -57,7 +57,7 @@ class Adviser:
     _result: Result | None = None
 
     def run(self) -> Advice:
-        """Raises UserError when the program cannot be measured; being ended keeps what there is."""
+        """Raises UserError if the program cannot be measured. If somebody ends it, it keeps what there is."""
         self._begun = time.monotonic()
         plan = replace(self.plan, settled=self._settled, more=self._more, started=self._started)
         self._engine = engine = Engine(
@@ -94,7 +94,7 @@ class Adviser:
         return found
 
     def _evidence(self, experiment: Experiment) -> Evidence:
-        """About every allocator that still runs; the figures are requests per second where the load tells them."""
+        """Evidence about every allocator that still runs. The figure is requests per second if the load tells it."""
         engine = self._engine
         assert engine is not None
         rate = load.RATE in experiment.specs
@@ -112,7 +112,7 @@ class Adviser:
         self.begin(look, count, time.monotonic() - self._begun)
 
     def _store(self, experiment: Experiment) -> None:
-        """The result so far, kept after each round, so that even a killed sitting leaves it."""
+        """Stores the result so far after each round, so that even a killed sitting leaves it."""
         assert self._engine is not None and self._result is not None
         base = self._engine.baseline
         control = control_name(base.name)
@@ -130,7 +130,7 @@ class Adviser:
         return decision.settled or self._hopeless(evidence, decision)
 
     def _hopeless(self, evidence: Evidence, decision: Decision) -> bool:
-        """Whether what is left is far too little to settle the rest."""
+        """Whether far too little time is left to settle the rest."""
         engine = self._engine
         assert engine is not None
         left = engine.left()

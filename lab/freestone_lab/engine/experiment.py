@@ -30,7 +30,7 @@ from freestone_lab.measure.recognise import Look, Watcher
 from freestone_lab.measure.samples import PROCESS_SPECS
 
 PADDING_LIMIT = 4096
-SPARE = 1.25  # of the time that runs are foreseen to take: no two take the same
+SPARE = 1.25  # a margin on the foreseen time of runs, because no two take the same
 WARM_UP_TIMEOUT_S = 600.0
 WATCHED_LINGER_MS = 2_500  # long enough to see what a program that forks away leaves behind
 WATCH_EVERY_S = 0.05
@@ -45,10 +45,10 @@ class Interrupted(Exception):
 
 
 class Engine:
-    """Runs one task under all peers. `measure()` may be called once.
+    """Runs one task under all peers. Call `measure()` only once.
 
-    `proven` holds (program, allocator) pairs whose warm-up and proof were made in this sitting: a workload program
-    reads no files and says in every run who serves malloc, so a pair once proven goes straight to its rounds.
+    `proven` holds the (program, allocator) pairs that this sitting has warmed up and proven. A workload program reads
+    no files and says in every run who serves malloc, so a proven pair goes straight to its rounds.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Engine:
         self.proven.add((self.task.argv[0], self.baseline.name))
 
     def _rename_baseline(self, family: str, account: proof.Account) -> None:
-        """The program brings an allocator: its row bears that name, and glibc's malloc is preloaded like the others."""
+        """The program brings an allocator. Its row gets that name, and glibc's malloc is preloaded like the others."""
         name = f"its own {family}"
         libc = next((p for p in account.serving("fopen") or account.serving("malloc") if proof.is_libc(p)), None)
         libc = libc or proof.libc_path()
@@ -232,7 +232,7 @@ class Engine:
             self.peers.append(replace(old, path=libc, kind="preload"))
 
     def _second(self, control: Peer, scratch: Path) -> None:
-        """The baseline again: a program that leaves state behind fails now, and one of changing output differs."""
+        """Runs the baseline again. A program that leaves state behind fails now; one with changing output differs."""
         self._tell(control, 0)
         sample, run = self._once(control, 0, scratch, {})
         if sample.status == "wrong_output":
@@ -251,7 +251,7 @@ class Engine:
             self.look.seconds = run.wall_s  # the first run was slowed by its proof
 
     def _prove(self, peer: Peer, scratch: Path) -> None:
-        """A run of another allocator under the dynamic linker's account; who fails it is out."""
+        """Runs another allocator under the dynamic linker's account. An allocator that fails is out."""
         self._tell(peer, 0)
         folder = open_folder(scratch)
         sample, _ = self._once(peer, 0, scratch, proof.environment(folder), proving=True)
@@ -270,7 +270,7 @@ class Engine:
             self.dropped.add(peer.name)
 
     def _leave_out(self, first_s: float) -> None:
-        """Keeps as many allocators as the limit has time for, in their order; each needs a proof and LEAST_ROUNDS."""
+        """Keeps as many allocators, in order, as the limit has time for. Each needs a proof and LEAST_ROUNDS."""
         left = self.left()
         if left is None:
             return
@@ -288,7 +288,7 @@ class Engine:
             self.not_run[peer.name] = f"no time within {self.plan.limit_s:.0f} s"
 
     def _learn(self, run: Run, sample: Sample) -> None:
-        """The baseline's first run is the measure of the others; if it fails there is nothing to compare."""
+        """Takes limits from the baseline's first run. If that fails, there is nothing to compare."""
         if sample.status == "timeout" and self.plan.limit_s is not None:
             raise UserError(
                 f"one run takes longer than the {self.plan.limit_s:.0f} s that there are: after {run.wall_s:.0f} s "
@@ -334,7 +334,7 @@ class Engine:
                 return
 
     def _no_time(self) -> bool:
-        """Whether the next run would end after the limit, by the time that the longest took."""
+        """Whether the next run would end after the limit if it took as long as the longest so far."""
         left = self.left()
         if left is None or left >= self.longest_s:
             return False

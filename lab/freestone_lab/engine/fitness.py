@@ -25,7 +25,7 @@ NOISE_ROUNDS = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. `bad` means figures of time cannot be trusted; `warn` means they say less."""
+    """One check's outcome. `bad` means that figures of time cannot be trusted, `warn` that they say less."""
 
     name: str
     state: State

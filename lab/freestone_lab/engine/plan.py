@@ -1,4 +1,4 @@
-"""What an experiment is asked to do: the task, the plan, and the environment that puts an allocator in charge."""
+"""What an experiment does: the task, the plan, and the environment that puts an allocator in charge."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Task:
     read: Literal["output", "workload"] = "output"
     check: Check | None = None
     caveats: tuple[str, ...] = ()
-    seconds: float = 1.0  # about what one run takes under the baseline: for estimates only
-    unfit: Mapping[str, str] = field(default_factory=dict)  # allocators that cannot get through by nature, and why
+    seconds: float = 1.0  # roughly what one run takes under the baseline; only for estimates
+    unfit: Mapping[str, str] = field(default_factory=dict)  # allocators that cannot finish it by their nature, and why
     prepare: str | None = None  # shell commands around every run, outside the measured time
     cleanup: str | None = None
     ignore_failure: bool = False  # any exit status is success
@@ -64,19 +64,19 @@ class Plan:
     counts: bool = False
     control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
     series_rounds: int = SERIES_ROUNDS
-    limit_s: float | None = None  # no run starts that would end after it; those who cost too much are left out
+    limit_s: float | None = None  # no run starts that would end later; allocators that cost too much are left out
     control: bool = True  # whether the A/A control runs in the rounds too
     name_own: bool = False  # a program that brings an allocator gives the baseline its name
     warmup: int = 0  # unmeasured runs of each peer before its proof
-    more: Callable[[], float] | None = None  # asked for seconds beyond the limit before it ends the measuring
-    borrow: Callable[[float], float] | None = None  # asked for seconds of later experiments that one rival needs
+    more: Callable[[], float] | None = None  # grants seconds beyond the limit, before measuring ends
+    borrow: Callable[[float], float] | None = None  # grants a rival seconds of later ones
     started: Callable[[Look], None] | None = None  # told what the program is, after its first runs
-    settled: Callable[[Experiment, Sequence[str]], bool] | None = None  # asked after each round with who still runs
+    settled: Callable[[Experiment, Sequence[str]], bool] | None = None  # gets the allocators that still run
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where an experiment stands; `remaining_s` is None while it cannot be known."""
+    """How far an experiment is. `remaining_s` is None while nobody can know it."""
 
     task: str
     peer: str
@@ -90,7 +90,7 @@ Report = Callable[[Progress], None]
 
 
 def measuring_s(budget_s: float) -> float:
-    """What of a budget is for measuring; the rest draws the page."""
+    """The part of a budget that measures. The rest draws the page."""
     return max(budget_s * 0.6, budget_s - max(4.0, budget_s * 0.05))
 
 

@@ -1,4 +1,4 @@
-"""What comes before a sitting: the library and packages that it needs, the allocators that it compares, its seed."""
+"""What a sitting needs first: the library and packages, the allocators to compare, and the seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def ensure_library(say: Say) -> None:
-    """Builds libfreestone when this repository has none yet; says so when that fails, and goes on without it."""
+    """Builds libfreestone if this repository has none yet. If that fails, it says so and goes on without it."""
     try:
         root = paths.root()
     except UserError:
@@ -37,7 +37,7 @@ def ensure_library(say: Say) -> None:
 
 
 def ensure_packages(wanted: Sequence[str], say: Say) -> None:
-    """Installs packages where that is allowed; otherwise names the line to type."""
+    """Installs packages if it may. Otherwise it names the line to type."""
     if not wanted:
         return
     say(f"installing {' '.join(wanted)}" if packages.privilege() is not None else f"missing: {' '.join(wanted)}")

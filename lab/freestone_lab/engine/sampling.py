@@ -38,7 +38,7 @@ class Golden:
 
 @dataclass
 class Sampler:
-    """Judges the runs of one experiment and gathers what it learns of the figures."""
+    """Judges the runs of one experiment and gathers what it learns about the figures."""
 
     task: Task
     plan: Plan
@@ -52,7 +52,7 @@ class Sampler:
             self.experiment.caveats.append(text)
 
     def served(self, peer: Peer, round_: int, found: Served) -> Sample:
-        """The sample of a server that was loaded."""
+        """The sample of a server under load."""
         for note in found.notes:
             self.caveat(f"under {peer.name}, {note}")
         gauges = {k: significant(v, 3) for k, v in found.run.gauges.items()}
@@ -85,7 +85,7 @@ class Sampler:
         return found
 
     def age_outputs(self) -> None:
-        """Dates earlier outputs to the epoch, so that a file which this run did not write is seen as absent."""
+        """Dates earlier outputs to the epoch, so a file that this run did not write counts as absent."""
         for path in self.task.output_files:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(self.task.cwd / path, ns=(0, 0))
@@ -153,7 +153,7 @@ class Sampler:
             self.caveat(text)
 
     def closing_caveats(self, round_s: float) -> None:
-        """What must be read with the figures, once all rounds are done; a round took `round_s`."""
+        """After all rounds: what a reader of the figures must know. A round took `round_s`."""
         samples = [s for s in self.experiment.samples if s.round > 0]
         stolen = sum(s.gauges.get("steal", 0) > STEAL_LIMIT for s in samples)
         if stolen:

@@ -1,7 +1,7 @@
 """How many rounds each experiment of a long sitting gets, and how long that will take.
 
-A budget shortens the number of rounds, never the list of experiments or of their sizes. Rounds are handed out by
-level: everybody has one, then the cheapest get their second, and nobody a third before everybody has two.
+A budget cuts rounds, never experiments or their sizes. Rounds are handed out level by level. Everybody gets one, then
+the cheapest get their second, and nobody gets a third before everybody has two.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from freestone_lab.core.result import Peer
 from freestone_lab.engine.plan import Task
 
-OVERHEAD_S = 0.08  # of starting, watching and reading one process
-SLOWDOWN = 1.25  # of the allocators' mean to the baseline's time, over the suites
+OVERHEAD_S = 0.08  # what starting, watching and reading one process costs
+SLOWDOWN = 1.25  # the allocators' mean time over the baseline's, across the suites
 MOST_ROUNDS = 10
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one experiment, in seconds: once, and for every round."""
+    """What one experiment costs in seconds: once, and for every round."""
 
     once: float
     round: float
 
 
 def cost(task: Task, peers: Sequence[Peer], control_share: float = 1.0) -> Cost:
-    """An estimate. The baseline runs twice a round; a workload program's warm-up is one run of it."""
+    """Estimates the cost. The baseline runs twice a round. A workload program warms up with one run of it."""
     run = task.seconds * SLOWDOWN + OVERHEAD_S
     controls = sum(p.kind == "control" and p.name not in task.unfit for p in peers)
     judged = sum(p.kind != "control" for p in peers)
@@ -35,7 +35,7 @@ def cost(task: Task, peers: Sequence[Peer], control_share: float = 1.0) -> Cost:
 
 
 def allot(costs: Sequence[Cost], budget_s: float, most: int = MOST_ROUNDS) -> list[int]:
-    """Rounds per experiment; at least one each, even where the budget is too small for that."""
+    """Rounds per experiment. Each gets at least one, even if the budget is too small for that."""
     rounds = [1] * len(costs)
     left = budget_s - sum(c.once + c.round for c in costs)
     order = sorted(range(len(costs)), key=lambda i: costs[i].round)
@@ -53,7 +53,7 @@ def total(costs: Sequence[Cost], rounds: Sequence[int]) -> float:
 
 
 class Pace:
-    """How the sitting's true time compares with the estimates, from what is done already."""
+    """How the sitting's true time compares with the estimates, judged by what is done."""
 
     LEAST_S = 20.0  # before that, a single odd experiment would decide
 

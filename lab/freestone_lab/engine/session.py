@@ -1,4 +1,4 @@
-"""One sitting of the lab: which peers, in which order the experiments run, and what is kept when it ends early."""
+"""One sitting of the lab: its peers, the order of its experiments, and what it keeps if it ends early."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
 
-    A plan's budget is for all experiments whose plans share it: the first come first, and one that its share is too
-    short for takes from those after it. `more` is asked for seconds when those of a single experiment are over.
-    `sitting_s` is for the whole sitting: it decides which experiments there is time for and their rounds. `keep` gets
-    the result after every experiment. With several tasks, one that fails under the baseline is said and left out; with
-    one, its error goes up.
+    All experiments whose plans share a budget divide it. An experiment whose share is too short takes from those after
+    it. When the seconds of a single experiment are over, it asks `more` for more. `sitting_s` is for the whole sitting:
+    it decides which experiments run and for how many rounds. `keep` gets the result after every experiment. Among
+    several tasks, one that fails under the baseline is reported and left out. The error of a single task goes up.
     """
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -103,7 +102,7 @@ def run(
 def _affordable(
     tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], sitting_s: float | None
 ) -> tuple[list[tuple[Task, Plan]], dict[str, str]]:
-    """As many experiments as can have LEAST_ROUNDS within the sitting, the cheapest first; at least one."""
+    """As many experiments as can get LEAST_ROUNDS within the sitting, the cheapest first. At least one."""
     if sitting_s is None:
         return list(tasks), {}
     costs = {task.id: schedule.cost(task, chosen) for task, _ in tasks}
@@ -144,7 +143,7 @@ def _take_names(result: Result, engine: Engine, tasks: int) -> None:
 
 
 def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
-    """The plan with its part of the common budget: what is left of it, divided by how long the tasks to come take."""
+    """The plan with its part of the common budget: the rest of it, divided by how long the remaining tasks take."""
     if plan.budget_s is None:
         return plan
     part = left[0].seconds / sum(task.seconds for task in left)
@@ -154,7 +153,7 @@ def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
 
 
 def _enough_for(task: Task, plan: Plan, begun: float, speed: float) -> bool:
-    """Whether the common budget has time for the least that says something: the baseline, its control and one rival."""
+    """Whether the common budget has time for the minimum: the baseline, its control and one rival."""
     if plan.budget_s is None:
         return True
     least = 3 * (1 + LEAST_ROUNDS) * task.seconds * speed * SPARE

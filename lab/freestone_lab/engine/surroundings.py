@@ -19,7 +19,7 @@ def open_folder(scratch: Path) -> Path:
 
 
 def names_in(folder: Path) -> set[str]:
-    """What lies in a folder; nothing when it cannot be read."""
+    """The names in a folder. Empty if it cannot be read."""
     try:
         return {entry.name for entry in folder.iterdir()}
     except OSError:
@@ -33,7 +33,7 @@ def available_kib() -> int:
 
 
 def shell(command: str | None, option: str, cwd: Path) -> None:
-    """Runs what the user wants around every run, without the allocator under test and outside the measured time."""
+    """Runs the user's command around a run, without the allocator under test and outside the measured time."""
     if command is None:
         return
     done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True, check=False)

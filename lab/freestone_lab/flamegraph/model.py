@@ -8,7 +8,7 @@ from freestone_lab.core.errors import UserError
 
 
 class ProfileError(UserError):
-    """A profile that cannot be read; the message names the file and what was expected."""
+    """A profile that cannot be read. The message names the file and what was expected."""
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def encode(profile: Profile, default_type: str = "") -> bytes:
 
 
 def _groups(stack: tuple[Frame, ...]) -> list[tuple[Frame, ...]]:
-    """The stack, outermost first, with the frames that were inlined into one call together."""
+    """The stack, outermost first. Frames inlined into one call form a group."""
     groups: list[tuple[Frame, ...]] = []
     for frame in stack:
         if frame.inlined and groups:

@@ -28,7 +28,7 @@ TYPE = re.compile(r"^# type (\S+) (\S+)$")
 
 
 def read_profile(path: Path) -> Profile:
-    """The profile in `path`, its form told from its content. Raises ProfileError, one line that names the file."""
+    """Reads the profile in `path`; its content tells the form. Raises ProfileError, one line that names the file."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -90,8 +90,8 @@ def address_frame(address: int, mappings: Iterable[Mapping]) -> Frame:
 def heap_v2(text: str, name: str) -> Profile:
     """The text heap profile of jemalloc (`heap_v2/RATE`, `@ stack` above `t*:` lines) or gperftools (one line each).
 
-    Values are samples; each is scaled to an estimate of the whole by 1 / (1 - exp(-size / RATE)). Addresses are return
-    addresses, so one is taken off each to land in the call.
+    Values are samples. Each is scaled to an estimate of the whole by 1 / (1 - exp(-size / RATE)). Addresses are return
+    addresses, so subtracting one from each leads into the call.
     """
     lines = text.splitlines()
     rate_text = re.search(r"heap_v2/(\d+)", lines[0])
@@ -126,7 +126,7 @@ def maps_line(line: str) -> Mapping | None:
 
 
 def unbiased(objects: int, size: int, rate: int) -> tuple[int, int]:
-    """What `objects` sampled blocks of `size` bytes in all stand for."""
+    """What `objects` sampled blocks, together `size` bytes, stand for."""
     if objects == 0 or rate <= 1:
         return objects, size
     scale = 1 / (1 - math.exp(-(size / objects) / rate))

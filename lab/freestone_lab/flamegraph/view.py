@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass
 class Node:
-    """A call in its place. `own` holds what was allocated right here: profile, then sample type."""
+    """A call in its place in the tree. `own` holds what was allocated right here, by profile and sample type."""
 
     frame: int
     own: list[list[int]]
@@ -103,7 +103,7 @@ def preferred(profiles: Sequence[Profile], types: list[tuple[str, str]], view: s
 def render_profiles(
     profiles: Sequence[Profile], title: str, *, compare: bool = False, view: str = "inuse_space"
 ) -> str:
-    """The page as text. `compare` opens it with the last profile against the first, otherwise it opens with `view`."""
+    """The page as text. With `compare` it opens with the last profile against the first, otherwise with `view`."""
     if not profiles:
         raise ProfileError("no profile to show")
     data = json.dumps(payload(profiles, compare, view), separators=(",", ":")).replace("</", "<\\/")

@@ -1,1 +1,1 @@
-"""A process seen from inside: statistics, profiles and leaks of one program under libfreestone."""
+"""Looks inside a program under libfreestone: its statistics, profiles and leaks."""

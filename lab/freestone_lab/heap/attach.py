@@ -1,13 +1,13 @@
-"""Calls functions of libfreestone inside a process that runs, so that it can be looked at without having been prepared.
+"""Calls functions of libfreestone inside a running process, so that a look at it needs no preparation.
 
-A thread is stopped by ptrace for the length of one call. Only a thread that is outside the library is used: neither its
-program counter nor any word on top of its stack lies in the library's code, so the call may allocate, take locks and
-write files like any other call of that thread. A dead word on the stack of a thread that waits would stand there for as
-long as it waits: where no other thread is found, one that waits in a call of the program's own is taken. Everything
-that the thread had in its registers is put back, and a system call that was interrupted starts again.
+ptrace stops one thread for the length of one call. That thread must be outside the library: neither its program counter
+nor any word on top of its stack lies in the library's code. So the call may allocate, take locks and write files like
+any other call of that thread. A dead word may lie on the stack of a waiting thread for as long as it waits. So if no
+other thread is found, one that waits in a system call of the program itself will do. Afterwards the thread gets all its
+registers back, and an interrupted system call starts again.
 
-Needs the rights of a debugger: the same user, and where /proc/sys/kernel/yama/ptrace_scope is not 0, root. x86-64 and
-aarch64.
+This needs the rights of a debugger: the same user, or root if /proc/sys/kernel/yama/ptrace_scope is not 0. It works on
+x86-64 and aarch64.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NT_PRSTATUS, NT_FPREGS, NT_ARM_SYSTEM_CALL = 1, 2, 0x404
 WAIT_ALL = 0x4000_0000  # __WALL
 STACK_LOOKED_AT = 16 * 1024  # bytes above the stack pointer that must hold no address of the library
 RED_ZONE = 512
-PATIENCE_S = 30.0  # how long a thread outside the library is looked for: on a busy machine each look takes long
-CLEAN_S = 0.2  # and for how long only one on whose stack no word of the library lies
+PATIENCE_S = 30.0  # how long to look for a thread outside the library; on a busy machine each look takes long
+CLEAN_S = 0.2  # how long to insist on one whose stack holds no word of the library
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a processor keeps what a call needs, as places in the array of its general registers."""
+    """Where a processor keeps what a call needs: places in the array of its general registers."""
 
     registers: int
     arguments: tuple[int, ...]
@@ -53,7 +53,7 @@ class Machine:
     call_number: int | None  # the register that holds the interrupted system call's number
     link: int | None  # the register of the return address; None: it lies on the stack
     starting: frozenset[int]  # system calls during which locks are held for a fork
-    waiting: frozenset[int]  # those in which programs wait for others; the library makes its own from its own code
+    waiting: frozenset[int]  # system calls in which programs wait; the library makes its own from its own code
 
 
 # read, poll, select, epoll_wait, accept, recvfrom, recvmsg, nanosleep, pause, wait4, sigtimedwait and their kin
@@ -99,7 +99,7 @@ Argument = int | str | bytearray  # a bytearray is passed by its address, and ho
 
 
 class Process:
-    """A process that runs under libfreestone. Its threads are stopped for single calls only."""
+    """A process that runs under libfreestone. Its threads stop only for single calls."""
 
     def __init__(self, pid: int) -> None:
         name = platform.machine()
@@ -135,7 +135,7 @@ class Process:
             time.sleep(0.001)
 
     def call_on_every_thread(self, function: str, *arguments: Argument) -> int:
-        """Calls the function once on each thread, as far as it can be had outside the library. Returns on how many."""
+        """Calls the function once on each thread that it can find outside the library. Returns on how many."""
         done = 0
         for tid in self.threads():
             for attempt in range(5):
@@ -156,7 +156,7 @@ class Process:
 
     @contextmanager
     def _stopped(self, tid: int) -> Iterator[bool]:
-        """The thread stands still meanwhile. Yields False when it has ended or somebody else traces it now."""
+        """Stops the thread meanwhile. Yields False if it has ended or somebody else traces it."""
         try:
             _ptrace(PTRACE_SEIZE, tid)
         except OSError as error:
@@ -183,7 +183,7 @@ class Process:
                     alive = False
 
     def _may_be_traced(self, tid: int) -> bool:
-        """The kernel asks for the same right here, and does not mind another tracer, which may be gone by now."""
+        """Asks the kernel for the same right by a file, where another tracer, perhaps gone by now, does not matter."""
         try:
             Path(f"/proc/{tid}/mem").open("rb").close()
         except PermissionError:
@@ -293,7 +293,7 @@ class Process:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No Ctrl-C between a stop and its undoing: it is delivered afterwards."""
+    """Delays Ctrl-C between a stop and its undoing until afterwards."""
     held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
@@ -343,7 +343,7 @@ def look_until(pid: int, seconds: float | None) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def sampled(process: Process, sample_bytes: int) -> Iterator[None]:
-    """The process is profiled meanwhile, and is as before afterwards. A profile that ran goes on, with its own mean."""
+    """Profiles the process meanwhile and leaves it as before. A running profile goes on, with its own mean."""
     was_active = process.call("freestone_prof_is_active") != 0
     mean_before = option(process, "prof_sample_bytes")
     if not was_active:
@@ -359,7 +359,7 @@ def sampled(process: Process, sample_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def file_of(process: Process, what: str) -> Iterator[tuple[str, Path]]:
-    """A file for the process to write: its name there, and its path here. Removed at the end."""
+    """A file for the process to write: its name there and its path here. It is removed at the end."""
     name = f"/tmp/freestone-{what}-{process.pid}-{time.time_ns()}"
     here = Path(f"/proc/{process.pid}/root{name}")
     try:
@@ -371,7 +371,7 @@ def file_of(process: Process, what: str) -> Iterator[tuple[str, Path]]:
 
 @contextmanager
 def shown(pid: int) -> Iterator[None]:
-    """The process keeps a live page meanwhile, also when it was not started with one."""
+    """The process keeps a live page meanwhile, even if it was not started with one."""
     if page_path(pid).exists():
         yield
         return

@@ -1,4 +1,4 @@
-"""The keys of `freestone top`: what each does to the picture, and how they are read from the terminal."""
+"""The keys of `freestone top`: what each does to the picture, and how to read them from the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = {"b": ("classes", "threads"), "c": ("classes",), "t": ("threads",)}
 
 @dataclass(frozen=True)
 class View:
-    """What of a process is shown."""
+    """What the picture shows of a process."""
 
     tables: tuple[str, ...] = TABLES["b"]
     order: int = 0
@@ -44,15 +44,15 @@ class View:
         return replace(self, tables=TABLES.get(key, self.tables))
 
 
-# Waits at most so many seconds for a key; "" when none came.
+# Waits at most this many seconds for a key; "" if none comes.
 Keys = Callable[[float], str]
 
 
 @contextmanager
 def of_terminal() -> Iterator[Keys | None]:
-    """Keys as they are pressed, without Enter and without showing; None where the input is no terminal.
+    """Keys as they are pressed, without Enter and without an echo. None if the input is no terminal.
 
-    Ctrl-C stays what it is. The terminal is as before afterwards.
+    Ctrl-C keeps its meaning. Afterwards the terminal is as before.
     """
     if not sys.stdin.isatty():
         yield None

@@ -22,7 +22,7 @@ SAMPLED_MEAN = 64 * 1024  # bytes between samples: enough to find what grows, ch
 
 @dataclass(frozen=True)
 class Place:
-    """Lost blocks that one call stack allocated. Estimates when they were sampled."""
+    """Lost blocks that one call stack allocated. For sampled blocks these are estimates."""
 
     blocks: int
     size: int
@@ -96,9 +96,9 @@ def read(text: str) -> Leaks:
 
 
 def run(command: Sequence[str], *, exact: bool) -> Searched:
-    """Runs `command` to its end; the reports of it and of its children that ended by exit.
+    """Runs `command` to its end. Returns its report and those of its children that ended by exit.
 
-    Those that Ctrl-C, SIGTERM or SIGHUP ends are searched before.
+    If Ctrl-C, SIGTERM or SIGHUP ends a process, the search comes first.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
     with tempfile.TemporaryDirectory(prefix="freestone-leaks-") as folder:
@@ -120,7 +120,7 @@ def run(command: Sequence[str], *, exact: bool) -> Searched:
 
 
 def look(pid: int, seconds: float | None) -> Leaks:
-    """What a running process has lost of the blocks that it allocated during the look: sampled from now on.
+    """What a running process lost of the blocks that it allocated during the look. Sampling starts now.
 
     It lasts `seconds`; with None, until Ctrl-C, which the process does not get.
     """
@@ -144,7 +144,7 @@ def _reason(returncode: int) -> str:
 
 
 def summary(searched: Searched, depth: int) -> list[str]:
-    """The reports as lines: of the processes that lost something; of all of them one line when none did."""
+    """The reports as lines, for the processes that lost something. If none did, one line for all."""
     losing = [process for process in searched.processes if process.places]
     if losing:
         return [line for process in losing for line in describe(process, depth)]

@@ -1,4 +1,4 @@
-"""Where libfreestone lies in a process that runs: found in its mappings, its functions in the file's symbols."""
+"""Where libfreestone lies in a running process. The mappings tell the place, the file's symbols the functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Library:
 
 
 def find_library(pid: int) -> Library:
-    """libfreestone in the process, preloaded or linked in. UserError when there is none."""
+    """libfreestone in the process, preloaded or linked in. UserError if there is none."""
     files: dict[str, list[tuple[int, int, int, str]]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()

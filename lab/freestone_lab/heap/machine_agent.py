@@ -1,7 +1,7 @@
 """The agent of a machine: it serves the figures of every process under libfreestone, and pushes heap profiles.
 
-Processes are found by their live page, also in containers of this machine; those that have ended are gone at the next
-look. Nothing is kept between two scrapes. Standard library only; profiles need the packages that read them.
+It finds processes by their live page, even in containers of this machine. Ended processes are gone at the next look. It
+keeps nothing between two scrapes. Standard library only; profiles need the packages that read them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROC = Path("/proc")  # whose processes the agent sees
 
 
 def own_number(pid: int) -> int:
-    """The number that the process has for itself, in its own container."""
+    """The number of the process in its own container."""
     try:
         status = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -37,7 +37,7 @@ def own_number(pid: int) -> int:
 
 
 def shown() -> Iterator[tuple[int, Snapshot]]:
-    """The processes of this machine that show a live page, by their number here."""
+    """The processes of this machine that show a live page, by their number on the machine."""
     for entry in sorted((e for e in PROC.iterdir() if e.name.isdigit()), key=lambda e: int(e.name)):
         pid = int(entry.name)
         page = entry / f"root/dev/shm/{snapshot.PREFIX}{own_number(pid)}"
@@ -53,7 +53,7 @@ def scrape() -> str:
 
 
 def show_all() -> None:
-    """Turns the live page on in every process under libfreestone that may be traced and shows none yet."""
+    """Turns the live page on in every process under libfreestone that shows none yet, if it may trace it."""
     visible = {pid for pid, _ in shown()}
     for entry in PROC.iterdir():
         if entry.name.isdigit() and int(entry.name) not in visible:
@@ -77,11 +77,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """A line per scrape is noise."""
+        """Writes nothing, because a line per scrape is noise."""
 
 
 def serve(address: str, port: int) -> http.server.ThreadingHTTPServer:
-    """A server that listens; its serve_forever is the caller's. UserError names an address that cannot be had."""
+    """A server that listens. The caller calls serve_forever. UserError names an address that it cannot have."""
     try:
         return http.server.ThreadingHTTPServer((address, port), Handler)
     except OSError as error:
@@ -89,7 +89,7 @@ def serve(address: str, port: int) -> http.server.ThreadingHTTPServer:
 
 
 def ingest(url: str, service: str, program: str, profile: bytes, since: float, until: float) -> None:
-    """Pushes one pprof file to a store that speaks Pyroscope's /ingest. UserError when it does not take it."""
+    """Pushes one pprof file to a store that speaks Pyroscope's /ingest. UserError if the store refuses it."""
     label = "".join(c if c.isalnum() or c in "._-" else "_" for c in service)
     name = f"{label}{{program={urllib.parse.quote(program, safe='')}}}"
     query = urllib.parse.urlencode({"name": name, "from": int(since), "until": int(until), "format": "pprof"})

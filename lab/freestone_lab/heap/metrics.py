@@ -63,7 +63,7 @@ _CONTAINER = re.compile(r"(?:^|[-/])([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?$")
 
 
 def service_of(cgroup: str, program: str) -> str:
-    """What a process belongs to by the text of /proc/PID/cgroup: its container, its systemd unit, else its program."""
+    """The service of a process, by the text of /proc/PID/cgroup: its container, its systemd unit, else its program."""
     paths = [line.split(":", 2)[2] for line in cgroup.splitlines() if line.count(":") >= 2]
     for path in sorted(paths, key=len, reverse=True):
         if found := _CONTAINER.search(path):
@@ -85,7 +85,7 @@ def service_of_process(pid: int, program: str) -> str:
 def render(found: Iterable[tuple[str, Snapshot]]) -> str:
     """One sample per figure, service and program: the sum over the service's processes of that program.
 
-    Limits and peaks of single processes add up to what the service may and did hold at most.
+    Limits of single processes add up to the service's limit. Their peaks add up to a bound on its peak.
     """
     groups: dict[tuple[str, str], list[Snapshot]] = defaultdict(list)
     for service, snapshot in found:

@@ -42,7 +42,7 @@ def load(files: Sequence[Path]) -> list[Profile]:
 
 
 def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> str:
-    """FREESTONE_CONF that turns the profiler on; the user's own settings stay in front."""
+    """A FREESTONE_CONF that turns the profiler on. The user's own settings stay in front."""
     if any(c in str(folder) for c in ",;"):
         raise UserError(f"--keep '{folder}': a folder's name with ',' or ';' cannot stand in FREESTONE_CONF")
     ours = f"prof:true,prof_file:{folder / PREFIX}.%p,prof_sample_bytes:{sample_bytes},prof_format:{form.value}"
@@ -52,8 +52,8 @@ def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> st
 def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None) -> Profiled:
     """Runs `command` to its end and reads every profile that it and its children left, the largest first.
 
-    A process that is ended by Ctrl-C, SIGTERM or SIGHUP writes its profile before. Processes without a sample are left
-    out while another has one: shims and shells that a program is started through.
+    If Ctrl-C, SIGTERM or SIGHUP ends a process, it writes its profile first. Processes without a sample are left out if
+    another has one: they are shims and shells that started the program.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
     with tempfile.TemporaryDirectory(prefix="freestone-profile-") as scratch:
@@ -98,7 +98,7 @@ def look(pid: int, sample_bytes: int, seconds: float | None) -> Profile:
 
 
 def notes_on(pid: int) -> list[str]:
-    """What keeps the profile of a process from showing all of it."""
+    """What a profile of this process cannot show, and why."""
     try:
         program = Path(f"/proc/{pid}/exe").readlink().name
         pools = b"PYTHONMALLOC=malloc" not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

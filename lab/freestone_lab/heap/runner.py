@@ -1,4 +1,4 @@
-"""Runs a program under libfreestone, after proof that the library will serve it."""
+"""Runs a program under libfreestone, once it is proven that the library will serve it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Prepared:
 
 
 def library(hardened: bool) -> Path:
-    """The built library; built first when it is missing. UserError when that fails."""
+    """The library, built first if it is missing. UserError if that fails."""
     name = "libfreestone-hardened.so" if hardened else "libfreestone.so"
     path = paths.build_dir() / name
     if not path.exists():
@@ -78,12 +78,12 @@ def prepare(command: Sequence[str], *, stats: bool, hardened: bool) -> Prepared:
 
 
 def visible_to_python(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which a Python program takes small objects from malloc, where a profile sees them."""
+    """The environment that makes a Python program take small objects from malloc, where a profile sees them."""
     return {"PYTHONMALLOC": "malloc", **env}
 
 
 def execute(prepared: Prepared) -> None:
-    """Becomes the program: same process, so its exit status, signals and terminal are its own."""
+    """Becomes the program. The process is the same, so exit status, signals and terminal are the program's own."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -1,4 +1,4 @@
-"""Reads what libfreestone says of a heap: the live page of a process, or a statistics file in JSON or OpenMetrics."""
+"""Reads what libfreestone says about a heap: a process's live page, or a statistics file in JSON or OpenMetrics."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The statistics of one process at one time; `updated_ms` is on the machine's monotonic clock."""
+    """The statistics of one process at one time. `updated_ms` is on the machine's monotonic clock."""
 
     pid: int
     program: str
@@ -148,7 +148,7 @@ def from_process(pid: int) -> Snapshot:
 
 
 def from_page(path: Path) -> Snapshot:
-    """A live page; a version that was being written while it was read is read again. OSError when it is not there."""
+    """Reads a live page, and reads it again if it changed meanwhile. OSError if it is missing."""
     for _ in range(ATTEMPTS):
         raw = path.read_bytes()
         again = path.read_bytes()
@@ -175,7 +175,7 @@ def _no_page(pid: int) -> str:
 
 
 def find(target: str) -> Snapshot:
-    """The statistics of a process number or of a file."""
+    """The statistics of a process, by its number, or of a file."""
     if target.isdecimal() and not Path(target).exists():
         return from_process(int(target))
     return from_file(Path(target))
@@ -202,7 +202,7 @@ def age_seconds(snapshot: Snapshot) -> float:
 
 
 def bytes_text(count: float) -> str:
-    """1.5 MiB."""
+    """Bytes in words, such as 1.5 MiB."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:

@@ -1,7 +1,7 @@
-"""Addresses to functions, offline: llvm-symbolizer where it is, else addr2line, else the file's own symbol table.
+"""Turns addresses into functions, offline: by llvm-symbolizer, else by addr2line, else by the file's own symbol table.
 
-A file whose build-id is not the profiled one is not used: a wrong name is worse than an address. Inlined calls become
-frames of their own; C++ and Rust names are demangled.
+It ignores a file whose build-id differs from the profiled one, because a wrong name is worse than an address. Inlined
+calls become frames of their own. C++ and Rust names are demangled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MANGLED = re.compile(r"^_{1,3}[ZR]")
 
 
 def symbolize(profile: Profile) -> Profile:
-    """The profile with every address resolved that can be; notes say which files could not be used."""
+    """The profile with as many addresses resolved as possible. Notes name the files that did not help."""
     wanted: dict[str, set[int]] = {}
     for stack, _ in profile.samples:
         for frame in stack:
@@ -67,7 +67,7 @@ def demangled(samples: list[Sample]) -> list[Sample]:
 
 
 def demangle(names: Sequence[str]) -> list[str]:
-    """C++ and Rust names made readable by c++filt; unchanged where there is none."""
+    """C++ and Rust names made readable by c++filt. Unchanged if c++filt is missing."""
     tool = shutil.which("c++filt") or shutil.which("llvm-cxxfilt")
     if tool is None or not names:
         return list(names)
@@ -103,7 +103,7 @@ def segments(module: str) -> list[elf.Segment]:
 
 
 def virtual_address(module: str, address: int, mappings: Iterable[Mapping]) -> int | None:
-    """A run-time address as the file's own virtual address, by way of its mapping and segments."""
+    """The file's own virtual address for a run-time address, by its mapping and segments."""
     mapping = next((m for m in mappings if m.path == module and m.start <= address < m.limit), None)
     if mapping is None:
         return None
@@ -115,7 +115,7 @@ def virtual_address(module: str, address: int, mappings: Iterable[Mapping]) -> i
 
 
 def lookup(module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
-    """Virtual address to frames, outermost first; addresses that nothing is known about are absent."""
+    """Virtual address to frames, outermost first. Unknown addresses are absent."""
     for tool in SYMBOLIZERS:
         path = shutil.which(tool)
         if path and (found := by_llvm(path, module, addresses)) is not None:
@@ -184,7 +184,7 @@ def function_table(module: str) -> tuple[list[int], list[tuple[int, str]]]:
 
 
 def by_symbols(module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
-    """The function around each address, from the symbol tables alone; names stay mangled."""
+    """The function around each address, only by the symbol tables. Names stay mangled."""
     starts, functions = function_table(module)
     found = {}
     for address in addresses:

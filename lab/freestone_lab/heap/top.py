@@ -1,6 +1,6 @@
 """The pictures of `freestone stats` and `freestone top`: a heap as tables and bars, and how it changes.
 
-Plain text, coloured on a terminal; the standard library only, so that a server needs nothing installed to be looked at.
+Plain text, coloured on a terminal. It needs only the standard library, so a look at a server installs nothing there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BOLD, DIM = 1, 90
 COLOURS = (32, 36, 34, 35, 33, 90)  # green, cyan, blue, magenta, yellow, grey
 BLOCKS = " ▁▂▃▄▅▆▇█"
 MINUTE_MS = 60_000
-LETTERS = 30  # of a course of the last minute, where the screen has room
-WIDE_FROM = 84  # letters that the tables need without courses
-RATES_FROM = 110  # and the lower ones beside each other with their rates
+LETTERS = 30  # the width of a course of the last minute, if the screen has room
+WIDE_FROM = 84  # the width that the tables need without courses
+RATES_FROM = 110  # the width that the lower tables need beside each other with their rates
 ROWS_SHOWN = 12
 ROWS_LEAST = 3
 ROWS_ABOVE = 18  # lines of the picture that are not size classes, when the tables stand beside each other
@@ -41,13 +41,13 @@ def styled(text: str, style: int) -> str:
 
 
 def width_of(line: str) -> int:
-    """In letters, as a terminal shows it."""
+    """The width of a text in letters, as a terminal shows it."""
     return len(_STYLE.sub("", line))
 
 
 @dataclass(frozen=True)
 class Screen:
-    """Where pictures go, and the room that they have there."""
+    """Where pictures go, and how much room they have there."""
 
     out: TextIO
     width: int
@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def in_place(self, wanted: bool) -> Iterator[Callable[[Lines], None]]:
-        """A way to show one picture over the other, on a page of the terminal that is gone afterwards."""
+        """Shows each picture over the last one, on a page of the terminal that disappears afterwards."""
         if not (wanted and self.terminal):
             yield self.show
             return
@@ -97,7 +97,7 @@ class History:
             self.snapshots = [*kept, snapshot]
 
     def rate(self, value: Callable[[Snapshot], float | None]) -> float | None:
-        """The change of a value per second between the last two snapshots; None where one of them has none."""
+        """The change of a value per second between the last two snapshots. None if one of them lacks it."""
         if len(self.snapshots) < 2:
             return None
         before, now = self.snapshots[-2:]
@@ -106,7 +106,7 @@ class History:
         return (later - earlier) / seconds if seconds > 0 and earlier is not None and later is not None else None
 
     def course(self, name: str, letters: int = LETTERS) -> str:
-        """The figure over the last minute as one line of blocks, from 0 to its highest; what is unknown is blank."""
+        """The figure over the last minute as one line of blocks, from 0 to its highest. Unknown values are blank."""
         end = self.snapshots[-1].updated_ms if self.snapshots else 0
         values: list[float | None] = []
         for place in range(letters):
@@ -130,7 +130,7 @@ def bar(snapshot: Snapshot, width: int) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> Lines:
-    """Rows of numbers, of which the first `left` columns are words. No value is broken over lines."""
+    """Rows of numbers. The first `left` columns hold words. No value breaks over lines."""
     above = [[styled(name, BOLD) for name in head]] if any(head) else []
     grid = [*above, *rows]
     widths = [max(width_of(row[column]) for row in grid) for column in range(len(head))]
@@ -240,7 +240,7 @@ def title(snapshot: Snapshot) -> str:
 
 
 def beside(screen: Screen, *tables: Lines) -> Lines:
-    """The tables in a row, or below each other when the terminal is too narrow for it."""
+    """The tables in a row, or below each other if the terminal is too narrow."""
     widths = [max(map(width_of, lines)) for lines in tables]
     gap = min(4, (screen.width - sum(widths)) // max(1, len(tables) - 1))
     if gap < 2:
@@ -290,7 +290,7 @@ def watch(
 ) -> None:
     """Shows a process until it ends, Ctrl-C, the key q, or `count` pictures. Without a terminal they follow each other.
 
-    `pressed` waits for a key, where there are any; a frozen picture stands still while its history goes on.
+    `pressed` waits for a key, if there is a keyboard. A frozen picture stands still while its history goes on.
     """
     history, view, shown = History(), keys.View(), 0
     history.add(stats.from_process(pid))

@@ -1,7 +1,7 @@
 """Runs a program so that Ctrl-C reaches this tool first, which takes its last look before the program ends.
 
-The program runs in a process group of its own, as in a shell. Where it wants the terminal's input it is given the
-terminal; Ctrl-C then is the program's, as it is for any interactive program.
+The program runs in its own process group, as in a shell. If it wants the terminal's input, it gets the terminal. Then
+Ctrl-C goes to the program, as for any interactive program.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ GRACE_S = 10.0  # from the signal until a program that goes on is ended by force
 def run(argv: Sequence[str], program: Path, env: Mapping[str, str], last_look: Callable[[list[int]], None]) -> int:
     """Runs the program to its end and returns its status as subprocess does.
 
-    When this process gets SIGINT, SIGTERM or SIGHUP, `last_look` is called with the processes of the program's group,
-    and then the group gets that signal. A signal that this process ignores, as SIGHUP under nohup, stays ignored.
+    If this process gets SIGINT, SIGTERM or SIGHUP, it calls `last_look` with the processes of the program's group, and
+    then sends the group that signal. A signal that this process ignores, as SIGHUP under nohup, stays ignored.
     """
     asked: list[int] = []
 

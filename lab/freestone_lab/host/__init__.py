@@ -1,1 +1,1 @@
-"""What this machine and its programs are: files read, nothing measured."""
+"""What this machine and its programs are. Reads files and measures nothing."""

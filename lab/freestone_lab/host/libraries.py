@@ -1,4 +1,4 @@
-"""What a shared library says of itself, and which package owns it. Files are read, dpkg is asked, nothing is loaded."""
+"""What a shared library says about itself, and which package owns it. Reads files and asks dpkg, but loads nothing."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "riscv64": "RISCV", "ppc6
 
 
 class PeerError(UserError):
-    """An allocator that cannot be used; the message is one line that names it and says what was expected."""
+    """An allocator that cannot be used. The message is one line that names it and says what was expected."""
 
 
 @dataclass(frozen=True)
 class LibraryFacts:
-    """What a shared library says of itself: `exports` holds the family's names only, sorted."""
+    """What a shared library says about itself. `exports` holds only the names of the family, sorted."""
 
     build_id: str
     exports: tuple[str, ...]

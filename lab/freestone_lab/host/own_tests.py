@@ -1,6 +1,6 @@
-"""Everything `freestone test` runs: which builds, which of their tests, then the lab's own; counted into one line.
+"""Everything that `freestone test` runs: the builds, their tests, then the lab's own, counted into one line.
 
-What a preset builds and which of its tests belong to it stands in CMakePresets.json.
+CMakePresets.json says what a preset builds and which tests belong to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from freestone_lab.core import paths
 
 
 class Form(enum.Enum):
-    """What of the tests runs: the usual ones, long forms of them, or those that judge times."""
+    """Which tests run: the usual ones, their long forms, or those that judge times."""
 
     USUAL = "usual"
     LONG = "long"
@@ -114,7 +114,7 @@ def read_junit(path: Path, name: str) -> Tally:
 
 
 def _run(command: Sequence[str], cwd: Path, log: Path | None = None, settings: Mapping[str, str] | None = None) -> int:
-    """The exit status; with `log`, everything that it prints goes there. `settings` are added to the environment."""
+    """Returns the exit status. With `log`, all output goes there. `settings` join the environment."""
     variables = {**os.environ, **(settings or {})}
     with contextlib.nullcontext() if log is None else log.open("wb") as output:
         done = subprocess.run(
@@ -134,7 +134,7 @@ def build_part(part: Part, jobs: int) -> Tally:
 
 
 def test_part(part: Part, form: Form, jobs: int) -> Tally:
-    """The tests of a preset that is built, by ctest. Those that judge times run one at a time."""
+    """Runs the tests of a built preset with ctest. Those that judge times run one at a time."""
     report = paths.build_dir(part.preset) / "tests.xml"
     report.unlink(missing_ok=True)
     command = ["ctest", "--preset", part.preset, "-j", "1" if form is Form.TIMING else str(jobs)]
@@ -153,7 +153,7 @@ def test_part(part: Part, form: Form, jobs: int) -> Tally:
 
 
 def run_lab(form: Form) -> Tally:
-    """The lab's own tests, by pytest. What it prints appears when it has ended: other tests may run beside it."""
+    """Runs the lab's own tests with pytest. Its output appears at its end, because other tests may run beside it."""
     report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
@@ -168,9 +168,9 @@ def run_lab(form: Form) -> Tally:
 
 
 def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tally:
-    """Runs the named parts, all when none is named; what judges times is in the first part and the lab.
+    """Runs the named parts, or all. Only the first part and the lab have tests that judge times.
 
-    The lab's tests use what the first part builds, and one processor: they run beside the rest unless they judge times.
+    The lab's tests use what the first part builds, and one processor. They run beside the rest unless they judge times.
     """
     parts = PARTS[:1] if form is Form.TIMING else PARTS
     wanted = set(names) or {*(part.preset for part in parts if part.form in (Form.USUAL, form)), LAB}

@@ -42,7 +42,7 @@ CONTAINER_NEEDS = "python3 python3-venv libstdc++6 libzstd1 ca-certificates"
 
 
 def make(folder: Path, kinds: Sequence[str]) -> list[Path]:
-    """Builds what is missing, then writes the packages of these kinds into `folder`, which is made."""
+    """Builds what is missing, makes `folder`, and writes the packages of these kinds into it."""
     folder = paths.folder(folder, "FOLDER")
     _call(str(paths.root() / "freestone"), "build", *TARGETS)
     made: list[Path] = []

@@ -1,6 +1,6 @@
 """`freestone test --programs`: real programs of Debian, and suites of their own, under both libraries.
 
-The tables and what compares them lie in allocator/tests/preload; from here they are started and read.
+The tables, and the code that compares them, lie in allocator/tests/preload. This module starts and reads them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
 
 
 def runs(names: Sequence[str]) -> list[tuple[Path, str, list[str]]]:
-    """What `names` asks for: result file, table, and entries of it (none: all)."""
+    """What `names` asks for: result file, table, and its entries (none: all)."""
     suites = [name.removeprefix("suites/") for name in names if name.startswith("suites/")]
     programs = [name for name in names if name.partition("/")[0] != "suites"]
     result = []

@@ -1,4 +1,4 @@
-"""What a command really starts, and whether a preloaded allocator can reach it. Reads files only; starts nothing."""
+"""What a command really starts, and whether a preloaded allocator can reach it. Only reads files; starts nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from freestone_lab.core.errors import UserError
 
 @dataclass(frozen=True)
 class Target:
-    """The program behind a command. `interpreters` run it when it is a script, outermost first."""
+    """The program behind a command. If it is a script, `interpreters` run it, outermost first."""
 
     path: Path
     interpreters: tuple[Path, ...] = ()
@@ -30,7 +30,7 @@ class Target:
 
 
 def _locate(name: str, search: str | None) -> Path:
-    """The program's absolute path: one that lost its `./` would be looked for on PATH."""
+    """The program's absolute path. Without its `./`, the shell would look for it on PATH."""
     if "/" in name:
         path = Path(name).absolute()
         if not path.exists():
@@ -114,10 +114,10 @@ def resolve(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Target
 
 
 def behind_shim(argv: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[list[str], str | None]:
-    """The command with a version manager's wrapper script replaced by the program that it starts, and what to say.
+    """The command, with a version manager's wrapper script replaced by the program that it starts, and what to say.
 
-    pyenv, rbenv and their kin put shell scripts named like the program into a folder `shims`; measured with them would
-    be bash, and the manager, more than the program. Anything else comes back unchanged.
+    pyenv, rbenv and their kin put shell scripts named like the program into a folder `shims`. Measuring those would
+    measure bash and the manager more than the program. Any other command comes back unchanged.
     """
     found = shutil.which(argv[0], path=(env or os.environ).get("PATH")) if argv else None
     if found is None or Path(found).parent.name != "shims":

@@ -1,1 +1,1 @@
-"""One process started, watched and proven to run under the allocator asked for."""
+"""Starts and watches one process, and proves that it runs under the wanted allocator."""

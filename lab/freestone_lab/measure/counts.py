@@ -39,7 +39,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin_path: 
 def instructions(
     argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path
 ) -> int | None:
-    """Instructions of the whole process tree by callgrind, or None when it is absent or the program fails under it."""
+    """Instructions of the whole process tree by callgrind. None if it is missing or the program fails under it."""
     return sum(by_process(argv, env, cwd, stdin, scratch)) or None
 
 
@@ -51,7 +51,7 @@ def by_process(
     scratch: Path,
     functions: Sequence[str] = (),
 ) -> list[int]:
-    """Instructions of each process, or those inside calls of these functions; none when callgrind is absent or the
+    """Instructions of each process, or those inside calls of these functions; empty if callgrind is missing or the
     program fails under it."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     command = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={folder}/cg.%p"]
@@ -66,7 +66,7 @@ def by_process(
 
 
 def syscalls(argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path) -> int | None:
-    """System calls of the whole process tree by strace, or None when it is absent or the program fails under it."""
+    """System calls of the whole process tree by strace. None if it is missing or the program fails under it."""
     table = scratch / "strace.txt"
     clean = {k: v for k, v in env.items() if k != "LD_PRELOAD"}
     preload = ["-E", f"LD_PRELOAD={env['LD_PRELOAD']}"] if "LD_PRELOAD" in env else []

@@ -1,4 +1,4 @@
-"""What must be known of a machine to judge a figure: processor, kernel, memory policy, libraries, load."""
+"""What one must know about a machine to judge a figure: processor, kernel, memory policy, libraries, load."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def memory_kib() -> dict[str, int]:
 
 
 def cgroup_limits() -> dict[str, str]:
-    """Limits of this control group that a measurement may run into; unlimited ones are left out."""
+    """Limits of this control group that a measurement may reach. Unlimited ones are left out."""
     files = {
         "memory.max": "/sys/fs/cgroup/memory.max",
         "cpu.max": "/sys/fs/cgroup/cpu.max",
@@ -70,7 +70,7 @@ def compiler() -> str:
 
 
 def program(path: Path) -> dict[str, Any]:
-    """A program's identity: digest, build-id, and the allocators among the libraries that it asks for."""
+    """A program's identity: its digest, its build-id, and the allocators among the libraries that it needs."""
     facts: dict[str, Any] = {"path": str(path), "sha256": digest(path)}
     try:
         with path.open("rb") as file:
@@ -85,7 +85,7 @@ def program(path: Path) -> dict[str, Any]:
 
 
 def collect(peers: Iterable[Peer] = (), programs: Iterable[Path] = ()) -> dict[str, Any]:
-    """Everything, as a JSON object. Values that the machine does not tell are empty strings."""
+    """Everything as a JSON object. Values that the machine does not tell are empty strings."""
     os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', read("/etc/os-release"), re.MULTILINE))
     return {
         "cpu": cpu(),

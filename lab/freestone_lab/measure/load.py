@@ -1,8 +1,8 @@
-"""What a load generator says of the server: requests per second and latencies, read from its own output.
+"""What a load generator says about the server: requests per second and latencies, read from its own output.
 
-Recognised by what they print: wrk, ab, hey, redis-benchmark, memtier_benchmark, pgbench. Several tests in one output
-(redis-benchmark's) count the same: each figure is their geometric mean. What is not recognised has no figures here;
-the load's wall time then stands for it.
+It recognises these by what they print: wrk, ab, hey, redis-benchmark, memtier_benchmark, pgbench. If one output has
+several tests (redis-benchmark's), each figure is their geometric mean. An unknown generator has no figures here; the
+load's wall time takes their place.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _pgbench(text: str) -> Figures:
 
 
 def _together(tests: Sequence[Figures]) -> Figures:
-    """Of several tests, the figures that all of them have."""
+    """Merges several tests into the figures that all of them have."""
     if not tests:
         return {}
     names = [n for n in tests[0] if all(t.get(n, 0) > 0 for t in tests)]
@@ -147,7 +147,7 @@ GENERATORS: dict[str, Callable[[str], Figures]] = {
 
 
 def read(text: str) -> tuple[str, Figures]:
-    """The generator that printed `text`, and its figures; two empty things when none is recognised."""
+    """The generator that printed `text`, and its figures. Both are empty for an unknown one."""
     for name, parse in GENERATORS.items():
         if figures := parse(text):
             return name, {k: v for k, v in figures.items() if v > 0}

@@ -1,6 +1,6 @@
 """One fresh process, measured: time, memory of the whole process tree, faults, switches, and the noise around it.
 
-The work is done by the static launcher of `native/`, so that neither this Python's size nor its speed is in a figure.
+The static launcher of `native/` does the work, so neither the size nor the speed of this Python is in a figure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. `env` is the whole environment; `library` is the preload whose mapping is to be seen."""
+    """What to run. `env` is the whole environment. `library` is the preload whose mapping the launcher looks for."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -86,7 +86,7 @@ def cpu_ticks() -> tuple[float, float, float]:
 
 
 def _pressure_us() -> float:
-    """Total microseconds in which some task waited for a CPU; 0 where the kernel does not say."""
+    """Total microseconds in which some task waited for a CPU. 0 if the kernel does not say."""
     try:
         return float(Path("/proc/pressure/cpu").read_text().split("total=", 1)[1].split()[0])
     except (OSError, IndexError, ValueError):
@@ -110,7 +110,7 @@ def _command(request: Request, report_fd: int) -> list[str]:
 
 
 class Running:
-    """A program under the launcher. `close()` must be called: it kills what is left; afterwards all of it is gone."""
+    """A program under the launcher. The owner must call `close()`: it kills what is left, so afterwards all is gone."""
 
     def __init__(self, request: Request, stdout: Path, stderr: Path) -> None:
         self.stderr = stderr
@@ -132,15 +132,15 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """The launcher's: the program and all that it starts are below it, also what forks away."""
+        """The launcher's pid. The program and all that it starts lie below it, even what forks away."""
         return self.process.pid
 
     def ended(self, within_s: float) -> bool:
-        """Waits at most that long for the program and all of its tree to be gone."""
+        """Waits at most this long until the program and its whole tree are gone."""
         return bool(select.select([self.report], [], [], within_s)[0])
 
     def result(self) -> Run:
-        """Waits for the end. Raises UserError when the launcher itself failed."""
+        """Waits for the end. Raises UserError if the launcher itself failed."""
         raw = self.report.read()
         if self.process.wait() != 0:
             raise UserError(f"the launcher failed: {tail(self.stderr)}")
@@ -205,7 +205,7 @@ def _run_of(raw: dict[str, Any], ticks: tuple[float, float, float], pressure: fl
 
 
 def tail(path: Path, limit: int = 200) -> str:
-    """The last line of a file that says something, cut to `limit` characters; "" when there is none."""
+    """The last line of a file that is not blank, cut to `limit` characters; "" if there is none."""
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - 4096))

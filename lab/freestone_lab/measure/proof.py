@@ -1,8 +1,8 @@
 """Who serves malloc: the dynamic linker's own account of a run, for every process that the run starts.
 
-A run with LD_DEBUG=bindings writes one file per process that names, for each symbol, the object it was bound to. This
-sees what a look at /proc/PID/maps cannot: a library that is mapped but shadowed by the program's own malloc, and an
-allocator that the program brings along. It slows the program, so it is done once per peer, outside measured rounds.
+A run with LD_DEBUG=bindings writes one file per process that names, for each symbol, the object that it was bound to.
+/proc/PID/maps cannot show two things that this shows: a mapped library that the program's own malloc shadows, and an
+allocator that the program brings along. It slows the program, so each peer does it once, outside the measured rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIBC = re.compile(r"libc(\.so\.6|-2\.\d+\.so)$")
 
 @dataclass
 class Account:
-    """Of one run and all its processes: symbol -> the object it was bound to -> the objects that use it so."""
+    """For one run and all its processes: symbol -> the object it was bound to -> the objects that use that."""
 
     owners: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
     processes: int = 0
@@ -70,7 +70,7 @@ def _real(name: str, cwd: str = "/") -> str:
 
 
 def read_account(folder: Path, cwd: Path = Path("/")) -> Account:
-    """Gathers the files that a run in `cwd` under `environment(folder)` left."""
+    """Gathers the files that a run in `cwd` left under `environment(folder)`."""
     account = Account()
     for path in folder.glob("bindings.*"):
         account.processes += 1
@@ -100,7 +100,7 @@ def libc_path() -> str | None:
 
 
 def judge(account: Account, peer: Peer) -> tuple[str | None, list[str]]:
-    """Whether `peer` served the run: (why it did not, or None; what is worth saying beside its figures)."""
+    """Whether `peer` served the run: (why it did not, or None; remarks for its figures)."""
     if account.processes == 0:
         return "the dynamic linker did not run for it, so nothing can be preloaded (a static program?)", []
     if peer.path is None:
@@ -135,7 +135,7 @@ def probe(peer: Peer, env: Mapping[str, str] | None = None) -> Probe:
 
 
 def probe_library(library: str | None, env: Mapping[str, str]) -> Probe:
-    """The same for a library, or for the C library's own malloc."""
+    """Probes a library, or the C library's own malloc."""
     full = dict(env)
     full.pop("LD_PRELOAD", None)
     if library:

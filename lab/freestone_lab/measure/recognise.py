@@ -1,7 +1,7 @@
 """What a program is, from one run of it: batch, server, daemon, wrapper, idle; with an allocator of its own or not.
 
-A `Watcher` looks at the tree while the first run goes on. What never ends by itself is refused within seconds, by an
-error that says what to type instead.
+A `Watcher` looks at the tree during the first run. It refuses a program that never ends by itself, within seconds and
+with an error that says what to type instead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANY_LOAD = "wrk -t1 -c16 -d3s --latency http://127.0.0.1:{port}/"
 
 @dataclass
 class Look:
-    """What one run showed. `worker` does the work where that is not the program itself."""
+    """What one run showed. `worker` is the process that does the work, if that is not the program itself."""
 
     program: str
     kind: Kind = "batch"
@@ -75,7 +75,7 @@ def allocator_name(path: str) -> str:
 
 
 class NotBatch(UserError):
-    """The program does not end by itself. `look` says what it is; the message also says what to type."""
+    """The program does not end by itself. `look` says what it is, and the message says what to type."""
 
     def __init__(self, look: Look, message: str) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ def advice(argv: Sequence[str], listening: Listening) -> str:
 
 
 class Watcher:
-    """To be called with the launcher's pid while the first run lasts. Raises NotBatch when the run will not end."""
+    """Call it with the launcher's pid during the first run. It raises NotBatch if the run will not end."""
 
     def __init__(self, argv: Sequence[str], image: str) -> None:
         self.argv, self.image = argv, os.path.realpath(image)

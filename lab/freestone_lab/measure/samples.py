@@ -46,12 +46,12 @@ def process_figures(run: Run) -> dict[str, float]:
 
 
 def significant(value: float, digits: int = 6) -> float:
-    """A measured value without the digits that no measurement has."""
+    """A measured value without digits that no measurement can know."""
     return float(f"{value:.{digits}g}")
 
 
 def thin(series: Sequence[list[float]], limit: int) -> list[list[float]]:
-    """At most about `limit` points of a curve, its peak always among them."""
+    """At most about `limit` points of a curve, always including its peak."""
     if len(series) <= limit:
         return [list(p) for p in series]
     step = -(-len(series) // limit)

@@ -1,7 +1,7 @@
 """A server under load: started, waited for, loaded, watched while idle, stopped, its port seen free again.
 
-One `measure` is one fresh server. The load runs outside the measured tree and without the allocator under test. The
-launcher is the ancestor of whatever the command starts, so that a server which forks away is still measured and ended.
+Each `measure` runs one fresh server. The load runs outside the measured tree and without the allocator under test. The
+launcher is the ancestor of everything that the command starts, so it measures and ends even a server that forks away.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Served:
-    """What one server cost. `failure` says in one line why the figures do not count, or is None."""
+    """What one server cost. `failure` is None, or one line that says why the figures do not count."""
 
     run: Run
     failure: str | None
@@ -198,7 +198,7 @@ def _load(server: Server, running: Running, folder: Path, idle: bool) -> dict[st
 
 
 def _stop(server: Server, running: Running) -> list[str]:
-    """Asks the server to end, and ends it when it does not; what forked away is asked too."""
+    """Asks the server to end, and what forked away too. Ends them if they do not."""
     notes = []
     first = [pid for pid in tree.descendants(running.pid) if tree.alive(pid)][:1]
     for pid in first:

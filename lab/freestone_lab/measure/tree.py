@@ -1,4 +1,4 @@
-"""A process and all that it started, as /proc tells: who is in it, what it serves, whether it works."""
+"""A process and all that it started, as /proc shows them: the members, what they serve, whether they work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process exists and is more than a status that nobody has asked for."""
+    """Whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
@@ -49,7 +49,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_kib(pids: Iterable[int]) -> float:
-    """Memory that these processes have resident together; what they share is counted in each."""
+    """The resident memory of these processes together. Shared memory counts in each."""
     pages = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):

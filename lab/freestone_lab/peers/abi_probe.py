@@ -1,4 +1,4 @@
-"""The ABI matrix: how each allocator behaves at the border, asked of the allocator itself.
+"""The ABI matrix: how each allocator behaves at its border, as its own answers show.
 
 A small program (lab/peers/probe) runs under each peer, one fresh process per question, so that an allocator which
 aborts on one question still answers the others. Nothing in the matrix is written by hand; the judgements below only
@@ -47,14 +47,14 @@ class ProbeError(discover.PeerError):
 
 @dataclass
 class PeerAnswers:
-    """What one allocator answered. A question that ended badly stands in `failures`, with the reason."""
+    """What one allocator answered. `failures` holds the questions that ended badly, with the reason."""
 
     peer: Peer
     answers: dict[str, Answer] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     def owner(self, name: str) -> str:
-        """The file that serves `name`; "" when nobody does."""
+        """The file that serves `name`; "" if there is none."""
         return str(self.answers.get("owners", {}).get(name, ""))
 
     def is_own(self, name: str) -> bool:
@@ -148,7 +148,7 @@ def not_served(peer: Peer) -> list[str]:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the matrix: a heading and what a peer's answers say in it."""
+    """One column of the matrix: a heading, and how to fill it from a peer's answers."""
 
     heading: str
     judge: Callable[[PeerAnswers], str]
@@ -169,7 +169,7 @@ def _shown(found: PeerAnswers, question: str, say: Callable[[Answer], str]) -> s
 
 
 def refusals_broken(found: PeerAnswers) -> dict[str, str]:
-    """What happens instead at each request that must answer NULL with ENOMEM and does not."""
+    """The requests that must answer NULL with ENOMEM and do not, and what happens instead."""
     wrong = {}
     for name in REFUSALS:
         answer = found.answers.get(name)
@@ -188,7 +188,7 @@ def _refusals(found: PeerAnswers) -> str:
 
 
 def remarks(found: PeerAnswers) -> list[str]:
-    """What the cells of the matrix are too narrow for."""
+    """Remarks that are too long for the cells of the matrix."""
     crashes = [f"{question}: {reason}" for question, reason in found.failures.items() if question not in REFUSALS]
     broken: dict[str, list[str]] = {}
     for name, what in refusals_broken(found).items():

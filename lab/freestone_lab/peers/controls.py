@@ -1,4 +1,4 @@
-"""The slow control, set to a wanted share: how the lab proves that it finds a difference of 5 %."""
+"""The slow control, set to a wanted share. With it the lab proves that it finds a difference of 5 %."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def slow_peer(delay_ns: float) -> Peer:
 def calibrated(share: float, seconds: Callable[[Peer], float], *, rounds: int = 9) -> tuple[Peer, Peer]:
     """(the slow control without delay, the slow control that makes a program take `share` longer than under the first).
 
-    `seconds` runs the program once under a peer and returns its time. The delay is corrected from the program's own
-    times, the least of `rounds` runs of each, taken in turns: a disturbed run only ever takes longer. Raises PeerError
-    when the program is not slower with 100 ns at each call, so that it hardly allocates.
+    `seconds` runs the program once under a peer and returns its time. The program's own times correct the delay: the
+    least of `rounds` runs of each, taken in turns, because a disturbance only makes a run longer. Raises PeerError if
+    the program is not slower with 100 ns at each call, because then it hardly allocates.
     """
     if not 0 < share <= 10:
         raise discover.PeerError(f"share {share:g}: expected more than 0 and at most 10")

@@ -1,8 +1,8 @@
-"""Finds the allocators that a program can be run under, and says what each of them is.
+"""Finds the allocators that can serve a program, and says what each of them is.
 
 Sources, in the order of the table: glibc; the libraries of this repository's build; the distribution's packages;
-clang's runtime (scudo); libraries that `freestone peers install` built; the control allocators; `NAME=path.so` given
-by the user. Nothing here is loaded into this process: files are read, packages are asked of dpkg.
+clang's runtime (scudo); libraries that `freestone peers install` built; the control allocators; `NAME=path.so` from the
+user. It loads nothing into this process: it reads files and asks dpkg about packages.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SCUDO_PATTERN = "llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-{mac
 
 @dataclass(frozen=True)
 class ControlPeer:
-    """An allocator with one known property, by which the lab is tested."""
+    """An allocator with one known property, which serves to test the lab."""
 
     name: str
     file: str
@@ -133,7 +133,7 @@ def _from_file(
 
 @contextlib.contextmanager
 def _unreadable_is_left_out() -> Iterator[None]:
-    """A library that is being written, or broken, costs its own row and not the whole list; it is said once."""
+    """A library that is broken or being written costs its own row, not the whole list. It is reported once."""
     try:
         yield
     except PeerError as error:
@@ -179,7 +179,7 @@ def _freestone() -> list[Peer]:
 
 
 def freestone_version(path: Path) -> str:
-    """What `freestone_version()` of that library answers, asked in a process of its own; "" when it does not answer."""
+    """What `freestone_version()` of that library returns, in a process of its own; "" if it does not answer."""
     program = (
         "import ctypes,sys\n"
         "f=ctypes.CDLL(sys.argv[1]).freestone_version\nf.restype=ctypes.c_char_p\nprint((f() or b'').decode())"
@@ -276,8 +276,8 @@ def from_spec(spec: str) -> Peer:
 def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Peer]:
     """Every allocator of this machine, then those of `extra` (`NAME=path.so`, which replaces an equal name).
 
-    With `only`, just those, in that order; an entry may be a name, a family name (`jemalloc`) or `NAME=path.so`.
-    Raises PeerError for a name that is not there and for a library that cannot be used.
+    With `only`, it returns just those, in that order. An entry may be a name, a family name (`jemalloc`) or
+    `NAME=path.so`. Raises PeerError for a missing name and for a library that it cannot use.
     """
     table: dict[str, Peer] = {}
     for peer in [_glibc(), *_freestone(), *_packaged(), *_scudo(), *_installed(), *_controls()]:
@@ -292,7 +292,7 @@ def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Pee
 
 
 def find(name_or_spec: str) -> Peer:
-    """One allocator by name, family name or `NAME=path.so`. Raises PeerError when there is none."""
+    """One allocator by name, family name or `NAME=path.so`. Raises PeerError if there is none."""
     if "=" in name_or_spec:
         return from_spec(name_or_spec)
     return discover(only=[name_or_spec])[0]
@@ -313,7 +313,7 @@ def _resolve(name: str, table: dict[str, Peer]) -> Peer:
 
 
 def preload_environment(peer: Peer) -> dict[str, str]:
-    """The variables that run a program under `peer`: to be laid over the program's own environment."""
+    """The variables that run a program under `peer`. Lay them over the program's own environment."""
     env = dict(peer.env)
     if peer.path is not None:
         env["LD_PRELOAD"] = peer.path

@@ -1,9 +1,9 @@
-"""Installs the allocators that are not here yet: Debian's packages by apt, the newest releases from crates' sources.
+"""Installs missing allocators: Debian's packages by apt, the newest releases from the sources of crates.
 
-cargo only downloads: lab/peers/Cargo.toml names the crates and their versions, and each peer is then built by its own
-build where the crate carries one, otherwise by lab/peers/CMakeLists.txt with that build's flags. A peer counts as
-installed when a probe process has shown that it serves every name that it exports. One that fails is reported with the
-reason; the others go on.
+cargo only downloads. lab/peers/Cargo.toml names the crates and their versions. The peer's own build then builds it if
+the crate carries one; otherwise lab/peers/CMakeLists.txt does, with that build's flags. A peer counts as installed once
+a probe process has shown that it serves every name that it exports. A failure is reported with the reason, and the
+others go on.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _jemalloc(source: Source, work: Path) -> Path:
 
 
 def _compatmalloc(source: Source, work: Path) -> Path:
-    """Its own release build, all of its hardening on, as it is published."""
+    """Its own release build with all of its hardening, as published."""
     tree = work / "compatmalloc"
     shutil.copytree(source.folder, tree)
     _run(["cargo", "build", "--release", "--locked", "--lib", "-j", JOBS], tree, work / "build.log")

@@ -1,4 +1,4 @@
-"""Debian packages that the lab can use: which are missing, and installing them where that is allowed.
+"""Debian packages that the lab can use: finds the missing ones, and installs them if it may.
 
 PROGRAMS is the one table of programs that tests and default comparisons need: program on PATH -> package.
 """
@@ -69,7 +69,7 @@ def _installed(package: str) -> bool:
 
 
 def privilege() -> list[str] | None:
-    """What to put before apt-get: nothing as root, `sudo` where it asks for no password, None where neither works."""
+    """What to put before apt-get: nothing as root, `sudo` if it asks for no password, None if neither works."""
     if shutil.which("apt-get") is None:
         return None
     if os.geteuid() == 0:
@@ -88,7 +88,7 @@ def command_line(packages: Sequence[str]) -> str:
 
 
 def install(packages: Sequence[str]) -> list[str]:
-    """Installs what it can, one by one when they do not go together; returns the packages that are still missing."""
+    """Installs what it can, one by one if they do not install together. Returns the packages that are still missing."""
     if not packages:
         return []
     before = privilege()

@@ -51,7 +51,7 @@ def _parsed(text: str) -> tuple[str, str, list[str]]:
 
 
 def _expect_known(option: str, text: str) -> None:
-    """Refuses an option that libfreestone does not have, where its table is at hand."""
+    """Refuses an option that libfreestone does not have, if its table is at hand."""
     table = paths.root() / "allocator" / "src" / "config" / "options.def"
     if option.isupper() or not table.is_file():
         return
@@ -62,7 +62,7 @@ def _expect_known(option: str, text: str) -> None:
 
 
 def with_options(chosen: Sequence[Peer], options: Sequence[str]) -> list[Peer]:
-    """`chosen` with a variant for each value of each option, behind the allocator that it is a variant of."""
+    """`chosen` with a variant for each value of each option, placed behind its allocator."""
     made: dict[str, list[Peer]] = {}
     for text in options:
         family, option, values = _parsed(text)

@@ -1,1 +1,1 @@
-"""What is measured: suites, real programs and their inputs."""
+"""What the lab measures: suites, real programs and their inputs."""

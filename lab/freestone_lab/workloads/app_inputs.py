@@ -1,8 +1,7 @@
 """Inputs of the real programs: generated from a fixed seed, so that every machine and every run reads the same bytes.
 
-Each function writes one input below `folder`, unless it is there already, and returns its path. The caller keeps one
-folder per version of this file. Sizes are set so that a run under glibc takes between 0.3 and 3 seconds on a machine of
-2026.
+Each function writes one input below `folder`, unless it exists already, and returns its path. The caller keeps one
+folder per version of this file. With these sizes a run under glibc takes 0.3 to 3 seconds on a machine of 2026.
 """
 
 from __future__ import annotations
@@ -225,7 +224,7 @@ def _resp(*words: str) -> bytes:
 
 @_kept("commands.resp")
 def redis_commands(commands: int = 300000) -> bytes:
-    """A pipelined conversation: strings, lists, hashes, sorted sets; then half of it is deleted; QUIT closes."""
+    """A pipelined conversation: makes strings, lists, hashes and sorted sets, deletes half of them, and quits."""
     draw = random.Random(SEED + 10)
     out = bytearray()
     values = [_word(draw, 60) * draw.randint(1, 6) for _ in range(2000)]

@@ -1,6 +1,6 @@
-"""The table of real programs: what each is, where it comes from, and how its fixed work is prepared.
+"""The table of real programs: what each is, where it comes from, and how to prepare its fixed work.
 
-Inputs are generated below the folder that the caller names; nothing is downloaded and no network is used.
+Inputs are generated below the folder that the caller names. Nothing is downloaded, and no network is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class App:
-    """One application: `program` is looked for on PATH, or asked for when it stands elsewhere."""
+    """One application. `program` is a name on PATH, or a function that finds it elsewhere."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ class App:
 
 
 def work_folder() -> Path:
-    """Where inputs are kept when the caller names no folder."""
+    """The folder for inputs if the caller names none."""
     return discover.cache_folder().parent / "apps"
 
 
@@ -121,7 +121,7 @@ def _driver(folder: Path) -> Path:
 
 
 def _redis(program: Path, folder: Path) -> Parts:
-    """Debian's server asks libjemalloc.so.2 by name; in a copy that name, of the same length, is a stub's."""
+    """Debian's server needs libjemalloc.so.2 by name. A copy has the name of a stub there, of the same length."""
     original, stub = b"libjemalloc.so.2\0", b"libnojemallocs.0\0"
     image = program.read_bytes()
     server = folder / "redis-server"

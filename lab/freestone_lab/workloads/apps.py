@@ -1,8 +1,8 @@
 """Real programs under test: what each is, the fixed work that it does, and how its output is known to be right.
 
-The table APPS is the whole list. A program that is absent is skipped and said, never replaced. Inputs are generated
-below a work folder once; nothing is downloaded at run time and no network is used. A run is right when it ends with
-exit code 0, says what the table expects, and prints and writes byte for byte what it does under glibc.
+The table APPS is the whole list. A missing program is skipped and reported, never replaced. Inputs are generated once,
+below a work folder. Nothing is downloaded at run time, and no network is used. A run is right if it ends with exit code
+0, says what the table expects, and prints and writes byte for byte what it does under glibc.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Command:
     caveats: tuple[str, ...] = ()
 
     def check(self, stdout: Path, cwd: Path) -> str | None:
-        """What is wrong with the output of a run, apart from being equal to glibc's; None when nothing is."""
+        """What is wrong with the output of a run, apart from a difference to glibc's. None if nothing is."""
         text = stdout.read_bytes()
         for wanted in self.expects:
             if wanted.encode() not in text:
@@ -91,7 +91,7 @@ def _version() -> str:
 
 
 def _fresh_folder(base: Path) -> Path:
-    """The folder of this version's inputs. Those of other versions go after a week: another checkout may be at work."""
+    """The folder of this version's inputs. Other versions' go after a week, because another checkout may use them."""
     folder = base / _version()
     if not folder.is_dir():
         for other in base.glob("*"):

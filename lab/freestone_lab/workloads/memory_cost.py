@@ -1,7 +1,7 @@
 """What the hardened library's check of memcpy costs: instructions a call, counted by callgrind, beside libc's own.
 
-Each count is the difference of two runs that differ in the number of calls, so neither the start nor the end of a
-process is in it.
+Each count is the difference of two runs with different numbers of calls, so it includes neither the start nor the end
+of a process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What each mitigation of the hardened build costs: a library of each alone, measured beside the fast build in one run.
 
-A mitigation that needs the trailer is built with it, and its own cost is what it adds to the trailer's.
+A mitigation that needs the trailer is built with it. Its own cost is what it adds to the trailer's.
 """
 
 from __future__ import annotations

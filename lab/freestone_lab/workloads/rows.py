@@ -19,7 +19,7 @@ class WorkloadRun:
 
     @property
     def null_fits(self) -> bool:
-        """Whether such an allocator gets through on the machine that the suites are sized for."""
+        """Whether an allocator that never frees can finish on the machine that the suites are sized for."""
         return self.null_gib <= MOST_NULL_GIB
 
     def arguments(self) -> list[str]:
@@ -46,7 +46,7 @@ NULL_GIB: dict[str, float] = {
 
 
 def null_gib(identity: str) -> float:
-    """What an allocator that never frees would hold at the end of an experiment, where that is gigabytes; else 0."""
+    """What an allocator that never frees would hold at the end of an experiment, if that is gigabytes; else 0."""
     return NULL_GIB.get(identity, 0.0)
 
 

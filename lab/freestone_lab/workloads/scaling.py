@@ -1,7 +1,7 @@
 """The suite `scaling`: what threads do to throughput and memory, from one to twice as many as there are processors.
 
-Each thread's work is the same at every count, and each count is a process of its own: with threads that do not
-hinder one another, throughput grows up to the processors and stays, and memory per thread stays.
+Each thread does the same work at every count, and each count is a process of its own. If the threads do not hinder one
+another, throughput grows up to the number of processors and then stays, and memory per thread stays throughout.
 """
 
 from __future__ import annotations

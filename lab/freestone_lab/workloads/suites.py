@@ -1,8 +1,8 @@
 """The suites of `freestone bench`: which workload runs, with which parameters, and what each one shows.
 
-Sized for 2 processors and 24 GiB: `seconds` is about what one process takes there under glibc, `memory_mib` what it
-may hold at its peak under the allocator that holds most. A run's parameters are those of `freestone-workload NAME
---help`; a parameter given as a list ("16..1M") is measured with a fresh process per value.
+Sized for 2 processors and 24 GiB. `seconds` is about what one process takes there under glibc. `memory_mib` is the most
+that it may hold at its peak under any allocator. `freestone-workload NAME --help` lists a run's parameters. A parameter
+with a list ("16..1M") gets a fresh process per value.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _workload_task(
 
 
 def row_task(program: Path, row: rows.WorkloadRun) -> Task:
-    """A suite's row as a task; the time limit is generous beside what the row takes under glibc."""
+    """A suite's row as a task. Its time limit is generous beside what the row takes under glibc."""
     limit = LEAST_TIMEOUT_S + 20 * row.seconds
     unfit = {} if row.null_fits else {NULL_PEER: f"it never frees and would need {row.null_gib:g} GiB"}
     return _workload_task(program, row.id, row.workload, row.params, limit, row.seconds, unfit)
@@ -155,7 +155,7 @@ def _workload_runs(program: Path, name: str, app_names: Sequence[str]) -> list[T
 
 
 def plan(rounds: int | None, seed: int) -> Plan:
-    """Exactly that many rounds of each experiment."""
+    """A plan for exactly this many rounds of each experiment."""
     count = rounds or ROUNDS
     return Plan(
         min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS,
@@ -164,7 +164,7 @@ def plan(rounds: int | None, seed: int) -> Plan:
 
 
 def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, sitting_s: float | None) -> str:
-    """One line before a sitting starts: what will be run, and about how long it takes."""
+    """One line before a sitting starts: what will run, and about how long it takes."""
     costs = [schedule.cost(task, chosen) for task in tasks]
     rounds = [plan.max_rounds] * len(tasks) if sitting_s is None else schedule.allot(costs, sitting_s)
     judged = sum(p.kind != "control" for p in chosen)
@@ -177,7 +177,7 @@ def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, sitting_
 
 
 def with_null(chosen: Sequence[Peer]) -> list[Peer]:
-    """The peers and the null allocator, whose figures are the workload's own cost; it is left out when not built."""
+    """The peers, and the null allocator if it is built. Its figures are the workload's own cost."""
     found = list(chosen)
     if all(p.name != NULL_PEER for p in found):
         with contextlib.suppress(discover.PeerError):

@@ -19,7 +19,7 @@ extern "C" {
 #define FST_VERSION 1
 #define FST_BLOCK_MAGIC 0x42545346u /* "FSTB" */
 
-/* No payload is larger; a reader refuses a block that claims more before it allocates anything. */
+/* No payload is larger. A reader refuses a block that claims more, before it allocates anything. */
 #define FST_MOST_PAYLOAD_BYTES (64u << 20)
 
 struct fst_header {
@@ -27,7 +27,7 @@ struct fst_header {
   uint16_t version;
   uint16_t header_bytes; /* sizeof(struct fst_header) */
   uint32_t flags;        /* none yet */
-  uint64_t step_ns;      /* what one step of a time is */
+  uint64_t step_ns;      /* one step of a time, in nanoseconds */
   uint64_t started_unix_ns;
   uint8_t reserved[28];
   uint32_t crc;
@@ -97,8 +97,8 @@ enum fst_block_type {
  *   extras  a varint for each event of FST_FORK (the child's process), FST_TOUCH (pages touched so far)
  *
  * An object's name is the thread that made it and its number among that thread's births. A realloc ends one object and
- * makes another. An event that ends or touches an object comes after that object's birth, in whichever thread that was:
- * this is the order between threads. */
+ * makes another. An event that ends or touches an object comes after that object's birth, in whichever thread it was
+ * born. This is the order between threads. */
 enum fst_column { FST_KINDS, FST_SIZES, FST_ALIGNS, FST_REFS, FST_TIMES, FST_EXTRAS, FST_COLUMNS };
 
 enum fst_kind {

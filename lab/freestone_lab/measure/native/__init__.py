@@ -20,7 +20,7 @@ FLAGS = {
 
 @cache
 def tool(name: str) -> Path:
-    """The path of the program `name`: an installation has it, elsewhere it is compiled when source or flags changed."""
+    """The path of the program `name`. An installation has it; elsewhere it is compiled if source or flags changed."""
     shipped = paths.installed()
     if shipped is not None and (shipped / name).exists():
         return shipped / name
