@@ -8,13 +8,12 @@ from __future__ import annotations
 import importlib.util
 import os
 
-from freestone_lab.commands.options import BARE, DEVELOPMENT, RUNTIME
+from freestone_lab.commands.options import BARE
 from freestone_lab.core.errors import UserError
 
 LAUNCHER = "FREESTONE_COMMAND"  # the path of the shell command, in the environment
 
-# A package of each lock file that nothing else brings.
-WITNESS = {RUNTIME: "scipy", DEVELOPMENT: "pytest"}
+WITNESS = "scipy"  # a package of the lock file that nothing else brings
 
 
 def require(needs: str, arguments: list[str]) -> None:
@@ -23,8 +22,8 @@ def require(needs: str, arguments: list[str]) -> None:
     Programs that are started from here do not see the launcher's variable.
     """
     launcher = os.environ.pop(LAUNCHER, "")
-    if needs == BARE or importlib.util.find_spec(WITNESS[needs]) is not None:
+    if needs == BARE or importlib.util.find_spec(WITNESS) is not None:
         return
     if not launcher:
-        raise UserError(f"this Python lacks packages of lab/requirements*.txt ({WITNESS[needs]}); use ./freestone")
+        raise UserError(f"this Python lacks packages of lab/requirements*.txt ({WITNESS}); use ./freestone")
     os.execve(launcher, [launcher, f"--with-packages={needs}", *arguments], {**os.environ, LAUNCHER: launcher})

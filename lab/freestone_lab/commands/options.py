@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from freestone_lab.commands import options_heap, options_measure, options_trace, options_tree
 
-# What a command needs beside the standard library: nothing, lab/requirements.txt, or lab/requirements-dev.txt as well.
-BARE, RUNTIME, DEVELOPMENT = "bare", "runtime", "dev"
+# What a command needs beside the standard library to start: nothing, or the packages of lab/requirements.txt.
+BARE, RUNTIME = "bare", "runtime"
 
 HELP = Path(__file__).parent / "help.txt"
 
@@ -80,7 +80,7 @@ COMMANDS: dict[str, Command] = {
     "agent": Command(options_heap.agent, "agent", BARE),
     "package": Command(options_tree.package, "package", BARE),
     "setup": Command(options_tree.setup, "setup"),
-    "test": Command(options_tree.test, "test", DEVELOPMENT),
+    "test": Command(options_tree.test, "test", BARE),
     "docs": Command(options_tree.docs, "docs"),
 }
 ALIASES = {"attacks": "bench attacks"}

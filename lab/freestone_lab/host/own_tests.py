@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
 
 
 class Form(enum.Enum):
@@ -55,6 +57,7 @@ PARTS = (
     Part("aarch64", 0.00025, Form.LONG, ("aarch64-linux-gnu-g++", "qemu-aarch64")),
 )
 LAB = "lab"
+RUNNER = "pytest"  # of the packages of lab/requirements-dev.txt the one that a Python without them lacks
 LONGER = 200.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
 FUZZ_SECONDS = "3600"
@@ -152,12 +155,21 @@ def test_part(part: Part, form: Form, jobs: int) -> Tally:
     return tally
 
 
-def run_lab(form: Form) -> Tally:
+def lab_python() -> str:
+    """A Python with the packages of the lab's tests; the shell command installs them where this one lacks them."""
+    if importlib.util.find_spec(RUNNER) is not None:
+        return sys.executable
+    if _run([str(paths.root() / "freestone"), "--with-packages=dev"], paths.root()) != 0:
+        raise UserError("test: the Python packages of the lab could not be installed")
+    return str(paths.root() / ".venv" / "bin" / "python")
+
+
+def run_lab(form: Form, python: str) -> Tally:
     """Runs the lab's own tests with pytest. Its output appears at its end, because other tests may run beside it."""
     report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-m", MARKS[form], f"--junitxml={report}"]
+    command = [python, "-m", RUNNER, "-m", MARKS[form], f"--junitxml={report}"]
     status = _run(command, paths.root() / "lab", log)
     print(log.read_text(errors="replace"), file=sys.stderr)
     tally = read_junit(report, LAB)
@@ -171,12 +183,14 @@ def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tal
     """Runs the named parts, or all. Only the first part and the lab have tests that judge times.
 
     The lab's tests use what the first part builds, and one processor. They run beside the rest unless they judge times.
+    Their packages are installed beside the first build. No test starts before both have ended: some use `.venv`.
     """
     parts = PARTS[:1] if form is Form.TIMING else PARTS
     wanted = set(names) or {*(part.preset for part in parts if part.form in (Form.USUAL, form)), LAB}
     jobs = os.cpu_count() or 1
     total = Tally()
     with ThreadPoolExecutor(max_workers=1) as beside:
+        python = beside.submit(lab_python)
         lab: Future[Tally] | None = None
         for part in parts:
             if part.preset not in wanted:
@@ -187,11 +201,12 @@ def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tal
             else:
                 say(f"building {part.preset}")
                 built = build_part(part, jobs)
+                python.result()
                 if LAB in wanted and lab is None and form is not Form.TIMING:
                     say(f"testing the lab, beside {part.preset}")
-                    lab = beside.submit(run_lab, form)
+                    lab = beside.submit(run_lab, form, python.result())
                 say(f"testing {part.preset}")
                 total.add(test_part(part, form, jobs) if built.failed == 0 else built)
         if LAB in wanted:
-            total.add(lab.result() if lab else run_lab(form))
+            total.add(lab.result() if lab else run_lab(form, python.result()))
     return total

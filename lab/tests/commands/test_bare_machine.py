@@ -15,6 +15,7 @@ import pytest
 
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths
+from freestone_lab.host import own_tests
 from freestone_lab.measure import native
 
 SHELL_TOOLS = ("sh", "cat", "cksum", "dirname", "grep", "cut", "tr", "readlink", "sed", "uname", "id")
@@ -139,6 +140,12 @@ def test_stats_and_top_need_no_package(bare: Machine) -> None:
     assert re.fullmatch(r"freestone: .*999999999.*\n", done.stderr)
 
 
+def test_the_tests_start_without_a_package(bare: Machine) -> None:
+    done = bare.freestone("test", "nosuch")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("freestone: test: unknown part 'nosuch'; expected one of release, ")
+
+
 def test_wrong_usage_is_told_before_anything_is_installed(bare: Machine) -> None:
     for words, said in ((["diff", "a"], "the following arguments are required: B"), (["nosuch"], "unknown command")):
         done = bare.freestone(*words)
@@ -160,4 +167,4 @@ def test_a_lock_file_holds_what_the_project_asks_for_and_hashes_for_all(file: st
     assert {re.split(r"[>=<;\[ ]", name)[0].lower() for name in wanted} <= set(locked)
     assert len(locked) == len(re.findall(r"^\S", text, re.MULTILINE)), "an entry without a version or a hash"
     assert "//" not in text, "no address: the machine's settings say where packages come from"
-    assert environment.WITNESS[options.RUNTIME if file == "requirements.txt" else options.DEVELOPMENT] in locked
+    assert (environment.WITNESS if file == "requirements.txt" else own_tests.RUNNER) in locked
