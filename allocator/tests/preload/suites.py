@@ -111,6 +111,7 @@ def ruby(session: Session) -> str:
         "--seed=1",
         "--color=never",
         *files,
+        extra={"RUBY_TEST_TIMEOUT_SCALE": "10"},  # its limits are wall time, of a quiet machine
     )
     ran = results(text, r"^\[ *\d+/\d+\] (?P<name>Test\S*#.+?) = (?P<result>)")
     return report(ran + results(text, r"^ *\d+\) (?P<result>Failure|Error|Skipped):\n(?P<name>Test\S+)"))
