@@ -106,7 +106,7 @@ LiveSample* add_sample(void* block, usize bytes, double weight, bool tracked) {
   }
   LiveSample* sample = profile_store.add_locked(frames, depth, block, bytes, weight, now);
   if (tracked && sample != nullptr) profile_store.track_locked(*sample);
-  FREESTONE_PROBE_3("sample_allocate", block, bytes, depth);
+  FREESTONE_PROBE_3("sample_allocate", block, bytes, usize{depth});
   return sample;
 }
 

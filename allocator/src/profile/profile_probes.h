@@ -22,7 +22,11 @@
       ".popsection\n"                                                                 \
       ".endif\n"                                                                      \
       :: __VA_ARGS__)
+// Arguments are whole registers, as the note says (8@); clang refuses another size on aarch64.
+#define FREESTONE_PROBE_2(name, a, b)                                                 \
+  static_assert(sizeof(a) == 8 && sizeof(b) == 8);                                    \
+  FREESTONE_PROBE(name, "8@%0 8@%1", "r"(a), "r"(b))
+#define FREESTONE_PROBE_3(name, a, b, c)                                              \
+  static_assert(sizeof(a) == 8 && sizeof(b) == 8 && sizeof(c) == 8);                  \
+  FREESTONE_PROBE(name, "8@%0 8@%1 8@%2", "r"(a), "r"(b), "r"(c))
 // clang-format on
-
-#define FREESTONE_PROBE_2(name, a, b) FREESTONE_PROBE(name, "8@%0 8@%1", "r"(a), "r"(b))
-#define FREESTONE_PROBE_3(name, a, b, c) FREESTONE_PROBE(name, "8@%0 8@%1 8@%2", "r"(a), "r"(b), "r"(c))
