@@ -419,7 +419,6 @@ void* pop_slow(Cache& cache, SizeClass c) {
     cache.low[c] = cache.base[c];
     cache.top[c] += got;
     if (have + got == 0) return nullptr;
-    if (early::watches(cache) && is_slab_class(c)) early::pass_first(cache, c);
     block = *--cache.top[c];
     if constexpr (!kMitigations.any()) cache.high[c] = cache.top[c];  // CACHE-5; counting.h opens it again
   }

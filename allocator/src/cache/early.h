@@ -1,12 +1,13 @@
 // Room 8, cache: the fast build checks a program's first allocations.
 //
 // While the process has one cache, all frees and its first kAllocations allocations take the slow path, which remembers
-// blocks in a small table: how much of a live block is unused, or that a block is free.
+// blocks in a small table: where the bytes of a live block end that glibc would let the program use, or that a block is
+// free. Nothing is written or checked elsewhere, since a program that runs under glibc must run here.
 //
-//   live    | the program's bytes | 0, canary .. (up to kZoneBytes) | anything |
-//   free    | 0 .. (up to kEndBytes) | anything | 0 .. (up to kEndBytes) |
+//   live    | the program's bytes, as far as glibc's block goes | canary | anything | canary, if in the same page |
+//   free    | 16 or 32 bytes of 0, where glibc has links | what it was, with the canaries |
 //
-// A remembered block is checked when it or the block after it is freed, when it is resized, handed out or flushed, when
+// A remembered block is checked when it or a neighbour is freed, when it is resized, handed out or flushed, when
 // another takes its place in the table, at malloc_trim and at exit.
 //
 // EARLY-1  While a cache is watched, low = top = high in each of its slab classes. So the slow path sees every pop and
@@ -23,8 +24,6 @@ namespace freestone::early {
 
 inline constexpr u16 kAllocations = 512;
 inline constexpr usize kClearedMax = 4 * kKiB;  // the program may have protected pages of a larger block
-inline constexpr usize kZoneBytes = kChunkBytes;
-inline constexpr usize kEndBytes = 64;
 
 extern FREESTONE_HIDDEN Atomic<Cache*> watched;  // relaxed: set by its owner; other threads only clear it
 
@@ -46,11 +45,9 @@ inline void close(Cache& cache, SizeClass size_class) {
 
 // A cached block for `bytes`; null if there is none.
 void* take_cached(Cache& cache, SizeClass size_class, usize bytes);
-// Makes sure that the next pop does not give the first block of a slab, if it can: a free block then lies before it.
-void pass_first(Cache& cache, SizeClass size_class);
 // A block was handed out for `bytes`.
 void note_taken(Cache& cache, SizeClass size_class, void* block, usize bytes);
-// A block is about to be cached. Ends the program if it or the one before it is damaged, or if it is free already.
+// A block is about to be cached. Ends the program if it or a neighbour is damaged, or if it is free already.
 // False: it was not remembered.
 bool note_freed(SizeClass size_class, void* block);
 // The program may use `bytes` of a live block now.

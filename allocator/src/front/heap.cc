@@ -234,7 +234,7 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
     fail_block("realloc after free", block, old_bytes);
   const bool stays = stays_in(old_bytes, bytes);
-  note_checked(size_class, block, stays ? bytes : old_bytes);
+  note_checked(size_class, block, stays ? bytes + 2 * sizeof(void*) : old_bytes);
   if (stays) return block;
   return move(block, old_bytes, bytes);
 }
