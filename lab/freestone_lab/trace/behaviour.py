@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freestone_lab.trace import figures, fitted, layout
+from freestone_lab.trace import figures, layout, lives
 from freestone_lab.trace.events import Array, Trace
 
 PAGE = 4096
@@ -68,7 +68,7 @@ def _powers(values: Array) -> Array:
 
 def describe(trace: Trace) -> Behaviour:
     """Everything from one pass over the births and the live memory of the busiest process."""
-    found = fitted.lives(trace)
+    found = lives.lives(trace)
     count = found.sizes.size
     power = _powers(found.sizes)
     ended = found.ends >= 0
@@ -129,7 +129,7 @@ def _size_by_age(sizes: Array, ages: Array) -> Grid:
     return Grid(title, [_size_name(r) for r in rows], [_size_name(2 * c) for c in columns], shares)
 
 
-def _makers(found: fitted.Lives) -> Grid:
+def _makers(found: lives.Lives) -> Grid:
     names, counts = np.unique(found.makers, return_counts=True)
     chosen = names[np.argsort(-counts)][:MOST_THREADS].tolist()
     total = max(1, found.makers.size)

@@ -1,18 +1,18 @@
 """A model of a trace: what a program asks for, phase by phase, in a few KiB, and a trace made from it.
 
-A phase is a share of the births. In each, blocks are counted by maker, size (four classes to a doubling, with
-their mean) and end: after so many births where that is within the phase, else the phase of the end. So the live memory
-at the end of each phase is the trace's own. The largest blocks, which make the peaks, keep size and place, and how many
-of their pages were used. A realloc
-continues a block that ends by one, in order. No sequence of small sizes and no time stamp is in the model.
+Phases begin at equal shares of the births and where the curve of live memory bends. In each, blocks are counted in
+cells: by maker, kind, size, end, and for a realloc the size before. A short life has an age, a long one the phase of
+its end; so the live memory at the end of each phase is the trace's own. The largest blocks, which make the peaks, keep
+size and place, and how many of their pages were used. A clock of up to 400 points says when births and ends come.
+Rare cells are joined until the file is small enough. No sequence of small sizes is in the model.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
+from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,149 +21,162 @@ import numpy as np
 from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout
-from freestone_lab.trace.events import Array, Events, Trace
+from freestone_lab.trace.events import Array, Events, Trace, concatenate
 from freestone_lab.trace.layout import Kind
+from freestone_lab.trace.lives import Lives, lives
 
-SCHEMA = "freestone-trace-model/2"
+SCHEMA = "freestone-trace-model/3"
 # Sixteen phases, the last one cut finer and finer towards the end: a program that takes itself down frees much at once.
 PHASE_EDGES = np.concatenate([np.arange(16) / 16, 1 - 0.5 ** np.arange(5, 12), [1.0]])
 MAKERS = 8  # the busiest threads; the rest is one more
 LARGEST = 300  # blocks that keep their place
 LARGE_BYTES = 32 << 10
+MAKER, ENDER, KIND, ALIGN, CONTINUED, BEFORE, SIZE, PAGES = range(8)  # the columns of a block
 BIRTH, END, USE = range(3)  # what an event of a generated trace is
-FEW = 0.002  # cells below this share of a phase's births and of its bytes are joined
+MOST_BYTES = 32 << 10  # of a model as a file, compressed
+FINE_BYTES = 1024  # up to here each step of 16 bytes has cells of its own
+CLOCK_POINTS = 128
+BENDS = 16  # of the curve of live memory, at which phases begin as well
+NEAR = 0.01  # of all births: a block is due so near to the realloc that continues it
+SHORT = 0.125  # of a phase: what lives no longer has an age
+LEAST_WEIGHTS = (0.0, *(2.0**-k for k in range(22, 4, -1)))  # share of births plus share of bytes of a fine cell
+# The columns of a model's cells
+CELL = ("phase", "maker", "ender", "kind", "align", "continued", "end", "size", "age", "before", "count")
 
 
-@dataclass(frozen=True)
-class Lives:
-    """Every birth of a trace in the order of time: who, what, and when it ends, counted in births."""
-
-    makers: Array
-    kinds: Array
-    sizes: Array
-    aligns: Array
-    ends: Array  # number of births before the end; -1 where there is none
-    enders: Array
-    times: Array
-    continued: Array  # ended by a realloc
-    pages: Array  # that were used of it, as far as was seen; -1: not known
+def size_class(sizes: Array) -> Array:
+    """Steps of 16 bytes, as allocators have them, then eight to a doubling."""
+    coarse: Array = np.floor(8 * np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    return np.where(sizes <= FINE_BYTES, (sizes + 7) // 16, FINE_BYTES + coarse)
 
 
-def lives(trace: Trace) -> Lives:
-    """From the events of all threads."""
-    numbers = sorted(trace.threads)
-    starts, total = {}, 0
-    parts = []
-    for number in numbers:
-        events = trace.threads[number]
-        made = events.births >= 0
-        starts[number] = total
-        count = int(made.sum())
-        total += count
-        parts.append(
-            (np.full(count, number), events.kinds[made], events.sizes[made], events.aligns[made], events.times[made])
-        )
-    if not total:
-        raise UserError(f"{trace.path}: there is no birth in it")
-    makers, kinds, sizes, aligns, times = (np.concatenate([p[i] for p in parts]) for i in range(5))
-    order = np.argsort(times, kind="stable")
-    rank = np.empty(total, dtype=np.int64)
-    rank[order] = np.arange(total)
-    ends = np.full(total, -1, dtype=np.int64)
-    enders = np.full(total, -1, dtype=np.int64)
-    continued = np.zeros(total, dtype=bool)
-    pages = np.full(total, -1, dtype=np.int64)
-    sorted_times = times[order]
-    for number in numbers:
-        events = trace.threads[number]
-        dies = layout.IS_DEATH[events.kinds] & ~events.failed
-        makers_of = [starts.get(int(t), -1) for t in events.ref_threads[dies]]
-        places = np.array(makers_of, dtype=np.int64) + events.ref_births[dies]
-        # After what its thread made before it, and after what others made in earlier steps.
-        before = np.cumsum(events.births >= 0)[dies]
-        own = np.flatnonzero(events.births >= 0)
-        last = rank[starts[number] + np.clip(before - 1, 0, max(0, own.size - 1))] + 1 if own.size else np.zeros(0, int)
-        by_time = np.searchsorted(sorted_times, events.times[dies], side="left")
-        at = np.where(before > 0, np.maximum(last, by_time), by_time) if own.size else by_time
-        ends[places] = np.maximum(at, rank[places] + 1)
-        enders[places] = number
-        continued[places] = events.kinds[dies] == Kind.REALLOC
-        seen = events.kinds == Kind.TOUCH
-        touched = np.array([starts.get(int(t), -1) for t in events.ref_threads[seen]], dtype=np.int64)
-        np.maximum.at(pages, touched + events.ref_births[seen], events.extras[seen])
-    return Lives(*(a[order] for a in (makers, kinds, sizes, aligns, ends, enders, times, continued, pages)))
-
-
-def _size_class(sizes: Array) -> Array:
-    classes: Array = np.floor(4 * np.log2(np.maximum(sizes, 1))).astype(np.int64)
-    return classes
-
-
-def fit(trace: Trace) -> dict[str, Any]:
-    """The model as JSON."""
+def fit(trace: Trace, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The model as JSON: the finest that is no larger than `most_bytes` as a file, else the coarsest."""
     found = lives(trace)
     count = found.sizes.size
-    edges = np.unique(np.round(count * PHASE_EDGES)).astype(np.int64)
-    phase = np.searchsorted(edges, np.arange(count), side="right") - 1
+    edges = _edges(found)
     busiest = [number for number, _ in Counter(found.makers.tolist()).most_common(MAKERS)]
-    maker = np.array([busiest.index(m) if m in busiest else MAKERS for m in found.makers.tolist()])
-    ender = np.array([busiest.index(m) if m in busiest else MAKERS for m in found.enders.tolist()])
-    age = found.ends - np.arange(count)
-    end_phase = np.searchsorted(edges, np.minimum(found.ends, count - 1), side="right") - 1
-    short = (found.ends >= 0) & (end_phase == phase)
-    # -1: never; below 1000: four classes to a doubling of the age; from 1000 on: the phase of the end
-    end = np.where(found.ends < 0, -1, np.where(short, 4 * np.log2(np.maximum(age, 1)), 1000 + end_phase)).astype(int)
+    maker, ender = (np.array([busiest.index(n) if n in busiest else MAKERS for n in column.tolist()])
+                    for column in (found.makers, found.enders))  # fmt: skip
     large = np.flatnonzero(found.sizes >= LARGE_BYTES)
     large = np.sort(large[np.argsort(found.sizes[large], kind="stable")[-LARGEST:]])
-    columns = (
-        maker,
-        ender,
-        found.kinds,
-        found.aligns,
-        np.arange(count),
-        found.ends,
-        found.sizes,
-        found.continued,
-        found.pages,
-    )
-    kept = [[int(column[i]) for column in columns] for i in large]
     small = np.ones(count, dtype=bool)
     small[large] = False
-    phases = []
-    for number in range(len(edges) - 1):
-        chosen = (phase == number) & small
-        if not chosen.any():
-            continue
-        last = int(found.times[phase == number][-1])
-        cells = _cells(found, chosen, maker, ender, end, age)
-        phases.append({"births": int((phase == number).sum()), "end": last, "cells": cells})
-    about = {"program": trace.meta.get("program", "program"), "step_ns": trace.step_ns, "threads": len(busiest)}
-    return {"schema": SCHEMA, **about, "phases": phases, "large": kept}
+    columns = (maker, ender, found.kinds, found.aligns, found.continued, found.before, found.sizes, found.pages)
+    kept = [large, found.ends[large], *(column[large] for column in columns)]
+    last = max(int(events.times[-1]) for events in trace.threads.values() if len(events))
+    model = {
+        "schema": SCHEMA,
+        "program": trace.meta.get("program", "program"),
+        "step_ns": trace.step_ns,
+        "threads": len(busiest),
+        "edges": edges.tolist(),
+        "clock": _clock(found),
+        "last": last,
+        "large": [np.asarray(column).astype(int).tolist() for column in kept],
+    }
+    keys = _Keys(found, edges, maker, ender, small)
+
+    def too_large(least: float) -> bool:
+        model["cells"] = keys.cells(least)
+        return len(packed(model)) > most_bytes
+
+    if too_large(LEAST_WEIGHTS[0]):
+        fits = bisect_left(LEAST_WEIGHTS, True, 1, len(LEAST_WEIGHTS) - 1, key=lambda least: not too_large(least))
+        model["cells"] = keys.cells(LEAST_WEIGHTS[fits])
+    return model
 
 
-def _cells(found: Lives, chosen: Array, maker: Array, ender: Array, end: Array, age: Array) -> list[list[int]]:
-    """[maker, ender, kind, alignment, end, continued, mean size, mean age, count] of each cell of a phase."""
-    sizes = found.sizes[chosen]
-    classes = _size_class(sizes)
-    rare = np.bincount(classes, weights=np.ones(classes.size))[classes] < FEW * classes.size
-    rare &= sizes < 0.02 * sizes.sum()
-    classes = np.where(rare, classes // 8 * 8 + 500, classes)
-    keys = np.stack(
-        [maker[chosen], ender[chosen], found.kinds[chosen], found.aligns[chosen], end[chosen], found.continued[chosen],
-         classes], axis=1,
-    )  # fmt: skip
-    unique, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    inverse = inverse.ravel()
-    total = np.bincount(inverse, weights=sizes)
-    ages = np.bincount(inverse, weights=np.maximum(age[chosen], 0))
-    return [
-        [*map(int, row[:6]), round(total[i] / n), round(ages[i] / n), int(n)]
-        for i, (row, n) in enumerate(zip(unique, counts, strict=True))
-    ]
+def _clock(found: Lives) -> list[list[float]]:
+    """Places and their times: at equal steps of both, so that bursts and pauses stay where they were."""
+    ended = np.flatnonzero(found.ends >= 0)
+    ended = ended[np.argsort(found.end_times[ended], kind="stable")]
+    places = np.concatenate([np.arange(found.times.size) * 2 + 1, _end_places(found.ends[ended])])
+    times = np.concatenate([found.times, found.end_times[ended]])
+    order = np.argsort(places, kind="stable")
+    places, times = places[order], np.maximum.accumulate(times[order])
+    at = np.searchsorted(times, np.linspace(0, times[-1], CLOCK_POINTS))
+    chosen = np.unique(np.concatenate([np.linspace(0, times.size - 1, CLOCK_POINTS).astype(int), at, at - 1]))
+    chosen = chosen[(chosen >= 0) & (chosen < times.size)]
+    return [[round(float(place), 2) for place in places[chosen]], times[chosen].tolist()]
+
+
+def _end_places(ends: Array) -> Array:
+    """A birth's place is twice its number plus 1. The ends between two births lie between their places, in order."""
+    order = np.argsort(ends, kind="stable")
+    _, first, count = np.unique(ends[order], return_index=True, return_counts=True)
+    places = np.empty(ends.size)
+    places[order] = (np.arange(ends.size) - np.repeat(first, count) + 1) / np.repeat(count + 1, count)
+    return 2 * (ends + places) - 1
+
+
+def _edges(found: Lives) -> Array:
+    """Where phases begin, in births."""
+    count = found.sizes.size
+    ended = np.flatnonzero(found.ends >= 0)
+    change = found.sizes.copy()
+    np.subtract.at(change, np.minimum(found.ends[ended], count - 1), found.sizes[ended])
+    live = np.cumsum(change)
+    bends = [0, count - 1]
+    for _ in range(BENDS):
+        off = np.abs(live - np.interp(np.arange(count), bends, live[bends]))
+        bends = sorted({*bends, int(off.argmax())})
+    return np.unique([*np.round(count * PHASE_EDGES).astype(np.int64), *bends[1:-1]])
+
+
+class _Keys:
+    """The cell of each birth, finely and coarsely."""
+
+    def __init__(self, found: Lives, edges: Array, maker: Array, ender: Array, small: Array) -> None:
+        count = found.sizes.size
+        phase = np.searchsorted(edges, np.arange(count), side="right") - 1
+        end_phase = np.searchsorted(edges, np.minimum(found.ends, count - 1), side="right") - 1
+        age = found.ends - np.arange(count)
+        # -1: never; below 1000: classes of the age; from 1000 on: the phase of the end
+        short = age <= (edges[phase + 1] - edges[phase]) * SHORT
+        ages = np.log2(np.maximum(age, 1))
+        sizes = size_class(found.sizes)
+        before = np.where(found.before >= 0, size_class(np.maximum(found.before, 0)), -1)
+        who = [phase, maker, ender, found.kinds, found.aligns, found.continued]
+
+        def keys(per_doubling: int, sizes: Array, before: Array) -> Array:
+            within = np.floor(per_doubling * ages)
+            end = np.where(found.ends < 0, -1, np.where(short, within, 1000 + end_phase)).astype(int)
+            return np.stack([column[small] for column in (*who, end, sizes, before)], axis=1)
+
+        self.fine = keys(4, sizes, before)
+        self.coarse = keys(1, 10000 + np.floor(np.log2(np.maximum(found.sizes, 1))).astype(int), np.full(count, -2))
+        self.values = [column[small] for column in (found.sizes, np.maximum(age, 0), found.before)]
+        _, self.groups = _groups(self.fine)
+        self.weights = np.ones(len(self.fine)) / max(1, len(self.fine)) + self.values[0] / max(1, self.values[0].sum())
+
+    def cells(self, least: float) -> list[list[int]]:
+        """The columns of CELL. Cells of less than the least weight are joined coarsely."""
+        rare = np.bincount(self.groups, self.weights)[self.groups] < least
+        unique, groups = _groups(np.where(rare[:, None], self.coarse, self.fine))
+        counts = np.maximum(np.bincount(groups), 1)
+        size, age, before = (np.bincount(groups, column) / counts for column in self.values)
+        steps = 2 ** (np.round(16 * np.log2(np.maximum(age, 1))) / 16)
+        means = [np.round(column).astype(int) for column in (size, np.where(age > 0, steps, 0), before)]
+        return [column.tolist() for column in (*unique[:, :7].T, *means, counts)]
+
+
+def _groups(keys: Array) -> tuple[Array, Array]:
+    """The different rows in order, and the number of each row's own among them."""
+    joined = np.zeros(len(keys), dtype=np.int64)
+    for column in keys.T:
+        _, ranks = np.unique(column, return_inverse=True)
+        _, joined = np.unique(joined * (int(ranks.max(initial=0)) + 1) + ranks, return_inverse=True)
+    _, first, groups = np.unique(joined, return_index=True, return_inverse=True)
+    return keys[first], groups
+
+
+def packed(model: dict[str, Any]) -> bytes:
+    return lzma.compress(json.dumps(model, separators=(",", ":")).encode())
 
 
 def save(model: dict[str, Any], path: Path) -> int:
-    data = gzip.compress(json.dumps(model, separators=(",", ":")).encode(), mtime=0)
+    data = packed(model)
     outputs.write_whole(path, data)
     return len(data)
 
@@ -171,8 +184,8 @@ def save(model: dict[str, Any], path: Path) -> int:
 def load(path: Path) -> dict[str, Any]:
     """UserError when the file is no model."""
     try:
-        model = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError) as error:
+        model = json.loads(lzma.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read as a model: {error}") from error
     if not isinstance(model, dict) or model.get("schema") != SCHEMA:
         raise UserError(f"{path}: expected the schema {SCHEMA}")
@@ -182,7 +195,7 @@ def load(path: Path) -> dict[str, Any]:
 def is_model(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(2) == b"\x1f\x8b"
+            return file.read(6) == b"\xfd7zXZ\0"
     except OSError:
         return False
 
@@ -203,40 +216,43 @@ class _Generator:
         self.random = np.random.default_rng(seed)
 
     def _births(self) -> tuple[Array, Array]:
-        """([maker, ender, kind, alignment, continued, size, pages] of each birth, the births before its end or -1)."""
-        phases = self.model["phases"]
-        self.edges = np.concatenate([[0], np.cumsum([p["births"] for p in phases])])
-        large = np.array(self.model["large"], dtype=np.int64).reshape(-1, 9)
-        rows, ends = [], []
-        for number, phase in enumerate(phases):
-            cells = np.array(phase["cells"], dtype=np.int64).reshape(-1, 9)
-            each = np.repeat(cells, cells[:, 8], axis=0)
-            each = each[self.random.permutation(len(each))]
-            low, high = self.edges[number], self.edges[number + 1]
-            taken = large[(large[:, 4] >= low) & (large[:, 4] < high), 4]
-            free = np.setdiff1d(np.arange(low, high), taken)[: len(each)]
-            rows.append(np.column_stack([free, each[:, [0, 1, 2, 3, 5, 6]], np.full(len(free), -1)]))
-            ends.append(self._ends(each, free, high))
-        rows.append(large[:, [4, 0, 1, 2, 3, 7, 6, 8]])
-        ends.append(large[:, 5])
-        every, due = np.concatenate(rows), np.concatenate(ends)
-        order = np.argsort(every[:, 0], kind="stable")
-        self.kept = (np.arange(len(every)) >= len(every) - len(large))[order]
-        return every[order][:, 1:], np.where(due[order] >= 0, np.maximum(due[order], np.arange(len(order)) + 1), -1)
+        """(ROW of each birth, the births before its end or -1)."""
+        self.edges = np.array(self.model["edges"], dtype=np.int64)
+        count = int(self.edges[-1])
+        large = np.array(self.model["large"], dtype=np.int64).reshape(10, -1).T
+        cells = np.array(self.model["cells"], dtype=np.int64).reshape(len(CELL), -1).T
+        phase, *who, continued, end, size, age, before, counts = (np.repeat(c, cells[:, -1]) for c in cells.T)
+        # The births of a cell stand at equal distances in the phase.
+        first = np.cumsum(cells[:, -1]) - cells[:, -1]
+        within = np.arange(len(phase)) - np.repeat(first, cells[:, -1])
+        place = phase + (within + np.repeat(self.random.random(len(cells)), cells[:, -1])) / counts
+        order = np.argsort(place, kind="stable")
+        free = np.setdiff1d(np.arange(count), large[:, 0])
+        births = np.empty(len(phase), dtype=np.int64)
+        births[order] = free
+        unknown = np.full(len(phase), -1)
+        rows = np.concatenate([np.column_stack([*who, continued, before, size, unknown]), large[:, 2:]])
+        due = np.concatenate([self._ends(births, end, age), large[:, 1]])
+        births = np.concatenate([births, large[:, 0]])
+        self.kept = np.zeros(count, dtype=bool)
+        self.kept[large[:, 0]] = True
+        order = np.argsort(births, kind="stable")
+        return rows[order], np.where(due[order] >= 0, np.maximum(due[order], np.arange(count) + 1), -1)
 
-    def _ends(self, each: Array, place: Array, last: int) -> Array:
-        spread = self.random.random(len(each))
-        age = np.maximum(1, np.round(each[:, 7] * (0.75 + 0.5 * spread))).astype(np.int64)
-        within = np.minimum(place + age, np.maximum(place + 1, last - 1))
-        target = np.clip(each[:, 4] - 1000, 0, len(self.edges) - 2)
-        later = self.edges[target] + spread * (self.edges[target + 1] - self.edges[target])
-        return np.where(each[:, 4] < 0, -1, np.where(each[:, 4] >= 1000, later.astype(np.int64), within))
+    def _ends(self, births: Array, end: Array, age: Array) -> Array:
+        spread = self.random.random(len(births))
+        short = births + np.maximum(1, np.round(age * (0.875 + 0.25 * spread))).astype(np.int64)
+        target = np.clip(end - 1000, 0, len(self.edges) - 2)
+        low = np.maximum(self.edges[target], births)
+        later = low + spread * (self.edges[target + 1] - low)
+        found = np.where(end >= 1000, later.astype(np.int64), short)
+        return np.where(end < 0, -1, np.minimum(found, self.edges[-1]))
 
     def _continue(self, rows: Array, ends: Array) -> Array:
         """For each birth the block that it continues, or -1: reallocs and blocks that end by one, each in order."""
         old = np.full(len(rows), -1, dtype=np.int64)
-        grows = rows[:, 2] == Kind.REALLOC
-        ended = (rows[:, 4] > 0) & (ends >= 0)
+        grows = rows[:, KIND] == Kind.REALLOC
+        ended = (rows[:, CONTINUED] > 0) & (ends >= 0)
         # A large block that grows again and again keeps its place: the realloc is the last birth before its end.
         large = self.kept & ended
         large[large] = (self.kept & grows)[ends[large] - 1] & (ends[large] - 1 > np.flatnonzero(large))
@@ -244,36 +260,57 @@ class _Generator:
         old[ends[known] - 1] = known
         ends[known] -= 1
         grows[ends[known]] = False
-        births = np.flatnonzero(grows)
-        blocks = np.flatnonzero(ended & ~large)
-        blocks = blocks[np.argsort(ends[blocks], kind="stable")]
-        at = 0
-        for birth in births.tolist():
-            if at == blocks.size:
-                break
-            if blocks[at] < birth:  # else it is not there yet, and this realloc makes a block of its own
-                old[birth] = blocks[at]
-                at += 1
+        blocks = ended & ~large
+        wanted = np.where(rows[:, BEFORE] >= 0, size_class(np.maximum(rows[:, BEFORE], 0)), -1)
+        offered = size_class(rows[:, SIZE])
+        for one in np.unique(wanted[grows]).tolist():
+            self._pair(grows & (wanted == one), blocks & (offered == one), ends, old)
+        blocks[old[old >= 0]] = False
+        self._pair(grows & (old < 0), blocks, ends, old)  # of what is left, whatever its size
         paired = np.flatnonzero(old >= 0)
         ends[old[paired]] = paired
         return old
 
+    @staticmethod
+    def _pair(grows: Array, blocks: Array, ends: Array, old: Array) -> None:
+        """Each realloc continues the block that is due nearest to it, of those that are there; if none is near, none.
+
+        Not the one that is due first: what waits for a realloc that never comes would make all after it wait.
+        """
+        births, offered = np.flatnonzero(grows), np.flatnonzero(blocks)
+        queue = offered[np.argsort(ends[offered], kind="stable")].tolist()
+        due = ends[queue].tolist()
+        far = len(old) * NEAR
+        passed: list[int] = []
+        at = 0
+        for birth in births.tolist():
+            while at < len(queue) and due[at] <= birth:
+                passed.append(at)
+                at += 1
+            before = birth - due[passed[-1]] if passed else far
+            after = due[at] - birth if at < len(queue) and queue[at] < birth else far
+            if before < far and before <= after:
+                old[birth] = queue[passed.pop()]
+            elif after < far:
+                old[birth] = queue[at]
+                at += 1
+
     def trace(self) -> Trace:
         rows, ends = self._births()
         count = len(rows)
-        clock = np.concatenate([[0], np.maximum.accumulate([int(p["end"]) for p in self.model["phases"]])])
+        clock = np.array(self.model["clock"], dtype=float)
         old = self._continue(rows, ends)
         ended = ends >= 0
         ended[old[old >= 0]] = False  # by a birth, not by an event of its own
         dying = np.flatnonzero(ended)
-        used = np.flatnonzero(rows[:, 6] >= 0)
+        used = np.flatnonzero(rows[:, PAGES] >= 0)
         # An end stands before the birth of its place, what was used behind the birth.
-        keys = np.concatenate([np.arange(count) * 2 + 1, ends[dying] * 2, used * 2 + 1])
+        keys = np.concatenate([np.arange(count) * 2 + 1, _end_places(ends[dying]), used * 2 + 1])
         subject = np.concatenate([np.arange(count), dying, used])
         what = np.repeat([BIRTH, END, USE], [count, dying.size, used.size])
         order = np.argsort(keys, kind="stable")
         keys, subject, what = keys[order], subject[order], what[order]
-        times = np.interp(keys / 2, self.edges, clock).astype(np.int64)
+        times = np.interp(keys, *clock).astype(np.int64)
         actor = np.where((what != END) | (rows[subject, 1] < 0), rows[subject, 0], rows[subject, 1])
         number = np.zeros(count, dtype=np.int64)  # of each birth among its maker's
         for maker in np.unique(rows[:, 0]):
@@ -283,6 +320,8 @@ class _Generator:
         for one in np.unique(actor):
             mine = actor == one
             threads[int(one)] = _thread(int(one), what[mine], subject[mine], times[mine], rows, number, old)
+        first = min(threads)  # it ends with the recording: what is alive then stays alive so long
+        threads[first] = _with_end(threads[first], int(self.model["last"]))
         meta = {"program": self.model["program"], "allocator": "unknown", "source": "model"}
         return Trace(str(self.model["program"]), int(self.model["step_ns"]), 0, meta, {"end": "model"}, threads)
 
@@ -295,8 +334,16 @@ def _thread(one: int, what: Array, which: Array, times: Array, rows: Array, numb
     count = which.size
     named = np.where(continues, old[which], np.where(birth, -1, which))
     return Events(
-        0, one, kinds, np.zeros(count, dtype=bool), times, np.where(birth, rows[which, 5], -1),
+        0, one, kinds, np.zeros(count, dtype=bool), times, np.where(birth, rows[which, SIZE], -1),
         np.where(birth & layout.IS_ALIGNED[kinds], rows[which, 3], 0).astype(np.uint8),
         np.where(birth, number[which], -1), np.where(named >= 0, rows[named, 0], -1),
-        np.where(named >= 0, number[named], -1), np.where(what == USE, rows[which, 6], -1),
+        np.where(named >= 0, number[named], -1), np.where(what == USE, rows[which, PAGES], -1),
     )  # fmt: skip
+
+
+def _with_end(events: Events, time: int) -> Events:
+    """The events of a thread, and its end."""
+    none, zero = np.full(1, -1, dtype=np.int64), np.zeros(1, dtype=np.uint8)
+    kind, at = zero + np.uint8(Kind.THREAD_END), np.maximum(events.times[-1:], time)
+    end = Events(0, events.thread, kind, zero.astype(bool), at, none, zero, none, none, none, none)
+    return concatenate([events, end])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from freestone_lab.core import paths
@@ -32,18 +33,49 @@ LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("lua", "jq", "re
 def test_a_model_holds_as_much_live_memory_as_its_trace(name: str, tmp_path: Path) -> None:
     trace = reader.read(corpus.traces([name])[0])
     path = tmp_path / "m.model"
-    assert fitted.save(fitted.fit(trace), path) < 100_000
+    assert fitted.save(fitted.fit(trace), path) <= fitted.MOST_BYTES
     made = fitted.generate(fitted.load(path))
     writer.write(made, tmp_path / "m.fst")
     again = reader.read(tmp_path / "m.fst")  # it passes every check
-    peak, wanted = (int(figures.changes(t, 0).live_bytes.max()) for t in (again, trace))
+    changes = [figures.changes(t, 0) for t in (again, trace)]
+    peak, wanted = (int(change.live_bytes.max()) for change in changes)
     assert abs(peak / wanted - 1) < 0.1
+    # Over time, so that pauses count.
+    mean, wanted = (int((c.live_bytes[:-1] * np.diff(c.times)).sum()) for c in changes)
+    assert abs(mean / wanted - 1) < 0.1
     births = [sum(int((e.births >= 0).sum()) for e in t.threads.values()) for t in (again, trace)]
     assert births[0] == births[1]
     if (BUILD / recording.REPLAYER).exists():
         way = replaying.Way(idle_ms=0)
         found = replaying.replay(replaying.command(replaying.make_plan(path, way), way))
         assert found["failures"] == 0 and found["dropped"] == 0
+
+
+def test_a_bounded_model_is_coarser_and_makes_the_same_births() -> None:
+    trace = reader.read(corpus.traces(["gdb"])[0])
+    fine, coarse = fitted.fit(trace), fitted.fit(trace, 8 << 10)
+    assert len(fitted.packed(coarse)) <= 8 << 10 < len(fitted.packed(fine))
+    births = [sum(int((e.births >= 0).sum()) for e in fitted.generate(m).threads.values()) for m in (fine, coarse)]
+    assert births[0] == births[1]
+
+
+def test_a_realloc_continues_a_block_of_the_size_that_it_continued(tmp_path: Path) -> None:
+    """Blocks of 16 bytes grow to 32, those of 500 to 900, in one phase."""
+    lines = ["= Start"]
+    for i in range(2000):
+        a, b = 0x10000 + 0x1000 * (i % 8), 0x90000 + 0x1000 * (i % 8)
+        small, large = (0x10, 0x20), (500, 900)
+        for at, (before, after) in ((a, small), (b, large)):
+            lines += [f"@ a:[0x1] + {at:#x} {before:#x}", f"@ a:[0x1] < {at:#x}", f"@ a:[0x1] > {at + 8:#x} {after:#x}"]
+            lines += [f"@ a:[0x1] - {at + 8:#x}"]
+    (tmp_path / "m.txt").write_text("\n".join([*lines, "= End"]) + "\n")
+    made = fitted.generate(fitted.fit(foreign.read(tmp_path / "m.txt")))
+    events = made.threads[0]
+    grown = events.kinds == layout.Kind.REALLOC
+    before = events.sizes[events.births >= 0][events.ref_births[grown]]
+    assert grown.sum() > 3900
+    pairs = [*zip(before.tolist(), events.sizes[grown].tolist(), strict=True)]
+    assert min(pairs.count((16, 32)), pairs.count((500, 900))) > 1900
 
 
 def test_a_model_knows_how_much_of_a_large_block_was_used(tmp_path: Path) -> None:
