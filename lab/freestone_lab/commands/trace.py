@@ -66,7 +66,8 @@ def cut(options: Namespace) -> None:
     if options.begin or options.end or options.process is not None:
         trace = transform.cut(trace, begin, end, options.process)
     if options.max_bytes:
-        transform.to_size(trace, units.size_bytes(options.max_bytes, "--max-bytes"), options.output)
+        path = paths.must_be_writable(options.output, "--output")
+        transform.to_size(trace, units.size_bytes(options.max_bytes, "--max-bytes"), path)
         _say(options.output)
     else:
         _write(trace, options.output)
@@ -144,7 +145,7 @@ def measure_fidelity(options: Namespace) -> None:
 def _write(trace: Trace, path: Path) -> None:
     if not trace.events:
         raise UserError("nothing is left of the trace")
-    writer.write(trace, path)
+    writer.write(trace, paths.must_be_writable(path, "--output"))
     _say(path)
 
 

@@ -50,8 +50,7 @@ def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
     """The writer's command line and environment. UserError for what cannot be recorded."""
     env = {k: v for k, v in os.environ.items() if k != "FREESTONE_ROOT"}
     words = [str(native(WRITER)), "--output", str(request.output)]
-    if not request.output.absolute().parent.is_dir():
-        raise UserError(f"'{request.output}' cannot be written: its folder does not exist")
+    paths.must_be_writable(request.output, "--output")
     if bool(request.command) == (request.pid is not None):
         raise UserError("expected either a command after -- or --pid N")
     if request.command:

@@ -1,0 +1,52 @@
+"""A folder that is missing is made, by every command that is told where its file goes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from freestone_lab.commands import options
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import foreign, recording, writer
+
+BUILT = all((paths.build_dir() / name).exists() for name in (recording.WRITER, recording.LIBRARY, recording.REPLAYER))
+
+# What each is run with; {trace} and {text} are there.
+QUICK: dict[str, str] = {
+    "record": "-- true",
+    "trace cut": "{trace}",
+    "trace merge": "{trace} {trace}",
+    "trace anonymise": "{trace}",
+    "trace import": "{text}",
+    "trace stats": "{trace} --with glibc",
+    "trace model": "{trace}",
+}
+# These measure for long, and write elsewhere when the place fails after all (core/outputs.py, which makes the folder).
+LONG = {"advise", "compare", "bench", "bench attacks", "bench mitigations", "bench memory-calls", "replay", "report"}
+# Tested with the profiles that they read; `trace corpus` with the programs that it records.
+ELSEWHERE = {"profile", "profile show", "profile diff", "trace corpus"}
+
+
+def test_the_tables_name_every_command_with_an_output() -> None:
+    takes = {
+        name for name in options.COMMANDS if any("-o" in a.option_strings for a in options.parser_of(name)._actions)
+    }
+    assert takes == {*QUICK, *LONG, *ELSEWHERE}
+
+
+@pytest.mark.skipif(not BUILT, reason="the recorder and the replayer are not built")
+@pytest.mark.parametrize("name", QUICK)
+def test_a_missing_folder_is_made_and_a_file_in_its_place_refused(name: str, tmp_path: Path) -> None:
+    text, trace, output = tmp_path / "m.txt", tmp_path / "t.fst", tmp_path / "new" / "folder" / "out"
+    text.write_text("= Start\n@ a:[0x1] + 0x1000 0x10\n@ a:[0x1] + 0x2000 0x20\n@ a:[0x1] - 0x1000\n= End\n")
+    writer.write(foreign.read(text), trace)
+    words = QUICK[name].format(trace=trace, text=text).split()
+    command = options.COMMANDS[name]
+    function = getattr(importlib.import_module(f"freestone_lab.commands.{command.module}"), command.function)
+    assert not function(options.parse(name, ["-o", str(output), *words]))
+    assert output.stat().st_size > 0
+    with pytest.raises(UserError, match=r"below': cannot be written"):
+        function(options.parse(name, ["-o", str(text / "below"), *words]))
