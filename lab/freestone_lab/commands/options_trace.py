@@ -205,10 +205,15 @@ def trace_fidelity(parser: argparse.ArgumentParser) -> None:
         freestone trace fidelity --rounds 9 --json docs/results/fidelity.json && freestone docs
 
         freestone trace fidelity --counts --json docs/results/fidelity-counts.json && freestone docs
+
+        freestone trace fidelity --models --json docs/results/fidelity-models.json && freestone docs
     """
     parser.add_argument("names", nargs="*", metavar="PROGRAM",
-                        help="of `freestone trace corpus`; default eighteen")  # fmt: skip
+                        help="of `freestone trace corpus`; default eighteen, with --models all")  # fmt: skip
     parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
-    parser.add_argument("--counts", action="store_true",
-                        help="instructions by callgrind, not times: other work does not change them")  # fmt: skip
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--models", action="store_true",
+                      help="each trace of the corpus beside its model, in calls, memory and instructions")  # fmt: skip
+    what.add_argument("--counts", action="store_true",
+                      help="instructions by callgrind, not times: other work does not change them")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="every round")

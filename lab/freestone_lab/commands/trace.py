@@ -18,6 +18,7 @@ from freestone_lab.trace import (
     fidelity,
     fitted,
     foreign,
+    likeness,
     reader,
     replaying,
     transform,
@@ -129,7 +130,11 @@ def measure_fidelity(options: Namespace) -> None:
     if options.json:
         paths.must_be_writable(options.json, "--json")
     names, say = options.names or fidelity.PROGRAMS, preparation.to_stderr
-    if options.counts:
+    headings: tuple[str, ...]
+    if options.models:
+        found = likeness.as_json(likeness.measure(options.names, say))
+        headings, cells = likeness.HEADINGS, likeness.cells
+    elif options.counts:
         found = fidelity.counts_as_json(fidelity.count(names, say))
         headings, cells = fidelity.COUNTS_HEADINGS, fidelity.count_cells
     else:

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "suites",
     "fidelity",
     "fidelity-counts",
+    "fidelity-models",
     trace_results.NAME,
 }  # not shown as the others are
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.

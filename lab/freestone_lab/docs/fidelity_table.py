@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from freestone_lab.docs.pages import grid, stored, with_section
-from freestone_lab.trace import fidelity
+from freestone_lab.trace import fidelity, likeness
 
 DOCUMENT = Path("docs/TRACE.md")
 WITHIN = {"replay": 0.05, "model": 0.1}  # what the lab promises
@@ -23,6 +24,9 @@ def documents(root: Path) -> dict[Path, str]:
     if (root / fidelity.COUNTS).is_file():
         counted = stored(root / fidelity.COUNTS, fidelity.COUNTS_SCHEMA, fidelity.COUNTS_COMMAND)
         page = with_section(page, DOCUMENT, "counts", counts(counted))
+    if (root / likeness.RESULT).is_file():
+        compared = stored(root / likeness.RESULT, likeness.SCHEMA, likeness.COMMAND)
+        page = with_section(page, DOCUMENT, "models", models(compared))
     return {DOCUMENT: page}
 
 
@@ -43,6 +47,28 @@ def counts(result: dict[str, Any]) -> str:
         f"replay executes as many instructions inside these calls, within 5 %, in {counted_near(result)}."
     )
     shown = grid(fidelity.COUNTS_HEADINGS, [fidelity.count_cells(row) for row in rows], "---:")
+    return f"{textwrap.fill(words, 120)}\n\n{shown}"
+
+
+def models(result: dict[str, Any]) -> str:
+    """Every program, what misses first: the worse, the higher."""
+    off = {
+        row["name"]: {name: abs(by) for name in likeness.FIGURES if (by := likeness.change(row, name)) is not None}
+        for row in result["programs"]
+    }
+    sizes = [row["model_bytes"] / 1024 for row in result["programs"]]
+    all_near = sum(max(row.values()) <= WITHIN["model"] for row in off.values())
+    each = ", ".join(
+        f"{sum(row.get(name, 1) <= WITHIN['model'] for row in off.values())} in {heading}"
+        for name, heading in likeness.FIGURES.items()
+    )
+    words = (
+        f"{result['created'][:10]}, {result['machine']}, `{likeness.COMMAND}`. A model has {min(sizes):.1f} to "
+        f"{max(sizes):.1f} KiB as a file, {median(sizes):.1f} KiB in the middle. Of {len(off)} models {all_near} are "
+        f"within 10 % of their traces in every figure: {each}."
+    )
+    rows = sorted(result["programs"], key=lambda row: -max(off[row["name"]].values()))
+    shown = grid(likeness.HEADINGS, [likeness.cells(row) for row in rows], "---:")
     return f"{textwrap.fill(words, 120)}\n\n{shown}"
 
 

@@ -149,7 +149,8 @@ def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
     return max(lines, key=lambda line: int(line["calls"]))
 
 
-def _stored(schema: str, rows: Sequence[Row | Counted]) -> dict[str, Any]:
+def to_store(schema: str, rows: Sequence[Any]) -> dict[str, Any]:
+    """Dataclasses as a result, with when and where they were measured."""
     about = fingerprint.collect()
     machine = f"{about['cpu'].get('model name', about['machine'])}, {about['cpus']} CPUs, {about['libc']}"
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -158,11 +159,11 @@ def _stored(schema: str, rows: Sequence[Row | Counted]) -> dict[str, Any]:
 
 
 def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
-    return {**_stored(SCHEMA, rows), "rounds": rounds}
+    return {**to_store(SCHEMA, rows), "rounds": rounds}
 
 
 def counts_as_json(rows: Sequence[Counted]) -> dict[str, Any]:
-    return _stored(COUNTS_SCHEMA, rows)
+    return to_store(COUNTS_SCHEMA, rows)
 
 
 HEADINGS: tuple[str, ...] = (

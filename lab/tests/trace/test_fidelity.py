@@ -9,7 +9,8 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.docs import fidelity_table
-from freestone_lab.trace import corpus, fidelity, recording
+from freestone_lab.measure import counts
+from freestone_lab.trace import corpus, fidelity, likeness, recording
 
 BUILD = paths.build_dir()
 
@@ -48,3 +49,25 @@ def test_the_table_of_counts_says_how_many_are_near() -> None:
     text = fidelity_table.counts(fidelity.counts_as_json(rows)).replace("\n", " ")
     assert "Of 2 programs" in text and "within 5 %, in 1." in text
     assert "| near | 1,000 | +4.9% |" in text and "| far | 1,000 | -6.0% |" in text
+
+
+@pytest.mark.skipif(not (BUILD / recording.REPLAYER).exists(), reason="the replayer is not built")
+def test_a_model_is_measured_beside_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "by_process", lambda *_: [7, 11])  # callgrind takes seconds
+    row = likeness.measure(["vim"], lambda _: None)[0]
+    assert set(row.trace) == set(row.model) == set(likeness.FIGURES)
+    assert row.trace["instructions"] == 11 and 0 < row.model_bytes < row.trace_bytes
+    assert row.model["calls"] == pytest.approx(row.trace["calls"], rel=0.01)
+
+
+def test_the_table_of_models_names_every_program_the_farthest_first() -> None:
+    one = dict.fromkeys(likeness.FIGURES, 1000.0)
+    models = {"near": {**one, "rss": 1099.0}, "far": {**one, "rss_mean": 880.0}, "uncounted": {**one}}
+    del models["uncounted"]["instructions"]
+    rows = [likeness.Row(name, 4096, 1024, one, model) for name, model in models.items()]
+    text = fidelity_table.models(likeness.as_json(rows))
+    words = " ".join(text.split())
+    assert "Of 3 models 2 are within 10 %" in words and "3 in resident peak, 2 in resident mean" in words
+    assert "2 in instructions" in words
+    assert [line.split()[1] for line in text.splitlines()[-3:]] == ["far", "near", "uncounted"]
+    assert text.endswith("| - |")
