@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -223,7 +224,7 @@ void late_destructor(void* value) {
 TEST_F(Threads, DestructorsAtTheirEndMayAllocateAndFree) {
   for (pthread_key_t& key : late_keys) ASSERT_EQ(pthread_key_create(&key, late_destructor), 0);
   late_runs = 0;
-  const uint64_t rounds = scaled(60);
+  const uint64_t rounds = std::max<uint64_t>(1, scaled(60));
   for (uint64_t round = 0; round < rounds; ++round)
     run_threads(8, [](size_t) {
       thread_local LateUser user;
