@@ -15,6 +15,7 @@
 
 using freestone::usize;
 using freestone::hardened::check_access;
+using freestone::hardened::is_in_last_run;
 using freestone::hardened::is_plain_access;
 
 extern "C" [[noreturn]] void __chk_fail() __attribute__((weak));
@@ -79,36 +80,41 @@ FREESTONE_INLINE void* set(void* to, int value, usize bytes) {
   return FREESTONE_LIKELY(libc.set != nullptr) ? libc.set(to, value, bytes) : set_plainly(to, value, bytes);
 }
 
-// In line: nearly every access is plain.
-FREESTONE_INLINE void check(const void* from, usize bytes, bool writes) {
-  if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) check_access(from, bytes, writes);
+FREESTONE_INLINE bool is_simple_access(const void* from, usize bytes, bool writes) {
+  return is_plain_access(from, bytes) || is_in_last_run(from, bytes, writes);
 }
-// For an access that is not plain, the common calls end in a tail call that checks again, so they need to save no
-// register.
+FREESTONE_INLINE void check(const void* from, usize bytes, bool writes) {
+  if (FREESTONE_UNLIKELY(!is_simple_access(from, bytes, writes))) check_access(from, bytes, writes);
+}
+// Each form ends in a tail call of the next, which checks again, so that only the last needs to save registers: most
+// accesses are plain, and most others are in the run of the last one.
 using Work = void* (*)(void*, const void*, usize);
 template <Work work>
-__attribute__((noinline)) void* read_with_care(void* to, const void* from, usize bytes) {
-  check_access(from, bytes, false);
-  return work(to, from, bytes);
-}
-template <Work work>
-__attribute__((noinline)) void* write_with_care(void* to, const void* from, usize bytes) {
-  check_access(to, bytes, true);
+__attribute__((noinline)) void* with_care(void* to, const void* from, usize bytes) {
+  check(to, bytes, true);
   check(from, bytes, false);
   return work(to, from, bytes);
 }
 template <Work work>
+__attribute__((noinline)) void* in_run(void* to, const void* from, usize bytes) {
+  if (is_simple_access(to, bytes, true) && is_simple_access(from, bytes, false)) return work(to, from, bytes);
+  return with_care<work>(to, from, bytes);
+}
+template <Work work>
 FREESTONE_INLINE void* checked(void* to, const void* from, usize bytes) {
-  if (FREESTONE_UNLIKELY(!is_plain_access(to, bytes))) return write_with_care<work>(to, from, bytes);
-  if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) return read_with_care<work>(to, from, bytes);
+  if (FREESTONE_UNLIKELY(!is_plain_access(to, bytes)) || FREESTONE_UNLIKELY(!is_plain_access(from, bytes)))
+    return in_run<work>(to, from, bytes);
   return work(to, from, bytes);
 }
 __attribute__((noinline)) void* set_with_care(void* to, int value, usize bytes) {
   check_access(to, bytes, true);
   return set(to, value, bytes);
 }
+__attribute__((noinline)) void* set_in_run(void* to, int value, usize bytes) {
+  return is_in_last_run(to, bytes, true) ? set(to, value, bytes) : set_with_care(to, value, bytes);
+}
 FREESTONE_INLINE void* checked_set(void* to, int value, usize bytes) {
-  return FREESTONE_LIKELY(is_plain_access(to, bytes)) ? set(to, value, bytes) : set_with_care(to, value, bytes);
+  return FREESTONE_LIKELY(is_plain_access(to, bytes)) ? set(to, value, bytes) : set_in_run(to, value, bytes);
 }
 // The length of a string. In the heap its end must lie in its block, or be the zero right behind the bytes asked for.
 FREESTONE_INLINE usize length_of(const char* text) {

@@ -191,6 +191,15 @@ FREESTONE_INLINE void begin_change_of_free(void* trailer) {
   in_order();
 }
 
+// Writes the byte back that stands there: a fresh page that is first read and then written faults twice.
+FREESTONE_INLINE void touch(char* at) {
+#if defined(__x86_64__)
+  asm volatile("orb $0, %0" : "+m"(*at));
+#else
+  *static_cast<volatile char*>(at) = *static_cast<volatile char*>(at);
+#endif
+}
+
 // Blocks of at most this size are cleared and checked in line, with three branches on the size and no loop.
 inline constexpr usize kInlineBytes = 256;
 inline constexpr usize kSide = 2 * kChunkBytes;  // at each end

@@ -108,6 +108,14 @@ bool open_tail(void* block, usize bytes) {
   return tail.bytes == 0 || !os::guard_remove(tail.from, tail.bytes);
 }
 
+// Lengthens a block's span where it is.
+bool grow(void* block, usize bytes) {
+  const u8 tag = tag_of(unit_of(block));
+  const usize span = bytes + kTrailerBytes;
+  if (tag != kTagRun) return resize_class_run(block, tag, span);
+  return span <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(span));
+}
+
 bool may_seal(usize bytes) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes + kTrailerBytes <= options.seal_bytes) return false;
@@ -116,23 +124,26 @@ bool may_seal(usize bytes) {
   return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
 }
 
-// HARD-2: a freed class run is zero while it waits. If the program touched all its pages, it is cleared. Otherwise it
-// loses its memory, which costs less than touching the rest. A run that comes back often is cleared without a look at
-// its pages.
+// HARD-2: a freed class run is zero while it waits. Pages that the program did not touch are not touched here either.
+// They may also be swapped out, so the kernel drops what it has of them. A run that comes back often is cleared without
+// a question about its pages.
 [[maybe_unused]] void empty_run(char* block, usize used) {
   Record& record = record_of(unit_of(block));
-  if (record.times_emptied <= kEmptiedTimes) {
-    const ResidentPages pages(block, used);
-    bool all = true;
-    for (usize offset = 0; offset < used; offset += pages.page_bytes()) all = all && pages.has(block + offset, 1);
-    if (!all && record.times_emptied++ < kEmptiedTimes && purge_range(block, span_bytes(block), WentBack::hardening)) {
-      record.is_fresh = kEmptiedRun;
-      return;
-    }
-    record.times_emptied = kEmptiedTimes + 1;
-  }
   record.is_fresh = kUsedRun;
-  clear(block, used);
+  if (record.times_emptied >= kEmptiedTimes) return clear(block, used);
+  const ResidentPages pages(block, used);
+  for (usize from = 0, to = 0; from < used; from = to) {
+    const bool has = pages.has(block + from, 1);
+    do {
+      to = min_of(to + pages.page_bytes(), used);
+    } while (to < used && pages.has(block + to, 1) == has);
+    if (has || !purge_range(block + from, to - from, WentBack::hardening)) {
+      clear(block + from, to - from);
+    } else {
+      record.is_fresh = kEmptiedRun;
+    }
+  }
+  record.times_emptied = record.is_fresh == kEmptiedRun ? u8(record.times_emptied + 1) : kEmptiedTimes;
 }
 
 void give_to_cache(void* block, u8 tag) {
@@ -159,12 +170,7 @@ void expect_run_clear(char* block) {
   const Record& record = record_of(unit_of(block));
   if (!kMitigations.zero_on_free || record.is_fresh == kFreshRun) return;
   const usize bytes = span_bytes(block);
-  if (record.is_fresh == kUsedRun) return expect_clear(block, bytes);
-  const ResidentPages pages(block, bytes);
-  for (usize offset = 0; offset < bytes; offset += pages.page_bytes()) {
-    const usize piece = min_of(pages.page_bytes(), bytes - offset);
-    if (pages.has(block + offset, piece)) expect_clear(block + offset, piece);
-  }
+  record.is_fresh == kUsedRun ? expect_clear(block, bytes) : expect_resident_clear(block, bytes);
 }
 
 void* hand_out_large(void* block, usize bytes, Origin origin) {
@@ -191,13 +197,17 @@ bool examine_large(const void* block, Claim& claim) {
 bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   if constexpr (!kMitigations.guards) return false;
   const usize usable = usable_bytes(block) - kTrailerBytes;
-  if (bytes > usable || bytes < usable / 4 || sampling.load_relaxed() != Sampling::off) return false;
-  const u64 was_shrunk = large_request(block) & kShrunk;
-  if (was_shrunk != 0 && !open_tail(block, claim.bytes)) return false;
-  large_request(block) = 0;
-  in_order();
+  if (bytes < usable / 4 || sampling.load_relaxed() != Sampling::off) return false;
+  const u64 request = large_request(block), was_shrunk = request & kShrunk;
+  if (was_shrunk != 0 && (bytes > usable || !open_tail(block, claim.bytes))) return false;
   auto* const start = static_cast<char*>(block);
   const Behind old_behind = behind(block, claim.bytes, was_shrunk);
+  large_request(block) = 0;
+  in_order();
+  if (bytes > usable && !grow(block, bytes)) {
+    large_request(block) = request;
+    return false;
+  }
   const Pages tail = tail_pages(block, bytes);
   const bool sealed_tail = bytes < claim.bytes && tail.bytes > 0 && !os::guard_install(tail.from, tail.bytes);
   // Clears what a shrink gives up and what stood behind the old end, because a later growth would show them.

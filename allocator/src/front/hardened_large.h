@@ -43,8 +43,8 @@ FREESTONE_INLINE usize large_live_bytes(const void* block) {
 }
 // False: the block is not live, which has been reported.
 bool examine_large(const void* block, Claim& claim);
-// Gives a live block another size where it is: within its span, and down to a quarter of it. Pages that a shrink gives
-// up lose their memory and fault. False: it must move.
+// Gives a live block another size where it is: down to a quarter of its span, or into free units behind its guard.
+// Pages that a shrink gives up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
 // Fails unless a free class run that only the caller can reach is zero, as far as the kernel has memory for it.
 void expect_run_clear(char* block);

@@ -4,6 +4,7 @@
 
 #include "front/block_words.h"
 #include "front/hardened.h"
+#include "front/hardened_large.h"
 
 namespace freestone::hardened {
 
@@ -25,6 +26,22 @@ struct ReachTable {
 };
 inline constexpr ReachTable kReach;
 
+// The run that the thread last accessed through these functions. The record says whether it is still live, so a hint
+// that is out of date does no harm.
+struct LastRun {
+  const char* start = nullptr;
+  const u64* request = nullptr;  // in its record; null: no run yet
+};
+extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL LastRun last_runs[2];  // read from, written to
+
+FREESTONE_INLINE bool is_in_last_run(const void* from, usize bytes, bool writes) {
+  const LastRun& last = last_runs[writes];
+  if (FREESTONE_UNLIKELY(last.request == nullptr)) return false;
+  const usize live_end = __atomic_load_n(last.request, __ATOMIC_RELAXED) & (kShrunk - 1);  // plus one; 0: not live
+  const auto inside = static_cast<usize>(static_cast<const char*>(from) - last.start);
+  return FREESTONE_LIKELY(inside < live_end) && FREESTONE_LIKELY(bytes < live_end - inside);
+}
+
 // Whether it is seen at once that an access of so many bytes is right: outside the heap, or in one live block of a
 // slab.
 FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
@@ -35,7 +52,7 @@ FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
   const u64 below_point = (from_base & reach.offset_mask) * reach.inverse;
   const auto inside = static_cast<usize>((static_cast<unsigned __int128>(below_point) * reach.bytes) >> 64);
   // A trailer that is not a live block's says 0 bytes.
-  const usize live = claimed_bytes(static_cast<const char*>(from) - inside + reach.bytes - kTrailerBytes);
+  const usize live = claimed_bytes(static_cast<const char*>(from) + (reach.bytes - inside) - kTrailerBytes);
   return FREESTONE_LIKELY(inside <= live) && FREESTONE_LIKELY(bytes <= live - inside);
 }
 

@@ -82,17 +82,16 @@ usize run_bytes(const void* block) { return units_to_bytes(run_units(unit_of(blo
 usize large_good_size(usize bytes) { return round_up(bytes, bytes <= kRunBytesMax ? kUnitBytes : 4 * kKiB); }
 
 bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
-  if constexpr (kMitigations.guards) return false;  // the guard does not move
   if (bytes <= kSmallBytesMax || bytes > kCachedBytesMax) return false;
   const SizeClass wanted = class_of(bytes);
   const u32 old_units = class_info(size_class).units;
   const u32 new_units = class_info(wanted).units;
   const UnitIndex first = unit_of(block);
   if (new_units > old_units) {
-    bool zeroed;
-    if (!extend_span(first, old_units, new_units - old_units, zeroed)) return false;
+    if (!extend_guarded_span(first, old_units, new_units - old_units, guards_spans() ? 1 : 0)) return false;
     set_tags(first + old_units, new_units - old_units, kTagInside);
   } else if (new_units < old_units) {
+    if constexpr (kMitigations.guards) return false;  // hardened_large.cc makes the pages behind fault
     set_tags(first + new_units, old_units - new_units, kTagNone);
     return_used_span(first + new_units, old_units - new_units, 0);
   }

@@ -74,9 +74,9 @@ inline constexpr usize kSealedBytesMax = 4 * kMiB;
 // Cleared class runs wait in this many places for each of this many groups of threads: at most 2 MiB in all.
 inline constexpr unsigned kWaitingRuns = 4;
 inline constexpr unsigned kWaitingSets = 4;
-// A class run that the program used in part loses its memory this many times when it is freed. Later frees clear it, so
-// a block that comes and goes needs no system call.
-inline constexpr unsigned kEmptiedTimes = 2;
+// This many times a free asks the kernel which pages of a class run the program used. Later frees clear the whole run,
+// so a block that comes and goes needs no system call.
+inline constexpr u8 kEmptiedTimes = 2;
 // A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run
 // lies.
 inline constexpr usize kRandomGapUnits = 3;

@@ -56,7 +56,7 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 // reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
 inline constexpr u8 kUsedRun = 0;
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
-inline constexpr u8 kEmptiedRun = 2;  // it lost its memory when it was freed
+inline constexpr u8 kEmptiedRun = 2;  // some of its pages may have no memory
 // What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
@@ -71,7 +71,7 @@ struct alignas(64) Record {
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
   u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun
-  u8 times_emptied;        // class run, hardened: since it was taken; above kEmptiedTimes: it is always cleared
+  u8 times_emptied;        // class run, hardened: since it was taken; from kEmptiedTimes on it is cleared as a whole
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled

@@ -43,6 +43,15 @@ class ResidentPages {
   bool is_known_;
 };
 
+// expect_clear of whole pages, of which only those that the kernel has are looked at.
+inline void expect_resident_clear(char* memory, usize bytes) {
+  const ResidentPages pages(memory, bytes);
+  for (usize offset = 0; offset < bytes; offset += pages.page_bytes()) {
+    const usize piece = min_of(pages.page_bytes(), bytes - offset);
+    if (pages.has(memory + offset, piece)) expect_clear(memory + offset, piece);
+  }
+}
+
 // The same for free units that nobody can take meanwhile. Guards hold nothing.
 void expect_units_clear(UnitIndex first, usize units);
 

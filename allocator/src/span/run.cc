@@ -163,14 +163,13 @@ void release_held_run(HeldRun& held) {
 }
 
 bool resize_run(UnitIndex first, usize units) {
-  if constexpr (kMitigations.guards) return false;  // the guard does not move
   const usize old = run_units(first);
   if (units > old) {
-    bool zeroed;
-    if (!extend_span(first, old, units - old, zeroed)) return false;
+    if (!extend_guarded_span(first, old, units - old, guards_spans() ? 1 : 0)) return false;
     set_tags(first + static_cast<UnitIndex>(old), units - old, kTagInside);
     units_taken.add_relaxed(units - old);
   } else if (units < old) {
+    if constexpr (kMitigations.guards) return false;  // hardened_large.cc makes the pages behind fault
     const auto tail = first + static_cast<UnitIndex>(units);
     set_tags(tail, old - units, kTagNone);
     units_taken.sub_relaxed(old - units);

@@ -188,11 +188,21 @@ Span take_span(usize units, usize alignment) { return take_opened(units, alignme
 
 Span take_span_to_grow(usize units, usize room) { return take_units(units, 1, false, room); }
 
+// HARD-2. A young process asks the kernel which pages there are, to spare it faults. Later that would be a system call
+// per span, and most pages are there.
+static void look_at_taken(char* memory, usize bytes) {
+  constexpr usize kQuestions = 128;
+  static Atomic<usize> questions;  // relaxed: a few more do no harm
+  if (questions.load_relaxed() >= kQuestions) return expect_clear(memory, bytes);
+  questions.add_relaxed(1);
+  expect_resident_clear(memory, bytes);
+}
+
 Span take_guarded_span(usize units, usize alignment, usize guard) {
   Span span = guard == 0 ? take_span(units, alignment) : take_between_guards(units, alignment, guard);
   if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed &&
       units_to_bytes(units) <= kLookedAtBytesMax) {
-    expect_clear(unit_address(span.first), units_to_bytes(units));  // HARD-2
+    look_at_taken(unit_address(span.first), units_to_bytes(units));
     span.zeroed = true;
   }
   return span;
@@ -246,6 +256,22 @@ bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
   if (start + more > region.frontier.load_relaxed() || !span_map.are_free(start, more)) return false;
   if (!charge(units_to_bytes(more - span_map.count_dirty(start, more)))) return false;
   zeroed = take_found(start, more, surplus).zeroed;
+  return true;
+}
+
+bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard) {
+  bool zeroed;
+  if (!extend_span(first, units + guard, more, zeroed)) return false;
+  if constexpr (!kMitigations.guards) return true;
+  const UnitIndex start = first + static_cast<UnitIndex>(units);
+  zeroed = zeroed && are_guards(start, guard);
+  if (!open_guards(start, more)) {
+    return_span(start + static_cast<UnitIndex>(guard), more, !zeroed);
+    return false;
+  }
+  close_guards(start + static_cast<UnitIndex>(more), guard, zeroed);
+  if (kMitigations.zero_on_free && !zeroed && units_to_bytes(more) <= kLookedAtBytesMax)
+    expect_resident_clear(unit_address(start), units_to_bytes(more));  // HARD-2
   return true;
 }
 

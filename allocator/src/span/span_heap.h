@@ -44,6 +44,8 @@ void return_sealed_span(UnitIndex first, usize units, usize guard);
 void check_free_spans(usize bytes_max);
 // Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
 bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);
+// The same for a span with a guard, which moves behind them.
+bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard);
 
 SpanCounts span_counts();
 

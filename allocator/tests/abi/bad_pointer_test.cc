@@ -1,9 +1,11 @@
 // A pointer that no allocation gave ends the process with one clear line and SIGABRT, in every build.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <new>
 #include <thread>
 
@@ -313,6 +315,71 @@ TEST(ShrunkLargeBlock, GrowsAgainAndIsReusedWhole) {
       const auto shown = std::count(block + bytes / 2, block + bytes, 'a');
       ASSERT_TRUE(shown == 0 || !subject().is_hardened) << bytes;
       api().free(block);
+    }
+  }
+}
+
+// A large block that grows keeps its place where it can. What it gains is zero, and the page behind it faults.
+TEST(GrownLargeBlock, KeepsItsPlaceAndFaultsBehindItsNewEnd) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
+  for (const size_t start : {size_t{40000}, size_t{100000}, size_t{140000}, size_t{500000}}) {
+    const auto grow = [start](bool overflow) {
+      int moves = 0;
+      size_t bytes = start;
+      auto* block = static_cast<char*>(api().malloc(bytes));
+      std::fill_n(block, bytes, 'a');
+      for (int step = 0; step < 8; ++step) {
+        const size_t next = bytes + bytes / 4;
+        auto* grown = static_cast<char*>(api().realloc(block, next));
+        if (std::count(grown, grown + bytes, 'a') != static_cast<std::ptrdiff_t>(bytes)) return 1;
+        if (std::count(grown + bytes, grown + next, 0) != static_cast<std::ptrdiff_t>(next - bytes)) return 2;
+        std::fill_n(grown + bytes, next - bytes, 'a');
+        moves += grown != block ? 1 : 0;
+        block = grown;
+        bytes = next;
+      }
+      if (moves > 4) return 10 + moves;
+      constexpr size_t kUnit = 16384;
+      const auto behind = (reinterpret_cast<uintptr_t>(block) + bytes + 8 + kUnit - 1) / kUnit * kUnit;
+      if (overflow) *reinterpret_cast<volatile char*>(behind) = 1;
+      api().free(block);
+      return 0;
+    };
+    const ChildEnd control = run_in_child([&] { return grow(false); });
+    EXPECT_TRUE(control.exited_with(0)) << start << ": " << control.describe();
+    const ChildEnd end = run_in_child([&] { return grow(true); });
+    EXPECT_EQ(end.signal, SIGSEGV) << start << ": " << end.describe();
+  }
+}
+
+// memcpy remembers the large block of its last call, which may be freed, shorter or somebody else's by the next.
+TEST(RememberedLargeBlock, IsLookedAtAgain) {
+  Dl_info info;
+  if (dladdr(dlsym(RTLD_DEFAULT, "memcpy"), &info) == 0 || std::strstr(info.dli_fname, "freestone") == nullptr)
+    GTEST_SKIP() << "memcpy is libc's";
+  const auto copy = reinterpret_cast<void* (*)(void*, const void*, size_t)>(dlsym(RTLD_DEFAULT, "memcpy"));
+  for (const size_t bytes : {size_t{60000}, size_t{300000}, size_t{1500000}}) {
+    static char outside[64];
+    const auto run = [&](auto change, bool reads) {
+      return run_in_child([&] {
+        auto* block = static_cast<char*>(api().malloc(bytes));
+        char* const at = block + bytes - 5000;
+        std::memset(block, 1, bytes);
+        const auto use = [&] { reads ? copy(outside, at, 64) : copy(at, outside, 64); };
+        use();
+        change(block);
+        use();
+        return 0;
+      });
+    };
+    for (const bool reads : {false, true}) {
+      const ChildEnd control = run([](char*) {}, reads);
+      EXPECT_TRUE(control.exited_with(0)) << bytes << ": " << control.describe();
+      const ChildEnd freed = run([](char* block) { api().free(block); }, reads);
+      EXPECT_TRUE(freed.signal == SIGABRT || freed.signal == SIGSEGV) << bytes << ": " << freed.describe();
+      const ChildEnd shrunk = run([&](char* block) { static_cast<void>(api().realloc(block, bytes - 6000)); }, reads);
+      EXPECT_EQ(shrunk.signal, SIGABRT) << bytes << ": " << shrunk.describe();
     }
   }
 }
