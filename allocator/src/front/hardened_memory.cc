@@ -66,7 +66,7 @@ __attribute__((noinline)) void check_access(const void* from, usize bytes, bool 
       at_start != kTagRun && (at_start <= kLastSmallClass || at_start >= kTagClassEnd))
     return;
   const char* const block = unit_address(first);
-  last_runs[writes] = {block, &large_request(block)};
+  last_runs[writes] = {0 - address_of(block), &large_request(block)};
   const usize live = large_live_bytes(block);
   const auto inside = static_cast<usize>(start - block);
   if (FREESTONE_UNLIKELY(live == kFreedBytes || inside > live || bytes > live - inside))

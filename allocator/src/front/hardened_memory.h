@@ -29,7 +29,7 @@ inline constexpr ReachTable kReach;
 // The run that the thread last accessed through these functions. The record says whether it is still live, so a hint
 // that is out of date does no harm.
 struct LastRun {
-  const char* start = nullptr;
+  usize minus_start = 0;         // not its address, which would make a lost block reachable for the leak search
   const u64* request = nullptr;  // in its record; null: no run yet
 };
 extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL LastRun last_runs[2];  // read from, written to
@@ -38,7 +38,7 @@ FREESTONE_INLINE bool is_in_last_run(const void* from, usize bytes, bool writes)
   const LastRun& last = last_runs[writes];
   if (FREESTONE_UNLIKELY(last.request == nullptr)) return false;
   const usize live_end = __atomic_load_n(last.request, __ATOMIC_RELAXED) & (kShrunk - 1);  // plus one; 0: not live
-  const auto inside = static_cast<usize>(static_cast<const char*>(from) - last.start);
+  const usize inside = address_of(from) + last.minus_start;
   return FREESTONE_LIKELY(inside < live_end) && FREESTONE_LIKELY(bytes < live_end - inside);
 }
 
