@@ -244,12 +244,14 @@ class Recording {
     }
   }
 
-  void finish(const std::string& end) {
+  void finish(std::string end) {
     __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
     merge_.poll();
     merge_.look_after();
     merge_.flush_all();
     samples_.flush_all();
+    output_.drain();
+    if (output_.is_at_limit()) end = output_.problem().empty() ? "max-bytes" : "write-error";  // events are missing
     const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
     const Counts& counts = merge_.counts();
     std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),

@@ -93,7 +93,7 @@ void Output::take_back() {
   errno = error;
 }
 
-std::string Output::finish(Block last) {
+void Output::drain() {
   hurry_.store(true, std::memory_order_relaxed);  // read after the queue's lock
   {
     const std::lock_guard guard(lock_);
@@ -101,6 +101,9 @@ std::string Output::finish(Block last) {
     changed_.notify_one();
   }
   thread_.join();
+}
+
+std::string Output::finish(Block last) {
   const uint64_t offset = offset_;
   if (write_all(packer_.pack(last)))
     index_.add(last, offset);

@@ -33,7 +33,11 @@ class Output {
 
   void put(Block block);
 
-  // Writes the queue, `last` and the index. Returns what went wrong, or an empty text.
+  // Writes the queue. Then nothing is put any more, and `is_at_limit` and `problem` are final.
+  void drain();
+  const std::string& problem() const { return problem_; }  // what went wrong, or an empty text
+
+  // After `drain`: writes `last` and the index. Returns `problem`.
   std::string finish(Block last);
 
   uint64_t bytes() const { return offset_; }

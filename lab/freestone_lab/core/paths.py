@@ -79,6 +79,8 @@ def must_be_writable(path: Path, option: str) -> Path:
     """The path, after proof that a file can be written there. UserError names the option, the path and the reason."""
     there = path.exists()
     try:
+        if path.is_fifo():  # opening it would wait for a reader
+            return path
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass

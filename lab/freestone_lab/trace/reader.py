@@ -18,6 +18,8 @@ from freestone_lab.trace import layout, varints
 from freestone_lab.trace.events import Array, Curve, Events, Gap, Stack, Trace, TraceError, concatenate
 from freestone_lab.trace.layout import BlockType
 
+CUT_OFF = ("write-error", "max-bytes")  # ends of a recording (its summary's, which may be missing) that lost events
+
 
 @dataclass(frozen=True)
 class BlockHead:
@@ -300,8 +302,8 @@ def _take(
 def _check_threads(trace: Trace) -> None:
     """Each thread's births are numbered without a hole, and each object that is named exists and ends once.
 
-    Where the end of a recording was cut off, by `--max-bytes` or with the file, an event may name an object whose birth
-    is among what was lost: such events are left out.
+    Where the end of a recording was cut off, by `--max-bytes`, by a full disk or with the file, an event may name an
+    object whose birth is among what was lost: such events are left out.
     """
     made = {}
     for number, events in trace.threads.items():
@@ -309,7 +311,7 @@ def _check_threads(trace: Trace) -> None:
         if births.size and not bool((births == births[0] + np.arange(births.size)).all()):
             raise TraceError(f"{trace.path}: thread {number}: its births are not numbered in order")
         made[number] = int(births[-1]) + 1 if births.size else 0
-    incomplete = bool(trace.cut) or trace.summary.get("end") == "max-bytes"
+    incomplete = bool(trace.cut) or trace.summary.get("end", CUT_OFF[0]) in CUT_OFF
     most = np.array([made.get(n, 0) for n in range(max(made, default=-1) + 2)], dtype=np.int64)
     for number, events in trace.threads.items():
         makers = np.clip(events.ref_threads, -1, most.size - 1)
