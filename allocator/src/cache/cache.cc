@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "cache/counting.h"
-#include "cache/early.h"
 #include "cache/transfer.h"
 #include "config/options.h"
 #include "platform/child.h"
@@ -61,7 +60,6 @@ class Changing {
     FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
     FREESTONE_CHECK("CACHE-4", cache_.capacity(size_class_) <= class_info(size_class_).cap_max);
     if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
-    if (early::watches(cache_) && is_slab_class(size_class_)) early::close(cache_, size_class_);
     cache_.changing.store_relaxed(0);
   }
   Changing(const Changing&) = delete;
@@ -130,7 +128,6 @@ bool uses_transfer(SizeClass c) { return !kMitigations.any() && is_slab_class(c)
 void flush(Cache& cache, SizeClass c, unsigned count, bool others_may_want_them = false) {
   if (count == 0) return;
   void** base = cache.base[c];
-  if (early::watches(cache) && is_slab_class(c)) early::note_leaving(base, count);
   const unsigned left = cache.count(c) - count;
   const unsigned given =
       others_may_want_them && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
@@ -353,7 +350,7 @@ Cache* create_cache() {
   cache->is_plain = true;
   cache->looks = kLooks;
   cache->pressure_seen = pressure_epoch.load_relaxed();
-  if (caches_in_use.fetch_add_relaxed(1) != 0) early::end();
+  caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);
   cache->next = first_cache;
   if (first_cache != nullptr) first_cache->previous = cache;
@@ -382,7 +379,6 @@ void destroy_cache(Cache& cache) {
   // For the thread that stays the bins are closed. Of two threads that end at once, one comes last.
   if (caches_in_use.fetch_add_relaxed(~u32{0}) == 2) drain_transfer(cache.user);
   stop_counting(cache);
-  if (early::watches(cache)) early::end();
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
     LockGuard guard(cache_registry_lock);
@@ -437,10 +433,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
       return;
     }
     grow(cache, c);
-    if (cache.capacity(c) == 0) {
-      if (early::watches(cache) && is_slab_class(c)) early::note_leaving(&block, 1);
-      return return_class_blocks(c, cache.user, &block, 1);
-    }
+    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
     if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
     raise_mark(cache, c, 0);

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "cache/early.h"
 #include "region/metadata.h"
 
 namespace freestone {
@@ -159,7 +158,6 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;
-  if (early::watches(cache)) early::end();
   cache.counting = counting;
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);

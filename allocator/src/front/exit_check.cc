@@ -5,7 +5,6 @@
 // It changes nothing, so other threads and later destructors can go on. It costs about 30 instructions for each cached
 // block.
 
-#include "cache/early.h"
 #include "front/heap.h"
 #include "platform/message.h"
 
@@ -60,7 +59,6 @@ void check_class(Seen& seen, const Cache& cache, SizeClass c) {
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) void on_exit() {
   if (kMitigations.any() || mode() != Mode::active || !has_cache() || thread_cache().counting != nullptr) return;
-  early::check_all();
   Seen seen;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) check_class(seen, thread_cache(), c);
 }

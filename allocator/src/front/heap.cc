@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cache/early.h"
 #include "cache/transfer.h"
 #include "front/hardened.h"
 #include "front/hardened_walk.h"
@@ -74,8 +73,6 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     block = pop();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
-  if (is_slab_class(size_class) && cache != nullptr && early::watches(*cache))
-    early::note_taken(*cache, size_class, block, bytes);
   return block;
 }
 
@@ -122,19 +119,14 @@ FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const 
     fail_block(call, block, class_info(size_class).bytes);
 }
 
-// A block of a slab that is freed must be in use.
-FREESTONE_INLINE void expect_used(SizeClass size_class, const void* block) {
-  const SlabPlace place = place_in_slab(size_class, block);
-  if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid free", size_class, block);
-  if (FREESTONE_UNLIKELY(place == SlabPlace::free_block))
-    fail_block("double free", block, class_info(size_class).bytes);
-}
-
 // Frees of each kind of block: check it, tell an observer, give it back.
 
 FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   if (is_slab_class(size_class)) {
-    expect_used(size_class, block);
+    const SlabPlace place = place_in_slab(size_class, block);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid free", size_class, block);
+    if (FREESTONE_UNLIKELY(place == SlabPlace::free_block))
+      fail_block("double free", block, class_info(size_class).bytes);
   } else if (!starts_unit(block)) {
     fail_invalid("invalid free", block);
   }
@@ -172,27 +164,7 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   deallocate_run(block);
 }
 
-// While the first allocations are watched (cache/early.h).
-void* take_watched(Cache& cache, usize bytes) {
-  if (bytes > kSmallBytesMax) return nullptr;
-  if (FREESTONE_LIKELY(sample_observer.load_relaxed() == nullptr))
-    return early::take_cached(cache, class_of(bytes), bytes);
-  early::end();  // the observer is told of every allocation
-  return nullptr;
-}
-void deallocate_watched(Cache& cache, SizeClass size_class, void* block) {
-  expect_used(size_class, block);
-  if (!early::note_freed(size_class, block)) expect_live("double free", size_class, block);
-  if (cache.count(size_class) == cache.capacity(size_class)) return push_slow(cache, size_class, block);
-  cache.push(size_class, cache.top[size_class], block);
-  early::close(cache, size_class);
-}
-
 FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {
-  if (Cache* const watched = early::watched.load_relaxed(); FREESTONE_UNLIKELY(watched != nullptr)) {
-    // The child of a fork has no cache at first.
-    if (ensure_cache() == watched) return deallocate_watched(*watched, size_class, block);
-  }
   if (!push_unsampled(size_class, block)) deallocate_class_block(size_class, block);
 }
 
@@ -218,14 +190,6 @@ FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) {
 // Reallocs of each kind of block. It stays in place while at least half of it stays in use.
 bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && bytes >= block_bytes / 2; }
 
-// A block of a slab was checked; the program may use so many bytes of it.
-void note_checked(SizeClass size_class, void* block, usize bytes) {
-  if constexpr (kMitigations.any()) return;
-  if (early::watches(thread_cache())) return early::note_resized(size_class, block, bytes);
-  early::end();  // another thread may now resize it unseen
-  trusted_bytes.checked(size_class);
-}
-
 void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   const SlabPlace place = place_in_slab(size_class, block);
   if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid realloc", size_class, block);
@@ -233,9 +197,8 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   const usize old_bytes = class_info(size_class).bytes;
   if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
     fail_block("realloc after free", block, old_bytes);
-  const bool stays = stays_in(old_bytes, bytes);
-  note_checked(size_class, block, stays ? bytes + 2 * sizeof(void*) : old_bytes);
-  if (stays) return block;
+  if constexpr (!kMitigations.any()) trusted_bytes.checked(size_class);
+  if (stays_in(old_bytes, bytes)) return block;
   return move(block, old_bytes, bytes);
 }
 
@@ -275,9 +238,6 @@ FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
 }  // namespace
 
 void* allocate_slow(usize bytes) {
-  if (early::watches(thread_cache())) {
-    if (void* block = take_watched(thread_cache(), bytes); block != nullptr) return block;
-  }
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
     if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
@@ -374,7 +334,7 @@ usize usable_bytes_slow(const void* block) {
     if (place == SlabPlace::no_block) fail_inside(call, tag, block);
     if (place == SlabPlace::free_block) fail_block(after_free, block, class_info(tag).bytes);
     expect_live(after_free, tag, block);
-    note_checked(tag, const_cast<void*>(block), class_info(tag).bytes);
+    if constexpr (!kMitigations.any()) trusted_bytes.checked(tag);
     return class_info(tag).bytes;
   }
   switch (tag) {
@@ -403,7 +363,6 @@ bool trim(usize keep_bytes) {
   usize given = 0;
   hardened::release_all_sealed();
   hardened::check_heap(~usize{0});
-  early::check_all();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);

@@ -12,7 +12,6 @@
 
 #include <pthread.h>
 
-#include "cache/early.h"
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/hardened.h"
@@ -159,7 +158,6 @@ Cache* make_cache() {
   if (cache == nullptr) return nullptr;
   this_thread.parked = nullptr;
   this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
-  if (!kMitigations.any() && cache_count() == 1) early::begin(*cache);
   watch_thread_end(cache);  // may allocate, so the cache must be in place first
   return cache;
 }
