@@ -202,8 +202,9 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   expect_valid_heap();
 }
 
-// The same, and no time passes: other blocks move from class to class, into memory that is free.
-TEST(slab, ColdPagesGoAsBlocksMoveToOtherClasses) {
+// The same, and no time passes: other blocks move from class to class, into memory that is free. Runs in a process of
+// its own, because pages stay for a while after swings such as those of the tests above.
+TEST(slab_moves, ColdPagesGoAsBlocksMoveToOtherClasses) {
   ensure_started();
   SlabUser user;
   const auto decay_ms = options.dirty_decay_ms;

@@ -44,6 +44,9 @@ const char* name_of(Means means);
 const char* name_of(State state);
 const char* name_of(Moment moment);
 
+// How often a block of State::reused was allocated and freed before.
+constexpr unsigned kReuses = 300;
+
 struct Attack {
   std::size_t bytes;
   long offset;

@@ -37,11 +37,22 @@ constexpr std::size_t kHoleBytes = 128;
 struct Verdict {
   const Kind* kind;
   unsigned seen, trapped, held, missed, twins_failed, failed_before;
+  unsigned missed_beyond_allowance;  // of `missed`
   unsigned holes;
   char hole[kHolesShown][kHoleBytes];
   unsigned all() const { return seen + trapped + held + missed; }
-  double share() const { return all() == 0 ? 1 : 1 - static_cast<double>(missed) / all(); }
+  double share_without(unsigned misses) const { return all() == 0 ? 1 : 1 - static_cast<double>(misses) / all(); }
+  double share() const { return share_without(missed); }
+  bool keeps_promise() const { return share_without(missed - missed_beyond_allowance) >= kind->promised; }
 };
+
+// Whether the frees before this attack spent what a thread may spend on sealing at first (HARDENING.md, the allowance).
+// Of such blocks the hardened build promises only one in eight; the share counts every miss all the same.
+bool is_beyond_allowance(const Attack& attack) {
+  if (attack.state != State::reused || attack.bytes <= std::size_t{128} << 10) return false;
+  const double mib = static_cast<double>(attack.bytes) / (1 << 20);
+  return kReuses * std::min(8.0, 0.5 + 4 * mib) > 500;  // of 512 MiB; a block takes a little more than its bytes
+}
 
 Outcome run(const Kind& kind, const Attack& attack, int* status) {
   *begun = 0;
@@ -182,6 +193,7 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
         break;
       case Outcome::missed:
         ++verdict.missed;
+        if (is_beyond_allowance(attack)) ++verdict.missed_beyond_allowance;
         note_hole(verdict, "", attack);
         break;
     }
@@ -253,13 +265,15 @@ int main(int count, char** arguments) {
   std::printf("%-44s %6s %6s %6s %6s %6s %6s\n", "kind", "share", "seen", "trap", "held", "missed", "of");
   for (std::size_t i = 0; i < kinds; ++i) {
     const Verdict& v = *judged[i];
-    const double wanted = std::strcmp(expected, "promised") == 0 ? v.kind->promised : std::atof(expected);
-    const bool bad = v.twins_failed != 0 || v.failed_before != 0 || v.share() < wanted;
+    const bool enough = std::strcmp(expected, "promised") == 0 ? v.keeps_promise() : v.share() >= std::atof(expected);
+    const bool bad = v.twins_failed != 0 || v.failed_before != 0 || !enough;
     good = good && !bad;
     std::printf("%-44s %5.1f%% %6u %6u %6u %6u %6u%s\n", v.kind->name, 100 * v.share(), v.seen, v.trapped, v.held,
                 v.missed, v.all(), bad ? "  <-- bad" : "");
     if (v.twins_failed != 0) std::printf("    %u twins failed\n", v.twins_failed);
     if (v.failed_before != 0) std::printf("    %u died before the misuse\n", v.failed_before);
+    if (v.missed_beyond_allowance != 0)
+      std::printf("    %u missed beyond the allowance for sealing\n", v.missed_beyond_allowance);
     for (unsigned h = 0; h < v.holes; ++h) {
       if (show_holes || bad) std::printf("    %s\n", v.hole[h]);
     }

@@ -77,9 +77,7 @@ char* take(const Attack& attack) {
     case State::highest:
     case State::holes: return among(attack);
     case State::reused:
-      // Large blocks fewer times: beyond the allowance for sealing, seven of eight keep their contents.
-      for (int i = bytes > (128 << 10) ? 60 : 300; i > 0; --i)
-        std::free(filled(std::malloc(bytes), bytes < 4096 ? bytes : 4096));
+      for (unsigned i = 0; i < kReuses; ++i) std::free(filled(std::malloc(bytes), bytes < 4096 ? bytes : 4096));
       return filled(std::malloc(bytes), bytes);
     case State::grown: return filled(std::realloc(filled(std::malloc(bytes / 2 + 1), bytes / 2 + 1), bytes), bytes);
     case State::aligned: return filled(std::aligned_alloc(64, bytes), bytes);
