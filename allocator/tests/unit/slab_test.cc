@@ -159,15 +159,6 @@ TEST(slab, PagesThatWentBackAreKnown) {
   }
 }
 
-// So many bytes in blocks, all written.
-static std::vector<void*> taken_blocks(SlabUser& user, SizeClass c, usize bytes) {
-  std::vector<void*> held(bytes / class_info(c).bytes);
-  for (usize count = 0; count < held.size();)
-    count += take_blocks(c, user, 1, static_cast<unsigned>(min_of<usize>(64, held.size() - count)), &held[count]);
-  for (void* block : held) std::memset(block, 1, class_info(c).bytes);
-  return held;
-}
-
 // A program that stays as large and changes its sizes: nothing grows, and less than half of the blocks went.
 TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   ensure_started();
@@ -199,58 +190,6 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   options.dirty_decay_ms = decay_ms;
   for (void* block : survivors) return_blocks(cold, user, &block, 1);
   for (void* block : stays) return_blocks(other, user, &block, 1);
-  expect_valid_heap();
-}
-
-// The same, and no time passes: other blocks move from class to class, into memory that is free. Runs in a process of
-// its own, because pages stay for a while after swings such as those of the tests above.
-TEST(slab_moves, ColdPagesGoAsBlocksMoveToOtherClasses) {
-  ensure_started();
-  SlabUser user;
-  const auto decay_ms = options.dirty_decay_ms;
-  const auto dirty_bytes = options.dirty_bytes;
-  options.dirty_decay_ms = 1'000'000'000;
-  options.dirty_bytes = 256 * kMiB;  // what is free stays, so that nothing grows
-  const SizeClass cold = class_of(kKiB);
-  const SizeClass sides[] = {class_of(2 * kKiB), class_of(4 * kKiB), class_of(5 * kKiB), class_of(6 * kKiB),
-                             class_of(7 * kKiB)};
-  const SizeClass other = class_of(3 * kKiB);
-  std::vector<void*> stays = taken_blocks(user, other, 8 * kMiB);
-  std::vector<void*> moves;
-  for (unsigned k = 0; k < 24; ++k) {
-    for (void* block : taken_blocks(user, sides[0], kMiB)) moves.push_back(block);
-  }
-  std::vector<void*> goes = taken_blocks(user, cold, 16 * kMiB);
-  purge_cold_pages(user, true);
-  std::vector<void*> survivors;
-  for (usize k = 0; k < goes.size(); ++k) {
-    if (k % 64 == 0) {
-      survivors.push_back(goes[k]);
-    } else {
-      return_blocks(cold, user, &goes[k], 1);
-    }
-  }
-  purge_cold_pages(user, true);
-  const auto& back = traffic.back_bytes[static_cast<unsigned>(WentBack::slabs)];
-  const u64 before = back.load_relaxed();
-  unsigned side = 0;
-  for (; side + 1 < std::size(sides); ++side) {
-    std::vector<void*> moved;
-    const usize step = kMiB / class_info(sides[side]).bytes;
-    for (usize at = 0; at < moves.size(); at += step) {
-      return_blocks(sides[side], user, &moves[at], static_cast<unsigned>(min_of(step, moves.size() - at)));
-      for (void* block : taken_blocks(user, sides[side + 1], kMiB)) moved.push_back(block);
-      purge_cold_pages(user, true);
-    }
-    moves = moved;
-  }
-  EXPECT_GE(back.load_relaxed() - before, 8 * kMiB) << "pages that nobody uses stay";
-  options.dirty_decay_ms = decay_ms;
-  options.dirty_bytes = dirty_bytes;
-  for (void* block : survivors) return_blocks(cold, user, &block, 1);
-  for (void* block : moves) return_blocks(sides[side], user, &block, 1);
-  for (void* block : stays) return_blocks(other, user, &block, 1);
-  purge_spans(0, WentBack::trim);
   expect_valid_heap();
 }
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -38,6 +39,15 @@ int in_child(Work work) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// Takes `bytes` in blocks and writes all of them.
+inline std::vector<void*> taken_blocks(SlabUser& user, SizeClass c, usize bytes) {
+  std::vector<void*> held(bytes / class_info(c).bytes);
+  for (usize count = 0; count < held.size();)
+    count += take_blocks(c, user, 1, static_cast<unsigned>(min_of<usize>(64, held.size() - count)), &held[count]);
+  for (void* block : held) std::memset(block, 1, class_info(c).bytes);
+  return held;
 }
 
 // No other thread may run.
