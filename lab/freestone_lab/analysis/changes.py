@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from freestone_lab.analysis import inference
-from freestone_lab.analysis.claims import estimate, headline, values
+from freestone_lab.analysis.claims import headline
 from freestone_lab.analysis.inference import Estimate, Verdict
+from freestone_lab.analysis.paired import estimate, values
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Result, control_name
 

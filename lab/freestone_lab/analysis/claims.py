@@ -12,7 +12,8 @@ from functools import partial
 
 from freestone_lab.analysis import inference
 from freestone_lab.analysis.inference import Estimate, Summary, Verdict
-from freestone_lab.core.result import Experiment, FigureSpec, Result, Sample, Status, control_name
+from freestone_lab.analysis.paired import estimate, measured, values
+from freestone_lab.core.result import Experiment, FigureSpec, Result, Status, control_name
 from freestone_lab.measure.counts import SPECS as COUNT_SPECS
 from freestone_lab.measure.samples import PROCESS_SPECS
 
@@ -52,27 +53,6 @@ class Table:
 
     def row(self, peer: str) -> Row | None:
         return next((row for row in self.rows if row.peer == peer), None)
-
-
-def measured(experiment: Experiment, peer: str) -> list[Sample]:
-    """The samples that count: those of measured rounds (1 and later), whatever their status."""
-    return [s for s in experiment.samples if s.peer == peer and s.round > 0]
-
-
-def values(experiment: Experiment, peer: str, figure: str) -> dict[int, float]:
-    """The figure of every good run of `peer`, by round."""
-    return {
-        s.round: s.figures[figure]
-        for s in experiment.samples
-        if s.peer == peer and s.round > 0 and s.status == "ok" and figure in s.figures
-    }
-
-
-def estimate(experiment: Experiment, peer: str, baseline: str, figure: str, seed: int = 0) -> Estimate | None:
-    """The paired ratio of `peer` to `baseline` over the rounds in which both ran well."""
-    ours, theirs = values(experiment, peer, figure), values(experiment, baseline, figure)
-    rounds = sorted(ours.keys() & theirs.keys())
-    return inference.paired_ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], seed)
 
 
 def _row(experiment: Experiment, peer: str) -> Row:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from freestone_lab.analysis import claims
+from freestone_lab.analysis import paired
 from freestone_lab.attacks import tables
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
@@ -74,7 +74,7 @@ def _over_programs(result: Result, peer: str, figure: str) -> list[str]:
 
 def _recorded_programs(root: Path) -> list[str]:
     result = _load(root / TRACES)
-    rounds = min(len(claims.values(e, result.baseline, "calls")) for e in result.experiments)
+    rounds = min(len(paired.values(e, result.baseline, "calls")) for e in result.experiments)
     values = [str(len(result.experiments)), str(rounds)]
     for figure, others in (
         ("calls", ("jemalloc", "snmalloc")),
@@ -111,7 +111,7 @@ def _full(experiment: str, figure: str, pairs: tuple[tuple[str, str], ...]) -> C
 
     def values(root: Path) -> list[str]:
         found = next(e for e in _load(root / FULL).experiments if e.id == experiment)
-        medians = {p: median(claims.values(found, p, figure).values()) for pair in pairs for p in pair}
+        medians = {p: median(paired.values(found, p, figure).values()) for pair in pairs for p in pair}
         return [quantity.ratio(medians[over] / medians[under]) for over, under in pairs]
 
     return values

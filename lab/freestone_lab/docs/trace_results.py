@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from freestone_lab.analysis import claims, inference
+from freestone_lab.analysis import inference, paired
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.docs.pages import cell_text, grid
 from freestone_lab.report import cells, quantity
@@ -23,7 +23,7 @@ def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
     for experiment in result.experiments:
         if any(failure.peer == peer for failure in failures_of(experiment)):
             continue
-        ours, theirs = (claims.values(experiment, name, figure) for name in (peer, result.baseline))
+        ours, theirs = (paired.values(experiment, name, figure) for name in (peer, result.baseline))
         each = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if ours[n] > 0 and theirs[n] > 0]
         if each:
             found[experiment.workload] = median(each)
@@ -67,7 +67,7 @@ def _middle(result: Result, name: str) -> list[str]:
 
 
 def _long(result: Result) -> set[str]:
-    base = {e.workload: claims.values(e, result.baseline, "calls").values() for e in result.experiments}
+    base = {e.workload: paired.values(e, result.baseline, "calls").values() for e in result.experiments}
     return {program for program, seconds in base.items() if seconds and min(seconds) >= LEAST_S}
 
 

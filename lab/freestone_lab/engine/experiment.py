@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.analysis.claims import estimate
+from freestone_lab.analysis.paired import estimate
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from freestone_lab.analysis import inference
-from freestone_lab.analysis.claims import estimate
+from freestone_lab.analysis.paired import estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import control_name
 from freestone_lab.engine.experiment import Engine

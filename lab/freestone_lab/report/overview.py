@@ -17,7 +17,7 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
-from freestone_lab.analysis import claims, inference, sequential
+from freestone_lab.analysis import claims, inference, paired, sequential
 from freestone_lab.analysis.claims import Cell, Table
 from freestone_lab.analysis.inference import Estimate, Verdict
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, control_name
@@ -189,7 +189,7 @@ def composite(views: Iterable[ExperimentView], wanted: Role, peer: str) -> dict[
         if not figures or any(failure.peer == peer for failure in view.failures):
             continue
         per_round: dict[int, float] = {}
-        for sample in claims.measured(view.experiment, peer):
+        for sample in paired.measured(view.experiment, peer):
             found_costs = [cost(sample.figures.get(f.name, math.nan), f.spec) for f in figures]
             logs = [math.log(c) for c in found_costs if c is not None]
             if len(logs) == len(figures):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.analysis import claims
+from freestone_lab.analysis import claims, paired
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result
@@ -109,7 +109,7 @@ def _relative(experiment: Experiment, peer: str) -> float | None:
 def _ratio(experiment: Experiment, peer: str, figure: str) -> float | None:
     if peer == FAST:
         return 1.0
-    estimate = claims.estimate(experiment, peer, FAST, figure)
+    estimate = paired.estimate(experiment, peer, FAST, figure)
     return None if estimate is None else estimate.ratio
 
 

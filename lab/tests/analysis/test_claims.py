@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from freestone_lab.analysis import claims
+from freestone_lab.analysis import claims, paired
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample, Status
 
 TIME = FigureSpec("s", "lower", "time")
@@ -69,7 +69,7 @@ def test_each_peers_median_is_of_its_own_samples() -> None:
 def test_only_rounds_in_which_both_ran_are_paired() -> None:
     e = experiment({**EQUAL, "late": 0.9})
     e.samples = [s for s in e.samples if not (s.peer == "late" and s.round <= 4)]
-    found = claims.estimate(e, "late", "glibc", "wall")
+    found = paired.estimate(e, "late", "glibc", "wall")
     assert found is not None and found.pairs == 8
 
 
