@@ -79,7 +79,8 @@ def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
     found = run(tmp_path, ["/bin/sh", "-c", f"{hogs[0]} & {hogs[1]} & wait"])
     assert found.rss_kib > 200 << 10
     assert found.processes >= 3
-    assert found.pss_kib is not None and 180 << 10 < found.pss_kib <= found.rss_kib
+    # One alone has 100 MiB. A look at shares takes longer, and may see one while it is still growing.
+    assert found.pss_kib is not None and 120 << 10 < found.pss_kib <= found.rss_kib
 
 
 def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_path: Path, work: Path) -> None:
