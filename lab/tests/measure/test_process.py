@@ -26,8 +26,8 @@ UNTIL_SEEN = """
 import re, time
 def parent(pid): return re.search(r"PPid:\\s*(\\d+)", open(f"/proc/{pid}/status").read())[1]
 def sleeps(pid): return int(re.search(r"\\nvoluntary_ctxt_switches:\\s*(\\d+)", open(f"/proc/{pid}/status").read())[1])
-def until_seen(pid):
-  enough = sleeps(pid) + 3
+def until_seen(pid, looks=3):
+  enough = sleeps(pid) + looks
   while sleeps(pid) < enough: time.sleep(.01)
 """
 
@@ -69,18 +69,17 @@ def test_peak_memory_is_not_the_callers(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
-    # Each waits until the other has its memory too, however late that is, and stays for a look.
+    # Each waits until the other has its memory too, however late that is, and stays for a look at shares: every tenth.
     code = (
         f"{UNTIL_SEEN}import pathlib, sys; x = bytearray(100 << 20); pathlib.Path(sys.argv[1]).touch()\n"
         "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(.01)\n"
-        "until_seen(parent(parent('self')))"
+        "until_seen(parent(parent('self')), 12)"
     )
     hogs = [shlex.join([PYTHON, "-S", "-c", code, str(tmp_path / a), str(tmp_path / b)]) for a, b in ("xy", "yx")]
     found = run(tmp_path, ["/bin/sh", "-c", f"{hogs[0]} & {hogs[1]} & wait"])
     assert found.rss_kib > 200 << 10
     assert found.processes >= 3
-    # One alone has 100 MiB. A look at shares takes longer, and may see one while it is still growing.
-    assert found.pss_kib is not None and 120 << 10 < found.pss_kib <= found.rss_kib
+    assert found.pss_kib is not None and 180 << 10 < found.pss_kib <= found.rss_kib
 
 
 def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_path: Path, work: Path) -> None:

@@ -218,7 +218,7 @@ struct Watch {
   pid_t child;
   int pidfd;
   long long start, end, wall_end;  // `end`: when the lingering ends; 0 until the child has exited
-  long tick, early_ms, pss_at_rss, end_rss_kib;
+  long tick, early_ms, pss_at_rss, pss_tick, end_rss_kib;
   struct Tree peak;
   struct rusage usage;
   int status, mapped, left;
@@ -335,14 +335,15 @@ static void note(struct Watch* w, const struct Options* o, long page_kib) {
     w->early_ms *= 2;
   else
     w->tick = (long)((t - w->start) / 1000000LL / o->interval_ms);
-  const bool pss_due = w->tick % 10 == 1 || w->early_ms < o->interval_ms;
+  const bool pss_due = w->tick >= w->pss_tick + 10 || w->early_ms < o->interval_ms;
   const struct Tree tree = look(false, page_kib);
   if (tree.rss_kib > w->peak.rss_kib) w->peak.rss_kib = tree.rss_kib;
   if (tree.threads > w->peak.threads) w->peak.threads = tree.threads;
   if (tree.processes > w->peak.processes) w->peak.processes = tree.processes;
-  // smaps_rollup walks page tables, so it is read only at a new peak and at most every tenth look.
+  // smaps_rollup walks page tables, so it is read only at a new peak and at most every tenth interval.
   if (pss_due && tree.rss_kib > w->pss_at_rss + w->pss_at_rss / 50) {
     w->pss_at_rss = tree.rss_kib;
+    w->pss_tick = w->tick;
     const long pss = look(true, page_kib).pss_kib;
     if (pss > w->peak.pss_kib) w->peak.pss_kib = pss;
   }
