@@ -27,14 +27,7 @@ TEST(slab_moves, ColdPagesGoAsBlocksMoveToOtherClasses) {
   }
   std::vector<void*> goes = taken_blocks(user, cold, 16 * kMiB);
   purge_cold_pages(user, true);
-  std::vector<void*> survivors;
-  for (usize k = 0; k < goes.size(); ++k) {
-    if (k % 64 == 0) {
-      survivors.push_back(goes[k]);
-    } else {
-      return_blocks(cold, user, &goes[k], 1);
-    }
-  }
+  std::vector<void*> survivors = survivors_of(user, cold, goes);
   purge_cold_pages(user, true);
   const auto& back = traffic.back_bytes[static_cast<unsigned>(WentBack::slabs)];
   const u64 before = back.load_relaxed();

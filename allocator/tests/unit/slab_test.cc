@@ -169,14 +169,7 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   std::vector<void*> stays = taken(other, 24 * kMiB);
   std::vector<void*> goes = taken(cold, 16 * kMiB);
   purge_cold_pages(user, true);
-  std::vector<void*> survivors;
-  for (usize k = 0; k < goes.size(); ++k) {
-    if (k % 64 == 0) {
-      survivors.push_back(goes[k]);
-    } else {
-      return_blocks(cold, user, &goes[k], 1);
-    }
-  }
+  std::vector<void*> survivors = survivors_of(user, cold, goes);
   const auto decay_ms = options.dirty_decay_ms;
   options.dirty_decay_ms = 1;
   const auto& back = traffic.back_bytes[static_cast<unsigned>(WentBack::slabs)];
