@@ -15,6 +15,7 @@ from freestone_lab.docs import (
     memory_table,
     pages,
     program_table,
+    recording_table,
     sentences,
     tuning,
 )
@@ -29,6 +30,7 @@ MODULES = (
     memory_table,
     program_table,
     fidelity_table,
+    recording_table,
     sentences,
 )
 

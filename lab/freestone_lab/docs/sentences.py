@@ -18,10 +18,9 @@ from freestone_lab.attacks import tables
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import attack_tables, fidelity_table, trace_results
-from freestone_lab.docs.pages import stored
+from freestone_lab.docs import attack_tables, trace_results
 from freestone_lab.report import quantity
-from freestone_lab.trace import fidelity, reader
+from freestone_lab.trace import reader
 
 README, ROADMAP, TRACE = Path("README.md"), Path("docs/ROADMAP.md"), Path("docs/TRACE.md")
 FULL, TRACES = Path("docs/results/full.json.gz"), Path("docs/results/traces.json.gz")
@@ -117,16 +116,6 @@ def _full(experiment: str, figure: str, pairs: tuple[tuple[str, str], ...]) -> C
     return values
 
 
-def _near(root: Path) -> list[str]:
-    result = stored(root / fidelity.RESULT, fidelity.SCHEMA, fidelity.COMMAND)
-    return [str(fidelity_table.kept(result, "replay", "program", figure)) for figure in ("peak_kib", "seconds")]
-
-
-def _near_in_counts(root: Path) -> list[str]:
-    result = stored(root / fidelity.COUNTS, fidelity.COUNTS_SCHEMA, fidelity.COUNTS_COMMAND)
-    return [str(fidelity_table.counted_near(result))]
-
-
 def _corpus(root: Path) -> list[str]:
     files = [reader.File(path) for path in sorted((root / CORPUS).glob("*.fst"))]
     bytes_each = [len(file.data) / sum(block.events for block in file.blocks()) for file in files]
@@ -163,7 +152,5 @@ SENTENCES = (
         FULL,
         _full("larson/medium", "calls_per_second", (("glibc", "freestone"), ("glibc", "gperftools"))),
     ),
-    Sentence(ROADMAP, "on ten programs | {} in peak, {} in time", fidelity.RESULT, _near),
-    Sentence(ROADMAP, "in time, {} in instructions", fidelity.COUNTS, _near_in_counts),
     Sentence(TRACE, "The corpus, {} real programs in `trace/corpus`, has {} to {} bytes an event", CORPUS, _corpus),
 )

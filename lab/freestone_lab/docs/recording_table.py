@@ -1,0 +1,43 @@
+"""What recording costs, in docs/TRACE.md, made from the report of the tests that measure it (JUnit XML, by pytest)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from xml.etree import ElementTree
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.docs.pages import grid, with_section
+
+DOCUMENT = Path("docs/TRACE.md")
+RESULT = Path("docs/results/recording-cost.xml")
+NAMES = {
+    "test_a_server_hardly_notices[redis]": "redis, 8 commands at a time",
+    "test_a_server_hardly_notices[nginx]": "nginx, 8 connections",
+    "test_sixteen_threads_pay_at_most_half_as_much_again": "16 threads that only allocate",
+}
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content; empty while no result is stored."""
+    if not (root / RESULT).is_file():
+        return {}
+    page = (root / DOCUMENT).read_text(encoding="utf-8")
+    return {DOCUMENT: with_section(page, DOCUMENT, "recording cost", table((root / RESULT).read_text()))}
+
+
+def table(report: str) -> str:
+    """The processor time of a recorded program in relation to an unrecorded one. UserError if a test is not in it."""
+    costs = {
+        case.get("name"): [float(word) for word in str(found.get("value")).split()]
+        for case in ElementTree.fromstring(report).iter("testcase")
+        for found in case.iter("property")
+        if found.get("name") == "cost"
+    }
+    if missing := NAMES.keys() - costs.keys():
+        raise UserError(f"{RESULT}: expected the property 'cost' of {', '.join(sorted(missing))}")
+    rows = [
+        (said, f"{median(costs[name]):.2f}", f"{min(costs[name]):.2f} to {max(costs[name]):.2f}", str(len(costs[name])))
+        for name, said in NAMES.items()
+    ]
+    return grid(("program", "recorded / not", "spread", "turns"), rows, "---:")
