@@ -112,9 +112,7 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
     if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0))
       fail("invalid free", blocks[i], "the address is not the start of a block");
     const UnitIndex first = unit_of(blocks[i]);
-    const u8 is_fresh = record_of(first).is_fresh;
-    if (is_fresh == kUsedRun) expect_clear(blocks[i], units_to_bytes(info.units));
-    if (is_fresh == kEmptiedRun) expect_resident_clear(static_cast<char*>(blocks[i]), units_to_bytes(info.units));
+    expect_run_clear(blocks[i], units_to_bytes(info.units));
     set_tags(first, info.units, kTagNone);
     return_guarded_span(first, info.units, guards_spans() ? 1 : 0, true);
   }

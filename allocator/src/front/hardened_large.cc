@@ -166,17 +166,10 @@ void put_in_waiting(void* block, u8 tag) {
 
 }  // namespace
 
-void expect_run_clear(char* block) {
-  const Record& record = record_of(unit_of(block));
-  if (!kMitigations.zero_on_free || record.is_fresh == kFreshRun) return;
-  const usize bytes = span_bytes(block);
-  record.is_fresh == kUsedRun ? expect_clear(block, bytes) : expect_resident_clear(block, bytes);
-}
-
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {
-    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(static_cast<char*>(block));
+    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(block, span_bytes(block));
     record.is_fresh = 0;
   }
   set_live(block, bytes, origin, 0);

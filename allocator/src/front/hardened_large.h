@@ -46,8 +46,6 @@ bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: down to a quarter of its span, or into free units behind its guard.
 // Pages that a shrink gives up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
-// Fails unless a free class run that only the caller can reach is zero, as far as the kernel has memory for it.
-void expect_run_clear(char* block);
 // Moves the class runs in the quarantine to the cache.
 void release_waiting();
 // Frees a block with a record; `tag` is its unit's.

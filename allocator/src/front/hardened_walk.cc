@@ -105,7 +105,7 @@ void check_live_runs() {
 void check_cached_runs(const Cache& cache) {
   if (cache.counting != nullptr) return;
   for (SizeClass c = kLastSmallClass + 1; c < kClassEnd; ++c) {
-    for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) expect_run_clear(static_cast<char*>(*at));
+    for (void* const* at = cache.base[c]; at != cache.top[c]; ++at) expect_run_clear(*at, class_info(c).bytes);
   }
 }
 

@@ -52,7 +52,15 @@ inline void expect_resident_clear(char* memory, usize bytes) {
   }
 }
 
-// The same for free units that nobody can take meanwhile. Guards hold nothing.
+// The same for a free class run that only the caller can reach, as far as the kernel has memory for it. A fresh one was
+// looked at when it was taken.
+inline void expect_run_clear(void* run, usize bytes) {
+  const u8 is_fresh = record_of(unit_of(run)).is_fresh;
+  if (!kMitigations.zero_on_free || is_fresh == kFreshRun) return;
+  is_fresh == kUsedRun ? expect_clear(run, bytes) : expect_resident_clear(static_cast<char*>(run), bytes);
+}
+
+// expect_clear of free units that nobody can take meanwhile. Guards hold nothing.
 void expect_units_clear(UnitIndex first, usize units);
 
 }  // namespace freestone
