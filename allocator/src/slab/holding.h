@@ -17,6 +17,7 @@ extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the n
 extern Atomic<usize>
     empty_bytes[kLastSmallClass + 1];  // of slabs in use: what went back and was not touched since (SLAB-5)
 extern Atomic<u64> refilled_bytes;                          // and what was
+extern Atomic<u64> blocks_out[kShardsMax][kTagCount];  // blocks taken less blocks returned, per shard of the thread
 
 inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
 

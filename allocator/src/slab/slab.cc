@@ -21,14 +21,13 @@ namespace freestone {
 Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
 Atomic<usize> empty_bytes[kLastSmallClass + 1];
 Atomic<u64> refilled_bytes;
+Atomic<u64> blocks_out[kShardsMax][kTagCount];
 
 namespace {
 
 Atomic<u32> shards_in_use{1};
 Atomic<u32> shards_used{1};  // the most ever in use: slabs may still lie in their trees
 Atomic<u32> populate_refused;   // 1: the kernel is too old
-// Relaxed: statistics; blocks taken less blocks returned, per shard of the thread.
-Atomic<u64> blocks_out[kShardsMax][kTagCount];
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
@@ -253,59 +252,6 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
   }
 }
 
-namespace {
-
-// Sets `blocks` free in one word of a slab (SLAB-3, the giver's side).
-void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsigned w, u64 blocks) {
-  Record& record = record_of(unit);
-  // While these blocks are not free the slab cannot be released, so this is the generation they belong to.
-  const u64 generation = generation_of(record.summary.load_relaxed());
-  if (const u64 twice = record.words[w].load_relaxed() & blocks; FREESTONE_UNLIKELY(twice != 0)) {
-    const ClassInfo& info = class_info(size_class);
-    fail_block("double free", unit_address(unit) + usize{w * 64 + lowest_bit(twice)} * info.bytes, info.bytes);
-  }
-  user.token.store_relaxed(unit);  // before the bits: a child that finds them finds what to repair, too
-  record.words[w].or_seq(blocks);
-  u64 summary = record.summary.load_seq();
-  while ((summary & bit(w)) == 0) {
-    if (generation_of(summary) != generation) return;  // released by a thread that saw our bits
-    const u64 before = summary;
-    if (record.summary.replace_seq(summary, summary | bit(w))) {
-      if ((before & (kWordsMask | kBusy)) == 0) tree_of(record, size_class).offer(unit);
-      break;
-    }
-  }
-  const ClassInfo& info = class_info(size_class);
-  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record))
-    try_release(size_class, unit, user);
-}
-
-// Blocks that lie side by side are often freed one after the other, upward or downward.
-struct Neighbours {
-  unsigned first;  // the position of the lowest in its word
-  unsigned count;
-};
-// How many blocks from `next` on are neighbours. The first is at `position` of its word, which has `above` blocks from
-// there on.
-Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned position, unsigned above) {
-  const auto most = static_cast<usize>(end - next);
-  if (most == 1) return {position, 1};
-  const usize step = address_of(next[1]) - address_of(next[0]);
-  const bool down = step == 0 - bytes;
-  if (!down && step != bytes) return {position, 1};
-  usize expected = address_of(next[0]);
-  const auto limit = next + min_of<usize>(most, down ? position + 1 : above);
-  void* const* at = next;
-  do {
-    ++at;
-    expected += step;
-  } while (at != limit && address_of(*at) == expected);
-  const auto count = static_cast<unsigned>(at - next);
-  return {down ? position + 1 - count : position, count};
-}
-
-}  // namespace
-
 void set_shard_count(unsigned count) {
   shards_in_use.store_relaxed(count);
   if (count > shards_used.load_relaxed()) shards_used.store_relaxed(count);
@@ -340,50 +286,6 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
   blocks_out[user.shard][size_class].add_relaxed(count);
   if (top != out) std::memmove(out, top, count * sizeof(void*));
   return count;
-}
-
-void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
-  const ClassInfo& info = class_info(size_class);
-  const usize bytes = info.bytes;
-  const usize last_offset = usize{info.blocks - 1} * bytes;  // at which a block starts
-  const auto number_at = [&](usize offset, const void* block) {
-    // Above the point stands the block's number. Below it, only a block's start leaves less than one inverse.
-    const u64 scaled = offset * info.inverse;
-    if (FREESTONE_UNLIKELY((scaled & low_mask(kInverseShift)) >= info.inverse || offset > last_offset)) {
-      fail_block("invalid free", block, facts_inside(size_class, block));
-    }
-    return static_cast<unsigned>(scaled >> kInverseShift);
-  };
-  for (void* const *next = blocks, *const *const end = blocks + count; next != end;) {
-    const UnitIndex unit = slab_start(info, unit_of(*next));
-    const usize slab = address_of(unit_address(unit));
-    usize offset = address_of(*next) - slab;
-    unsigned number = number_at(offset, *next);
-    bool same_slab = true;
-    while (same_slab) {
-      const unsigned word = number / 64;
-      const unsigned word_end = min_of(info.blocks, (word + 1) * 64);
-      u64 gathered = 0;
-      do {
-        const Neighbours side = neighbours(next, end, bytes, number % 64, word_end - number);
-        for (unsigned k = 0; kMitigations.zero_on_free && k < side.count; ++k) expect_clear(next[k], bytes);
-        const u64 mask = low_mask(side.count) << side.first;
-        if (const u64 twice = gathered & mask; FREESTONE_UNLIKELY(twice != 0)) {
-          fail_block("double free", unit_address(unit) + (word * 64 + lowest_bit(twice)) * bytes, bytes);
-        }
-        gathered |= mask;
-        next += side.count;
-        if (next == end) break;
-        offset = address_of(*next) - slab;
-        same_slab = offset <= last_offset;
-        if (same_slab) number = number_at(offset, *next);
-      } while (same_slab && number / 64 == word);
-      return_to_word(size_class, user, unit, word, gathered);
-      same_slab = same_slab && next != end;
-    }
-  }
-  user.token.store_relaxed(kNoUnit);
-  blocks_out[user.shard][size_class].sub_relaxed(count);
 }
 
 void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
