@@ -78,20 +78,13 @@ inline constexpr usize kSeenBytes = kSeenGap + kTrailerBytes;  // from the end o
 static_assert(!kMitigations.trailer || kSeenBytes <= kBlockBytesMin);
 inline constexpr usize kLongRow = kSeenGap + 1;  // the gap is longer: all canary
 
-struct GapMask {
-  u8 bytes[kGapTableBytes] = {};
-  constexpr GapMask() {
-    for (usize k = kSeenGap; k < kGapTableBytes; ++k) bytes[k] = 0xff;
-  }
-};
-inline constexpr GapMask kGapMask;
 static_assert(kLongRow + kSeenGap <= kGapTableBytes);
 
 // The two pieces, counted from the end of the block: where they lie, what they must hold, and a mask of the bytes that
 // are gap.
 inline constexpr usize kNearColumn = kSeenGap - kNearGap;
 FREESTONE_INLINE Chunk seen_row(usize gap) { return load_chunk(block_secrets.gap + gap); }
-FREESTONE_INLINE Chunk seen_mask(usize gap) { return load_chunk(kGapMask.bytes + gap); }
+FREESTONE_INLINE Chunk seen_mask(usize gap) { return load_chunk(block_secrets.gap_mask + gap); }
 FREESTONE_INLINE char* near_piece(char* end) { return end - kTrailerBytes - kNearGap; }
 FREESTONE_INLINE const char* near_piece(const char* end) { return end - kTrailerBytes - kNearGap; }
 FREESTONE_INLINE Chunk near_row(usize gap) { return seen_row(kNearColumn + gap); }
@@ -102,6 +95,25 @@ FREESTONE_INLINE Chunk seen_damage(const char* end, usize gap) {
 }
 FREESTONE_INLINE Chunk near_damage(const char* end, usize gap) {
   return (load_chunk(near_piece(end)) ^ near_row(gap)) & near_mask(gap);
+}
+
+// A gap of at most kSeenGap before the end of a block, written or compared. False: it is longer.
+FREESTONE_INLINE bool store_short_gap(char* end, usize gap) {
+  if (FREESTONE_UNLIKELY(gap > kNearGap)) {
+    if (gap > kSeenGap) return false;
+    store_chunk(end - kSeenBytes, seen_row(gap));
+  }
+  store_chunk(near_piece(end), near_row(gap));
+  return true;
+}
+FREESTONE_INLINE bool short_gap_damage(const char* end, usize gap, Chunk& damage) {
+  if (FREESTONE_UNLIKELY(gap > kNearGap)) {
+    if (gap > kSeenGap) return false;
+    damage = seen_damage(end, gap) | near_damage(end, gap);
+  } else {
+    damage = near_damage(end, gap);
+  }
+  return true;
 }
 
 // Canary bytes in [from, end), of any length.
@@ -200,11 +212,10 @@ FREESTONE_INLINE void touch(char* at) {
 #endif
 }
 
-// Blocks of at most this size are cleared and checked in line, with three branches on the size and no loop.
+// Blocks of at most this size are cleared and checked in line, with four branches on the size and no loop.
 inline constexpr usize kInlineBytes = 256;
-inline constexpr usize kSide = 2 * kChunkBytes;  // at each end
-static_assert(!kMitigations.trailer || kSide <= kBlockBytesMin);
-inline constexpr usize kFirstMiddle = kSide + 5 * kChunkBytes;
+static_assert(!kMitigations.trailer || kBlockBytesMin == 2 * kChunkBytes);
+inline constexpr usize kFirstMiddle = 7 * kChunkBytes;
 static_assert(kInlineBytes <= kFirstMiddle + 9 * kChunkBytes);
 
 // Visits every chunk of the block but the last, some twice, by offset.
@@ -213,17 +224,17 @@ FREESTONE_INLINE void for_chunks(usize bytes, Visit visit) {
   const auto four = [&](usize from) {
     for (usize k = 0; k < 4; ++k) visit(from + k * kChunkBytes);
   };
-  if (bytes > 2 * kSide) {
-    visit(kSide);
-    if (bytes > kSide + 6 * kChunkBytes) {
-      four(kSide + kChunkBytes);
-      if (bytes > kFirstMiddle + 5 * kChunkBytes) four(kFirstMiddle);
-    }
-    four(bytes - 5 * kChunkBytes);
-  }
   visit(0);
-  visit(min_of(kChunkBytes, bytes - kSide));
-  visit(bytes - kSide);
+  visit(bytes - 2 * kChunkBytes);
+  if (FREESTONE_LIKELY(bytes <= 3 * kChunkBytes)) return;
+  visit(kChunkBytes);
+  if (bytes <= 4 * kChunkBytes) return;
+  visit(2 * kChunkBytes);
+  if (bytes > 8 * kChunkBytes) {
+    four(3 * kChunkBytes);
+    if (bytes > kFirstMiddle + 5 * kChunkBytes) four(kFirstMiddle);
+  }
+  four(bytes - 5 * kChunkBytes);
 }
 
 // Clears the block for a free: its trailer says `changing` until all of it is 0.
@@ -242,9 +253,10 @@ inline void clear_block(char* block, usize bytes) {
 // Whether a block that was free, and is changing now, was clear.
 FREESTONE_INLINE bool was_clear_inline(const char* block, usize bytes) {
   const char* const trailer = block + bytes - kTrailerBytes;
-  Chunk any = {load_word(trailer - sizeof(u64)), load_trailer(trailer) ^ kChanging};
+  const u64 last = load_word(trailer - sizeof(u64)) | (load_trailer(trailer) ^ kChanging);
+  Chunk any = {};
   for_chunks(bytes, [&](usize offset) { any |= chunk_at(block + offset); });
-  return is_zero(any);
+  return (bits_of(any) | last) == 0;
 }
 inline bool was_clear(const char* block, usize bytes) {
   const char* const trailer = block + bytes - kTrailerBytes;

@@ -29,6 +29,7 @@ void draw_secrets() {
   block_secrets.multiplier = os::entropy() | 1;
   block_secrets.canary = static_cast<u8>(0x81 + os::entropy() % 0x7e);
   for (usize k = kSeenGap + 1; k < kGapTableBytes; ++k) block_secrets.gap[k] = block_secrets.canary;
+  for (usize k = kSeenGap; k < kGapTableBytes; ++k) block_secrets.gap_mask[k] = 0xff;
 }
 
 __attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin) {
@@ -275,8 +276,9 @@ void* reallocate_checked(void* block, usize bytes) {
     return nullptr;
   }
   LiveBlock live;
-  if (!kMitigations.trailer || !live_block(block, live) || live.gap > kSeenGap ||
-      is_damaged<false>(block, live, 0, 0)) {
+  Chunk gap;
+  if (!kMitigations.trailer || !live_block(block, live) || !short_gap_damage(end_of(block, live), live.gap, gap) ||
+      is_damaged(block, live, gap, 0, 0)) {
     return reallocate_other(block, bytes);
   }
   return reallocate_in_slab(block, live.found.bytes, claim_of(live.word), bytes);

@@ -44,7 +44,8 @@ struct alignas(64) BlockSecrets {
   u64 key;         // of the trailers
   u64 multiplier;  // odd
   u8 canary;       // not zero, not text, not all ones
-  u8 gap[kGapTableBytes];  // zeros and canaries: block_words.h
+  u8 gap[kGapTableBytes];       // zeros and canaries: block_words.h
+  u8 gap_mask[kGapTableBytes];  // beside it, so that one register leads to both
 };
 extern FREESTONE_HIDDEN BlockSecrets block_secrets;
 

@@ -65,14 +65,10 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
   char* const end = block + block_bytes;
   char* const trailer = end - kTrailerBytes;
   const usize gap = static_cast<usize>(trailer - block) - bytes;
-  if constexpr (!Long) {
-    if (FREESTONE_UNLIKELY(gap > kSeenGap)) return mark_live_long(block, block_bytes, bytes, origin);
-  }
   if constexpr (Long) {
     store_long_gap(block + bytes, end);
-  } else {
-    if (gap > kNearGap) store_chunk(end - kSeenBytes, seen_row(gap));
-    store_chunk(near_piece(end), near_row(gap));
+  } else if (FREESTONE_UNLIKELY(!store_short_gap(end, gap))) {
+    return mark_live_long(block, block_bytes, bytes, origin);
   }
   in_order();
   store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
@@ -101,16 +97,19 @@ struct Damage {
 };
 
 // What is wrong with the end of the block before this one. A block that is changing seems damaged too, so whoever finds
-// damage looks again (WORDS-1).
+// damage looks again (WORDS-1). The check bits depend on the trailer's lowest byte, which needs no look of its own.
 FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& found) {
   if constexpr (!kMitigations.neighbours) return {};
   if (FREESTONE_UNLIKELY(found.offset == 0)) return {};  // a guard
-  const Chunk far = load_chunk(block - kSeenBytes);
   const u64 word = load_trailer(block - kTrailerBytes);
-  if (word == 0) return {kMitigations.zero_on_free ? far | load_chunk(block - kChunkBytes) : Chunk{}, 0};
-  const usize row = min_of(found.bytes - kTrailerBytes - claim_of(word).bytes, kLongRow);
-  const Chunk gap = ((far ^ seen_row(row)) & seen_mask(row)) | near_damage(block, row);
-  return {gap, forged_bits(block - found.bytes, word) | (word & low_mask(kBytesShift))};
+  if (word == 0)
+    return {kMitigations.zero_on_free ? load_chunk(block - kSeenBytes) | load_chunk(block - kChunkBytes) : Chunk{}, 0};
+  const usize gap = found.bytes - kTrailerBytes - claimed_bytes(block - kTrailerBytes);
+  Damage damage{{}, forged_bits(block - found.bytes, word)};
+  // Of a longer gap, this sees the last kSeenGap bytes.
+  if (FREESTONE_UNLIKELY(!short_gap_damage(block, gap, damage.bytes)))
+    damage.bytes = seen_damage(block, kLongRow) | near_damage(block, kLongRow);
+  return damage;
 }
 
 // What a free learns of a slab block before any check.
@@ -131,18 +130,23 @@ FREESTONE_INLINE bool live_block(const void* block, LiveBlock& live) {
   live.gap = live.found.bytes - kTrailerBytes - live.bytes;
   return true;
 }
-// Whether the block, its gap or the end of the block before is damaged. `compared` masks the bits of the trailer that
-// the call determines; `said` is what they must be.
-template <bool Long>
-FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, u64 compared, u64 said) {
-  const auto* const start = static_cast<const char*>(block);
-  const char* const end = start + live.found.bytes;
-  Damage damage = damage_before(start, live.found);
-  damage.words |= forged_bits(block, live.word) | ((live.word & (compared | low_mask(kBytesShift))) ^ said);
-  if constexpr (Long) return damage.any() || live.gap > live.found.bytes || !long_gap_is_whole(start + live.bytes, end);
-  if (live.gap > kNearGap) damage.bytes |= seen_damage(end, live.gap);
-  damage.bytes |= near_damage(end, live.gap);
-  return damage.any();
+FREESTONE_INLINE const char* end_of(const void* block, const LiveBlock& live) {
+  return static_cast<const char*>(block) + live.found.bytes;
+}
+// Whether a gap longer than kSeenGap is whole.
+FREESTONE_INLINE bool has_long_gap(const void* block, const LiveBlock& live) {
+  return live.gap <= live.found.bytes &&
+         long_gap_is_whole(static_cast<const char*>(block) + live.bytes, end_of(block, live));
+}
+// Whether the block, its gap or the end of the block before is damaged; `gap` is what is wrong with the gap. `compared`
+// masks the bits of the trailer that the call determines; `said` is what they must be.
+FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, Chunk gap, u64 compared, u64 said) {
+  Damage damage = {gap, forged_bits(block, live.word)};
+  damage.words |= (live.word & (compared | low_mask(kBytesShift))) ^ said;
+  // One word so far, and the secrets are read again: to keep more in registers, the caller would need a frame.
+  asm("" : "+r"(damage.words) : : "memory");
+  const Damage before = damage_before(static_cast<const char*>(block), live.found);
+  return Damage{damage.bytes | before.bytes, damage.words | before.words}.any();
 }
 
 // Out of line: a block of a thread that has no cache, or whose every free is observed.
@@ -207,15 +211,18 @@ FREESTONE_INLINE void deallocate_checked(void* block, usize bytes, Origin origin
   if constexpr (!kMitigations.trailer) return deallocate(block);
   LiveBlock live;
   if (FREESTONE_UNLIKELY(!live_block(block, live))) return deallocate_checked_slow(block, bytes, origin);
-  if constexpr (!Long) {
-    if (FREESTONE_UNLIKELY(live.gap > kSeenGap)) return deallocate_checked_long(block, bytes, origin);
+  Chunk gap = {};
+  if constexpr (Long) {
+    gap[0] = has_long_gap(block, live) ? 0 : 1;
+  } else if (FREESTONE_UNLIKELY(!short_gap_damage(end_of(block, live), live.gap, gap))) {
+    return deallocate_checked_long(block, bytes, origin);
   }
   // free() takes any alignment.
   const u64 compared =
       origin == Origin::c_call && bytes == kUnknownBytes ? low_mask(kOriginFamilyBits) : low_mask(kOriginBits);
   const bool wrong_size = bytes != kUnknownBytes && bytes != live.bytes;
-  if (FREESTONE_UNLIKELY(wrong_size || is_damaged<Long>(block, live, compared << kOriginShift,
-                                                        u64{static_cast<u8>(origin)} << kOriginShift))) {
+  if (FREESTONE_UNLIKELY(wrong_size || is_damaged(block, live, gap, compared << kOriginShift,
+                                                  u64{static_cast<u8>(origin)} << kOriginShift))) {
     return deallocate_checked_slow(block, bytes, origin);
   }
   clear_and_quarantine(block, live.found.bytes);
