@@ -292,6 +292,10 @@ usize usable_bytes_checked(const void* block) {
   Claim claim{};
   if (is_slab_tag(tag)) return examine(block, tag, "invalid malloc_usable_size", claim) ? claim.bytes : 0;
   if (has_record(block, tag)) return examine_large(block, claim) ? claim.bytes : 0;
+  if (tag > kLastSmallClass && tag < kTagClassEnd) {  // inside a class run
+    misuse("invalid malloc_usable_size", block, 0);
+    return 0;
+  }
   const usize bytes = usable_bytes(block);
   return in_window(block)
              ? bytes

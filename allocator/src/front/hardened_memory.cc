@@ -36,16 +36,14 @@ FREESTONE_SLOW void check_in_slab(const char* from, usize bytes, u8 tag, bool wr
   if (inside > live || bytes > live - inside) complain_beyond(block, info.bytes, live, inside, writes);
 }
 
-// The first unit of the run that this one is inside of; kNoUnit when it is further away than is worth looking.
+// The first unit of the run that this one is inside of.
 UnitIndex run_start(UnitIndex unit) {
-  constexpr unsigned kLooks = 16;
   constexpr UnitIndex kAtOnce = sizeof(u64);
   constexpr u64 kAllInside = u64{kTagInside} * 0x0101'0101'0101'0101;
-  for (unsigned k = 0; k < kLooks; ++k, unit -= kAtOnce) {
+  for (;; unit -= kAtOnce) {
     const u64 other = load_word(tag_table() + unit - (kAtOnce - 1)) ^ kAllInside;  // the unit's own in the highest byte
     if (other != 0) return unit - static_cast<UnitIndex>(63 - highest_bit(other)) / 8;
   }
-  return kNoUnit;
 }
 
 FREESTONE_SLOW void complain_in_run(const char* block, usize bytes, usize live, usize inside, bool writes) {
@@ -61,10 +59,9 @@ __attribute__((noinline)) void check_access(const void* from, usize bytes, bool 
   const auto* const start = static_cast<const char*>(from);
   if (is_slab_tag(tag)) return check_in_slab(start, bytes, tag, writes);
   const UnitIndex first = tag == kTagInside ? run_start(unit) : unit;
-  if (FREESTONE_UNLIKELY(first == kNoUnit)) return;
-  if (const u8 at_start = tag_of(first);
-      at_start != kTagRun && (at_start <= kLastSmallClass || at_start >= kTagClassEnd))
-    return;
+  const u8 at_start = tag_of(first);
+  if (FREESTONE_UNLIKELY(at_start == kTagNone)) return complain_in_run(start, bytes, kFreedBytes, 0, writes);
+  if (at_start != kTagRun && (at_start <= kLastSmallClass || at_start >= kTagClassEnd)) return;
   const char* const block = unit_address(first);
   last_runs[writes] = {0 - address_of(block), &large_request(block)};
   const usize live = large_live_bytes(block);

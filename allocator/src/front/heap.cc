@@ -69,8 +69,7 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
   }
   const auto pop = [=] { return cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class); };
   if (block == nullptr) block = pop();
-  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt)
-    block = pop();
+  for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);) block = pop();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
   return block;
@@ -85,9 +84,8 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
     if (void* block = sample_allocation(*cache, 0, bytes, alignment, &track); block != nullptr) return block;
   }
   void* block = allocate_large(bytes, alignment, zeroed);
-  for (unsigned attempt = 0; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, attempt); ++attempt) {
+  for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);)
     block = allocate_large(bytes, alignment, zeroed);
-  }
   if (cache != nullptr) give_back_cold(*cache, false);
   attend();
   if (block == nullptr) return out_of_memory();

@@ -69,21 +69,27 @@ Remedy remedy_for(usize bytes) {
   return bytes <= units_to_bytes(committed_units()) ? Remedy::units : Remedy::none;
 }
 
+// False when nothing that the heap keeps would help.
+bool give_back_for(usize bytes) {
+  const Remedy remedy = remedy_for(bytes);
+  if (remedy == Remedy::none) return false;
+  if (remedy == Remedy::memory) give_back_everything();
+  if (remedy == Remedy::units) empty_caches();
+  reclaims.add_relaxed(1);
+  return true;
+}
+
 }  // namespace
 
-bool reclaim_memory(usize bytes, unsigned attempt) {
-  if (attempt == 0) {
-    // Refuse first what can never fit: emptying the cache would not help.
-    const Remedy remedy = remedy_for(bytes);
-    if (remedy == Remedy::memory) give_back_everything();
-    if (remedy == Remedy::units) empty_caches();
-    if (remedy != Remedy::none) {
-      reclaims.add_relaxed(1);
-      return true;
-    }
-  }
+bool reclaim_memory(usize bytes, Shortage& shortage) {
+  const bool gave_back_before = shortage.gave_back;
+  shortage.gave_back = true;
+  if (!gave_back_before && give_back_for(bytes)) return true;
   const OutOfMemoryHandler* handler = out_of_memory_handler.load_acquire();
-  if (handler != nullptr && handler->ask(handler->context, bytes, attempt)) return true;
+  if (handler != nullptr && handler->ask(handler->context, bytes, shortage.asked++)) {
+    give_back_for(bytes);  // what the program freed may lie in caches and slabs
+    return true;
+  }
   failed_allocations.add_relaxed(1);
   return false;
 }

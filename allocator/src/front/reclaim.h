@@ -9,8 +9,13 @@
 
 namespace freestone {
 
-// Called when an allocation of `bytes` found no memory, for the `attempt`th time (from 0). True: try again.
-bool reclaim_memory(usize bytes, unsigned attempt);
+// What one allocation that found no memory has tried.
+struct Shortage {
+  bool gave_back = false;
+  unsigned asked = 0;  // times that the program's handler was asked
+};
+// Called each time that an allocation of `bytes` found no memory. True: try again.
+bool reclaim_memory(usize bytes, Shortage& shortage);
 
 // Gives back this thread's cache, the run caches and all dirty memory, and raises the pressure epoch. Returns the bytes
 // by which the account shrank.

@@ -54,6 +54,46 @@ TEST_F(Callbacks, OutOfMemoryMayFreeSomethingAndIsTriedAgain) {
   free(block);
 }
 
+TEST_F(Callbacks, AttemptsAreCountedFromZero) {
+  std::vector<unsigned> attempts;
+  attempts.reserve(8);
+  ASSERT_EQ(set(&attempts, [](void* context, size_t, unsigned attempt) {
+    auto* seen = static_cast<std::vector<unsigned>*>(context);
+    seen->push_back(attempt);
+    return seen->size() % 4 == 0 ? 0 : 1;
+  }, nullptr), 0);
+  void* live = malloc(200 * kMiB);
+  ASSERT_EQ(set_limits(0, stats().charged_bytes + kMiB), 0);
+  const void* if_all_else_went_back = malloc(190 * kMiB);  // what is free goes back before the program is asked
+  const void* beyond_the_limit = malloc(kMiB << 20);
+  set_limits(0, 0);
+  free(live);
+  EXPECT_EQ(if_all_else_went_back, nullptr);
+  EXPECT_EQ(beyond_the_limit, nullptr);
+  EXPECT_EQ(attempts, (std::vector<unsigned>{0, 1, 2, 3, 0, 1, 2, 3}));
+}
+
+// What the program frees in small blocks lies in caches and slabs at first.
+TEST_F(Callbacks, SmallBlocksFreedWhenAskedMakeRoomForALargeOne) {
+  Reserve reserve;
+  reserve.blocks.reserve(1 << 14);
+  for (int i = 0; i < 1 << 14; ++i) reserve.blocks.push_back(malloc(1000));
+  ASSERT_EQ(set(&reserve, [](void* context, size_t, unsigned attempt) {
+    auto* r = static_cast<Reserve*>(context);
+    ++r->calls;
+    for (void* block : r->blocks) free(block);
+    r->blocks.clear();
+    return attempt == 0 ? 1 : 0;
+  }, nullptr), 0);
+  freestone_trim(0);
+  ASSERT_EQ(set_limits(0, stats().charged_bytes + kMiB), 0);
+  void* block = malloc(8 * kMiB);
+  set_limits(0, 0);
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(reserve.calls, 1);
+  free(block);
+}
+
 TEST_F(Callbacks, TakenBackAreNotCalled) {
   Reserve reserve;
   ASSERT_EQ(set(

@@ -1,0 +1,88 @@
+// libc's memory functions in the hardened library, on blocks of every size: no access leaves its block, and none
+// touches a freed one. A right access is never refused.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "support/child.h"
+#include "support/subject.h"
+
+namespace freestone_test {
+namespace {
+
+using Copy = void* (*)(void*, const void*, size_t);
+
+// Null unless the subject defines memcpy itself.
+Copy checked_copy() {
+  Dl_info of_memcpy{};
+  Dl_info of_malloc{};
+  void* const found = dlsym(RTLD_DEFAULT, "memcpy");
+  if (!subject().is_hardened || dladdr(found, &of_memcpy) == 0) return nullptr;
+  if (dladdr(reinterpret_cast<void*>(api().malloc), &of_malloc) == 0) return nullptr;
+  return of_memcpy.dli_fbase == of_malloc.dli_fbase ? reinterpret_cast<Copy>(found) : nullptr;
+}
+
+class MemoryCalls : public testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    if (checked_copy() == nullptr) GTEST_SKIP() << "the subject checks no memory functions";
+  }
+};
+
+TEST_P(MemoryCalls, FromTheMiddleOfABlockEndInIt) {
+  const size_t bytes = GetParam();
+  for (const size_t beyond : {0, 1}) {
+    for (const size_t from : {bytes / 2, bytes - 1, bytes}) {
+      const ChildEnd end = run_in_child([&] {
+        auto* block = static_cast<char*>(api().malloc(bytes));
+        auto* source = static_cast<char*>(api().calloc(1, bytes + 1));
+        checked_copy()(block + from, source, bytes - from + beyond);
+        return 0;
+      });
+      if (beyond == 0) {
+        EXPECT_TRUE(end.exited_with(0)) << from << ": " << end.describe();
+      } else {
+        EXPECT_EQ(end.signal, SIGABRT) << from << ": " << end.describe();
+        EXPECT_NE(end.errors.find("heap overflow"), std::string::npos) << end.describe();
+      }
+    }
+  }
+}
+
+TEST_P(MemoryCalls, TouchNoFreedBlock) {
+  const size_t bytes = GetParam();
+  for (const bool writes : {true, false}) {
+    for (const size_t inside : {size_t{0}, bytes / 2}) {
+      const ChildEnd end = run_in_child([&] {
+        auto* block = static_cast<char*>(api().malloc(bytes));
+        char byte = 1;
+        api().free(block);
+        writes ? checked_copy()(block + inside, &byte, 1) : checked_copy()(&byte, block + inside, 1);
+        return 0;
+      });
+      EXPECT_EQ(end.signal, SIGABRT) << inside << ": " << end.describe();
+      EXPECT_NE(end.errors.find(writes ? "write after free" : "read after free"), std::string::npos) << end.describe();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, MemoryCalls, testing::Values(100, 5000, 40000, 200000, 1 << 20, 5 << 20, 31 << 20),
+                         testing::PrintToStringParamName());
+
+// Sizes above the slabs, where the start of a block has a record and its inside has none.
+TEST(UsableSize, IsNotToldInsideABlock) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  for (const size_t bytes : {100, 5000, 40000, 100000, 200000, 5 << 20}) {
+    const ChildEnd end = run_in_child([&] {
+      api().malloc_usable_size(static_cast<char*>(api().malloc(bytes)) + 16);
+      return 0;
+    });
+    EXPECT_EQ(end.signal, SIGABRT) << bytes << ": " << end.describe();
+    EXPECT_NE(end.errors.find("invalid malloc_usable_size"), std::string::npos) << end.describe();
+  }
+}
+
+}  // namespace
+}  // namespace freestone_test
