@@ -16,8 +16,10 @@
 #include "limits/limits.h"
 #include "report/statistics.h"
 #include "report/statistics_report.h"
+#include "span/mapping.h"
 #include "upkeep/upkeep.h"
 #include "platform/file.h"
+#include "platform/message.h"
 #include "platform/os.h"
 
 using namespace freestone;
@@ -30,9 +32,7 @@ void write_to_file(void* file, const char* text, usize length) {
 }
 void ignore_complaint(const char*, const char*, usize, const char*) {}
 
-struct mallinfo2 heap_info() {
-  Statistics s;
-  collect_statistics(s);
+struct mallinfo2 heap_info(const Statistics& s) {
   struct mallinfo2 info = {};
   info.arena = s.committed_bytes;
   info.hblks = s.mapped_blocks;
@@ -43,6 +43,32 @@ struct mallinfo2 heap_info() {
   for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks;
   info.fsmblks = s.thread_cached_bytes;
   return info;
+}
+
+struct mallinfo2 heap_info() {
+  Statistics s;
+  collect_statistics(s);
+  return heap_info(s);
+}
+
+// Glibc's text, which is what scripts look for.
+void print_glibc_lines(const Statistics& s) {
+  const auto text = [](const Message& line) { write_to_stderr(nullptr, line.data(), line.length()); };
+  const auto figure = [text](const char* name, usize value) {
+    Message line(name);
+    for (usize least = 1'000'000'000; least > max_of<usize>(value, 1); least /= 10) line << ' ';
+    text(line << u64{value} << '\n');
+  };
+  const struct mallinfo2 heap = heap_info(s);
+  const MappingCounts mappings = mapping_counts();
+  text(Message("Arena 0:\n"));
+  figure("system bytes     = ", heap.arena);
+  figure("in use bytes     = ", heap.uordblks);
+  text(Message("Total (incl. mmap):\n"));
+  figure("system bytes     = ", heap.arena + heap.hblkhd);
+  figure("in use bytes     = ", heap.uordblks + heap.hblkhd);
+  figure("max mmap regions = ", mappings.most_blocks);
+  figure("max mmap bytes   = ", mappings.most_bytes);
 }
 
 }  // namespace
@@ -78,7 +104,12 @@ FREESTONE_EXPORT ABI(int, malloc_info(int flags, FILE* file)) {
   return 0;
 }
 
-FREESTONE_EXPORT ABI(void, malloc_stats()) { print_statistics(Format::text, write_to_stderr, nullptr); }
+FREESTONE_EXPORT ABI(void, malloc_stats()) {
+  Statistics s;
+  collect_statistics(s);
+  print_statistics(s, Format::text, write_to_stderr, nullptr);
+  print_glibc_lines(s);
+}
 
 FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format format) {
   switch (format) {

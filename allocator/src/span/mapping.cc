@@ -48,6 +48,8 @@ usize live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize moving FREESTONE_GUARDED_BY(mapping_lock) = 0;
 // Charged for, like the table once it is mapped.
 usize live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
+usize most_live FREESTONE_GUARDED_BY(mapping_lock) = 0;
+usize most_live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
 Entry* find(usize block) FREESTONE_REQUIRES(mapping_lock) {
   for (usize i = table->home_of(block);; i = table->next(i)) {
@@ -70,6 +72,8 @@ void put(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   write(table->place_for(entry.block), entry);
   ++live;
   live_bytes += entry.bytes;
+  most_live = max_of(most_live, live);
+  most_live_bytes = max_of(most_live_bytes, live_bytes);
   FREESTONE_CHECK("MAPPING-1", live + moving < table->capacity);
   FREESTONE_CHECK("MAPPING-2", find(entry.block) != nullptr);
 }
@@ -241,7 +245,8 @@ void* remap_block(void* block, usize bytes) {
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live, live_bytes, table->entries == first_entries ? 0 : table_bytes(table->capacity)};
+  const usize of_table = table->entries == first_entries ? 0 : table_bytes(table->capacity);
+  return {live, live_bytes, of_table, most_live, most_live_bytes};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {

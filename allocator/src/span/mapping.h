@@ -23,6 +23,8 @@ struct MappingCounts {
   usize blocks;
   usize bytes;
   usize table_bytes;  // mapped for the table itself
+  usize most_blocks;  // at one time so far
+  usize most_bytes;
 };
 MappingCounts mapping_counts();
 // Calls visit(context, block, bytes) for each mapped block, under the lock.

@@ -1,11 +1,23 @@
 /* Holds a known number of live bytes and prints what the statistics calls say before and after, as JSON on standard
    output; malloc_stats writes to standard error as it does in glibc, malloc_info to the file named by argv[1]. */
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBlocks = 60000 };
+enum { kBlocks = 60000, kMapped = 64 << 20 };
+
+static int stats_returned;
+
+/* With a cancellation pending, which malloc_stats shall neither act on nor lose. */
+static void* print_stats(void* nothing) {
+  pthread_cancel(pthread_self());
+  malloc_stats();
+  stats_returned = 1;
+  pthread_testcancel();
+  return nothing;
+}
 
 static void print_counters(const char* when) {
   const struct mallinfo2 now = mallinfo2();
@@ -19,6 +31,7 @@ int main(int argc, char** argv) {
   size_t usable = 0;
   setvbuf(stdout, NULL, _IONBF, 0);
   free(malloc(1));
+  free(malloc(kMapped));
   printf("{");
   print_counters("before");
   for (int i = 0; i < kBlocks; ++i) {
@@ -33,7 +46,10 @@ int main(int argc, char** argv) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* 32-bit counters are what is tested */
   const struct mallinfo old = mallinfo();
   printf("\"mallinfo_uordblks\": %d, \"requested\": %zu, \"usable\": %zu, ", old.uordblks, requested, usable);
-  malloc_stats();
+  pthread_t thread;
+  void* ended;
+  if (pthread_create(&thread, NULL, print_stats, NULL) != 0 || pthread_join(thread, &ended) != 0) return 1;
+  printf("\"stats_returned\": %d, \"cancelled_later\": %d, ", stats_returned, ended == PTHREAD_CANCELED);
   FILE* file = argc > 1 ? fopen(argv[1], "w") : NULL;
   const int status = file != NULL ? malloc_info(0, file) : -1;
   printf("\"malloc_info\": %d, \"malloc_info_bad_option\": %d, ", status, malloc_info(1, stdout));

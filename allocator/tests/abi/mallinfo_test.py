@@ -76,6 +76,22 @@ class Statistics(unittest.TestCase):
         numbers = [int(number) for number in re.findall(r"\d+", self.text)]
         self.assertTrue([n for n in numbers if low <= n <= high], f"no number in [{low}, {high}] in:\n{self.text}")
 
+    def test_malloc_stats_is_no_cancellation_point_and_leaves_cancellation_on(self) -> None:
+        self.assertEqual(self.figures["stats_returned"], 1)
+        self.assertEqual(self.figures["cancelled_later"], 1)
+
+    def test_malloc_stats_ends_with_the_lines_that_scripts_know_from_glibc(self) -> None:
+        names = ["system bytes     ", "in use bytes     ", "max mmap regions ", "max mmap bytes   "]
+        lines = self.text.splitlines()[-5:]
+        self.assertEqual(lines[0], "Total (incl. mmap):")
+        self.assertEqual([line.partition("=")[0] for line in lines[1:]], names)
+        self.assertEqual({len(line) for line in lines[1:]}, {len("system bytes     = 1234567890")})
+        system, in_use, regions, mapped = (int(line.partition("=")[2]) for line in lines[1:])
+        self.assert_live(in_use)
+        self.assertGreaterEqual(system, in_use)
+        self.assertGreaterEqual(regions, 1, "of the block that the program freed long before")
+        self.assertGreaterEqual(mapped, 64 << 20)
+
     def test_mallopt_accepts_a_known_parameter(self) -> None:
         self.assertEqual(self.figures["mallopt_trim"], 1)
 

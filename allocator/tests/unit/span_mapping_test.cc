@@ -60,6 +60,16 @@ TEST(span_mapping, IsFoundThroughMovesOfManyThreads) {
   EXPECT_EQ(mapping_counts().blocks, before);
 }
 
+TEST(span_mapping, MostAtOneTimeOutlivesTheBlocks) {
+  const MappingCounts before = mapping_counts();
+  const usize page = os::page_bytes();
+  void* blocks[] = {map_block(before.most_bytes + page, 1), map_block(page, 1)};
+  for (void* block : blocks) EXPECT_TRUE(unmap_block(block));
+  const MappingCounts after = mapping_counts();
+  EXPECT_EQ(after.most_bytes, before.most_bytes + before.bytes + 2 * page);
+  EXPECT_EQ(after.most_blocks, max_of(before.most_blocks, before.blocks + 2));
+}
+
 TEST(span_mapping, OneBlockThatMovesForeverLeavesTheTableAsItWas) {
   char* block = static_cast<char*>(map_block(kPage, 1));
   ASSERT_NE(block, nullptr);
