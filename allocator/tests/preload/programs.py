@@ -8,7 +8,7 @@ from preload.program import Program
 IN_CTEST: dict[str, Program] = {**languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS}
 PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS}
 # What Debian has them in, beyond what tests need anyway: PHP's come with the extensions that its script is about.
-PACKAGES = {*catalogue.PACKAGES.values(), "php-cli", "php-curl", "php-intl", "php-mysql"}
+PACKAGES = {*catalogue.PACKAGES.values(), "lld-19", "php-cli", "php-curl", "php-intl", "php-mysql"}
 
 if __name__ == "__main__":
     print(";".join(IN_CTEST), end="")

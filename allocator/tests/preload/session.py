@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class Session:
     folder: Path
     library: Path | None
     source: Path = Path("/nonexistent")
+    starter: tuple[str | Path, ...] = ()
     errors: str = ""
     witness: Path = field(init=False)
 
@@ -44,6 +45,10 @@ class Session:
         base.update(extra or {})
         return harness.environment([WITNESS, *([self.library] if self.library else [])], base)
 
+    def words(self, command: Sequence[str | Path]) -> list[str]:
+        """The command with the path of its program, behind the starter."""
+        return [str(word) for word in (*self.starter, find(str(command[0])) or command[0], *command[1:])]
+
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
         path.write_text(text)
@@ -57,10 +62,8 @@ class Session:
         under: str | Path = ".",
     ) -> tuple[int, str]:
         """Run a command in the folder, or one `under` it; returns its status and its standard output."""
-        words = [str(word) for word in command]
-        words[0] = find(words[0]) or words[0]
         done = subprocess.run(
-            words,
+            self.words(command),
             cwd=self.folder / under,
             env=self.environment(extra),
             input=text.encode() if isinstance(text, str) else text,
@@ -81,8 +84,7 @@ class Session:
     @contextlib.contextmanager
     def server(self, *command: str | Path, ready: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
         """A server that runs while the block runs; `ready` is asked until it says yes."""
-        words = [str(word) for word in command]
-        words[0] = find(words[0]) or words[0]
+        words = self.words(command)
         log = self.folder / "server.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -92,7 +94,7 @@ class Session:
                 while not ready():
                     if process.poll() is not None:
                         raise RuntimeError(
-                            f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
+                            f"{command[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
                         )
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.05)
@@ -101,7 +103,7 @@ class Session:
                 process.terminate()
                 if process.wait() not in (0, -15):
                     raise RuntimeError(
-                        f"{words[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
+                        f"{command[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
                     )
 
     def testimony(self) -> list[tuple[str, str]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import unittest
 from collections.abc import Sequence
@@ -11,6 +14,9 @@ from unittest import mock
 
 from preload import selection, sources, suites, survey
 from preload.program import Program
+from support import harness
+
+CHILD_HOLDS_64_MIB = "os.fork() or os._exit(bytearray(64 << 20)[0]); os.wait()"
 
 
 def surveyed(outputs: Sequence[str]) -> survey.Row:
@@ -66,6 +72,36 @@ class Comparison(unittest.TestCase):
 
     def test_a_suite_that_differs_from_itself_is_not_judged(self) -> None:
         self.assertEqual(surveyed(["a: ok", "a: failed", "a: ok", "a: failed"]).verdict, "unsteady")
+
+
+class Peak(unittest.TestCase):
+    def started(self, *command: str) -> tuple[int, int]:
+        """How it ended, and its peak in KiB."""
+        with tempfile.NamedTemporaryFile("r") as file:
+            done = subprocess.run([harness.PROBES / "peak", file.name, *command], check=False)
+            return done.returncode, int(file.read())
+
+    def test_a_small_program_is_not_given_the_memory_of_the_one_that_started_it(self) -> None:
+        held = bytearray(64 << 20)
+        status, peak = self.started("/bin/true")
+        self.assertEqual((status, len(held)), (0, 64 << 20))
+        self.assertLess(peak, 32 << 10)
+
+    def test_what_a_child_of_the_program_held_counts(self) -> None:
+        self.assertGreater(self.started(sys.executable, "-c", f"import os; {CHILD_HOLDS_64_MIB}")[1], 64 << 10)
+
+    def test_it_ends_as_the_program_did(self) -> None:
+        self.assertEqual(self.started("/bin/sh", "-c", "exit 3")[0], 3)
+        self.assertEqual(self.started("/bin/sh", "-c", "kill -9 $$")[0], -signal.SIGKILL)
+
+    def test_a_request_to_end_reaches_the_program(self) -> None:
+        script = "trap 'kill $!; exit 5' TERM; sleep 1000 & echo ready; wait"
+        command = [harness.PROBES / "peak", "/dev/null", "/bin/sh", "-c", script]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.terminate()
+            self.assertEqual(process.wait(), 5)
 
 
 class Sources(unittest.TestCase):

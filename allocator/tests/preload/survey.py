@@ -17,6 +17,7 @@ import platform
 import resource
 import sys
 import tempfile
+import time
 import unittest
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -65,10 +66,14 @@ class Row:
 
 
 def _play(program: Program, library: Path | None, source: Path, answer: Connection) -> None:
-    """In a process of its own, so that the kernel's account of its children is this play's, daemons included."""
+    """In a process of its own, so that the kernel's account of its children is this play's, daemons included. Their
+    peaks are those that `peak` saw, because this process is larger than many a program."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    with tempfile.TemporaryDirectory(prefix="freestone-", ignore_cleanup_errors=True) as name:
-        session = Session(Path(name), library, source)
+    with (
+        tempfile.TemporaryDirectory(prefix="freestone-", ignore_cleanup_errors=True) as name,
+        tempfile.NamedTemporaryFile("r", prefix="freestone-") as peaks,
+    ):
+        session = Session(Path(name), library, source, (harness.PROBES / "peak", peaks.name))
         output = failure = skipped = ""
         try:
             output = program.play(session).replace(name, "FOLDER")
@@ -79,13 +84,33 @@ def _play(program: Program, library: Path | None, source: Path, answer: Connecti
             skipped = str(reason)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"[-600:]
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        found = [*daemons(), *map(int, peaks.read().split())]
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = round(used.ru_utime + used.ru_stime, 3)
         processes = sum(name.startswith(program.served) for name, _ in session.testimony())
-        answer.send(Play(output, failure, skipped, cpu, used.ru_maxrss, processes))
+        answer.send(Play(output, failure, skipped, cpu, max(found, default=0), processes))
+
+
+def daemons() -> list[int]:
+    """The peaks of the processes that were left to this one. One that does not end within a few seconds is left out."""
+    peaks = []
+    with contextlib.suppress(ChildProcessError):
+        for _ in range(100):
+            while (ended := os.wait4(-1, os.WNOHANG))[0]:
+                peaks.append(ended[2].ru_maxrss)
+            time.sleep(0.05)
+    return peaks
+
+
+def busy_s() -> float:
+    """The CPU time that all processes of the machine have had."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def own_s() -> float:
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def has_own_malloc(program: Program, session: Session) -> bool:
@@ -168,13 +193,21 @@ def main(arguments: list[str]) -> int:
         if name not in table:
             sys.exit(f"survey: no entry '{name}' among the {kind}; expected some of {' '.join(table)}")
     rows: list[Row] = []
+    start, others = time.monotonic(), busy_s() - own_s()
     for name in names or table:
         row = survey(name, table[name])
         if kind == "suites":
             row.package, row.left_out = " ".join(SUITES[name].packages), dict(SUITES[name].left_out)
         rows.append(row)
         print(f"{row.verdict:9} {name} {row.detail.strip().splitlines()[-1] if row.detail else ''}", flush=True)
-        result = {"schema": SCHEMA, "machine": platform.platform(), "programs": [asdict(r) for r in rows]}
+        beside = round((busy_s() - own_s() - others) / (time.monotonic() - start), 2)
+        result = {
+            "schema": SCHEMA,
+            "machine": platform.platform(),
+            "processors": os.cpu_count(),
+            "busy_beside": beside,
+            "programs": [asdict(r) for r in rows],
+        }
         Path(path).write_text(json.dumps(result, indent=1) + "\n")
     counts = {
         verdict: sum(r.verdict == verdict for r in rows)

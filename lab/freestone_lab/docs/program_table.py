@@ -47,11 +47,17 @@ def _rendered(
         same=sum(row["verdict"] == "same" for row in result["programs"]),
         judged=len(rows),
         machine=result["machine"],
+        beside=_beside(result),
         file=file,
         rows=rows,
         notes=notes,
         left=[f"{row['program']} ({_reason(row)})" for row in result["programs"] if row["verdict"] not in WORDS],
     ).rstrip("\n")
+
+
+def _beside(result: dict[str, Any]) -> str:
+    busy = f"{result['busy_beside']:.1f}"
+    return "" if busy == "0.0" else f"Other work kept {busy} of {result['processors']} processors busy meanwhile."
 
 
 def _cells(row: dict[str, Any], counts: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from freestone_lab.core.errors import UserError
 
 RESULT = Path("docs/results/programs.json")
 SUITES = Path("docs/results/suites.json")
-TARGETS = ("freestone", "freestone_hardened", "witness")
+TARGETS = ("freestone", "freestone_hardened", "witness", "peak")
 SCHEMA = "freestone-programs/1"
 COMMAND = "freestone test --programs"
 

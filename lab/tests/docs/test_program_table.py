@@ -14,6 +14,9 @@ FIGURES = {
 }
 
 
+HERE = {"machine": "here", "processors": 4, "busy_beside": 0.02}
+
+
 def row(name: str, verdict: str, detail: str = "") -> dict[str, object]:
     return {"program": name, "package": name, "verdict": verdict, "detail": detail, **FIGURES}
 
@@ -24,17 +27,25 @@ def test_phps_extensions_are_installed_with_it() -> None:
 
 def test_every_program_is_in_the_table_or_named_below_it() -> None:
     rows = [row("sort", "same"), row("php", "fails", "fast: crash"), row("go", "skipped", "not on this machine: gofmt")]
-    text = program_table.table({"machine": "here", "programs": rows})
+    text = program_table.table({**HERE, "programs": rows})
     assert text.startswith("1 of 2 programs")
     assert "| sort | same | 2.00 | 0.50 | 1.50 | 2 | 1.00 | 2.00 |" in text
     assert "| php | **fails** |" in text
     assert "Not judged: go (not on this machine: gofmt)." in text
 
 
+def test_a_measurement_beside_other_work_says_so() -> None:
+    programs = [{**row("sort", "same"), "tests": 1, "processes": 1, "left_out": {}}]
+    results = [{**HERE, "busy_beside": busy, "programs": programs} for busy in (0.04, 1.26)]
+    texts = [make(result) for make in (program_table.table, program_table.suites) for result in results]
+    said = [" ".join(text.split()).find("Other work kept 1.3 of 4 processors busy meanwhile.") >= 0 for text in texts]
+    assert said == [False, True, False, True]
+
+
 def test_a_suite_shows_its_tests_and_what_was_left_out() -> None:
     shown = {"tests": 12, "processes": 3, "left_out": {"tst-x": "an inner part"}}
     rows = [{**row("glibc", "same"), **shown}, {**row("git", "differs", "fast: -t1: ok"), **shown, "left_out": {}}]
-    text = program_table.suites({"machine": "here", "programs": rows})
+    text = program_table.suites({**HERE, "programs": rows})
     assert "of 2 programs" in text
     assert "in 1 of them" in text
     assert "| glibc | same | 12 | 3 | 2.00 | 0.50 | 1.50 | 2 | 1.00 | 2.00 |" in text
