@@ -35,6 +35,37 @@ def scripted(script: str) -> Callable[[Session], str]:
     return play
 
 
+# What Go links without C is static. This one takes C's memory in many goroutines.
+GO = """package main
+
+// #include <stdlib.h>
+// #include <string.h>
+import "C"
+import ("os"; "strconv"; "unsafe")
+
+func work(n int, done chan int) {
+	sum := 0
+	for i := 1; i < 3000; i++ {
+		block := C.malloc(C.size_t(i * n))
+		C.memset(block, C.int(i & 127), C.size_t(i * n))
+		block = C.realloc(block, C.size_t(2 * i * n))
+		sum += int(*(*byte)(unsafe.Add(block, i * n - 1)))
+		C.free(block)
+	}
+	done <- sum
+}
+
+func main() {
+	done := make(chan int)
+	for n := 1; n <= 8; n++ { go work(n, done) }
+	sum := 0
+	for n := 1; n <= 8; n++ { sum += <-done }
+	text := C.CString(strconv.Itoa(sum))
+	os.Stdout.WriteString(C.GoString(text))
+	C.free(unsafe.Pointer(text))
+}
+"""
+
 # name: (package, program, how it is called when it runs, script)
 SCRIPTS: dict[str, tuple[str, str, str, str]] = {
     # text
@@ -79,7 +110,7 @@ SCRIPTS: dict[str, tuple[str, str, str, str]] = {
     "protoc": ("protobuf-compiler", "protoc", "protoc", "(echo 'syntax = \"proto3\";'; for i in $(seq 200); do echo \"message M$i { int32 a = 1; repeated string b = 2; }\"; done) > a.proto; protoc --cpp_out=. a.proto; md5sum a.pb.*"),
     "ninja": ("ninja-build", "ninja", "ninja", "(echo 'rule c'; echo ' command = cp $in $out'; for i in $(seq 300); do echo \"build o$i: c input.txt\"; done) > build.ninja; ninja > /dev/null; ls o* | wc -l"),
     "ocaml": ("ocaml-nox", "ocaml", "ocaml", "echo 'let l = List.init 50000 (fun i -> i * 7919 mod 10007);; print_int (List.length (List.sort_uniq compare l));; let s = Buffer.create 9;; List.iter (fun i -> Buffer.add_string s (string_of_int i)) l;; print_int (Buffer.length s)' > a.ml; ocaml a.ml"),
-    "go": ("golang-go", "/usr/bin/gofmt", "gofmt", "(echo 'package p'; for i in $(seq 2000); do echo \"func f$i( a int )int{return a+$i}\"; done) > a.go; gofmt a.go | md5sum"),
+    "go": ("golang-go", "/usr/bin/go", "exchange", f"cat > exchange.go <<'END'\n{GO}END\nexport GOCACHE=$PWD/cache GO111MODULE=off; /usr/bin/go build exchange.go; ./exchange"),
     # interpreters
     "ruby": ("ruby", "ruby", "ruby", "ruby -e 'h = Hash.new { |t, k| t[k] = [] }; 60000.times { |i| h[i % 977] << \"x\" * (i % 61) }; puts h.values.map(&:size).sum; puts (1..3000).map { |i| i.to_s * 9 }.join.scan(/12+/).size; GC.start; puts Array.new(8) { |n| Thread.new { (1..9000).map { |i| i.to_s * n }.join.size } }.map(&:value).inspect; puts 3**2000 % 10**40'"),
     "guile": ("guile-3.0", "guile", "guile", "guile --no-auto-compile -c '(define (f n) (if (< n 2) n (+ (f (- n 1)) (f (- n 2))))) (display (f 22)) (newline) (display (string-length (apply string-append (map number->string (iota 20000)))))'"),

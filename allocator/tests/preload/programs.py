@@ -7,8 +7,13 @@ from preload.program import Program
 
 IN_CTEST: dict[str, Program] = {**languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS}
 PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS}
-# What Debian has them in, beyond what tests need anyway: PHP's come with the extensions that its script is about.
-PACKAGES = {*catalogue.PACKAGES.values(), "lld-19", "php-cli", "php-curl", "php-intl", "php-mysql"}
+# What Debian has them in, beyond what tests need anyway; PHP's come with the extensions that its script is about, and
+# aspell with its words. Rust is not here: who has it has it from elsewhere.
+PACKAGES = {
+    *catalogue.PACKAGES.values(),
+    *("aspell-en", "bc", "curl", "default-jdk-headless", "gdb", "ghostscript", "graphviz", "libxml2-utils", "lld-19"),
+    *("openssl", "php-cli", "php-curl", "php-intl", "php-mysql", "tcl", "vim"),
+}
 
 if __name__ == "__main__":
     print(";".join(IN_CTEST), end="")
