@@ -8,19 +8,21 @@
 
 namespace freestone::hardened {
 
-// What is needed of a slab's tag to find the end of a block; 0 for any other tag.
+// What is needed of a slab's tag to find the end of a block; all 0 for any other tag.
 struct Reach {
   u64 inverse = 0;  // ceil(2^64 / bytes): what of offset * inverse is below the point, times bytes, is how far the
                     // offset lies in its block
   u32 bytes = 0;
   u32 offset_mask = 0;
+  u32 end = 0;  // of the slab's last block; bytes of the slab may be left behind it
 };
 struct ReachTable {
   Reach of[kTagCount];
   constexpr ReachTable() : of() {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-      const u32 bytes = class_info(c).bytes;
-      of[c] = {~u64{0} / bytes + 1, bytes, static_cast<u32>(units_to_bytes(class_info(c).units)) - 1};
+      const ClassInfo& info = class_info(c);
+      const auto offset_mask = static_cast<u32>(units_to_bytes(info.units)) - 1;
+      of[c] = {~u64{0} / info.bytes + 1, info.bytes, offset_mask, info.blocks * info.bytes};
     }
   }
 };
@@ -48,8 +50,9 @@ FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
   const usize from_base = address_of(from) - region.base;
   if (from_base >= region.frontier_bytes.load_operand()) return true;
   const Reach& reach = kReach.of[tag_table()[from_base >> kUnitShift]];
-  if (FREESTONE_UNLIKELY(reach.bytes == 0)) return false;
-  const u64 below_point = (from_base & reach.offset_mask) * reach.inverse;
+  const u32 offset = static_cast<u32>(from_base) & reach.offset_mask;
+  if (FREESTONE_UNLIKELY(offset >= reach.end)) return false;
+  const u64 below_point = offset * reach.inverse;
   const auto inside = static_cast<usize>((static_cast<unsigned __int128>(below_point) * reach.bytes) >> 64);
   // A trailer that is not a live block's says 0 bytes.
   const usize live = claimed_bytes(static_cast<const char*>(from) + (reach.bytes - inside) - kTrailerBytes);

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 #include "support/child.h"
 #include "support/subject.h"
@@ -12,6 +14,7 @@
 namespace freestone_test {
 namespace {
 
+constexpr size_t kUnit = 16384;
 using Copy = void* (*)(void*, const void*, size_t);
 
 // Null unless the subject defines memcpy itself.
@@ -81,6 +84,57 @@ TEST(UsableSize, IsNotToldInsideABlock) {
     });
     EXPECT_EQ(end.signal, SIGABRT) << bytes << ": " << end.describe();
     EXPECT_NE(end.errors.find("invalid malloc_usable_size"), std::string::npos) << end.describe();
+  }
+}
+
+// More than fill two slabs.
+std::vector<char*> many_blocks(size_t bytes) {
+  std::vector<char*> blocks(200 + 3 * kUnit / bytes);
+  for (char*& block : blocks) block = static_cast<char*>(api().malloc(bytes));
+  return blocks;
+}
+
+// GLib copies what a class adds to its parent's, mostly nothing, from an aligned address behind the parent's end.
+TEST(MemoryCallsOfNoBytes, TakeEveryAddressBehindABlock) {
+  // Not the compiler's own, which leave out a call for no bytes.
+  const auto copy = reinterpret_cast<Copy>(dlsym(RTLD_DEFAULT, "memcpy"));
+  const auto move = reinterpret_cast<Copy>(dlsym(RTLD_DEFAULT, "memmove"));
+  const auto set = reinterpret_cast<void* (*)(void*, int, size_t)>(dlsym(RTLD_DEFAULT, "memset"));
+  char outside = 0;
+  for (size_t bytes = 8; bytes < kUnit; bytes += std::max<size_t>(8, bytes / 16 / 8 * 8)) {
+    const std::vector<char*> blocks = many_blocks(bytes);
+    for (char* block : blocks) {
+      for (size_t beyond = 0; beyond < 2 * bytes; beyond += std::max<size_t>(8, bytes / 64)) {
+        char* const at = block + bytes + beyond;
+        ASSERT_EQ(copy(at, &outside, 0), at);
+        ASSERT_EQ(copy(&outside, at, 0), &outside);
+        ASSERT_EQ(move(at, at, 0), at);
+        ASSERT_EQ(set(at, 1, 0), at);
+      }
+    }
+    for (char* block : blocks) api().free(block);
+  }
+}
+
+// 113 blocks of 144 bytes leave 112 bytes of their unit.
+TEST(MemoryCallsBehindASlab, SeeAnAccessToWhatIsLeftOfIt) {
+  if (checked_copy() == nullptr) GTEST_SKIP() << "the subject checks no memory functions";
+  constexpr size_t kStride = 144, kLast = kUnit / kStride * kStride;
+  for (const bool reads : {false, true}) {
+    const ChildEnd end = run_in_child([reads] {
+      char outside[8] = {};
+      const std::vector<char*> blocks = many_blocks(kStride - 8);
+      const auto last = std::find_if(blocks.begin(), blocks.end(), [](const char* block) {
+        return reinterpret_cast<uintptr_t>(block) % kUnit == kLast - kStride;
+      });
+      if (last == blocks.end()) return 1;
+      char* const behind = *last + kStride;
+      reads ? checked_copy()(outside, behind, 8) : checked_copy()(behind, outside, 8);
+      return 0;
+    });
+    EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+    EXPECT_EQ(end.errors.rfind(reads ? "freestone: read past the end" : "freestone: heap overflow", 0), 0u)
+        << end.describe();
   }
 }
 
