@@ -15,11 +15,12 @@ namespace freestone::hardened {
 namespace {
 
 // What is wrong with a block of a slab at this instant; null: nothing.
-const char* fault_of(const char* block, usize block_bytes) {
+const char* fault_of(const char* block, usize block_bytes, const ResidentPages& pages) {
   const char* const trailer = block + block_bytes - kTrailerBytes;
-  const u64 word = load_trailer(trailer);
+  const u64 word = pages.has(trailer, kTrailerBytes) ? load_trailer(trailer) : 0;
   if (word == kChanging) return nullptr;
-  if (word == 0) return !kMitigations.zero_on_free || is_clear(block, block_bytes) ? nullptr : "write after free";
+  if (word == 0)
+    return !kMitigations.zero_on_free || pages.are_clear(block, block_bytes) ? nullptr : "write after free";
   const Claim claim = claim_of(word);
   const bool whole = is_trailer(block, word) && claim.bytes <= block_bytes - kTrailerBytes &&
                      gap_is_whole(block + claim.bytes, trailer);
@@ -27,11 +28,11 @@ const char* fault_of(const char* block, usize block_bytes) {
 }
 
 // Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
-const char* lasting_fault_of(const char* block, usize block_bytes) {
-  const char* fault = fault_of(block, block_bytes);
+const char* lasting_fault_of(const char* block, usize block_bytes, const ResidentPages& pages) {
+  const char* fault = fault_of(block, block_bytes, pages);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
-    fault = fault_of(block, block_bytes);
+    fault = fault_of(block, block_bytes, pages);
   }
   return fault;
 }
@@ -70,12 +71,14 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
   constexpr usize kStretch = kKiB;
   const char* clear_until = nullptr;
   const char* next_look = unit_address(first);
-  const char* const last_look = unit_address(first) + slab_bytes - kStretch;
+  const char* const slab_end = next_look + slab_bytes;
   for (u32 n = 0; n < info.blocks; ++n) {
     char* const block = unit_address(first) + usize{n} * info.bytes;
-    if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look && block <= last_look) {
-      next_look = block + kStretch;
-      if (!pages.has(block, kStretch) || is_clear(block, kStretch)) clear_until = next_look;
+    if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look) {
+      const usize left = min_of(pages.left_of_page(block), static_cast<usize>(slab_end - block));
+      const bool absent = !pages.has(block, 1);
+      next_look = block + (absent ? left : min_of(left, kStretch));
+      if (absent || is_clear(block, static_cast<usize>(next_look - block))) clear_until = next_look;
     }
     if (block + info.bytes <= clear_until) continue;
     if (!is_touched(n)) {
@@ -84,7 +87,7 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
       continue;
     }
     if (!pages.has(block, info.bytes)) continue;
-    const char* const fault = lasting_fault_of(block, info.bytes);
+    const char* const fault = lasting_fault_of(block, info.bytes, pages);
     // The bitmap says whether the block was live if its trailer no longer can.
     if (FREESTONE_UNLIKELY(fault != nullptr))
       misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);

@@ -64,7 +64,7 @@ inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64
   for (unsigned w = 0; w < slab_words(info); ++w) {
     for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
       char* const block = unit_address(unit) + usize{w * 64 + lowest_bit(left)} * info.bytes;
-      if (pages == nullptr || pages->has(block, info.bytes)) expect_clear(block, info.bytes);
+      pages == nullptr ? expect_clear(block, info.bytes) : expect_clear(block, info.bytes, *pages);
     }
   }
 }

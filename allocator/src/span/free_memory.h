@@ -33,7 +33,17 @@ class ResidentPages {
     }
     return false;
   }
+  // is_clear, of those pages that the kernel has.
+  bool are_clear(const char* from, usize bytes) const {
+    for (const char* const end = from + bytes; from < end;) {
+      const usize piece = min_of(left_of_page(from), static_cast<usize>(end - from));
+      if (has(from, piece) && !is_clear(from, piece)) return false;
+      from += piece;
+    }
+    return true;
+  }
   usize page_bytes() const { return page_; }
+  usize left_of_page(const char* from) const { return page_ - (address_of(from) & (page_ - 1)); }
 
  private:
   static constexpr usize kPagesMax = 256;
@@ -43,13 +53,12 @@ class ResidentPages {
   bool is_known_;
 };
 
-// expect_clear of whole pages, of which only those that the kernel has are looked at.
+// expect_clear, of those pages that the kernel has.
+inline void expect_clear(void* memory, usize bytes, const ResidentPages& pages) {
+  if (FREESTONE_UNLIKELY(!pages.are_clear(static_cast<const char*>(memory), bytes))) expect_clear(memory, bytes);
+}
 inline void expect_resident_clear(char* memory, usize bytes) {
-  const ResidentPages pages(memory, bytes);
-  for (usize offset = 0; offset < bytes; offset += pages.page_bytes()) {
-    const usize piece = min_of(pages.page_bytes(), bytes - offset);
-    if (pages.has(memory + offset, piece)) expect_clear(memory + offset, piece);
-  }
+  expect_clear(memory, bytes, ResidentPages(memory, bytes));
 }
 
 // The same for a free class run that only the caller can reach, as far as the kernel has memory for it. A fresh one was
@@ -60,7 +69,11 @@ inline void expect_run_clear(void* run, usize bytes) {
   is_fresh == kUsedRun ? expect_clear(run, bytes) : expect_resident_clear(static_cast<char*>(run), bytes);
 }
 
-// expect_clear of free units that nobody can take meanwhile. Guards hold nothing.
-void expect_units_clear(UnitIndex first, usize units);
+// The same for free units that nobody can take meanwhile. Guards hold nothing.
+void expect_units_clear(UnitIndex first, usize units, const ResidentPages& pages);
+inline void expect_units_clear(UnitIndex first, usize units) {
+  if constexpr (!kMitigations.zero_on_free) return;
+  expect_units_clear(first, units, ResidentPages(unit_address(first), units_to_bytes(units)));
+}
 
 }  // namespace freestone

@@ -225,21 +225,31 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   return_guarded_span(first, units, guard, dirty);
 }
 
-void expect_units_clear(UnitIndex first, usize units) {
+void expect_units_clear(UnitIndex first, usize units, const ResidentPages& pages) {
   if constexpr (!kMitigations.zero_on_free) return;
   for (UnitIndex unit = first; unit < first + units; ++unit) {
-    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes);
+    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes, pages);
   }
+}
+
+static bool has_dirty(UnitIndex first, usize units) {
+  LockGuard guard(span_lock);
+  return span_map.count_dirty(first, units) != 0;
 }
 
 void check_free_spans(usize bytes_max) {
   if constexpr (!kMitigations.zero_on_free) return;
   const UnitIndex end = region.frontier.load_acquire();
-  for (UnitIndex unit = region.heap_start; unit < end && bytes_max >= kUnitBytes; ++unit) {
-    LockGuard guard(span_lock);  // for one unit at a time
-    if (!span_map.are_free(unit, 1) || span_map.count_dirty(unit, 1) == 0) continue;
-    expect_units_clear(unit, 1);
-    bytes_max -= kUnitBytes;
+  for (UnitIndex first = region.heap_start; first < end && bytes_max >= kUnitBytes; first += kGroupUnits) {
+    const UnitIndex units = min_of<UnitIndex>(end - first, kGroupUnits);
+    if (!has_dirty(first, units)) continue;
+    const ResidentPages pages(unit_address(first), units_to_bytes(units));
+    for (UnitIndex unit = first; unit < first + units && bytes_max >= kUnitBytes; ++unit) {
+      LockGuard guard(span_lock);  // for one unit at a time
+      if (!span_map.are_free(unit, 1) || span_map.count_dirty(unit, 1) == 0) continue;
+      expect_units_clear(unit, 1, pages);
+      bytes_max -= kUnitBytes;
+    }
   }
 }
 
