@@ -143,16 +143,20 @@ bool find_place() FREESTONE_REQUIRES(growth_lock) {
 
 // Huge pages: none in a small heap, and none under a limit, because a huge page brings memory that was never charged.
 // If we fill frames, only the frames are huge.
-void advise_piece(UnitIndex first, UnitIndex end) {
+UnitIndex plain_pages_end() {
   const auto thp = static_cast<Thp>(options.thp);
-  const auto plain_units =
-      static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
-  const UnitIndex plain_end = thp == Thp::off || is_limited() ? end : min_of(end, region.heap_start + plain_units);
+  if (thp == Thp::off || is_limited()) return ~UnitIndex{0};
+  return region.heap_start +
+         static_cast<UnitIndex>((thp == Thp::automatic ? kThpPlainBytes : kThpFirstBytes) >> kUnitShift);
+}
+void advise_piece(UnitIndex first, UnitIndex end) {
+  const UnitIndex plain_end = min_of(end, plain_pages_end());
   if (first < plain_end)
     os::advise_huge_pages(unit_address(first), units_to_bytes(plain_end - first), os::HugePages::refuse);
   const UnitIndex rest = min_of(end, max_of(first, plain_end));
   if (rest == end) return;
-  if (thp == Thp::always) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
+  if (static_cast<Thp>(options.thp) == Thp::always)
+    os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::request);
   // A piece with the flags of its neighbours joins their mapping, which keeps the list of mappings short.
   if (fills_frames()) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::refuse);
 }
@@ -242,6 +246,8 @@ Grown commit_units(usize units) {
   if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
   return {};
 }
+
+bool has_plain_pages(UnitIndex unit) { return unit < plain_pages_end(); }
 
 bool fills_frames() {
   if (kMitigations.any() || static_cast<Thp>(options.thp) != Thp::automatic || is_limited()) return false;

@@ -70,7 +70,8 @@ struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
-  u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun
+  u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun; slab: 1 while its
+                           // empty pages never had memory
   u8 times_emptied;        // class run, hardened: since it was taken; from kEmptiedTimes on it is cleared as a whole
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
@@ -208,6 +209,8 @@ struct Grown {
   usize units = 0;
 };
 Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
+// Whether a page of this unit has memory only once it was touched: no huge page brings it.
+bool has_plain_pages(UnitIndex unit);
 // Whether fill_frame may be used: with thp:auto, where the system gives huge pages on request, and without a limit.
 bool fills_frames();
 // Fills a frame with memory at once, as one huge page if the kernel has one. Then it marks the range for plain pages

@@ -15,7 +15,7 @@ inline constexpr unsigned kGenerationShift = 32;
 
 extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the next: statistics
 extern Atomic<usize>
-    empty_bytes[kLastSmallClass + 1];  // of slabs in use: what went back and was not touched since (SLAB-5)
+    empty_bytes[kLastSmallClass + 1];  // of slabs in use: what has no memory behind it (SLAB-5)
 extern Atomic<u64> refilled_bytes;                          // and what was
 extern Atomic<u64> blocks_out[kShardsMax][kTagCount];  // blocks taken less blocks returned, per shard of the thread
 

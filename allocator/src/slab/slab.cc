@@ -34,18 +34,20 @@ usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0
 
 // A class whose blocks fill many slabs will soon touch its next one too: populate its pages in one call, without a
 // fault for each. This wastes at most one slab of a class, provided that a used block touches every page it lies in.
-// Blocks above 4 KiB may not: a program that writes to a small part of each would pay for all of them.
-void populate_if_growing(SizeClass size_class, UnitIndex first) {
+// Blocks above 4 KiB may not: a program that writes to a small part of each would pay for all of them. False: it has
+// none now.
+bool populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
-  if (info.bytes <= kFrameBlockBytesMax && fill_frame_around(first, info.units)) return;
+  if (info.bytes <= kFrameBlockBytesMax && fill_frame_around(first, info.units)) return true;
   if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks ||
       populate_refused.load_relaxed() != 0)
-    return;
+    return false;
   const os::Failure failure = os::populate(unit_address(first), units_to_bytes(info.units));
-  if (!failure) return note_came(Came::populated, units_to_bytes(info.units));
+  if (!failure) note_came(Came::populated, units_to_bytes(info.units));
   if (failure.error == EINVAL) populate_refused.store_relaxed(1);
+  return !failure;
 }
 
 // The last word of each block says whether it is live: 0 is free.
@@ -54,11 +56,22 @@ void populate_if_growing(SizeClass size_class, UnitIndex first) {
   for (u32 n = 1; n <= info.blocks; ++n) std::memset(start + usize{n} * info.bytes - kHeldBackBytes, 0, kHeldBackBytes);
 }
 
+// No page of a new slab has memory (SLAB-5), unless a huge page brings it. Those behind the last block do not count.
+void note_empty(Record& record, SizeClass size_class, UnitIndex first) {
+  const ClassInfo& info = class_info(size_class);
+  const usize page = os::page_bytes();
+  if (units_to_bytes(info.units) % page != 0 || !has_plain_pages(first)) return;
+  const auto pages = static_cast<unsigned>((usize{info.blocks} * info.bytes + page - 1) / page);
+  record.is_fresh = 1;
+  record.empty_pages.store_relaxed(low_mask(pages));
+  empty_bytes[size_class].add_relaxed(pages * page);
+}
+
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
-  if (span.zeroed) populate_if_growing(size_class, span.first);
+  const bool populated = span.zeroed && populate_if_growing(size_class, span.first);
   if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
   slab_units_in_use[size_class].add_relaxed(info.units);
   Record& record = record_of(span.first);
@@ -67,6 +80,8 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   record.zero_blocks.store_relaxed(span.zeroed && info.blocks <= 64 ? full_word(info, 0) : 0);
   record.shard.store_relaxed(static_cast<u8>(user.shard));
   record.size_class = static_cast<u8>(size_class);
+  record.is_fresh = 0;
+  if (span.is_empty && !populated) note_empty(record, size_class, span.first);
   const u64 generation = generation_of(record.summary.load_relaxed());
   record.summary.store_seq((generation << kGenerationShift) | low_mask(slab_words(info)));
   FREESTONE_CHECK("REGION-1", all_tagged(span.first, info.units, kTagNone));
@@ -130,17 +145,21 @@ constexpr unsigned neighbours_shift(usize bytes) {
 FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned word, u64 blocks) {
   const ClassInfo& info = class_info(size_class);
   const usize page = os::page_bytes();
-  u64 touched = 0;
-  for (; blocks != 0; blocks &= blocks - 1) {
-    const usize start = usize{word * 64 + lowest_bit(blocks)} * info.bytes;
-    const usize last = (start + info.bytes - 1) / page;
-    touched |= low_mask(static_cast<unsigned>(last + 1)) & ~low_mask(static_cast<unsigned>(start / page));
-  }
+  const unsigned shift = lowest_bit(page);
   const u64 empty = record.empty_pages.load_relaxed();
+  u64 touched = 0;
+  while (blocks != 0 && (empty & ~touched) != 0) {  // neighbours, one by one
+    const unsigned from = lowest_bit(blocks), count = trailing_ones(blocks >> from);
+    const usize start = usize{word * 64 + from} * info.bytes;
+    const usize last = (start + usize{count} * info.bytes - 1) >> shift;
+    touched |= low_mask(static_cast<unsigned>(last + 1)) & ~low_mask(static_cast<unsigned>(start >> shift));
+    blocks &= ~(low_mask(count) << from);
+  }
   touched &= empty;
   if (touched == 0) return;
   record.empty_pages.store_relaxed(empty & ~touched);
   empty_bytes[size_class].sub_relaxed(count_bits(touched) * page);
+  if (record.is_fresh != 0) return;
   refilled_bytes.add_relaxed(count_bits(touched) * page);
   note_came(Came::again, count_bits(touched) * page);
 }

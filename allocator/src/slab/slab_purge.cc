@@ -93,6 +93,7 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
     }
     empty |= pages;
     purged += count * page;
+    record.is_fresh = 0;
   }
   record.empty_pages.store_relaxed(empty);
   empty_bytes[size_class].add_relaxed(purged);

@@ -200,6 +200,7 @@ static void look_at_taken(char* memory, usize bytes) {
 
 Span take_guarded_span(usize units, usize alignment, usize guard) {
   Span span = guard == 0 ? take_span(units, alignment) : take_between_guards(units, alignment, guard);
+  span.is_empty = span.zeroed;
   if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed &&
       units_to_bytes(units) <= kLookedAtBytesMax) {
     look_at_taken(unit_address(span.first), units_to_bytes(units));

@@ -16,6 +16,7 @@ namespace freestone {
 struct Span {
   UnitIndex first = kNoUnit;  // kNoUnit: there was no room
   bool zeroed = false;        // every byte of it is zero
+  bool is_empty = false;      // of a guarded span: it has no memory behind it
 };
 
 struct SpanCounts {

@@ -10,6 +10,7 @@ Region region;
 
 Span take_span(usize, usize) { return {}; }
 bool fill_frame_around(UnitIndex, usize) { return false; }
+bool has_plain_pages(UnitIndex) { return false; }
 Span take_guarded_span(usize, usize, usize) {
   const UnitIndex first = explore::next_span;
   explore::next_span = kNoUnit;
