@@ -135,10 +135,10 @@ def measure_fidelity(options: Namespace) -> None:
         found = likeness.as_json(likeness.measure(options.names, say))
         headings, cells = likeness.HEADINGS, likeness.cells
     elif options.counts:
-        found = fidelity.counts_as_json(fidelity.count(names, say))
+        found = fidelity.counts_as_json(*fidelity.count(names, say))
         headings, cells = fidelity.COUNTS_HEADINGS, fidelity.count_cells
     else:
-        found = fidelity.as_json(fidelity.measure(names, options.rounds, say), options.rounds)
+        found = fidelity.as_json(*fidelity.measure(names, options.rounds, say), options.rounds)
         headings, cells = fidelity.HEADINGS, fidelity.cells
     for row in found["programs"]:
         print("; ".join(f"{what}: {cell}" for what, cell in zip(headings, cells(row), strict=True)))

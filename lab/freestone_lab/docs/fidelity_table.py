@@ -47,7 +47,12 @@ def counts(result: dict[str, Any]) -> str:
         f"replay executes as many instructions inside these calls, within 5 %, in {near}."
     )
     shown = grid(fidelity.COUNTS_HEADINGS, [fidelity.count_cells(row) for row in rows], "---:")
-    return f"{textwrap.fill(words, 120)}\n\n{shown}"
+    return f"{textwrap.fill(words + not_measured(result), 120)}\n\n{shown}"
+
+
+def not_measured(result: dict[str, Any]) -> str:
+    failed = result.get("failed")  # results from before this was stored have none
+    return f" Not measured: {'; '.join(failed)}." if failed else ""
 
 
 def models(result: dict[str, Any]) -> str:
@@ -86,4 +91,4 @@ def table(result: dict[str, Any]) -> str:
         f"{kept(result, *model, 'peak_kib')} in peak and in {kept(result, *model, 'mean_kib')} in mean memory."
     )
     rows = grid(fidelity.HEADINGS, [fidelity.cells(row) for row in result["programs"]], "---:")
-    return f"{textwrap.fill(words, 120)}\n\n{rows}"
+    return f"{textwrap.fill(words + not_measured(result), 120)}\n\n{rows}"

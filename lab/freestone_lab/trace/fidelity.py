@@ -67,27 +67,33 @@ def ratio(row: dict[str, Any], what: str, to: str, figure: str) -> tuple[float, 
     return median(found), min(found), max(found)
 
 
-def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """UserError for a program that is not here, or that cannot be recorded."""
+def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> tuple[list[Row], list[str]]:
+    """A row for each program, and why each of the others has none. UserError for a program that is not here."""
     return _each(names, say, lambda row, folder: _measure(row, folder, rounds))
 
 
-def count(names: Sequence[str], say: Callable[[str], None]) -> list[Counted]:
+def count(names: Sequence[str], say: Callable[[str], None]) -> tuple[list[Counted], list[str]]:
     """As `measure`, in instructions."""
     return _each(names, say, _count)
 
 
-def _each(names: Sequence[str], say: Callable[[str], None], look: Callable[[corpus.Row, Path], T]) -> list[T]:
-    made = []
+def _each(
+    names: Sequence[str], say: Callable[[str], None], look: Callable[[corpus.Row, Path], T]
+) -> tuple[list[T], list[str]]:
+    made, failed = [], []
     with tempfile.TemporaryDirectory(prefix="freestone-fidelity-") as scratch:
         folder = Path(scratch)
         found = {row.name: row for row in corpus.rows(folder, names, say)}
+        if missing := [name for name in names if name not in found]:
+            raise UserError(f"not installed: {', '.join(missing)}")
         for name in names:
-            if name not in found:
-                raise UserError(f"'{name}' is not installed")
-            made.append(look(found[name], folder))
             say(name)
-    return made
+            try:
+                made.append(look(found[name], folder))
+            except (UserError, subprocess.TimeoutExpired) as error:
+                failed.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
+                say(failed[-1])
+    return made, failed
 
 
 def _count(row: corpus.Row, folder: Path) -> Counted:
@@ -149,21 +155,21 @@ def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
     return max(lines, key=lambda line: int(line["calls"]))
 
 
-def to_store(schema: str, rows: Sequence[Any]) -> dict[str, Any]:
-    """Dataclasses as a result, with when and where they were measured."""
+def to_store(schema: str, rows: Sequence[Any], failed: Sequence[str] = ()) -> dict[str, Any]:
+    """Dataclasses as a result, with when and where they were measured, and what could not be."""
     about = fingerprint.collect()
     machine = f"{about['cpu'].get('model name', about['machine'])}, {about['cpus']} CPUs, {about['libc']}"
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     found = {"schema": schema, "created": created, "machine": machine, "load": about["load"]}
-    return {**found, "programs": [asdict(row) for row in rows]}
+    return {**found, "programs": [asdict(row) for row in rows], "failed": list(failed)}
 
 
-def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
-    return {**to_store(SCHEMA, rows), "rounds": rounds}
+def as_json(rows: Sequence[Row], failed: Sequence[str], rounds: int) -> dict[str, Any]:
+    return {**to_store(SCHEMA, rows, failed), "rounds": rounds}
 
 
-def counts_as_json(rows: Sequence[Counted]) -> dict[str, Any]:
-    return to_store(COUNTS_SCHEMA, rows)
+def counts_as_json(rows: Sequence[Counted], failed: Sequence[str]) -> dict[str, Any]:
+    return to_store(COUNTS_SCHEMA, rows, failed)
 
 
 HEADINGS: tuple[str, ...] = (

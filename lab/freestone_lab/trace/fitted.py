@@ -1,10 +1,11 @@
 """A model of a trace: what a program asks for, phase by phase, in a few KiB, and a trace made from it.
 
-Phases begin at equal shares of the births and where the curve of live memory bends. In each, blocks are counted in
-cells: by maker, kind, size, end, and for a realloc the size before. A short life has an age, a long one the phase of
-its end; so the live memory at the end of each phase is the trace's own. The largest blocks, which make the peaks, keep
-size and place, and how many of their pages were used. A clock of up to 400 points says when births and ends come.
-Rare cells are joined until the file is small enough. No sequence of small sizes is in the model.
+Phases begin at equal shares of the births, where the curve of live memory bends, and after the longest pauses. In each,
+blocks are counted in cells: by maker, kind, size, end, and for a realloc the size before. A short life has an age, a
+long one the phase of its end; so the live memory at the end of each phase is the trace's own. The largest blocks, which
+make the peaks, keep size and place, and how many of their pages were used. A clock of up to 400 points says when births
+and ends come. There are as many phases as have room in the file; if few are too many, rare cells are joined. No
+sequence of small sizes is in the model.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import lzma
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,9 @@ from freestone_lab.trace.events import Array, Events, Trace, concatenate
 from freestone_lab.trace.layout import Kind
 from freestone_lab.trace.lives import Lives, lives
 
-SCHEMA = "freestone-trace-model/3"
-# Sixteen phases, the last one cut finer and finer towards the end: a program that takes itself down frees much at once.
-PHASE_EDGES = np.concatenate([np.arange(16) / 16, 1 - 0.5 ** np.arange(5, 12), [1.0]])
+SCHEMA = "freestone-trace-model/4"
+PHASES = (256, 128, 64, 32, 16, 8)  # as many as have room, beside the bends
+ENDING = 1 - 0.5 ** np.arange(5, 12)  # a program that takes itself down frees much at once: finer and finer there
 MAKERS = 8  # the busiest threads; the rest is one more
 LARGEST = 300  # blocks that keep their place
 LARGE_BYTES = 32 << 10
@@ -37,6 +39,8 @@ MOST_BYTES = 32 << 10  # of a model as a file, compressed
 FINE_BYTES = 1024  # up to here each step of 16 bytes has cells of its own
 CLOCK_POINTS = 128
 BENDS = 16  # of the curve of live memory, at which phases begin as well
+TAKEDOWN = 16  # parts of what is freed after the last birth
+PAUSES = 16  # after which phases begin: what is live then counts for long
 NEAR = 0.01  # of all births: a block is due so near to the realloc that continues it
 SHORT = 0.125  # of a phase: what lives no longer has an age
 LEAST_WEIGHTS = (0.0, *(2.0**-k for k in range(22, 4, -1)))  # share of births plus share of bytes of a fine cell
@@ -52,9 +56,8 @@ def size_class(sizes: Array) -> Array:
 
 def fit(trace: Trace, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """The model as JSON: the finest that is no larger than `most_bytes` as a file, else the coarsest."""
-    found = lives(trace)
+    found = _with_takedown(lives(trace))
     count = found.sizes.size
-    edges = _edges(found)
     busiest = [number for number, _ in Counter(found.makers.tolist()).most_common(MAKERS)]
     maker, ender = (np.array([busiest.index(n) if n in busiest else MAKERS for n in column.tolist()])
                     for column in (found.makers, found.enders))  # fmt: skip
@@ -69,22 +72,35 @@ def fit(trace: Trace, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
         "schema": SCHEMA,
         "program": trace.meta.get("program", "program"),
         "step_ns": trace.step_ns,
+        "births": count,
         "threads": len(busiest),
-        "edges": edges.tolist(),
-        "clock": _clock(found),
         "last": last,
+        "clock": _clock(found),
         "large": [np.asarray(column).astype(int).tolist() for column in kept],
     }
-    keys = _Keys(found, edges, maker, ender, small)
 
-    def too_large(least: float) -> bool:
+    def too_large(keys: _Keys, least: float) -> bool:
         model["cells"] = keys.cells(least)
         return len(packed(model)) > most_bytes
 
-    if too_large(LEAST_WEIGHTS[0]):
-        fits = bisect_left(LEAST_WEIGHTS, True, 1, len(LEAST_WEIGHTS) - 1, key=lambda least: not too_large(least))
-        model["cells"] = keys.cells(LEAST_WEIGHTS[fits])
+    for phases in PHASES:
+        edges = np.concatenate([_edges(found, phases), count + 1 + np.arange(TAKEDOWN)])
+        model["edges"] = edges.tolist()
+        keys = _Keys(found, edges, maker, ender, small)
+        if not too_large(keys, LEAST_WEIGHTS[0]):
+            return model
+    fits = bisect_left(LEAST_WEIGHTS, True, 1, len(LEAST_WEIGHTS) - 1, key=lambda least: not too_large(keys, least))
+    model["cells"] = keys.cells(LEAST_WEIGHTS[fits])
     return model
+
+
+def _with_takedown(found: Lives) -> Lives:
+    """The ends behind the last birth in parts of equal size, in order: each as if it stood behind one birth more."""
+    count = found.sizes.size
+    late = np.flatnonzero((found.ends == count) & ~found.continued)
+    ends = found.ends.copy()
+    ends[late[np.argsort(found.end_times[late], kind="stable")]] += np.arange(late.size) * TAKEDOWN // max(1, late.size)
+    return replace(found, ends=ends)
 
 
 def _clock(found: Lives) -> list[list[float]]:
@@ -95,7 +111,7 @@ def _clock(found: Lives) -> list[list[float]]:
     times = np.concatenate([found.times, found.end_times[ended]])
     order = np.argsort(places, kind="stable")
     places, times = places[order], np.maximum.accumulate(times[order])
-    at = np.searchsorted(times, np.linspace(0, times[-1], CLOCK_POINTS))
+    at = np.searchsorted(times, np.linspace(times[0], times[-1], CLOCK_POINTS))
     chosen = np.unique(np.concatenate([np.linspace(0, times.size - 1, CLOCK_POINTS).astype(int), at, at - 1]))
     chosen = chosen[(chosen >= 0) & (chosen < times.size)]
     return [[round(float(place), 2) for place in places[chosen]], times[chosen].tolist()]
@@ -110,7 +126,7 @@ def _end_places(ends: Array) -> Array:
     return 2 * (ends + places) - 1
 
 
-def _edges(found: Lives) -> Array:
+def _edges(found: Lives, phases: int) -> Array:
     """Where phases begin, in births."""
     count = found.sizes.size
     ended = np.flatnonzero(found.ends >= 0)
@@ -121,7 +137,9 @@ def _edges(found: Lives) -> Array:
     for _ in range(BENDS):
         off = np.abs(live - np.interp(np.arange(count), bends, live[bends]))
         bends = sorted({*bends, int(off.argmax())})
-    return np.unique([*np.round(count * PHASE_EDGES).astype(np.int64), *bends[1:-1]])
+    shares = [*np.arange(phases) / phases, *ENDING, 1.0]
+    pauses = np.argsort(np.diff(found.times), kind="stable")[-PAUSES:] + 1
+    return np.unique([*np.round(count * np.array(shares)).astype(np.int64), *bends[1:-1], *pauses])
 
 
 class _Keys:
@@ -130,7 +148,7 @@ class _Keys:
     def __init__(self, found: Lives, edges: Array, maker: Array, ender: Array, small: Array) -> None:
         count = found.sizes.size
         phase = np.searchsorted(edges, np.arange(count), side="right") - 1
-        end_phase = np.searchsorted(edges, np.minimum(found.ends, count - 1), side="right") - 1
+        end_phase = np.searchsorted(edges, found.ends, side="right") - 1  # after the last birth: one more
         age = found.ends - np.arange(count)
         # -1: never; below 1000: classes of the age; from 1000 on: the phase of the end
         short = age <= (edges[phase + 1] - edges[phase]) * SHORT
@@ -218,7 +236,7 @@ class _Generator:
     def _births(self) -> tuple[Array, Array]:
         """(ROW of each birth, the births before its end or -1)."""
         self.edges = np.array(self.model["edges"], dtype=np.int64)
-        count = int(self.edges[-1])
+        count = int(self.model["births"])
         large = np.array(self.model["large"], dtype=np.int64).reshape(10, -1).T
         cells = np.array(self.model["cells"], dtype=np.int64).reshape(len(CELL), -1).T
         phase, *who, continued, end, size, age, before, counts = (np.repeat(c, cells[:, -1]) for c in cells.T)
@@ -242,9 +260,11 @@ class _Generator:
     def _ends(self, births: Array, end: Array, age: Array) -> Array:
         spread = self.random.random(len(births))
         short = births + np.maximum(1, np.round(age * (0.875 + 0.25 * spread))).astype(np.int64)
-        target = np.clip(end - 1000, 0, len(self.edges) - 2)
+        short = np.minimum(short, self.model["births"])
+        last = len(self.edges) - 1
+        target = np.clip(end - 1000, 0, last)
         low = np.maximum(self.edges[target], births)
-        later = low + spread * (self.edges[target + 1] - low)
+        later = low + spread * (self.edges[np.minimum(target + 1, last)] - low)
         found = np.where(end >= 1000, later.astype(np.int64), short)
         return np.where(end < 0, -1, np.minimum(found, self.edges[-1]))
 

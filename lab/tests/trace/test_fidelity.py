@@ -21,11 +21,22 @@ def test_a_program_its_replay_and_its_model_make_the_same_calls(monkeypatch: pyt
     code = 'my @k; push @k, "x" x 100 . $_ for 1..60000; print scalar @k'
     row = corpus.Row("perl", ("/usr/bin/perl", "-e", code), Path("/"), {})
     monkeypatch.setattr(corpus, "rows", lambda *_: [row])
-    found = fidelity.measure(["perl"], 1, lambda _: None)[0]
+    [found], failed = fidelity.measure(["perl"], 1, lambda _: None)
+    assert not failed
     assert found.calls["program"] == pytest.approx(found.calls["replay"], rel=0.001)
     assert found.calls["model"] == pytest.approx(found.calls["replay"], rel=0.01)
     assert found.program["peak_kib"][0] == pytest.approx(found.replay["peak_kib"][0], rel=0.1)
     assert all("seconds" in figures for figures in (found.program, found.replay, found.model))
+
+
+@pytest.mark.skipif(not (BUILD / recording.REPLAYER).exists(), reason="the recorder and the replayer are not built")
+def test_a_program_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = {"sh": "exit 3", "bash": "for i in 1 2 3; do x=$x$i; done"}
+    rows = [corpus.Row(name, ("/bin/bash", "-c", script), Path("/"), {}) for name, script in scripts.items()]
+    monkeypatch.setattr(corpus, "rows", lambda *_: rows)
+    made, failed = fidelity.measure(list(scripts), 1, lambda _: None)
+    assert [row.name for row in made] == ["bash"]
+    assert len(failed) == 1 and failed[0].startswith("sh: ") and "3" in failed[0]
 
 
 def result(replay: float, model: float) -> dict[str, Any]:
@@ -34,7 +45,7 @@ def result(replay: float, model: float) -> dict[str, Any]:
     for each in figures:
         each["mean_kib"] = each["peak_kib"]
     row = fidelity.Row("sh", {"program": 7, "replay": 7, "model": 7}, 0, program, *figures)
-    return fidelity.as_json([row], 3)
+    return fidelity.as_json([row], [], 3)
 
 
 def test_the_table_counts_what_is_as_near_as_promised() -> None:
@@ -52,8 +63,9 @@ def test_the_table_counts_what_is_as_near_as_promised() -> None:
 
 def test_the_table_of_counts_says_how_many_are_near() -> None:
     rows = [fidelity.Counted("near", 1000, 1049), fidelity.Counted("far", 1000, 940)]
-    text = fidelity_table.counts(fidelity.counts_as_json(rows)).replace("\n", " ")
+    text = fidelity_table.counts(fidelity.counts_as_json(rows, ["slow: status 1"])).replace("\n", " ")
     assert "Of 2 programs" in text and "within 5 %, in 1." in text
+    assert "Not measured: slow: status 1." in text
     assert "| near | 1,000 | +4.9% |" in text and "| far | 1,000 | -6.0% |" in text
 
 

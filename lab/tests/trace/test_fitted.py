@@ -22,6 +22,8 @@ from freestone_lab.trace import (
     replaying,
     writer,
 )
+from freestone_lab.trace.events import Events, Trace
+from freestone_lab.trace.layout import Kind
 
 BUILD = paths.build_dir()
 
@@ -53,8 +55,9 @@ def test_a_model_holds_as_much_live_memory_as_its_trace(name: str, tmp_path: Pat
 
 def test_a_bounded_model_is_coarser_and_makes_the_same_births() -> None:
     trace = reader.read(corpus.traces(["gdb"])[0])
-    fine, coarse = fitted.fit(trace), fitted.fit(trace, 8 << 10)
-    assert len(fitted.packed(coarse)) <= 8 << 10 < len(fitted.packed(fine))
+    fine, coarse = fitted.fit(trace), fitted.fit(trace, 12 << 10)
+    assert len(fitted.packed(coarse)) <= 12 << 10 < len(fitted.packed(fine))
+    assert len(coarse["edges"]) < len(fine["edges"])
     births = [sum(int((e.births >= 0).sum()) for e in fitted.generate(m).threads.values()) for m in (fine, coarse)]
     assert births[0] == births[1]
 
@@ -124,3 +127,24 @@ def test_the_page_knows_sizes_lifetimes_and_the_bound() -> None:
         assert not bars.shares or abs(sum(bars.shares) - 1) < 1e-6
     assert found.least_pages_kib >= found.peak_live_kib and len(found.live) > 100
     assert abs(sum(map(sum, found.grids[1].shares)) - 1) < 1e-6
+
+
+def test_a_model_waits_with_as_much_live_as_its_trace(tmp_path: Path) -> None:
+    """A program that waits for long in the middle, and again while it frees all that it has."""
+    births, wait = 4000, 10_000_000
+    first = np.zeros(births, dtype=np.int64)
+    times = np.concatenate([np.arange(births) + wait * (np.arange(births) >= 1000), births + wait + np.arange(births)])
+    times[births + 1000 :] += wait
+    kinds = np.repeat(np.array([Kind.MALLOC, Kind.FREE], dtype=np.uint8), births)
+    own = np.arange(births)
+    none = np.full(births, -1, dtype=np.int64)
+    events = Events(
+        0, 0, kinds, np.zeros(2 * births, dtype=bool), times, np.concatenate([first + 100, none]),
+        np.zeros(2 * births, dtype=np.uint8), np.concatenate([own, none]), np.concatenate([none, first]),
+        np.concatenate([none, own]), np.full(2 * births, -1, dtype=np.int64),
+    )  # fmt: skip
+    made = fitted.generate(fitted.fit(Trace("waits", 1000, 0, {}, {"end": "exit"}, {0: events})))
+    writer.write(made, tmp_path / "m.fst")
+    change = figures.changes(reader.read(tmp_path / "m.fst"), 0)
+    longest = np.sort(np.argsort(np.diff(change.times))[-2:])
+    assert change.live_bytes[longest].tolist() == pytest.approx([100 * 1000, 100 * 3000], rel=0.05)
