@@ -54,13 +54,21 @@ bool is_alone() { return !others_were_cut_short && !is_unmarked_child() && is_on
 
 constexpr usize kBeside = 64;
 
+struct SlabCheck {
+  usize bytes_left;
+  ResidentPages pages;  // of the slabs that follow, too: one question for up to 1 MiB
+};
+
 bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
-  auto& bytes_left = *static_cast<usize*>(context);
+  auto& [bytes_left, pages] = *static_cast<SlabCheck*>(context);
   const ClassInfo& info = class_info(size_class);
   const usize slab_bytes = units_to_bytes(info.units);
   if (bytes_left < slab_bytes) return false;
   bytes_left -= slab_bytes;
-  const ResidentPages pages(unit_address(first), slab_bytes);
+  if (!pages.knows(unit_address(first), slab_bytes)) {
+    const UnitIndex units = min_of(region.frontier.load_acquire() - first, kGroupUnits);
+    pages = ResidentPages(unit_address(first), units_to_bytes(units));
+  }
   // A block that was never handed out may have no memory: only its bytes beside another block are checked.
   const u64 untouched = info.blocks <= 64 ? record_of(first).zero_blocks.load_relaxed() : 0;
   const auto is_touched = [&](u32 n) { return n >= 64 || (n < info.blocks && (untouched & bit(n)) == 0); };
@@ -124,7 +132,8 @@ void check_heap(usize bytes_max) {
   const bool alone = is_alone();
   release_waiting();
   check_free_spans(bytes_max);
-  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &bytes_max);
+  SlabCheck slabs{bytes_max, {}};
+  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &slabs);
   if (alone) check_live_runs();
   if (cache != nullptr) check_cached_runs(*cache);
 }

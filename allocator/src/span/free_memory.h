@@ -23,8 +23,11 @@ inline void expect_clear(void* memory, usize bytes) {
 // Which pages the kernel has of up to 1 MiB. One that it does not have is zero, and a look at it would be a page fault.
 class ResidentPages {
  public:
+  ResidentPages() : memory_(nullptr), bytes_(0), is_known_(false) {}
   ResidentPages(char* memory, usize bytes)
-      : memory_(memory), is_known_(bytes <= kPagesMax * page_ && !os::resident_pages(memory, bytes, present_)) {}
+      : memory_(memory),
+        bytes_(bytes),
+        is_known_(bytes <= kPagesMax * page_ && !os::resident_pages(memory, bytes, present_)) {}
   bool has(const char* from, usize bytes) const {
     if (!is_known_) return true;
     const auto at = static_cast<usize>(from - memory_);
@@ -42,12 +45,18 @@ class ResidentPages {
     }
     return true;
   }
+  // Whether it covers a range.
+  bool knows(const char* from, usize bytes) const {
+    return is_known_ && address_of(from) >= address_of(memory_) &&
+           address_of(from) + bytes <= address_of(memory_) + bytes_;
+  }
   usize page_bytes() const { return page_; }
   usize left_of_page(const char* from) const { return page_ - (address_of(from) & (page_ - 1)); }
 
  private:
   static constexpr usize kPagesMax = 256;
   const char* memory_;
+  usize bytes_;
   usize page_ = os::page_bytes();
   u8 present_[kPagesMax];
   bool is_known_;
