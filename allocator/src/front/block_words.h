@@ -116,7 +116,8 @@ FREESTONE_INLINE bool short_gap_damage(const char* end, usize gap, Chunk& damage
   return true;
 }
 
-// Canary bytes in [from, end), of any length.
+// Canary bytes in [from, end), of any length; many of them by steps.
+inline constexpr usize kCanaryStep = 4 * kChunkBytes;
 inline Chunk canaries() {
   const u64 eight = u64{block_secrets.canary} * 0x0101'0101'0101'0101;
   return Chunk{eight, eight};
@@ -127,6 +128,9 @@ inline void store_canaries(char* from, char* end) {
     return;
   }
   const Chunk all = canaries();
+  for (; end - from > static_cast<std::ptrdiff_t>(kCanaryStep); from += kCanaryStep) {
+    for (usize k = 0; k < kCanaryStep; k += kChunkBytes) store_chunk(from + k, all);
+  }
   for (; end - from > static_cast<std::ptrdiff_t>(kChunkBytes); from += kChunkBytes) store_chunk(from, all);
   store_chunk(end - kChunkBytes, all);
 }
@@ -136,6 +140,10 @@ inline bool canaries_are_whole(const char* from, const char* end) {
   if (end - from < static_cast<std::ptrdiff_t>(kChunkBytes)) {
     for (; from < end; ++from) wrong[0] |= u64{static_cast<u8>(*from)} ^ block_secrets.canary;
     return is_zero(wrong);
+  }
+  for (; end - from > static_cast<std::ptrdiff_t>(kCanaryStep); from += kCanaryStep) {
+    const auto damage = [=](usize k) { return load_chunk(from + k * kChunkBytes) ^ all; };
+    wrong |= damage(0) | damage(1) | damage(2) | damage(3);
   }
   for (; end - from > static_cast<std::ptrdiff_t>(kChunkBytes); from += kChunkBytes) wrong |= load_chunk(from) ^ all;
   return is_zero(wrong | (load_chunk(end - kChunkBytes) ^ all));
