@@ -36,7 +36,7 @@ __attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, u
   return mark_live<true>(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin) {
-  if (block_bytes <= 4 * kKiB) touch(block);  // a program may leave pages of a larger block alone
+  touch(block);  // the program will write here, if anywhere; it may leave the other pages of a larger block alone
   if (FREESTONE_UNLIKELY(!was_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
