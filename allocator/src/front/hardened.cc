@@ -182,8 +182,8 @@ FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
 
 void* allocate_zeroed_checked(usize bytes) {
   if constexpr (!kMitigations.trailer) return allocate_zeroed(bytes);
-  if (bytes > kSlabRequestMax) {
-    // Large memory is often known to be zero: the heap clears the rest, and the mark goes behind it.
+  if (bytes > kCachedRequestMax) {
+    // A run is often known to be zero: the heap clears the rest, and the mark goes behind it.
     void* block = bytes <= ~usize{0} - kTrailerBytes ? allocate_zeroed(bytes + kTrailerBytes) : nullptr;
     if (block == nullptr) errno = ENOMEM;
     return hand_out_any(block, bytes, Origin::c_call);
@@ -191,7 +191,7 @@ void* allocate_zeroed_checked(usize bytes) {
   void* block = allocate_checked(bytes, Origin::c_call);
   if (block == nullptr || bytes == 0) return block;
   // HARD-2; what an observer serves apart, and glibc, know nothing of it.
-  const bool is_known_clear = kMitigations.zero_on_free && in_window(block) && is_slab_tag(tag_of(unit_of(block)));
+  const bool is_known_clear = kMitigations.zero_on_free && in_window(block) && tag_of(unit_of(block)) < kTagClassEnd;
   if (!is_known_clear) std::memset(block, 0, bytes);
   return block;
 }

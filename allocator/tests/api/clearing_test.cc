@@ -90,6 +90,20 @@ TEST_F(Clearing, AWriteIntoAFreedRunIsSeenHoweverOftenItCame) {
   }
 }
 
+// calloc clears nothing that was cleared before, so it hides no such write.
+TEST_F(Clearing, CallocSeesAWriteIntoAFreedRun) {
+  for (const size_t bytes : kClassRuns) {
+    const auto write_after_free = [&] {
+      auto* block = static_cast<volatile char*>(malloc(bytes));
+      block[0] = 'A';
+      free(const_cast<char*>(block));
+      block[5000] = 'B';
+      for (int use = 0; use < 300; ++use) free(calloc(1, bytes));
+    };
+    EXPECT_DEATH(write_after_free(), "write after free") << bytes << " bytes";
+  }
+}
+
 TEST_F(Clearing, LargerRunsAreSealedWhileTheStockLastsAndThenEveryEighth) {
   for (const size_t bytes : kLarge) {
     ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
