@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace {
 
@@ -105,14 +106,17 @@ TEST_F(Clearing, CallocSeesAWriteIntoAFreedRun) {
 }
 
 TEST_F(Clearing, LargerRunsAreSealedWhileTheStockLastsAndThenEveryEighth) {
+  ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0);
   for (const size_t bytes : kLarge) {
-    ASSERT_EQ(freestone_option_set("hardening_rate", "0"), 0);
-    if (is_resident_after_free(bytes)) GTEST_SKIP() << "this kernel has no guards";
-    ASSERT_EQ(freestone_option_set("hardening_rate", "1"), 0);
-    spend_the_stock();
-    int open = 0;
-    for (int i = 0; i < 200; ++i) open += is_resident_after_free(bytes);
-    EXPECT_GT(open, 0);
+    int open_at_first = 0, open = 0;
+    std::thread([&] {  // with a stock of its own
+      for (int i = 0; i < 20; ++i) open_at_first += is_resident_after_free(bytes);
+      spend_the_stock();
+      for (int i = 0; i < 200; ++i) open += is_resident_after_free(bytes);
+    }).join();
+    if (open_at_first == 20) GTEST_SKIP() << "this kernel has no guards";
+    EXPECT_EQ(open_at_first, 0);
+    EXPECT_GT(open, 120) << "175 of 200 on average, with a deviation of 5";
     EXPECT_LT(open, 200);
   }
 }
