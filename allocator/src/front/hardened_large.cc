@@ -83,7 +83,6 @@ void release_sealed(usize address) {
 u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
 
 void seal(void* block, usize bytes) {
-  if (bytes > kSealedBytesMax) return deallocate(block);  // that gives its memory back
   if (!guards_spans() || os::guard_install(block, bytes)) {
     // The memory goes, the addresses stay open.
     if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
@@ -116,22 +115,27 @@ bool grow(void* block, usize bytes) {
   return span <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(span));
 }
 
-bool may_seal(usize bytes) {
+bool may_seal(usize bytes, usize span) {
   if constexpr (!kMitigations.quarantine) return false;
-  if (bytes + kTrailerBytes <= options.seal_bytes) return false;
+  if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
   if (this_thread.cache_offset == 0) return true;
   if (thread_cache().allowance.take(seal_cost(bytes))) return true;
   return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
 }
 
-// HARD-2: a freed class run is zero while it waits. Pages that the program did not touch are not touched here either.
-// They may also be swapped out, so the kernel drops what it has of them. A run that comes back often is cleared without
-// a question about its pages.
+// HARD-2: a freed run is zero while it waits. Pages that the program did not touch are not touched here either. They
+// may also be swapped out, so the kernel drops what it has of them. A run that comes back often is cleared without a
+// question about its pages. Of a large run that was hardly used nothing is cleared: it will not be kept.
 [[maybe_unused]] void empty_run(char* block, usize used) {
   Record& record = record_of(unit_of(block));
-  record.is_fresh = kUsedRun;
-  if (record.times_emptied >= kEmptiedTimes) return clear(block, used);
+  const bool is_class_run = used <= kCachedBytesMax;
+  if (is_class_run && record.times_emptied >= kEmptiedTimes) {
+    record.is_fresh = kClearedRun;
+    return clear(block, used);
+  }
   const ResidentPages pages(block, used);
+  if (!is_class_run && pages.count() * pages.page_bytes() < used / kHardlyUsedDivisor) return;
+  record.is_fresh = kClearedRun;
   for (usize from = 0, to = 0; from < used; from = to) {
     const bool has = pages.has(block + from, 1);
     do {
@@ -169,8 +173,8 @@ void put_in_waiting(void* block, u8 tag) {
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {
-    if (tag_of(unit_of(block)) != kTagRun) expect_run_clear(block, span_bytes(block));
-    record.is_fresh = 0;
+    if (tag_of(unit_of(block)) != kTagRun || record.is_fresh != kUsedRun) expect_run_clear(block, span_bytes(block));
+    record.is_fresh = kUsedRun;
   }
   set_live(block, bytes, origin, 0);
   return block;
@@ -245,16 +249,17 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   record = 0;
   sample_freed(block);  // the program freed it; the quarantine returns it later
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
-  if (may_seal(claim.bytes)) return seal(block, span_bytes(block));
-  if (tag == kTagRun) {
-    if constexpr (kMitigations.zero_on_free) std::memset(block, 0, kClearAlwaysBytes);
-    return deallocate_run(block);
-  }
+  const usize span = span_bytes(block);
+  if (may_seal(claim.bytes, span)) return seal(block, span);
   if constexpr (kMitigations.zero_on_free) {
     auto* const start = static_cast<char*>(block);
-    empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
+    if (tag != kTagRun || may_keep_large_run(span)) {
+      empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
+    } else {
+      std::memset(block, 0, kClearAlwaysBytes);
+    }
   }
-  put_in_waiting(block, tag);
+  tag == kTagRun ? deallocate_run(block) : put_in_waiting(block, tag);
 }
 
 void deallocate_unrecorded(void* block) {

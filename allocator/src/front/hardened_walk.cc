@@ -8,6 +8,7 @@
 #include "platform/child.h"
 #include "platform/file.h"
 #include "span/free_memory.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone::hardened {
@@ -136,6 +137,7 @@ void check_heap(usize bytes_max) {
   visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &slabs);
   if (alone) check_live_runs();
   if (cache != nullptr) check_cached_runs(*cache);
+  release_large_runs();  // that checks them
 }
 
 // Runs after the program's own handlers, which still free.

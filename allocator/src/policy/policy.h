@@ -77,6 +77,8 @@ inline constexpr unsigned kWaitingSets = 4;
 // This many times a free asks the kernel which pages of a class run the program used. Later frees clear the whole run,
 // so a block that comes and goes needs no system call.
 inline constexpr u8 kEmptiedTimes = 2;
+// A run above kSharedRunBytesMax of which the program used less than this part gives its memory back.
+inline constexpr usize kHardlyUsedDivisor = 16;
 // A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run
 // lies.
 inline constexpr usize kRandomGapUnits = 3;

@@ -54,9 +54,10 @@ inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of grou
 
 // The record of a slab or run, kept for its first unit. Type-stable: the memory never serves anything else, so a late
 // reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
-inline constexpr u8 kUsedRun = 0;
+inline constexpr u8 kUsedRun = 0;     // handed out, or its contents may be the program's
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
-inline constexpr u8 kEmptiedRun = 2;  // some of its pages may have no memory
+inline constexpr u8 kEmptiedRun = 2;  // cleared; some of its pages may have no memory
+inline constexpr u8 kClearedRun = 3;
 // What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
@@ -70,7 +71,7 @@ struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
-  u8 is_fresh;             // class run, hardened: kUsedRun, kFreshRun or kEmptiedRun; slab: 1 while its
+  u8 is_fresh;             // run, hardened: kUsedRun, kFreshRun, kEmptiedRun or kClearedRun; slab: 1 while its
                            // empty pages never had memory
   u8 times_emptied;        // class run, hardened: since it was taken; from kEmptiedTimes on it is cleared as a whole
   u32 run_units;           // run: its length

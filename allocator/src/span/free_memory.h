@@ -20,7 +20,7 @@ inline void expect_clear(void* memory, usize bytes) {
   std::memset(memory, 0, bytes);
 }
 
-// Which pages the kernel has of up to 1 MiB. One that it does not have is zero, and a look at it would be a page fault.
+// Which pages the kernel has of up to 8 MiB. One that it does not have is zero, and a look at it would be a page fault.
 class ResidentPages {
  public:
   ResidentPages() : memory_(nullptr), bytes_(0), is_known_(false) {}
@@ -35,6 +35,12 @@ class ResidentPages {
       if ((present_[page] & 1) != 0) return true;
     }
     return false;
+  }
+  // How many of them.
+  usize count() const {
+    usize pages = 0;
+    for (usize page = 0; page * page_ < bytes_; ++page) pages += is_known_ ? present_[page] & 1U : 1;
+    return pages;
   }
   // is_clear, of those pages that the kernel has.
   bool are_clear(const char* from, usize bytes) const {
@@ -54,7 +60,7 @@ class ResidentPages {
   usize left_of_page(const char* from) const { return page_ - (address_of(from) & (page_ - 1)); }
 
  private:
-  static constexpr usize kPagesMax = 256;
+  static constexpr usize kPagesMax = kKeptRunBytesMax / (4 * kKiB);
   const char* memory_;
   usize bytes_;
   usize page_ = os::page_bytes();
@@ -75,7 +81,7 @@ inline void expect_resident_clear(char* memory, usize bytes) {
 inline void expect_run_clear(void* run, usize bytes) {
   const u8 is_fresh = record_of(unit_of(run)).is_fresh;
   if (!kMitigations.zero_on_free || is_fresh == kFreshRun) return;
-  is_fresh == kUsedRun ? expect_clear(run, bytes) : expect_resident_clear(static_cast<char*>(run), bytes);
+  is_fresh == kEmptiedRun ? expect_resident_clear(static_cast<char*>(run), bytes) : expect_clear(run, bytes);
 }
 
 // The same for free units that nobody can take meanwhile. Guards hold nothing.

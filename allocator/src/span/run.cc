@@ -6,6 +6,7 @@
 #include "config/options.h"
 #include "platform/os.h"
 #include "policy/policy.h"
+#include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/span_heap.h"
 
@@ -45,7 +46,11 @@ Atomic<u64>& slot_for(unsigned shard, usize units) {
   return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)];
 }
 
+// Whether a free run is zero (HARD-2). A large one is kept only then.
+bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).is_fresh != kUsedRun; }
+
 void return_to_spans(UnitIndex first, usize units) {
+  if (is_emptied(first)) expect_run_clear(unit_address(first), units_to_bytes(units));
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
   set_tags(first, units, kTagNone);
@@ -59,6 +64,7 @@ UnitIndex begin_run(const Span& span, usize units) {
   runs_taken.add_relaxed(1);
   units_taken.add_relaxed(units);
   record_of(span.first).run_units = static_cast<u32>(units);
+  if constexpr (kMitigations.zero_on_free) record_of(span.first).is_fresh = kFreshRun;
   return span.first;
 }
 
@@ -121,17 +127,24 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
     return begin_run(span, units);
   }
   record_of(first).run_units = static_cast<u32>(units);
+  zeroed = is_emptied(first);  // whoever hands it out checks that
   return first;
 }
 
 UnitIndex take_run_to_grow(usize units) { return begin_run(take_span_to_grow(units, 2 * units), units); }
+
+bool may_keep_large_run(usize bytes) {
+  const usize units = bytes_to_units(bytes);
+  return is_large_kept_run(bytes) && large_length[large_number(units)].load_relaxed() == units;
+}
 
 bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
   if (units == 0) return false;
   record_of(first).run_units = 0;
   if (is_large_kept_run(units_to_bytes(units))) release_old_runs();
-  if (is_kept_run(units_to_bytes(units)) || keeps_large(units)) {
+  const bool large_is_kept = keeps_large(units) && (!kMitigations.zero_on_free || is_emptied(first));
+  if (is_kept_run(units_to_bytes(units)) || large_is_kept) {
     keep(shard, first, units);
   } else {
     return_to_spans(first, units);
@@ -183,6 +196,10 @@ void flush_runs() {
   for (Set& set : sets) {
     for (Atomic<u64>& slot : set.slot) evict(slot.exchange_seq(0));
   }
+  release_large_runs();
+}
+
+void release_large_runs() {
   for (Atomic<u64>& slot : large_slot) evict_large(slot);
 }
 

@@ -16,9 +16,7 @@ namespace freestone {
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
 // Those of which the process keeps one per doubling.
-constexpr bool is_large_kept_run(usize bytes) {
-  return !kMitigations.any() && bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax;
-}
+constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.
@@ -26,6 +24,9 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
 // A run for a block that is likely to grow: as much again is free behind it, where that is possible. Not where spans
 // have guards.
 UnitIndex take_run_to_grow(usize units);
+// Whether a large run of this size would be kept if it came back now. Where freed memory must be zero, return_run keeps
+// only one that its record calls emptied or cleared (HARD-2).
+bool may_keep_large_run(usize bytes);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
 // Takes back a run whose units all fault. They fault until the run is taken again.
@@ -66,6 +67,8 @@ void release_held_run(HeldRun& held);
 
 // Empties the slots.
 void flush_runs();
+// Empties those of large runs.
+void release_large_runs();
 // Empties the slots of large runs that nobody asked for during an eighth of the half-life; cheap when there are none.
 void release_old_runs();
 

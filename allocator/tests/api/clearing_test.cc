@@ -2,6 +2,7 @@
 #include <freestone/freestone.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -103,6 +104,26 @@ TEST_F(Clearing, CallocSeesAWriteIntoAFreedRun) {
     };
     EXPECT_DEATH(write_after_free(), "write after free") << bytes << " bytes";
   }
+}
+
+// From the second of a length on such a run is kept, cleared. calloc finds it zero, and a write into it is seen.
+TEST_F(Clearing, AWriteIntoAKeptLargeRunIsSeen) {
+  constexpr size_t kKept = size_t{5} << 20;
+  const auto come_and_go = [](size_t write_at) {
+    for (int use = 0; use < 50; ++use) {  // a slow machine may give one back meanwhile
+      auto* block = static_cast<volatile char*>(use % 2 == 0 ? malloc(kKept) : calloc(1, kKept));
+      size_t left = 0;
+      for (size_t i = 0; write_at == 0 && use % 2 != 0 && i < kKept; i += 512) left += block[i] != 0;
+      if (left != 0) _exit(2);
+      memset(const_cast<char*>(block), 'A', kKept);
+      free(const_cast<char*>(block));
+      if (write_at != 0) block[write_at] = 'B';
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(come_and_go(0), testing::ExitedWithCode(0), "");
+  for (const size_t offset : {size_t{1}, kKept / 2, kKept - 1})
+    EXPECT_DEATH(come_and_go(offset), "write after free") << "at " << offset;
 }
 
 TEST_F(Clearing, LargerRunsAreSealedWhileTheStockLastsAndThenEveryEighth) {
