@@ -101,8 +101,10 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
 }
 
 void* hand_out_any(void* memory, usize bytes, Origin origin) {
-  if (!in_window(memory))
-    return memory;  // null, a mapping, or glibc's: there is no window while the allocator is switched off
+  if (!in_window(memory)) {  // null, a mapping, or glibc's: there is no window while the allocator is switched off
+    note_mapped(memory, bytes, origin);
+    return memory;
+  }
   const u8 tag = tag_of(unit_of(memory));
   if (is_slab_tag(tag)) return hand_out(memory, class_info(tag).bytes, bytes, origin);
   return has_record(memory, tag) ? hand_out_large(memory, bytes, origin)
@@ -139,7 +141,8 @@ FREESTONE_SLOW void put_in_quarantine_slow(void* block, usize block_bytes) {
 __attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes, Origin origin) {
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   if (!is_slab_tag(tag))
-    return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin) : deallocate_unrecorded(block);
+    return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin)
+                                  : deallocate_unrecorded(block, bytes, origin);
   const usize block_bytes = kShapes.of[tag].bytes;
   Claim claim;
   if (!examine(block, tag, "invalid free", claim)) return;
@@ -252,11 +255,15 @@ static void* reallocate_other(void* block, usize bytes) {
     if (origins_match(claim.origin, Origin::c_call) && resize_in_place(block, claim, bytes)) return block;
     old_bytes = claim.bytes;
   } else if (!in_window(block) && mapped_block_bytes(block) != 0) {
+    const Claim claim = mapped_claim(block);
     old_bytes = mapped_block_bytes(block);
-    sample_freed(block);  // first: afterwards the address may belong to another block
-    if (void* resized = resize_large(block, old_bytes, bytes, true); resized != nullptr) {
-      sample_resized(resized, bytes);
-      return resized;
+    if (origins_match(claim.origin, Origin::c_call)) {
+      sample_freed(block);  // first: afterwards the address may belong to another block
+      if (void* resized = resize_large(block, old_bytes, bytes, true); resized != nullptr) {
+        note_mapped(resized, bytes, family_of(claim.origin));  // realloc promises no alignment of its own
+        sample_resized(resized, bytes);
+        return resized;
+      }
     }
   } else if (tag == kTagSampled && sampled_block(sampled_first_unit(block)) == block) {
     old_bytes = sampled_bytes(sampled_first_unit(block));
@@ -296,11 +303,8 @@ usize usable_bytes_checked(const void* block) {
     misuse("invalid malloc_usable_size", block, 0);
     return 0;
   }
-  const usize bytes = usable_bytes(block);
-  return in_window(block)
-             ? bytes
-             : bytes -
-                   kHeldBackBytes;  // a mapping has no check word, but counts as if: good_size is the same everywhere
+  const usize bytes = usable_bytes(block);  // it ends the process if this is no block
+  return !in_window(block) && mapped_request(block) != 0 ? mapped_claim(block).bytes : bytes;
 }
 
 }  // namespace hardened

@@ -8,6 +8,7 @@
 #include "front/zero_size.h"
 #include "platform/os.h"
 #include "span/free_memory.h"
+#include "span/mapping.h"
 #include "span/run.h"
 
 namespace freestone::hardened {
@@ -15,6 +16,9 @@ namespace freestone::hardened {
 namespace {
 
 constexpr u64 kLargeRequestMask = kShrunk - 1;
+constexpr u64 large_request_of(usize bytes, Origin origin) {
+  return (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift);
+}
 FREESTONE_INLINE Claim claim_of_large(u64 request) {
   return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
 }
@@ -63,7 +67,7 @@ void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   store_word(zone.from, mark_of(block, origin));
   store_canaries(zone.from + kTrailerBytes, zone.end);
   in_order();
-  large_request(block) = (bytes + 1) | (u64{static_cast<u8>(origin)} << kLargeOriginShift) | shrunk;
+  large_request(block) = large_request_of(bytes, origin) | shrunk;
 }
 
 // A block with guards stays sealed until it is taken again.
@@ -262,7 +266,16 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   tag == kTagRun ? deallocate_run(block) : put_in_waiting(block, tag);
 }
 
-void deallocate_unrecorded(void* block) {
+void note_mapped(const void* block, usize bytes, Origin origin) {
+  set_mapped_request(block, large_request_of(bytes, origin));
+}
+
+Claim mapped_claim(const void* block) {
+  const u64 request = mapped_request(block);
+  return request == 0 ? Claim{} : claim_of_large(request);
+}
+
+void deallocate_unrecorded(void* block, usize bytes, Origin origin) {
   if (block == nullptr) return;
   if constexpr (kMitigations.zero_size) {
     if (is_zero_size(block)) {
@@ -274,6 +287,9 @@ void deallocate_unrecorded(void* block) {
   if (in_window(block)) {
     const u8 tag = tag_of(unit_of(block));
     if (tag <= kLastClass || tag == kTagGuard) return misuse("invalid free", block, 0);
+  } else if (mapped_request(block) != 0) {
+    const Claim claim = mapped_claim(block);
+    if (!expect_match(block, claim.bytes, claim, bytes, origin)) return;
   }
   deallocate(block);
 }

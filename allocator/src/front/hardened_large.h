@@ -50,7 +50,11 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes);
 void release_waiting();
 // Frees a block with a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);
+// A block with a mapping of its own: what was asked for stands in the table of the mappings. No bytes and a call of C
+// where it does not.
+void note_mapped(const void* block, usize bytes, Origin origin);
+Claim mapped_claim(const void* block);
 // Frees a block that has no record and is not in a slab.
-void deallocate_unrecorded(void* block);
+void deallocate_unrecorded(void* block, usize bytes, Origin origin);
 
 }  // namespace freestone::hardened

@@ -231,8 +231,8 @@ void* guard_allocate(usize bytes, usize alignment) {
   if (index == kNone) return nullptr;
   // malloc promises an alignment of 16 bytes for every size. So bytes may lie between the end and the guard; the free
   // checks those.
-  const usize offset = right ? page + accessible - round_up(bytes, max_of<usize>(alignment, 16)) : page;
-  const UnitIndex first = take_sampled_units(bytes, units, 1, bytes == 0 && right ? page + accessible - 16 : offset);
+  const usize taken = round_up(max_of<usize>(bytes, 1), max_of<usize>(alignment, 16));
+  const UnitIndex first = take_sampled_units(bytes, units, 1, right ? page + accessible - taken : page);
   LockGuard guard(guard_lock);
   Slot& slot = all_slots.load_relaxed()[index];
   if (first == kNoUnit) {

@@ -20,6 +20,7 @@ struct Entry {
   usize block = 0;  // what the program holds; 0: empty
   usize start = 0;  // of the mapping
   usize bytes = 0;  // of the mapping, from start
+  u64 request = 0;  // see mapped_request
 };
 
 // MAPPING-1  At least one entry is empty, also when all that are being moved are back: so every search ends.
@@ -64,6 +65,7 @@ void write(Entry& place, const Entry& entry) {
   order_stores();
   place.start = entry.start;
   place.bytes = entry.bytes;
+  place.request = entry.request;
   order_stores();
   place.block = entry.block;
 }
@@ -194,6 +196,19 @@ usize mapped_block_bytes(const void* block) {
   return entry == nullptr ? 0 : entry->start + entry->bytes - entry->block;
 }
 
+u64 mapped_request(const void* block) {
+  if (block == nullptr) return 0;
+  LockGuard guard(mapping_lock);
+  const Entry* entry = find(address_of(block));
+  return entry == nullptr ? 0 : entry->request;
+}
+
+void set_mapped_request(const void* block, u64 request) {
+  if (block == nullptr) return;
+  LockGuard guard(mapping_lock);
+  if (Entry* entry = find(address_of(block)); entry != nullptr) entry->request = request;
+}
+
 bool unmap_block(void* block) {
   if (block == nullptr) return false;
   Entry removed;
@@ -239,7 +254,7 @@ void* remap_block(void* block, usize bytes) {
   } else {
     confirm_charge();
   }
-  put({address_of(moved), address_of(moved), wanted});
+  put({address_of(moved), address_of(moved), wanted, entry.request});
   return moved;
 }
 

@@ -1,11 +1,12 @@
-// libc's memory functions in the hardened library, on blocks of every size: no access leaves its block, and none
-// touches a freed one. A right access is never refused.
+// What the hardened library promises of blocks of every size. libc's memory functions do not leave their block and
+// touch no freed one, and a call that names a wrong size, alignment or family ends the process. No right call does.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "support/child.h"
@@ -135,6 +136,61 @@ TEST(MemoryCallsBehindASlab, SeeAnAccessToWhatIsLeftOfIt) {
     EXPECT_EQ(end.signal, SIGABRT) << end.describe();
     EXPECT_EQ(end.errors.rfind(reads ? "freestone: read past the end" : "freestone: heap overflow", 0), 0u)
         << end.describe();
+  }
+}
+
+// Each size and its next: up to the largest slab, run, and with a mapping of its own.
+constexpr size_t kEverySize[] = {100, 5000, 40000, 200000, 5 << 20, 40 << 20, (40 << 20) + 1};
+
+TEST(UsableSize, IsAtLeastWhatWasAskedForAfterRealloc) {
+  constexpr size_t kMiB = 1 << 20;
+  const size_t sizes[] = {33 * kMiB, 40 * kMiB, 64 * kMiB - 8, 64 * kMiB, 64 * kMiB + 1, 70 * kMiB};
+  for (const size_t before : sizes) {
+    for (const size_t after : sizes) {
+      void* block = api().realloc(api().malloc(before), after);
+      const size_t usable = api().malloc_usable_size(block);
+      EXPECT_GE(usable, after) << "from " << before;
+      if (subject().is_hardened) {
+        EXPECT_EQ(usable, after) << "from " << before;
+      }
+      api().free(block);
+    }
+  }
+}
+
+// The compiler sees no pair of these, so it warns of none.
+void* (*volatile new_array)(size_t) = [](size_t bytes) { return operator new[](bytes); };
+void (*volatile delete_object)(void*) = [](void* block) { operator delete(block); };
+
+TEST(MismatchedFree, IsSeenOfEverySize) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  struct Mismatch {
+    const char* name;
+    void (*apply)(size_t bytes, bool wrong);
+  };
+  static const Mismatch kMismatches[] = {
+      {"size above", [](size_t n, bool wrong) { api().free_sized(api().malloc(n), n + wrong); }},
+      {"size below", [](size_t n, bool wrong) { api().free_sized(api().malloc(n), n - wrong); }},
+      {"size before realloc",
+       [](size_t n, bool wrong) { api().free_sized(api().realloc(api().malloc(n), n - 1), n - 1 + wrong); }},
+      {"alignment",
+       [](size_t n, bool wrong) { api().free_aligned_sized(api().aligned_alloc(64, n), wrong ? 32 : 64, n); }},
+      {"free of new", [](size_t n, bool wrong) { wrong ? api().free(operator new(n)) : delete_object(operator new(n)); }},
+      {"delete of an array",
+       [](size_t n, bool wrong) { wrong ? delete_object(new_array(n)) : operator delete[](new_array(n)); }},
+      {"realloc of new",
+       [](size_t n, bool wrong) { api().realloc(wrong ? operator new(n) : api().malloc(n), n + 1); }},
+  };
+  for (const size_t bytes : kEverySize) {
+    for (const Mismatch& mismatch : kMismatches) {
+      for (const bool wrong : {false, true}) {
+        const ChildEnd end = run_in_child([&] {
+          mismatch.apply(bytes, wrong);
+          return 0;
+        });
+        EXPECT_EQ(end.signal, wrong ? SIGABRT : 0) << mismatch.name << " of " << bytes << ": " << end.describe();
+      }
+    }
   }
 }
 
