@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/region.h"
 #include "region/traffic.h"
 
 namespace freestone {
@@ -16,12 +17,24 @@ constinit Mutex mapping_lock{LockName::mapping};
 
 namespace {
 
+// Where spans have guards, a mapping ends in a page that faults: the kernel puts the next one right behind it.
+usize guard_bytes() { return guards_spans() ? os::page_bytes() : 0; }
+
 struct Entry {
   usize block = 0;  // what the program holds; 0: empty
   usize start = 0;  // of the mapping
-  usize bytes = 0;  // of the mapping, from start
+  usize bytes = 0;  // of the mapping, from start, its guard included
   u64 request = 0;  // see mapped_request
+
+  usize usable_bytes() const { return start + bytes - block - guard_bytes(); }
+  void* guard() const { return reinterpret_cast<void*>(start + bytes - guard_bytes()); }
 };
+
+// Where the kernel refuses, the page stays accessible.
+void close_end(const Entry& entry) {
+  if (guards_spans()) os::guard_install(entry.guard(), guard_bytes());
+}
+bool open_end(const Entry& entry) { return !guards_spans() || !os::guard_remove(entry.guard(), guard_bytes()); }
 
 // MAPPING-1  At least one entry is empty, also when all that are being moved are back: so every search ends.
 // MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
@@ -161,7 +174,7 @@ bool make_room() FREESTONE_REQUIRES(mapping_lock) {
 
 void* map_block(usize bytes, usize alignment) {
   const usize page = os::page_bytes();
-  const usize wanted = round_up(bytes, page);
+  const usize wanted = round_up(bytes, page) + guard_bytes();
   const usize slack = alignment > page ? alignment : 0;
   if (bytes > PTRDIFF_MAX || slack > PTRDIFF_MAX - wanted) return nullptr;
   auto* start = static_cast<char*>(map_charged(wanted + slack));
@@ -176,6 +189,7 @@ void* map_block(usize bytes, usize alignment) {
     entry.bytes -= tail;
   }
   uncharge(wanted + slack - entry.bytes);
+  close_end(entry);
   {
     LockGuard guard(mapping_lock);
     if (make_room()) {
@@ -193,7 +207,7 @@ usize mapped_block_bytes(const void* block) {
   if (block == nullptr) return 0;
   LockGuard guard(mapping_lock);
   const Entry* entry = find(address_of(block));
-  return entry == nullptr ? 0 : entry->start + entry->bytes - entry->block;
+  return entry == nullptr ? 0 : entry->usable_bytes();
 }
 
 u64 mapped_request(const void* block) {
@@ -228,7 +242,7 @@ bool unmap_block(void* block) {
 }
 
 void* remap_block(void* block, usize bytes) {
-  const usize wanted = round_up(bytes, os::page_bytes());
+  const usize wanted = round_up(bytes, os::page_bytes()) + guard_bytes();
   if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr) return nullptr;
   // The entry leaves the table while the kernel moves the pages: the old address may be handed out again at once.
   Entry entry;
@@ -241,20 +255,19 @@ void* remap_block(void* block, usize bytes) {
     erase(*found);
     ++moving;
   }
-  void* moved = os::remap(block, entry.bytes, wanted);
+  void* const moved = open_end(entry) ? os::remap(block, entry.bytes, wanted) : nullptr;
+  const Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
+  close_end(now);
   LockGuard guard(mapping_lock);
   --moving;  // the place in the table that the entry left is still to be had: MAPPING-1
+  put(now);
   if (moved == nullptr) {
     if (wanted > entry.bytes) uncharge(wanted - entry.bytes);
-    put(entry);
-    return nullptr;
-  }
-  if (wanted < entry.bytes) {
+  } else if (wanted < entry.bytes) {
     uncharge(entry.bytes - wanted);
   } else {
     confirm_charge();
   }
-  put({address_of(moved), address_of(moved), wanted, entry.request});
   return moved;
 }
 
@@ -268,7 +281,7 @@ void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), vo
   LockGuard guard(mapping_lock);
   for (usize i = 0; i < table->capacity; ++i) {
     const Entry& entry = table->entries[i];
-    if (entry.block != 0) visit(context, reinterpret_cast<void*>(entry.block), entry.start + entry.bytes - entry.block);
+    if (entry.block != 0) visit(context, reinterpret_cast<void*>(entry.block), entry.usable_bytes());
   }
 }
 

@@ -232,16 +232,6 @@ INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses), [](co
   return std::string(info.param.name) + "_" + std::to_string(info.param.bytes);
 });
 
-// An emulator says success to any advice, also to what nobody knows.
-bool kernel_has_guards() {
-  constexpr int kGuardInstall = 102;
-  if (madvise(nullptr, 0, 0x7fffffff) == 0) return false;
-  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const bool has = page != MAP_FAILED && madvise(page, 4096, kGuardInstall) == 0;
-  if (page != MAP_FAILED) munmap(page, 4096);
-  return has;
-}
-
 // A child whose fork cut nobody short looks at every block again, live runs too.
 TEST(ForkedAlone, ATrimSeesAWriteBehindALiveRun) {
   if (kEmulated) GTEST_SKIP() << "the emulator wipes no memory when a process forks";
@@ -274,6 +264,28 @@ TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
       return 0;
     });
     EXPECT_NE(end.signal, 0) << "round " << round << ": " << end.describe();
+  }
+}
+
+// The kernel puts a new mapping right before the last one: a write that runs on from one block would reach another.
+TEST(MappedBlock, FaultsBehindItsLastPage) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
+  constexpr size_t kMapped = 40 << 20, kAllButTheMark = kMapped - 8;
+  for (const bool resized : {false, true}) {
+    for (const bool beyond : {false, true}) {
+      const ChildEnd end = run_in_child([&] {
+        volatile char* blocks[4];
+        for (auto& block : blocks) {
+          block = static_cast<char*>(api().malloc(resized ? 2 * kMapped : kAllButTheMark));
+          if (resized) block = static_cast<char*>(api().realloc(const_cast<char*>(block), kAllButTheMark));
+          block[kMapped - 9] = 1;
+        }
+        if (beyond) blocks[3][kMapped] = 1;
+        return 0;
+      });
+      EXPECT_EQ(end.signal, beyond ? SIGSEGV : 0) << "resized: " << resized << ": " << end.describe();
+    }
   }
 }
 
