@@ -38,8 +38,9 @@ def plan_from(
     default_s: float = BUDGET_S,
 ) -> Plan:
     """The stop rule that the options describe. UserError names an option that makes no sense."""
-    budget_s = measuring_s(units.seconds(budget, "--budget") if budget else QUICK_BUDGET_S if quick else default_s)
-    wanted = units.fraction(precision, "--precision") if precision else 0.01
+    asked_s = None if budget is None else units.seconds(budget, "--budget")
+    budget_s = measuring_s(asked_s or (QUICK_BUDGET_S if quick else default_s))
+    wanted = units.fraction(precision, "--precision") if precision is not None else 0.01
     if precision and not budget:
         budget_s = 600.0
     return Plan(

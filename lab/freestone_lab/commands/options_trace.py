@@ -8,6 +8,13 @@ from pathlib import Path
 from freestone_lab.commands.options_shared import ALLOCATOR, allocators, at_least, exports, program, seed
 
 
+def _pace(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}': expected a number such as 1.0 or 0.5") from None
+
+
 def record(parser: argparse.ArgumentParser) -> None:
     """Record every allocation call of CMD, or of a running process, into a trace; the exit status is CMD's.
 
@@ -50,7 +57,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
     allocators(parser)
-    parser.add_argument("--pace", type=float, default=0.0, metavar="X",
+    parser.add_argument("--pace", type=_pace, default=0.0, metavar="X",
                         help="1.0: as fast as recorded; default: as fast as possible")  # fmt: skip
     parser.add_argument("--threads", type=at_least(1), metavar="N",
                         help="replay by so many threads; beyond the recorded ones, copies run too")  # fmt: skip

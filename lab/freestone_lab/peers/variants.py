@@ -6,9 +6,12 @@ Each family takes its options through a variable of its own; a name in capital l
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
@@ -61,6 +64,17 @@ def _expect_known(option: str, text: str) -> None:
         raise UserError(f"--option '{text}': libfreestone has no option '{option}'; did you mean '{near[0]}'?")
 
 
+def _expect_accepted(variant: Peer, text: str) -> None:
+    """Refuses a value that libfreestone refuses: it would be measured with the default under the value's name."""
+    if variant.path is None or not Path(variant.path).is_file():
+        return
+    env = {**os.environ, **dict(variant.env), "LD_PRELOAD": variant.path}
+    done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, check=False)
+    for line in done.stderr.decode(errors="replace").splitlines():
+        if (wrong := line.removeprefix("freestone: FREESTONE_CONF: ")) != line:
+            raise UserError(f"--option '{text}': {wrong}")
+
+
 def with_options(chosen: Sequence[Peer], options: Sequence[str]) -> list[Peer]:
     """`chosen` with a variant for each value of each option, placed behind its allocator."""
     made: dict[str, list[Peer]] = {}
@@ -75,7 +89,10 @@ def with_options(chosen: Sequence[Peer], options: Sequence[str]) -> list[Peer]:
         for value in values:
             key, setting = variable(base.name, option, value)
             env = (*((k, v) for k, v in base.env if k != key), (key, _joined(dict(base.env).get(key), setting)))
-            made.setdefault(base.name, []).append(replace(base, name=f"{base.name} {option}={value}", env=env))
+            variant = replace(base, name=f"{base.name} {option}={value}", env=env)
+            if base.name.startswith(OWN):
+                _expect_accepted(variant, text)
+            made.setdefault(base.name, []).append(variant)
     return [p for base in chosen for p in (base, *made.get(base.name, []))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import variants
@@ -33,3 +34,14 @@ def test_an_option_that_nobody_has_is_refused(option: str, said: str) -> None:
     with pytest.raises(UserError) as refused:
         variants.with_options(CHOSEN, [option])
     assert said in str(refused.value)
+
+
+def test_a_value_that_the_library_refuses_is_not_measured_as_the_default() -> None:
+    library = paths.build_dir() / "libfreestone.so"
+    if not library.exists():
+        pytest.skip("libfreestone.so is not built")
+    own = Peer("freestone", str(library))
+    assert len(variants.with_options([own], ["dirty_bytes=0,8m", "thp=off"])) == 4
+    for option in ("dirty_bytes=0,lots", "thp=maybe", "cache_bytes=9m"):
+        with pytest.raises(UserError, match=f"--option '{option}': option .* cannot be"):
+            variants.with_options([own], [option])
