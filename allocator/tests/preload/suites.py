@@ -224,7 +224,8 @@ def bash(session: Session, name: str) -> list[str]:
 
 
 def glibc(session: Session, name: str) -> list[str]:
-    status, _ = session.attempt(session.source / "freestone" / name, extra={"TIMEOUTFACTOR": "100"})
+    extra = {"TIMEOUTFACTOR": "100", **selection.GLIBC_SETTINGS.get(name, {})}
+    status, _ = session.attempt(session.source / "freestone" / name, extra=extra)
     return [f"{name}: {'ok' if status == 0 else f'ended with {status}'}"]
 
 

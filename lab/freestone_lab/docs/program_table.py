@@ -56,7 +56,7 @@ def _rendered(
 
 
 def _beside(result: dict[str, Any]) -> str:
-    busy = f"{result.get('busy_beside', 0.0):.1f}"  # a result of an older version does not say
+    busy = f"{result['busy_beside']:.1f}"
     return "" if busy == "0.0" else f"Other work kept {busy} of {result['processors']} processors busy meanwhile."
 
 
