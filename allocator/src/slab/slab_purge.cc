@@ -43,8 +43,8 @@ Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again 
 struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
   RecentNeed class_need[kLastSmallClass + 1];  // the same by class
-  usize most_out[2][kLastSmallClass + 1];      // the most in this window and in the one before, by class
-  usize began_with[kLastSmallClass + 1];       // what was in use when this window began, by class
+  usize most_out[2][kLastSmallClass + 1] = {};  // the most in this window and in the one before, by class
+  usize began_with[kLastSmallClass + 1] = {};  // what was in use when this window began, by class
   usize moved = 0;      // the most that classes grew by since then, together
   bool turned = false;  // so much that the window is over
   usize unwalked = 0;   // of this and former windows, what the hand has not gone on for
@@ -54,7 +54,7 @@ struct State {
   UnitIndex hand = 0;   // the walk goes on below this unit
   u64 walked_ms = 0;    // when it last went on because time passed
 };
-State state FREESTONE_GUARDED_BY(looking);
+constinit State state FREESTONE_GUARDED_BY(looking);
 
 // What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and
 // so on.
