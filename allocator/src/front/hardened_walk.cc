@@ -16,20 +16,23 @@ namespace freestone::hardened {
 namespace {
 
 // What is wrong with a block of a slab at this instant; null: nothing.
-const char* fault_of(const char* block, usize block_bytes, const ResidentPages& pages) {
-  const char* const trailer = block + block_bytes - kTrailerBytes;
+const char* fault_of(char* block, usize block_bytes, const ResidentPages& pages) {
+  const char* const trailer = trailer_of(block, block_bytes);
   const u64 word = pages.has(trailer, kTrailerBytes) ? load_trailer(trailer) : 0;
   if (word == kChanging) return nullptr;
   if (word == 0)
     return !kMitigations.zero_on_free || pages.are_clear(block, block_bytes) ? nullptr : "write after free";
-  const Claim claim = claim_of(word);
-  const bool whole = is_trailer(block, word) && claim.bytes <= block_bytes - kTrailerBytes &&
-                     gap_is_whole(block + claim.bytes, trailer);
-  return whole ? nullptr : "heap overflow";
+  const usize bytes = claim_of(word).bytes;
+  const usize gap = block_bytes - kTrailerBytes - bytes;  // beyond block_bytes: the word is no trailer
+  Chunk wrong;
+  const bool whole = short_gap_damage(block + block_bytes, gap, wrong)
+                         ? is_zero(wrong)
+                         : gap < block_bytes && long_gap_is_whole(block + bytes, block + block_bytes);
+  return whole && is_trailer(block, word) ? nullptr : "heap overflow";
 }
 
 // Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
-const char* lasting_fault_of(const char* block, usize block_bytes, const ResidentPages& pages) {
+const char* lasting_fault_of(char* block, usize block_bytes, const ResidentPages& pages) {
   const char* fault = fault_of(block, block_bytes, pages);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
@@ -83,13 +86,16 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
   const char* const slab_end = next_look + slab_bytes;
   for (u32 n = 0; n < info.blocks; ++n) {
     char* const block = unit_address(first) + usize{n} * info.bytes;
+    if (block + info.bytes <= clear_until) continue;
     if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look) {
       const usize left = min_of(pages.left_of_page(block), static_cast<usize>(slab_end - block));
       const bool absent = !pages.has(block, 1);
-      next_look = block + (absent ? left : min_of(left, kStretch));
-      if (absent || is_clear(block, static_cast<usize>(next_look - block))) clear_until = next_look;
+      const usize bytes = absent ? left : min_of(left, kStretch);
+      const bool live = !absent && bytes >= info.bytes && load_trailer(trailer_of(block, info.bytes)) != 0;
+      if (!live) next_look = block + bytes;
+      if (absent || (!live && is_clear(block, bytes))) clear_until = next_look;
+      if (block + info.bytes <= clear_until) continue;
     }
-    if (block + info.bytes <= clear_until) continue;
     if (!is_touched(n)) {
       if (n > 0 && is_touched(n - 1)) expect_side_clear(block);
       if (is_touched(n + 1)) expect_side_clear(block + info.bytes - kBeside);

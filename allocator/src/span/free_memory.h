@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/chunks.h"
 #include "platform/message.h"
 #include "platform/os.h"
@@ -31,7 +32,7 @@ class ResidentPages {
   bool has(const char* from, usize bytes) const {
     if (!is_known_) return true;
     const auto at = static_cast<usize>(from - memory_);
-    for (usize page = at / page_; page <= (at + bytes - 1) / page_; ++page) {
+    for (usize page = at >> shift_; page <= (at + bytes - 1) >> shift_; ++page) {
       if ((present_[page] & 1) != 0) return true;
     }
     return false;
@@ -64,6 +65,7 @@ class ResidentPages {
   const char* memory_;
   usize bytes_;
   usize page_ = os::page_bytes();
+  unsigned shift_ = lowest_bit(page_);
   u8 present_[kPagesMax];
   bool is_known_;
 };
