@@ -139,6 +139,7 @@ FREESTONE_SLOW void put_in_quarantine_slow(void* block, usize block_bytes) {
 }
 
 __attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes, Origin origin) {
+  if (block == nullptr) return;
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   if (!is_slab_tag(tag))
     return has_record(block, tag) ? deallocate_large(block, tag, bytes, origin)
