@@ -24,6 +24,22 @@ usize blocks_not_free(SizeClass c) {
   return counts[c].blocks - counts[c].free_blocks;
 }
 
+// First: the lowest free memory lies where the system gives no huge pages.
+TEST(slab, PagesOfANewSlabThatNobodyTouchedDoNotGoBack) {
+  ensure_started();
+  const SizeClass c = class_of(20480);
+  SlabUser user;
+  purge_slabs(user, WentBack::trim);
+  purge_spans(0, WentBack::trim);  // so the slab comes without memory
+  void* block = nullptr;
+  ASSERT_EQ(take_blocks(c, user, 1, 1, &block), 1u);
+  std::memset(block, 1, class_info(c).bytes);
+  EXPECT_EQ(purge_slabs(user, WentBack::trim), 0u) << "it never had that memory";
+  EXPECT_TRUE(slabs_are_valid());
+  return_blocks(c, user, &block, 1);
+  expect_valid_heap();
+}
+
 TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
   ensure_started();
   Random random(test_seed("slab"));

@@ -4,6 +4,7 @@
 #include "span/frames.h"
 #include "span/purge.h"
 #include "span/run.h"
+#include "span/free_memory.h"
 #include "span/span_heap.h"
 
 #include <cstring>
@@ -141,6 +142,31 @@ TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
   EXPECT_EQ(*unit_address(again.first), 0);
   return_span(again.first, 64, false);
   expect_valid_heap();
+}
+
+TEST(span, ALookAtFreeMemoryBringsNoPage) {
+  constexpr usize kPages = 8, kTouched = 5;
+  const usize page = os::page_bytes();
+  auto* const memory = static_cast<char*>(os::map(kPages * page));
+  ASSERT_NE(memory, nullptr);
+  os::advise_huge_pages(memory, kPages * page, os::HugePages::refuse);
+  u8 present[kPages];
+  const auto count_present = [&] {
+    usize count = 0;
+    if (os::resident_pages(memory, kPages * page, present)) return kPages;
+    for (const u8 it : present) count += it & 1;
+    return count;
+  };
+  if (count_present() != 0) GTEST_SKIP() << "this kernel does not say which pages it has";
+  memory[kTouched * page + 100] = 1;
+  const ResidentPages pages(memory, kPages * page);
+  EXPECT_TRUE(pages.are_clear(memory, kTouched * page));
+  EXPECT_TRUE(pages.are_clear(memory + 16, (kTouched - 1) * page));
+  EXPECT_FALSE(pages.are_clear(memory, kPages * page));
+  EXPECT_FALSE(pages.are_clear(memory + kTouched * page - 16, 2 * page));
+  EXPECT_TRUE(pages.are_clear(memory + (kTouched + 1) * page, 2 * page));
+  EXPECT_EQ(count_present(), 1u);
+  os::unmap(memory, kPages * page);
 }
 
 // What exceeds the watermark goes back; a program that needs it again each time is not made to pay for that for long.
