@@ -73,6 +73,7 @@ FREESTONE_INLINE void clear_by(char* at, usize bytes) {
 #if defined(__x86_64__)
 bool is_wide;
 
+// Not __builtin_cpu_supports: it needs two names of libgcc.a, which the object and the static form would pass on.
 // Leaf 7, which every processor with AVX has, names AVX2; that the system saves the registers, a control register says.
 bool has_avx2() {
   unsigned a = 0, b = 0, c = 0, d = 0;
