@@ -86,8 +86,8 @@ FREESTONE_INLINE bool is_simple_access(const void* from, usize bytes, bool write
 FREESTONE_INLINE void check(const void* from, usize bytes, bool writes) {
   if (FREESTONE_UNLIKELY(!is_simple_access(from, bytes, writes))) check_access(from, bytes, writes);
 }
-// Each form ends in a tail call of the next, which checks again, so that only the last needs to save registers: most
-// accesses are plain, and most others are in the run of the last one.
+// Each form ends in a tail call of the next, so that only the last needs to save registers: most accesses are plain,
+// and most others are in the run of the last one.
 using Work = void* (*)(void*, const void*, usize);
 template <Work work>
 __attribute__((noinline)) void* with_care(void* to, const void* from, usize bytes) {
@@ -95,15 +95,20 @@ __attribute__((noinline)) void* with_care(void* to, const void* from, usize byte
   check(from, bytes, false);
   return work(to, from, bytes);
 }
+// `to` is right.
 template <Work work>
-__attribute__((noinline)) void* in_run(void* to, const void* from, usize bytes) {
-  if (is_simple_access(to, bytes, true) && is_simple_access(from, bytes, false)) return work(to, from, bytes);
-  return with_care<work>(to, from, bytes);
+__attribute__((noinline)) void* from_run(void* to, const void* from, usize bytes) {
+  return is_in_last_run(from, bytes, false) ? work(to, from, bytes) : with_care<work>(to, from, bytes);
+}
+template <Work work>
+__attribute__((noinline)) void* to_run(void* to, const void* from, usize bytes) {
+  if (FREESTONE_UNLIKELY(!is_in_last_run(to, bytes, true))) return with_care<work>(to, from, bytes);
+  return FREESTONE_LIKELY(is_plain_access(from, bytes)) ? work(to, from, bytes) : from_run<work>(to, from, bytes);
 }
 template <Work work>
 FREESTONE_INLINE void* checked(void* to, const void* from, usize bytes) {
-  if (FREESTONE_UNLIKELY(!is_plain_access(to, bytes)) || FREESTONE_UNLIKELY(!is_plain_access(from, bytes)))
-    return in_run<work>(to, from, bytes);
+  if (FREESTONE_UNLIKELY(!is_plain_access(to, bytes))) return to_run<work>(to, from, bytes);
+  if (FREESTONE_UNLIKELY(!is_plain_access(from, bytes))) return from_run<work>(to, from, bytes);
   return work(to, from, bytes);
 }
 __attribute__((noinline)) void* set_with_care(void* to, int value, usize bytes) {
