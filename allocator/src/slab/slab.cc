@@ -238,11 +238,14 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
 
 }  // namespace
 
-// Large blocks were often never used as a whole.
+// Large blocks were often never used as a whole. Where slabs come and go most pages are there: the kernel is not asked.
 static void expect_slab_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
   constexpr usize kWorthAsking = 64 * kKiB;
+  constexpr u64 kQuestions = 8;
   const usize bytes = units_to_bytes(info.units);
-  if (!kMitigations.zero_on_free || bytes < kWorthAsking) return expect_blocks_clear(unit, info, words);
+  if (!kMitigations.zero_on_free || bytes < kWorthAsking ||
+      generation_of(record_of(unit).summary.load_relaxed()) >= kQuestions)
+    return expect_blocks_clear(unit, info, words);
   const ResidentPages pages(unit_address(unit), bytes);
   expect_blocks_clear(unit, info, words, &pages);
 }
