@@ -81,6 +81,13 @@ inline FreeSummary joined(Children child, usize count, u32 child_units, bool fro
   return s;
 }
 
+// Whether a node stays as it is when one of its children changes from `before` to `now`: the stretches at the child's
+// borders do, and neither its longest stretch nor its largest aligned one was or is what the node has.
+constexpr bool is_indifferent(const FreeSummary& node, const FreeSummary& before, const FreeSummary& now) {
+  return before.first == now.first && before.last == now.last && before.longest < node.longest &&
+         now.longest <= node.longest && before.order < node.order && now.order <= node.order;
+}
+
 // Storage: `u64& free_word(usize word)` and `FreeSummary& node(unsigned level, usize index)`, all zero at first; the
 // nodes below one lie at equal distances, `usize step(unsigned level)` in bytes. A node of level n covers 8^n words.
 template <typename Storage>
@@ -192,8 +199,21 @@ class FreeTree {
     if (stale_ == kNone) return;
     const usize word = stale_;
     stale_ = kNone;
-    join_above(word, word);
+    settle_word(word);
     FREESTONE_CHECK("FREE-1", is_joined_above(word));
+  }
+  // Most changes of one word leave the nodes above as they are: then no neighbour is looked at.
+  void settle_word(usize word) {
+    FreeSummary before = storage_.node(0, word);
+    FreeSummary now = storage_.node(0, word) = summary_of(storage_.free_word(word));
+    if (before == now) return;
+    for (unsigned level = 1; level <= root_; ++level) {
+      FreeSummary& node = storage_.node(level, word >> (level * kFanShift));
+      if (is_indifferent(node, before, now)) return;
+      before = node;
+      if (!join(level, word >> (level * kFanShift))) return;
+      now = node;
+    }
   }
   static constexpr unsigned shift_of(unsigned level) { return kWordShift + level * kFanShift; }
   usize root_index() const { return start_ >> shift_of(root_); }
