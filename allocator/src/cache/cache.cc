@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cache/class_run.h"
 #include "cache/counting.h"
 #include "cache/transfer.h"
 #include "config/options.h"
@@ -13,9 +14,7 @@
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/metadata.h"
-#include "span/free_memory.h"
 #include "span/purge.h"
-#include "span/span_heap.h"
 
 namespace freestone {
 
@@ -31,7 +30,6 @@ constinit Mutex orphans_lock{LockName::orphans};
 Cache* first_cache FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
-alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics; class runs that are live or cached
 
 // In the child of a fork: registered caches of threads that began before it are nobody's, but for the survivor's.
 Atomic<u8> has_orphans;
@@ -105,18 +103,10 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
   FREESTONE_CHECK("CACHE-3", static_cast<std::ptrdiff_t>(change) <= 0 || cache.capacity_bytes <= options.cache_bytes);
 }
 
-void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count) {
+// `wanted`: an array is full, so others of their kind are in use.
+void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count, bool wanted = false) {
   if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
-  const ClassInfo& info = class_info(c);
-  for (unsigned i = 0; i < count; ++i) {
-    if (FREESTONE_UNLIKELY(address_of(blocks[i]) % kUnitBytes != 0))
-      fail("invalid free", blocks[i], "the address is not the start of a block");
-    const UnitIndex first = unit_of(blocks[i]);
-    expect_run_clear(blocks[i], units_to_bytes(info.units));
-    set_tags(first, info.units, kTagNone);
-    return_guarded_span(first, info.units, guards_spans() ? 1 : 0, true);
-  }
-  runs_out[c].sub_relaxed(count);
+  return_class_runs(c, user.shard, blocks, count, wanted);
 }
 
 // Mitigations want every block checked and the order random. A single thread gains nothing.
@@ -129,7 +119,7 @@ void flush(Cache& cache, SizeClass c, unsigned count, bool others_may_want_them 
   const unsigned left = cache.count(c) - count;
   const unsigned given =
       others_may_want_them && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
-  if (given < count) return_class_blocks(c, cache.user, base + given, count - given);
+  if (given < count) return_class_blocks(c, cache.user, base + given, count - given, others_may_want_them);
   std::memmove(base, base + count, left * sizeof(void*));
   cache.top[c] = base + left;
   const auto low = static_cast<unsigned>(cache.low[c] - base);
@@ -147,7 +137,7 @@ void drop_array(Cache& cache, SizeClass c) {
 }
 
 // Gives the array of a class another size, at least its count; false when memory is out.
-bool exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
+FREESTONE_APART bool exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
   const unsigned old = cache.capacity(c);
   if (old == 0 || array_bytes(capacity) != array_bytes(old)) {
     void** array = take_array(capacity);
@@ -176,21 +166,23 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
   }
 }
 
+// What the misses of a class cost. In the fast build those of class runs cost little (span/run.h).
+usize cost_of_misses(const Cache& cache, SizeClass c) {
+  return kMitigations.any() || is_slab_class(c) ? cache.misses[c] : cache.misses[c] / 4;
+}
+
 // Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less:
-// a byte is worth the misses of its class over the bytes that one more step takes, and must be worth twice as much to
-// move. A few classes are looked at each time, in turn, and not at every miss.
-bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
+// a byte is worth what the misses of its class cost over the bytes that one more step takes, and must be worth twice as
+// much to move. A few classes are looked at each time, in turn, and not at every miss.
+FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
   constexpr unsigned kLooks = 8;
-  constexpr unsigned kMissesPerTry = 4;
-  if (fits_budget(cache, bytes)) return true;
-  if (cache.misses[c] % kMissesPerTry != 0) return false;
   for (unsigned look = 0; look < kLooks; ++look) {
     cache.hand = static_cast<u8>(SizeClass{cache.hand} + 1 < kClassEnd ? cache.hand + 1 : 1);
     const SizeClass other = cache.hand;
     const unsigned capacity = cache.capacity(other);
     if (other == c || capacity == 0) continue;
     const usize freed = usize{capacity - capacity / 2} * class_info(other).bytes;
-    if (cache.misses[c] * freed <= 2 * cache.misses[other] * bytes) continue;
+    if (cost_of_misses(cache, c) * freed <= 2 * cost_of_misses(cache, other) * bytes) continue;
     {
       Changing changing(cache, other);
       shrink_to(cache, other, capacity / 2);
@@ -202,17 +194,21 @@ bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
 }
 
 // Called when a class was found empty or full; inside Changing(cache, c).
-void grow(Cache& cache, SizeClass c) {
+FREESTONE_INLINE void grow(Cache& cache, SizeClass c) {
+  constexpr unsigned kMissesPerTry = 4;
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
   if (cache.misses[c] != 0xff) ++cache.misses[c];
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
-  if (wanted > old && take_capacity_from_others(cache, c, usize{wanted - old} * info.bytes))
+  if (wanted <= old) return;
+  const usize bytes = usize{wanted - old} * info.bytes;
+  if (fits_budget(cache, bytes) ||
+      (cache.misses[c] % kMissesPerTry == 0 && take_capacity_from_others(cache, c, bytes)))
     exchange_array(cache, c, wanted);
 }
 
 // What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
-void adapt(Cache& cache) {
+FREESTONE_APART void adapt(Cache& cache) {
   cache.events = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
@@ -234,7 +230,7 @@ void adapt(Cache& cache) {
   if constexpr (!kMitigations.any()) trusted_bytes.begin_anew();
 }
 
-void flush_arrays(Cache& cache) {
+FREESTONE_APART void flush_arrays(Cache& cache) {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (cache.base[c] == nullptr) continue;
     Changing changing(cache, c);
@@ -244,12 +240,15 @@ void flush_arrays(Cache& cache) {
   release_held_run(cache.run);
 }
 
+FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
+  cache.pressure_seen = epoch;
+  flush_all(cache);
+}
+
 void note_event(Cache& cache) {
   __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
-  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen)) {
-    cache.pressure_seen = epoch;
-    flush_all(cache);
-  }
+  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
+    answer_pressure(cache, epoch);
   ++cache.events;
   // A program that goes on with little must not keep what it needed before.
   const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
@@ -293,32 +292,12 @@ FREESTONE_NO_ANALYSIS void return_orphans() {
 
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
-  if (!is_slab_class(c)) return take_class_run(c, 1, zeroed);
+  if (!is_slab_class(c)) return take_class_run(c, user.shard, zeroed);
   void* block = nullptr;
   return take_blocks(c, user, 1, 1, &block) == 1 ? block : nullptr;
 }
 
 }  // namespace
-
-void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed) {
-  const ClassInfo& info = class_info(size_class);
-  const Span span = take_guarded_span(info.units, alignment_units, guards_spans() ? 1 : 0);
-  if (span.first == kNoUnit) return nullptr;
-  zeroed = span.zeroed;
-  if constexpr (kMitigations.zero_on_free) {
-    record_of(span.first).is_fresh = kFreshRun;
-    record_of(span.first).times_emptied = 0;
-  }
-  runs_out[size_class].add_relaxed(1);
-  set_class_run(span.first, static_cast<u8>(size_class));
-  set_tags(span.first + 1, info.units - 1, kTagInside);
-  return unit_address(span.first);
-}
-
-void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
-  runs_out[size_class].sub_relaxed(1);
-  return_sealed_span(first, class_info(size_class).units, 1);
-}
 
 bool Allowance::take_slow(usize bytes) {
   const u64 rate = options.hardening_rate;
@@ -369,6 +348,7 @@ void flush_all(Cache& cache) {
 void give_back_cold(Cache& cache, bool due) {
   if (!purge_cold_pages(cache.user, due)) return;
   flush_arrays(cache);
+  release_class_runs();
   purge_slabs(cache.user, WentBack::slabs);
 }
 
@@ -408,8 +388,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
       if (uses_transfer(c)) got = take_from_transfer(c, cache.user.shard, room, cache.top[c]);
       if (got == 0) got = take_blocks(c, cache.user, min_of<unsigned>(info.batch, room), room, cache.top[c]);
     } else {
-      *cache.top[c] = take_class_block(c, cache.user);
-      got = *cache.top[c] != nullptr ? 1 : 0;
+      got = take_class_runs(c, cache.user.shard, cache.capacity(c) - have, cache.top[c]);
     }
     FREESTONE_CHECK("CACHE-2", are_in_use(c, cache.top[c], got));
     cache.low[c] = cache.base[c];
@@ -431,7 +410,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
       return;
     }
     grow(cache, c);
-    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1);
+    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
     if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
     raise_mark(cache, c, 0);
@@ -474,12 +453,7 @@ void count_cached(usize (&blocks)[kClassEnd]) {
 }
 
 usize class_blocks_outside(SizeClass size_class) {
-  return is_slab_class(size_class) ? blocks_outside(size_class) : runs_out[size_class].load_relaxed();
-}
-
-void note_run_resized(SizeClass from, SizeClass to) {
-  runs_out[from].sub_relaxed(1);
-  runs_out[to].add_relaxed(1);
+  return is_slab_class(size_class) ? blocks_outside(size_class) : class_runs_outside(size_class);
 }
 
 void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context) {

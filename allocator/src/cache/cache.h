@@ -229,14 +229,6 @@ void give_back_cold(Cache& cache, bool due);
 // Take and return a block without a cache, for a thread that is ending or cannot get a cache.
 void* take_one(SizeClass size_class, SlabUser& user);
 void return_one(SizeClass size_class, SlabUser& user, void* block);
-// Takes a class run; sets `zeroed` to whether its memory is zero.
-void* take_class_run(SizeClass size_class, usize alignment_units, bool& zeroed);
-
-// Takes back a class run whose units all fault. They fault until the run is taken again.
-void return_sealed_class_run(SizeClass size_class, UnitIndex first);
-
-// Notes that a live run changed its class in place.
-void note_run_resized(SizeClass from, SizeClass to);
 // Blocks of a class that are live or in a cache.
 usize class_blocks_outside(SizeClass size_class);
 // Counts the blocks in all caches, per class. The owners may go on.

@@ -2,6 +2,7 @@
 
 #include "front/hardened_large.h"
 
+#include "cache/class_run.h"
 #include "config/options.h"
 #include "front/large.h"
 #include "front/sampled.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cache/class_run.h"
 #include "cache/transfer.h"
 #include "front/hardened.h"
 #include "front/hardened_walk.h"
@@ -50,7 +51,7 @@ void* take_known_zero(Cache& cache, SizeClass size_class) {
   if (info.bytes < kWorthIt || has_used) return nullptr;
   if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache.user) : nullptr;
   bool zeroed = true;
-  void* block = take_class_run(size_class, 1, zeroed);
+  void* block = take_class_run(size_class, cache.user.shard, zeroed);
   if (block != nullptr && !zeroed) std::memset(block, 0, info.bytes);
   return block;
 }
@@ -149,6 +150,12 @@ FREESTONE_APART void deallocate_class_run(void* block) {
   cache.push(size_class, top, block);
 }
 
+FREESTONE_APART void deallocate_other_run(void* block, UnitIndex first, usize bytes) {
+  sample_freed(block);
+  if (is_large_kept_run(bytes) && return_run(0, first)) return;  // their slots are for all shards
+  deallocate_run(block);
+}
+
 FREESTONE_APART void deallocate_checked_run(void* block) {
   if (!starts_unit(block)) fail_invalid("invalid free", block);
   Cache& cache = thread_cache();
@@ -158,8 +165,7 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   // may_hold_run would say yes to a thread without a cache, which can hold no run.
   const bool usual = is_kept_run(bytes) && cache.run.units.load_relaxed() == 0 && may_hold_run(bytes) && has_cache();
   if (FREESTONE_LIKELY(usual) && sample_observer.load_acquire() == nullptr) return cache.run.put(first, record);
-  sample_freed(block);
-  deallocate_run(block);
+  deallocate_other_run(block, first, bytes);
 }
 
 FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {
@@ -239,6 +245,10 @@ void* allocate_slow(usize bytes) {
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
     if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
+      return unit_address(first);
+  }
+  if (is_large_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
+    if (const UnitIndex first = take_kept_large_run(bytes_to_units(bytes)); first != kNoUnit)
       return unit_address(first);
   }
   const Mode current = ensure_started();

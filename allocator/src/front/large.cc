@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cache/class_run.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "front/sampled.h"

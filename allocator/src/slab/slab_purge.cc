@@ -146,12 +146,12 @@ void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
   state.need.note(surplus.blocks, now);
   surplus.kept = options.dirty_bytes == 0 ? 0 : state.need.kept(surplus.blocks);
   // What one class may need again another may need instead: together they keep no more than all blocks swing by.
+  constexpr unsigned kShareShift = 16;  // bytes of a window, shifted so, fit into a word
+  static_assert(kWindowBytes <= ~usize{0} >> kShareShift);
+  const usize share = all_kept <= surplus.kept ? usize{1} << kShareShift : (surplus.kept << kShareShift) / all_kept;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     if (surplus.of[c] == 0) continue;
-    const usize share = all_kept <= surplus.kept
-                            ? kept[c]
-                            : static_cast<usize>(static_cast<unsigned __int128>(kept[c]) * surplus.kept / all_kept);
-    surplus.of[c] -= min_of(surplus.of[c], share);
+    surplus.of[c] -= min_of(surplus.of[c], kept[c] * share >> kShareShift);
     surplus.bytes += surplus.of[c];
   }
 }
@@ -213,10 +213,9 @@ bool look_is_due(u32 events) {
   return events % (soon_looks.load_relaxed() != 0 ? kEventsPerSoonLook : kEventsPerLook) == 0;
 }
 
-bool purge_cold_pages(SlabUser& user, bool due) {
-  const u64 came = came_bytes();
+// `came`: what had come by now.
+FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, bool due, u64 came) {
   const u64 grown = came - looked_at.load_relaxed();
-  if (!due && grown < kLookBytes) return false;
   if (!looking.try_lock()) return false;
   Surplus surplus;
   look(surplus);
@@ -242,6 +241,12 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   user.token.store_relaxed(kNoUnit);
   looking.unlock();
   return became_few;
+}
+
+bool purge_cold_pages(SlabUser& user, bool due) {
+  const u64 came = came_bytes();
+  if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;
+  return purge_cold_pages_slow(user, due, came);
 }
 
 void forget_slab_purge() { looking.reset_in_child(); }

@@ -13,6 +13,8 @@
 namespace freestone {
 
 constinit Atomic<usize> kept_units;
+constinit Atomic<usize> keepable_units;
+constinit Atomic<u64> last_decay_ms;
 
 namespace {
 
@@ -31,7 +33,6 @@ struct State {
   bool refused = false;  // the kernel keeps pages (locked memory): do not try again until asked
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
-Atomic<u64> last_decay_ms;  // written under span_lock
 
 // How many units one free gives back beyond twice what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
@@ -52,6 +53,7 @@ usize surplus(usize just_freed) FREESTONE_REQUIRES(span_lock) {
   const usize mark = allowed - min_of(allowed, kept_units.load_relaxed());
   const usize low_mark = mark - min_of(mark, always / 4);
   const usize dirty = span_map.dirty_units();
+  keepable_units.store_relaxed(allowed - min_of(allowed, dirty));
   state.above = dirty > mark || (state.above && dirty > low_mark);
   if (!state.above || state.refused) return 0;
   const usize due = min_of(dirty - low_mark, 2 * just_freed + kPurgeStep);
@@ -160,7 +162,10 @@ Surplus surplus_after_return(usize units) {
   return above >= decayed ? Surplus{above} : Surplus{decayed, WentBack::decay};
 }
 
-void purge_units(Surplus surplus) { purge_up_to(surplus.units, surplus.why); }
+void purge_units(Surplus surplus) {
+  purge_up_to(surplus.units, surplus.why);
+  if (surplus.why == WentBack::decay) release_old_class_runs();
+}
 
 usize purge_spans(usize keep_bytes, WentBack why) {
   usize excess;
@@ -179,6 +184,7 @@ bool decay_is_due() {
 
 void decay_spans() {
   release_old_runs();
+  release_old_class_runs();
   usize due;
   {
     LockGuard guard(span_lock);

@@ -16,9 +16,13 @@ namespace freestone {
 
 // What slots of large runs hold (run.h). Relaxed: a moment's error moves the watermark by one run.
 extern FREESTONE_HIDDEN Atomic<usize> kept_units;
+// How many units such slots may hold, by the watermark, when somebody last looked at it.
+extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
+// When that was last due, by the coarse clock. Written under span_lock.
+extern FREESTONE_HIDDEN Atomic<u64> last_decay_ms;
 // Gives back what was not needed for a while, when a step of it is due.
 bool decay_is_due();
 void decay_spans();

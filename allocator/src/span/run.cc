@@ -35,6 +35,18 @@ static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
 alignas(64) Atomic<u64> large_slot[kLargeSlots];
 Atomic<u32> large_length[kLargeSlots];  // relaxed: of the run that came back last
 
+// Slots of class runs, for each of their lengths.
+constexpr usize kClassUnitsMin = (kSmallBytesMax >> kUnitShift) + 1;
+constexpr usize kClassUnitsMax = kCachedBytesMax >> kUnitShift;
+constexpr unsigned kClassSlots = 8;
+struct alignas(64) ClassSlots {
+  Atomic<u64> slot[kClassSlots];
+};
+struct ClassSet {
+  ClassSlots of[kClassUnitsMax - kClassUnitsMin + 1];
+};
+ClassSet class_sets[kSets];
+
 Atomic<usize> runs_taken;  // relaxed: statistics; from the span heap, so those in slots are included
 Atomic<usize> units_taken;
 
@@ -74,6 +86,20 @@ void evict(u64 slot) {
 
 u64 stamp() { return os::coarse_milliseconds() / kStampMs; }
 
+bool is_old(u64 slot, u64 now) {
+  const u64 age = (now - (slot >> kStampShift)) & low_mask(64 - kStampShift);
+  return slot != 0 && age * kStampMs >= options.dirty_decay_ms / kAgesPerHalfLife;
+}
+
+template <typename Visit>
+void for_class_slots(Visit visit) {
+  for (ClassSet& set : class_sets) {
+    for (ClassSlots& slots : set.of) {
+      for (Atomic<u64>& slot : slots.slot) visit(slot);
+    }
+  }
+}
+
 void keep(unsigned shard, UnitIndex first, usize units) {
   u64 run = u64{first} | u64{units} << 32;
   if (units > kUnitsMax) {
@@ -83,6 +109,13 @@ void keep(unsigned shard, UnitIndex first, usize units) {
   const u64 old = slot_for(shard, units).exchange_seq(run);
   if (units_of(old) > kUnitsMax) kept_units.sub_relaxed(units_of(old));
   evict(old);
+}
+
+void evict_class_run(Atomic<u64>& slot) {
+  const u64 run = slot.load_relaxed() != 0 ? slot.exchange_seq(0) : 0;
+  if (run == 0) return;
+  kept_units.sub_relaxed(units_of(run));
+  return_span(first_of(run), units_of(run), true);
 }
 
 void evict_large(Atomic<u64>& slot) {
@@ -128,6 +161,13 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
   }
   record_of(first).run_units = static_cast<u32>(units);
   zeroed = is_emptied(first);  // whoever hands it out checks that
+  return first;
+}
+
+UnitIndex take_kept_large_run(usize units) {
+  if (kept_units.load_relaxed() == 0) return kNoUnit;
+  const UnitIndex first = pop(0, units);
+  if (first != kNoUnit) record_of(first).run_units = static_cast<u32>(units);
   return first;
 }
 
@@ -192,7 +232,47 @@ bool resize_run(UnitIndex first, usize units) {
   return true;
 }
 
+constinit Atomic<u32> class_runs_kept;  // 1: perhaps
+
+bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
+  const usize kept = kept_units.load_relaxed() + units;
+  if (options.dirty_decay_ms == 0 || units_to_bytes(kept) > options.dirty_bytes || kept > keepable_units.load_relaxed())
+    return false;
+  // The time of the last decay step needs no look at the clock. A run may go a step early.
+  const u64 run = u64{first} | u64{units} << 32 | last_decay_ms.load_relaxed() / kStampMs << kStampShift;
+  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - kClassUnitsMin].slot) {
+    u64 empty = 0;
+    if (slot.load_relaxed() != 0) continue;
+    kept_units.add_relaxed(units);
+    if (slot.replace_seq(empty, run)) {
+      if (class_runs_kept.load_seq() == 0) class_runs_kept.store_seq(1);
+      return true;
+    }
+    kept_units.sub_relaxed(units);
+  }
+  return false;
+}
+
+UnitIndex take_kept_class_run(unsigned shard, usize units) {
+  if (class_runs_kept.load_relaxed() == 0) return kNoUnit;
+  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - kClassUnitsMin].slot) {
+    if (slot.load_relaxed() == 0) continue;
+    const u64 run = slot.exchange_seq(0);
+    if (run == 0) continue;
+    kept_units.sub_relaxed(units);
+    return first_of(run);
+  }
+  return kNoUnit;
+}
+
+void release_class_runs() {
+  if (class_runs_kept.load_relaxed() == 0) return;
+  class_runs_kept.store_seq(0);
+  for_class_slots(evict_class_run);
+}
+
 void flush_runs() {
+  release_class_runs();
   for (Set& set : sets) {
     for (Atomic<u64>& slot : set.slot) evict(slot.exchange_seq(0));
   }
@@ -207,10 +287,15 @@ void release_old_runs() {
   if (kept_units.load_relaxed() == 0) return;
   const u64 now = stamp();
   for (Atomic<u64>& slot : large_slot) {
-    const u64 run = slot.load_relaxed();
-    const u64 age = (now - (run >> kStampShift)) & low_mask(64 - kStampShift);
-    if (run != 0 && age * kStampMs >= options.dirty_decay_ms / kAgesPerHalfLife) evict_large(slot);
+    if (is_old(slot.load_relaxed(), now)) evict_large(slot);
   }
+}
+
+void release_old_class_runs() {
+  if (class_runs_kept.load_relaxed() == 0) return;
+  for_class_slots([now = stamp()](Atomic<u64>& slot) {
+    if (is_old(slot.load_relaxed(), now)) evict_class_run(slot);
+  });
 }
 
 RunCounts run_counts() {
@@ -227,8 +312,10 @@ RunCounts run_counts() {
   }
   const usize runs = runs_taken.load_relaxed();
   const usize units = units_taken.load_relaxed();
+  usize class_units = 0;
+  for_class_slots([&](const Atomic<u64>& slot) { class_units += units_of(slot.load_relaxed()); });
   return {runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)),
-          units_to_bytes(cached_units)};
+          units_to_bytes(cached_units + class_units)};
 }
 
 }  // namespace freestone

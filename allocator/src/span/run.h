@@ -6,6 +6,10 @@
 // these hold is dirty memory by the rules of purge.h: it takes from the watermark, and joins the dirty units when
 // nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its
 // record, so a second free of it is seen.
+//
+// Class runs, which belong to the thread caches, pass through here in the fast build. Of those that a cache has no room
+// for, a few of each length wait for the next thread that needs one: no lock, no search. They count as dirty memory,
+// too, and never cost any: before clean units are taken, they join the free ones.
 #pragma once
 
 #include "policy/policy.h"
@@ -21,6 +25,8 @@ constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMa
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
+// A large run that is kept (is_large_kept_run); kNoUnit when there is none of exactly this length.
+UnitIndex take_kept_large_run(usize units);
 // A run for a block that is likely to grow: as much again is free behind it, where that is possible. Not where spans
 // have guards.
 UnitIndex take_run_to_grow(usize units);
@@ -65,12 +71,22 @@ void hold_run(HeldRun& held, unsigned shard, UnitIndex first);
 // Gives what is kept to the span heap.
 void release_held_run(HeldRun& held);
 
-// Empties the slots.
+// Keeps a used class run that was returned; false: the caller gives it to the span heap. A run of this length that was
+// kept; kNoUnit when there is none.
+bool keep_class_run(unsigned shard, UnitIndex first, usize units);
+UnitIndex take_kept_class_run(unsigned shard, usize units);
+// Empties their slots, if any may hold one.
+extern Atomic<u32> class_runs_kept;
+void release_class_runs();
+
+// Empties all slots.
 void flush_runs();
 // Empties those of large runs.
 void release_large_runs();
 // Empties the slots of large runs that nobody asked for during an eighth of the half-life; cheap when there are none.
 void release_old_runs();
+// The same for class runs.
+void release_old_class_runs();
 
 // Without those that threads hold, which count as live here.
 struct RunCounts {

@@ -12,6 +12,7 @@
 #include "span/frames.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
+#include "span/run.h"
 #include "span/span_map.h"
 
 namespace freestone {
@@ -37,12 +38,22 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus, FrameMoves& move
 
 // Takes free units. Finds none if there is no room, or if the limit refuses: then sets `refused`.
 Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, FrameMoves& moves, usize room = 0) {
-  LockGuard guard(span_lock);
-  UnitIndex first = room > units ? span_map.find(room, alignment) : kNoUnit;
-  if (first == kNoUnit) first = span_map.find(units, alignment);
-  if (first == kNoUnit) return {};
-  refused = !charge(units_to_bytes(units - span_map.count_dirty(first, units)));
-  return refused ? Span{} : take_found(first, units, surplus, moves);
+  // Dirty memory in the slots of class runs does as well as clean memory.
+  bool release_first = class_runs_kept.load_relaxed() != 0;
+  for (;; release_first = false) {
+    {
+      LockGuard guard(span_lock);
+      UnitIndex first = room > units ? span_map.find(room, alignment) : kNoUnit;
+      if (first == kNoUnit) first = span_map.find(units, alignment);
+      const usize dirty = first != kNoUnit ? span_map.count_dirty(first, units) : 0;
+      if (!release_first || (first != kNoUnit && dirty == units)) {
+        if (first == kNoUnit) return {};
+        refused = !charge(units_to_bytes(units - dirty));
+        return refused ? Span{} : take_found(first, units, surplus, moves);
+      }
+    }
+    release_class_runs();
+  }
 }
 
 // Moves the frontier and takes new units; with `fresh`, only units that were never in use. Charges for the units first,
@@ -136,6 +147,33 @@ Span take_opened(usize units, usize alignment, usize skip, usize opened) {
 }
 
 }  // namespace
+
+unsigned take_spans(usize units, unsigned count, UnitIndex* spans) {
+  unsigned taken = 0;
+  Surplus surplus;
+  if (count > 1 && class_runs_kept.load_relaxed() == 0) {
+    LockGuard guard(span_lock);
+    while (taken < count) {
+      const UnitIndex first = span_map.find(units, 1);
+      if (first == kNoUnit || !charge(units_to_bytes(units - span_map.count_dirty(first, units)))) break;
+      spans[taken++] = take_found(first, units, surplus).first;
+    }
+  }
+  if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
+  if (taken > 0) return taken;
+  spans[0] = take_units(units, 1, false).first;
+  return spans[0] != kNoUnit ? 1 : 0;
+}
+
+void return_spans(usize units, unsigned count, const UnitIndex* spans) {
+  Surplus due;
+  {
+    LockGuard guard(span_lock);
+    for (unsigned k = 0; k < count; ++k) span_map.mark_free(spans[k], units, true);
+    due = surplus_after_return(count * units);
+  }
+  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+}
 
 void return_span(UnitIndex first, usize units, bool dirty) {
   if (!dirty) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again

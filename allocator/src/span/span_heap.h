@@ -28,6 +28,10 @@ struct SpanCounts {
 // `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel
 // refuses, after everything dirty was given back.
 Span take_span(usize units, usize alignment);
+// Up to `count` spans of `units` units each, under one lock; fewer than asked for when there is no room or no memory.
+// Returns how many. For builds without guards, as return_spans, which gives back what may hold anything.
+unsigned take_spans(usize units, unsigned count, UnitIndex* spans);
+void return_spans(usize units, unsigned count, const UnitIndex* spans);
 // `units` units with free ones behind them, `room` units in all, if there is such a place. For builds without guards.
 Span take_span_to_grow(usize units, usize room);
 // Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of the surplus.

@@ -263,6 +263,81 @@ TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   expect_valid_heap();
 }
 
+// Class runs that no cache has room for wait for the next of their length. They take from what may be dirty, and go
+// when nobody wants them, when clean memory would be taken instead, and where nothing may be kept.
+TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
+  if (kMitigations.any()) GTEST_SKIP() << "freed runs fault there";
+  constexpr usize kUnits = 4;
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
+  const auto kept = [] { return kept_units.load_relaxed(); };
+  flush_runs();
+  purge_spans(0, WentBack::trim);  // so that the watermark leaves room
+  const UnitIndex first = take_span(kUnits, 1).first;
+  ASSERT_NE(first, kNoUnit);
+  EXPECT_EQ(take_kept_class_run(0, kUnits), kNoUnit);
+  ASSERT_TRUE(keep_class_run(0, first, kUnits));
+  EXPECT_EQ(kept(), kUnits);
+  EXPECT_EQ(take_kept_class_run(0, kUnits + 1), kNoUnit) << "another length";
+  EXPECT_EQ(take_kept_class_run(0, kUnits), first);
+  EXPECT_EQ(kept(), 0u);
+
+  ASSERT_TRUE(keep_class_run(0, first, kUnits));
+  purge_spans(0, WentBack::trim);
+  const Span clean = take_span(kUnits, 1);  // by now nothing else is dirty
+  EXPECT_EQ(kept(), 0u);
+  EXPECT_FALSE(clean.zeroed && first < clean.first) << "the kept memory serves as well";
+  return_span(clean.first, kUnits, true);
+
+  const UnitIndex old = take_span(kUnits, 1).first;
+  ASSERT_TRUE(keep_class_run(0, old, kUnits));
+  release_old_class_runs();
+  EXPECT_EQ(kept(), kUnits);
+  options.dirty_decay_ms = 0;
+  release_old_class_runs();
+  EXPECT_EQ(kept(), 0u);
+  EXPECT_FALSE(keep_class_run(0, old, kUnits)) << "nothing is kept where free memory goes at once";
+  options.dirty_decay_ms = decay_ms;
+
+  purge_spans(0, WentBack::trim);
+  UnitIndex spans[64];
+  const usize most = options.dirty_bytes;
+  usize bytes = 0;
+  for (UnitIndex& span : spans) {
+    span = take_span(8, 1).first;
+    ASSERT_NE(span, kNoUnit);
+  }
+  for (unsigned k = 0; k < 64; ++k) {
+    if (keep_class_run(k, spans[k], 8)) {
+      bytes += units_to_bytes(8);
+    } else {
+      return_spans(8, 1, &spans[k]);
+    }
+  }
+  EXPECT_EQ(units_to_bytes(kept()), bytes);
+  EXPECT_GT(bytes, most / 2);
+  EXPECT_LE(bytes, most);
+  flush_runs();
+  EXPECT_EQ(kept(), 0u);
+  expect_valid_heap();
+}
+
+TEST(span, SpansTakenTogetherAreDistinctAndComeBack) {
+  if (guards_spans()) GTEST_SKIP() << "not where spans have guards";
+  const usize before = units_in_use();
+  UnitIndex spans[16];
+  unsigned count = 0;
+  while (count < 16) {
+    const unsigned taken = take_spans(3, 16 - count, spans + count);
+    ASSERT_GT(taken, 0u);
+    ASSERT_LE(taken, 16 - count);
+    count += taken;
+  }
+  EXPECT_EQ(units_in_use(), before + 3 * count);
+  return_spans(3, count, spans);
+  EXPECT_EQ(units_in_use(), before);
+  expect_valid_heap();
+}
+
 TEST(span, ARunThatGrowsHasRoomBehindIt) {
   if (guards_spans()) GTEST_SKIP() << "a guard lies behind each run";
   constexpr usize kUnits = 20;

@@ -1,0 +1,94 @@
+// Room 8, cache: see class_run.h.
+
+#include "cache/class_run.h"
+
+#include "platform/message.h"
+#include "span/free_memory.h"
+#include "span/run.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+alignas(64) Atomic<usize> runs_out[kClassEnd];  // relaxed: statistics
+
+usize guard_units() { return guards_spans() ? 1 : 0; }
+
+void* begin(SizeClass size_class, UnitIndex first) {
+  set_class_run(first, static_cast<u8>(size_class));
+  set_tags(first + 1, class_info(size_class).units - 1, kTagInside);
+  return unit_address(first);
+}
+
+UnitIndex end(SizeClass size_class, void* run) {
+  const usize units = class_info(size_class).units;
+  if (FREESTONE_UNLIKELY(address_of(run) % kUnitBytes != 0))
+    fail("invalid free", run, "the address is not the start of a block");
+  expect_run_clear(run, units_to_bytes(units));
+  set_tags(unit_of(run), units, kTagNone);
+  return unit_of(run);
+}
+
+}  // namespace
+
+void* take_class_run(SizeClass size_class, unsigned shard, bool& zeroed) {
+  const ClassInfo& info = class_info(size_class);
+  Span span;
+  if constexpr (!kMitigations.any()) span.first = take_kept_class_run(shard, info.units);
+  if (span.first == kNoUnit) span = take_guarded_span(info.units, 1, guard_units());
+  if (span.first == kNoUnit) return nullptr;
+  zeroed = span.zeroed;
+  if constexpr (kMitigations.zero_on_free) {
+    record_of(span.first).is_fresh = kFreshRun;
+    record_of(span.first).times_emptied = 0;
+  }
+  runs_out[size_class].add_relaxed(1);
+  return begin(size_class, span.first);
+}
+
+unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, void** out) {
+  if constexpr (kMitigations.any()) {
+    bool zeroed;
+    *out = take_class_run(size_class, shard, zeroed);
+    return *out != nullptr ? 1 : 0;
+  }
+  const usize units = class_info(size_class).units;
+  UnitIndex spans[kClassRunsMax];
+  spans[0] = take_kept_class_run(shard, units);
+  const unsigned taken = spans[0] != kNoUnit ? 1 : take_spans(units, min_of(room, kClassRunsMax), spans);
+  for (unsigned k = 0; k < taken; ++k) out[taken - 1 - k] = begin(size_class, spans[k]);
+  runs_out[size_class].add_relaxed(taken);
+  return taken;
+}
+
+void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, unsigned count, bool keep) {
+  const ClassInfo& info = class_info(size_class);
+  runs_out[size_class].sub_relaxed(count);
+  if constexpr (kMitigations.any()) {
+    for (unsigned k = 0; k < count; ++k)
+      return_guarded_span(end(size_class, runs[k]), info.units, guard_units(), true);
+    return;
+  }
+  UnitIndex spans[kClassRunsMax];
+  unsigned leaving = 0;
+  for (unsigned k = 0; k < count; ++k) {
+    const UnitIndex first = end(size_class, runs[k]);
+    if (!keep || !keep_class_run(shard, first, info.units)) spans[leaving++] = first;
+  }
+  if (leaving > 0) return_spans(info.units, leaving, spans);
+}
+
+void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
+  runs_out[size_class].sub_relaxed(1);
+  return_sealed_span(first, class_info(size_class).units, 1);
+}
+
+void note_run_resized(SizeClass from, SizeClass to) {
+  runs_out[from].sub_relaxed(1);
+  runs_out[to].add_relaxed(1);
+}
+
+usize class_runs_outside(SizeClass size_class) { return runs_out[size_class].load_relaxed(); }
+
+}  // namespace freestone
