@@ -144,8 +144,8 @@ FREESTONE_APART void deallocate_class_run(void* block) {
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
   // No call here: so the function needs no stack frame.
-  const bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class] &&
-                     !was_just_freed(cache, size_class, block);
+  bool usual = cache.counting == nullptr && starts_unit(block) && top != cache.high[size_class];
+  for (void* const* place = cache.base[size_class]; usual && place != top; ++place) usual = *place != block;
   if (FREESTONE_UNLIKELY(!usual)) return deallocate_class_block(size_class, block);
   cache.push(size_class, top, block);
 }
@@ -242,11 +242,11 @@ FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
 }  // namespace
 
 void* allocate_slow(usize bytes) {
-  if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
     if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
       return unit_address(first);
   }
+  if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_large_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
     if (const UnitIndex first = take_kept_large_run(bytes_to_units(bytes)); first != kNoUnit)
       return unit_address(first);
@@ -268,8 +268,8 @@ void deallocate_outside(void* block) noexcept {
 
 void deallocate_slow(void* block, usize tag) noexcept {
   if (tag == kTagClassRun) return deallocate_class_run(block);
+  if (tag == kTagRun) return deallocate_checked_run(block);
   switch (tag) {
-    case kTagRun: return deallocate_checked_run(block);
     case kTagSampled: return deallocate_sampled(block);
     case kTagForeign: return deallocate_outside(block);
     case kTagNone:
