@@ -19,15 +19,16 @@ SPECS: dict[str, FigureSpec] = {
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin_path: Path | None) -> bool:
-    with Path(stdin_path or os.devnull).open("rb") as stdin:
+    # Not to /dev/null: grep, for one, ends at its first match there.
+    with Path(stdin_path or os.devnull).open("rb") as stdin, tempfile.TemporaryFile() as output:
         try:
             done = subprocess.run(
                 command,
                 env=dict(env),
                 cwd=cwd,
                 stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
                 timeout=TIMEOUT_S,
                 check=False,
             )
