@@ -1,6 +1,7 @@
 // freestone-record: starts a program with the recorder in front of its allocator, or joins one that has it, and writes
 // the trace. `freestone record` calls it, and checks its options too.
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <cwchar>
 #include <string>
 #include <vector>
 
@@ -147,11 +149,25 @@ class Shared {
   std::string path_;
 };
 
+bool is_utf8(const std::string& text) {
+  std::mbstate_t state{};
+  const char* at = text.c_str();
+  const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  const locale_t before = uselocale(utf8);
+  const bool valid = utf8 != nullptr && std::mbsrtowcs(nullptr, &at, 0, &state) != static_cast<size_t>(-1);
+  uselocale(before);
+  if (utf8 != nullptr) freelocale(utf8);
+  return valid;
+}
+
+// The name of a file may be no UTF-8, which JSON is: any byte above ASCII of such a text becomes a question mark.
 std::string quoted(const std::string& text) {
+  const bool valid = is_utf8(text);
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || (byte >= 0x80 && !valid) ? '?' : c;
   }
   return out + '"';
 }

@@ -4,6 +4,7 @@
 // estimates, with each sample already weighted. The reader names functions of C, by the mappings and their build ids.
 // Functions of Python are named here, because nobody can find them later.
 
+#include "base/utf8.h"
 #include "platform/os.h"
 #include "profile/profile_report.h"
 
@@ -76,9 +77,10 @@ void put(Output& out, Field field, const MessageBytes<n>& message) {
 void put_text(Output& out, const char* text) {
   MessageBytes<24> head;
   head.varint((u64{kString} << 3) | 2);
-  head.varint(std::strlen(text));
+  const usize length = std::strlen(text);
+  head.varint(length);
   out.raw(head.data(), head.length());
-  out << text;
+  put_as_utf8(text, length, [&](const char* part, usize bytes) { out.raw(part, bytes); });
 }
 
 void put_number(Output& out, Field field, u64 value) {

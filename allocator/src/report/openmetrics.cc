@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "base/utf8.h"
 #include "report/statistics.h"
 #include "platform/message.h"
 
@@ -20,8 +21,11 @@ class Metrics {
     char name[32];
     const usize length = os::program_name(name, sizeof name);
     labels_ << "pid=\"" << os::process_id() << "\",program=\"";
-    for (usize i = 0; i < length; ++i)
-      labels_ << (name[i] == '"' || name[i] == '\\' || name[i] == '\n' ? '_' : name[i]);
+    // The kernel cuts a name after 15 bytes, which may be in the middle of a letter.
+    put_as_utf8(name, length, [this](const char* part, usize bytes) {
+      for (usize i = 0; i < bytes; ++i)
+        labels_ << (part[i] == '"' || part[i] == '\\' || part[i] == '\n' ? '_' : part[i]);
+    });
     labels_ << '"';
   }
 

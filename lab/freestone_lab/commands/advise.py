@@ -119,7 +119,7 @@ def _about_running(options: Namespace) -> Task:
 
 
 def _mapped(pid: int) -> list[str]:
-    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
     return list(dict.fromkeys(line[line.index("/") :] for line in lines if "/" in line))
 
 

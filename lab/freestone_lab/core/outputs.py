@@ -45,9 +45,9 @@ def problem(path: Path) -> str | None:
 def write_whole(path: Path, data: bytes | str) -> None:
     """Writes a file that appears whole or not at all. Writes into a device or a pipe and does not replace it.
 
-    OSError names the path, on a full disk too.
+    OSError names the path, on a full disk too. The name of a file may be no UTF-8: its bytes are written as they are.
     """
-    packed = data.encode() if isinstance(data, str) else data
+    packed = data.encode(errors="surrogateescape") if isinstance(data, str) else data
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(packed)

@@ -67,7 +67,7 @@ class Engine:
         self.proven = proven if proven is not None and task.read == "workload" else set()
         others = [p for p in peers if p.name not in (baseline, again.name)]
         self.peers = [base, again, *(p for p in others if p.name not in task.unfit)]
-        self.random = random.Random(f"{plan.seed}/{task.id}")
+        self.random = random.Random(f"{plan.seed}/{task.id}".encode(errors="surrogateescape"))
         self.experiment = Experiment(
             task.id, task.workload, dict(task.params), dict(PROCESS_SPECS), list(dict.fromkeys(task.caveats)), []
         )

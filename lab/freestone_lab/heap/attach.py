@@ -195,7 +195,7 @@ class Process:
     def _tracer(self, tid: int) -> int:
         """The process that traces the thread now; 0 when there is none."""
         try:
-            status = Path(f"/proc/{tid}/status").read_text().splitlines()
+            status = Path(f"/proc/{tid}/status").read_text(errors="surrogateescape").splitlines()
         except OSError:
             return 0
         return next((int(line.split()[1]) for line in status if line.startswith("TracerPid")), 0)

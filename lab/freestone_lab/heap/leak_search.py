@@ -115,7 +115,7 @@ def run(command: Sequence[str], *, exact: bool) -> Searched:
         written = sorted(Path(folder).iterdir(), key=lambda p: (p.stat().st_mtime_ns, p.name))
         if not written:
             raise UserError(f"'{command[0]}' left no leak report: {_reason(done)}")
-        processes = [read(path.read_text()) for path in written]
+        processes = [read(path.read_text(errors="surrogateescape")) for path in written]
     return Searched(processes, 128 - done if done < 0 else done)
 
 
@@ -132,7 +132,7 @@ def look(pid: int, seconds: float | None) -> Leaks:
             process.call("freestone_leak_check")
             attach.set_option(process, "leak_file", "")
             try:
-                return read(written.read_text())
+                return read(written.read_text(errors="surrogateescape"))
             except FileNotFoundError as error:
                 raise UserError(f"process {pid} could not write {name}") from error
 

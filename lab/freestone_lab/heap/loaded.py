@@ -27,7 +27,7 @@ def find_library(pid: int) -> Library:
     """libfreestone in the process, preloaded or linked in. UserError if there is none."""
     files: dict[str, list[tuple[int, int, int, str]]] = {}
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
     except ProcessLookupError as error:
         raise UserError(f"no process has the number {pid}") from error
     except FileNotFoundError as error:

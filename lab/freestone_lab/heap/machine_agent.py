@@ -30,7 +30,7 @@ PROC = Path("/proc")  # whose processes the agent sees
 def own_number(pid: int) -> int:
     """The number of the process in its own container."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = Path(f"/proc/{pid}/status").read_text(errors="surrogateescape").splitlines()
     except OSError:
         return pid
     return next((int(line.split()[-1]) for line in status if line.startswith("NSpid:")), pid)
@@ -58,7 +58,7 @@ def show_all() -> None:
     for entry in PROC.iterdir():
         if entry.name.isdigit() and int(entry.name) not in visible:
             try:
-                if "libfreestone" in (entry / "maps").read_text():
+                if "libfreestone" in (entry / "maps").read_text(errors="surrogateescape"):
                     attach.set_option(attach.Process(int(entry.name)), "live_page", "true")
             except (UserError, OSError):
                 continue

@@ -77,7 +77,7 @@ def service_of(cgroup: str, program: str) -> str:
 
 def service_of_process(pid: int, program: str) -> str:
     try:
-        return service_of(Path(f"/proc/{pid}/cgroup").read_text(), program)
+        return service_of(Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape"), program)
     except OSError:
         return program
 

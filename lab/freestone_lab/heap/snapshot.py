@@ -119,7 +119,7 @@ def from_openmetrics(text: str, source: str) -> Snapshot:
 
 def from_file(path: Path) -> Snapshot:
     try:
-        text = path.read_text()
+        text = path.read_text(errors="surrogateescape")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"'{path}': cannot be read ({getattr(error, 'strerror', None) or error})") from error
     return from_json(text, str(path)) if text.lstrip().startswith("{") else from_openmetrics(text, str(path))
@@ -166,7 +166,7 @@ def _no_page(pid: int) -> str:
     if not is_running(pid):
         return f"process {pid}: there is none; it has ended, or the number is wrong"
     try:
-        served = "libfreestone" in Path(f"/proc/{pid}/maps").read_text()
+        served = "libfreestone" in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape")
     except OSError:
         served = True
     if not served:

@@ -92,7 +92,7 @@ def is_libc(path: str) -> bool:
 
 def libc_path() -> str | None:
     """The file of the C library that programs of this machine are linked with."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
         path = line.partition("/")[2]
         if path and is_libc(f"/{path}"):
             return f"/{path}"

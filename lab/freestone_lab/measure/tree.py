@@ -33,7 +33,7 @@ def _listed(folder: Path) -> list[Path]:
 def alive(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
         return False
 
@@ -43,7 +43,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()
             total += sum(int(x) for x in fields[11:15])
     return total / TICKS
 
@@ -53,7 +53,7 @@ def resident_kib(pids: Iterable[int]) -> float:
     pages = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            pages += int(Path(f"/proc/{pid}/statm").read_text(errors="surrogateescape").split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 1024
 
 
@@ -67,14 +67,15 @@ def executable(pid: int) -> str | None:
 def name(pid: int) -> str | None:
     """What the process calls itself, at most 15 characters."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+        return Path(f"/proc/{pid}/comm").read_text(errors="surrogateescape").rstrip("\n")
     except OSError:
         return None
 
 
 def maps_file(pid: int, path: str) -> bool:
     try:
-        return any(line.rstrip("\n").endswith(path) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
+        return any(line.rstrip("\n").endswith(path) for line in maps)
     except OSError:
         return False
 
@@ -109,7 +110,7 @@ def tcp_listeners() -> dict[str, int]:
     found = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            for line in Path(f"/proc/net/{name}").read_text(errors="surrogateescape").splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == LISTENS:
                     found[fields[9]] = int(fields[1].rpartition(":")[2], 16)
@@ -124,7 +125,7 @@ def listening(pids: Iterable[int]) -> Listening:
     ports = {port for inode, port in tcp_listeners().items() if inode in inodes}
     sockets = set()
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
             fields = line.split()
             if len(fields) > 7 and fields[6] in inodes and int(fields[3], 16) & UNIX_LISTENS:
                 sockets.add(fields[7])
