@@ -61,8 +61,20 @@ def _stands_somewhere() -> bool:
     return True
 
 
+def _fill_closed_standard_files() -> None:
+    """A file that is opened later must not take the number of a standard one that the caller has closed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 def main() -> None:
     """The entry point."""
+    _fill_closed_standard_files()
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()

@@ -332,6 +332,15 @@ def test_the_root_command_is_plain_sh() -> None:
 TRACE = ROOT / "trace/corpus/vim.fst"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_standard_files_are_closed_does_its_work(tmp_path: Path, closed: str) -> None:
+    words = [sys.executable, "-m", "freestone_lab.cli", "trace", "cut", str(TRACE), "-o", "cut.fst"]
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert freestone(tmp_path, "trace", "check", "cut.fst").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
