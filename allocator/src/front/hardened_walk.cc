@@ -31,12 +31,13 @@ const char* fault_of(char* block, usize block_bytes, const ResidentPages& pages)
   return whole && is_trailer(block, word) ? nullptr : "heap overflow";
 }
 
-// Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
+// Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1). Only the first look
+// skips pages: one that the kernel did not have a moment ago may hold a trailer now, or is swapped out.
 const char* lasting_fault_of(char* block, usize block_bytes, const ResidentPages& pages) {
   const char* fault = fault_of(block, block_bytes, pages);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
-    fault = fault_of(block, block_bytes, pages);
+    fault = fault_of(block, block_bytes, ResidentPages());
   }
   return fault;
 }

@@ -21,7 +21,8 @@ inline void expect_clear(void* memory, usize bytes) {
   std::memset(memory, 0, bytes);
 }
 
-// Which pages the kernel has of up to 8 MiB. One that it does not have is zero, and a look at it would be a page fault.
+// Which pages the kernel had of up to 8 MiB. One that it did not have is zero or swapped out, and a look at it would be
+// a page fault. If others may use the memory meanwhile, the answer is out of date.
 class ResidentPages {
  public:
   ResidentPages() : memory_(nullptr), bytes_(0), is_known_(false) {}
