@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import platform
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from freestone_lab.core.elf import SHARED, Elf, ElfError
 from freestone_lab.core.errors import UserError
+
+AT_BASE = 7  # of the auxiliary vector: where the kernel has put the dynamic linker, 0 if the program has none
+LINKERS_OWN = "_r_debug"  # a symbol that a dynamic linker exports
 
 EXPECTED = ("freestone_option_set", "freestone_prof_start", "freestone_prof_stop", "freestone_prof_dump")
 
@@ -24,7 +29,10 @@ class Library:
 
 
 def find_library(pid: int) -> Library:
-    """libfreestone in the process, preloaded or linked in. UserError if there is none."""
+    """libfreestone in the process, preloaded or linked in.
+
+    UserError if there is none, or if its code is not what the processor runs.
+    """
     files: dict[str, list[tuple[int, int, int, str]]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
@@ -51,9 +59,29 @@ def find_library(pid: int) -> Library:
         if not functions:
             functions = _functions(Path(f"/proc/{pid}/root{path}"), start)
         if functions:
+            if path != program and not _is_run_by_the_processor(pid):
+                raise UserError(
+                    f"process {pid} runs under an emulator or a tool such as valgrind; a look from outside would end it"
+                )
             code = tuple((start, end) for start, end, _, rights in files[path] if "x" in rights)
             return Library(path, functions, code)
     raise UserError(f"process {pid} does not run under libfreestone; start it with 'freestone run -- CMD'")
+
+
+def _is_run_by_the_processor(pid: int) -> bool:
+    """Whether the process's own dynamic linker can have loaded the library.
+
+    Valgrind and qemu map the program's files, too, but run a translation of them: their own program is a static one.
+    """
+    try:
+        words = Path(f"/proc/{pid}/auxv").read_bytes()
+        vector = dict(struct.iter_unpack("=QQ", words[: len(words) // 16 * 16]))
+        if vector.get(AT_BASE, 0) != 0:
+            return True
+        with Path(f"/proc/{pid}/exe").open("rb") as file:  # perhaps the linker itself, started as a program
+            return any(symbol.name == LINKERS_OWN and symbol.exported for symbol in Elf(file).symbols(".dynsym"))
+    except (OSError, ElfError):
+        return True  # it may not be traced either
 
 
 def _functions(path: Path, mapped_at: int) -> dict[str, int]:
@@ -61,6 +89,8 @@ def _functions(path: Path, mapped_at: int) -> dict[str, int]:
     try:
         with path.open("rb") as file:
             image = Elf(file)
+            if image.machine != platform.machine().upper():
+                return {}
             first = min(segment.address for segment in image.segments)
             base = mapped_at - first // 4096 * 4096 if image.kind == SHARED else 0
             symbols = image.symbols(".dynsym", ".symtab")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from freestone_lab.core import paths
+from freestone_lab.core import elf, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.readers import read_profile
 from freestone_lab.heap import attach, watch
@@ -185,6 +186,31 @@ def test_a_process_without_libfreestone_is_refused_with_the_way_out() -> None:
     try:
         with pytest.raises(UserError, match="does not run under libfreestone; start it with"):
             attach.Process(child.pid)
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("tool", [("valgrind", "--tool=none"), ("ld.so",)], ids=["valgrind", "linker"])
+def test_a_look_leaves_a_program_alone_that_the_processor_does_not_run(tool: tuple[str, ...], program: Path) -> None:
+    """Under valgrind a call would end it. Started through the dynamic linker, a program is like any other."""
+    linker = elf.interpreter(program)
+    assert linker is not None
+    if shutil.which(tool[0]) is None and tool != ("ld.so",):
+        pytest.skip(f"there is no {tool[0]}")
+    words = [linker] if tool == ("ld.so",) else tool
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so")}
+    child = subprocess.Popen([*words, program], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    while child.stderr.readline() != b"up\n":
+        assert child.poll() is None
+    try:
+        if tool == ("ld.so",):
+            attach.set_option(attach.Process(child.pid), "live_page", "false")
+        else:
+            with pytest.raises(UserError, match="runs under an emulator or a tool such as valgrind"):
+                attach.Process(child.pid)
+        assert ended_well(child)
     finally:
         child.kill()
         child.wait()
