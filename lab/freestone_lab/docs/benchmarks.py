@@ -13,7 +13,7 @@ from typing import Any
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import pages, trace_results
+from freestone_lab.docs import distance_table, pages, trace_results
 from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
@@ -129,6 +129,7 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
         f"{len(analysis.experiments)} experiments, {cells.rounds_words(analysis)}.",
         "overview": "\n".join(overview(part)),
         "published": published(result),
+        "distance": distance_table.section(analysis),
         "pictures": [(name, plots[name]) for name in wanted if name in plots],
         "composites": [{"experiment": table.experiment, "grid": composite(table)} for table in part.composites],
         "every_row": [(title, grid) for title, grid in rows.items() if grid],

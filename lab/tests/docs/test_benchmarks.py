@@ -14,7 +14,9 @@ from freestone_lab.commands import docs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.core.result_file import load, save
-from freestone_lab.docs import benchmarks, pages, trace_results
+from freestone_lab.docs import benchmarks, distance_table, pages, trace_results
+from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.report import page
 from freestone_lab.workloads import suites
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,6 +65,29 @@ def test_document_names_command_failures_null_cost_and_every_experiment(root: Pa
     stored = load(root / "docs/results/full.json.gz")
     assert {experiment.id for experiment in stored.experiments} <= set(rows)
     assert len(text.splitlines()) < 300
+
+
+def test_the_distance_from_the_best_names_the_rows_behind() -> None:
+    def sample(peer: str, seconds: float, kib: float) -> Sample:
+        return Sample(peer, 1, "ok", figures={"wall": seconds, "rss": kib})
+
+    experiments = [
+        Experiment(name, name, specs=dict(PROCESS_SPECS), samples=[sample("glibc", wall, 100), other])
+        for name, wall, other in (
+            ("a", 2, sample("freestone", 1, 300)),
+            ("b", 1, sample("freestone", 4, 100)),
+            ("c", 1, sample("freestone", 1.2, 130)),
+            ("d", 1, Sample("freestone", 1, "failed")),
+        )
+    ]
+    result = Result(
+        "2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("freestone", "/o")], experiments
+    )
+    made = distance_table.section(page.part_of(result, None).analysis)
+    assert made is not None
+    assert "| freestone | 1.69 | 1 of 3 | b 4.00 | 1.57 | 1 of 3 | a 3.00 |" in made["all"]
+    assert "| glibc | 1.26 | 1 of 3 | a 2.00 | 1.00 | 0 of 3 | a 1.00 |" in made["all"]
+    assert "| time | b 4.00 (glibc) |" in made["ours"] and "| memory | a 3.00 (glibc) |" in made["ours"]
 
 
 def test_recorded_programs_have_a_table_that_names_the_worst_rows(tmp_path: Path) -> None:
