@@ -505,6 +505,11 @@ usize copy_cached_blocks(void** out, usize room) {
 
 usize cache_count() { return caches_in_use.load_relaxed(); }
 
+bool is_struck_at_work(const Cache* cache) {
+  if (span_lock.is_mine() || orphans_lock.is_mine() || cache_registry_lock.is_mine()) return true;
+  return cache != nullptr && (cache->changing.load_relaxed() != 0 || cache->user.token.load_relaxed() != kNoUnit);
+}
+
 void orphan_caches_in_child() {
   forget_slab_purge();
   orphans_lock.reset_in_child();

@@ -253,6 +253,10 @@ HeldRuns held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete if the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 
+// Whether a signal struck the calling thread where it held a lock or the cache was out of order. Its handler may not
+// look at the heap then, not even in exit.
+bool is_struck_at_work(const Cache* cache);
+
 // Called in the child of a fork by the surviving thread: the other threads' caches now belong to nobody.
 void orphan_caches_in_child();
 // Gives back what is in these caches, except the class that each was changing. Every thread of the child calls it

@@ -150,7 +150,8 @@ void check_heap(usize bytes_max) {
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kMitigations.trailer) return;
-  if (mode() == Mode::active) check_heap(options.exit_check_bytes);
+  if (mode() != Mode::active || is_struck_at_work(has_cache() ? &thread_cache() : this_thread.parked)) return;
+  check_heap(options.exit_check_bytes);
 }
 
 }  // namespace freestone::hardened
