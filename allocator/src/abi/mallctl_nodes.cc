@@ -25,7 +25,7 @@ constexpr usize kAllArenas = 4096;
 // The number of arenas is an old way to name all of them; Redis uses it.
 bool is_arena(usize number) { return number <= 1 || number == kAllArenas; }
 
-Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
+FREESTONE_FAR Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
 u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
 
 Statistics snapshot_now() {

@@ -7,7 +7,13 @@ namespace freestone {
 
 constexpr unsigned lowest_bit(u64 word) { return static_cast<unsigned>(__builtin_ctzll(word)); }
 constexpr unsigned highest_bit(u64 word) { return 63U ^ static_cast<unsigned>(__builtin_clzll(word)); }
-constexpr unsigned count_bits(u64 word) { return static_cast<unsigned>(__builtin_popcountll(word)); }
+// In plain arithmetic: the builtin calls a function of the compiler's library, which lies far from our code.
+constexpr unsigned count_bits(u64 word) {
+  constexpr u64 kEach = ~u64{0} / 255;  // a one in each byte
+  word -= (word >> 1) & kEach * 0x55;
+  word = (word & kEach * 0x33) + ((word >> 2) & kEach * 0x33);
+  return static_cast<unsigned>(((word + (word >> 4)) & kEach * 0x0f) * kEach >> 56);
+}
 constexpr u64 rotate_right(u64 word, unsigned count) { return (word >> (count % 64)) | (word << ((64 - count) % 64)); }
 constexpr u64 bit(unsigned position) { return u64{1} << position; }
 constexpr unsigned trailing_ones(u64 word) { return word == ~u64{0} ? 64 : lowest_bit(~word); }

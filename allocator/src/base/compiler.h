@@ -24,7 +24,13 @@
 #define FREESTONE_EXPORT __attribute__((visibility("default")))
 // For variables that the fast paths read: the code then reaches them by a fixed distance.
 #define FREESTONE_HIDDEN __attribute__((visibility("hidden")))
-#define FREESTONE_HOT __attribute__((hot, section(".text.freestone_hot")))
+#define FREESTONE_HOT __attribute__((hot, section(".text.hot.freestone")))
+
+// For zero-initialised arrays of a page or more. They lie behind all other variables, which then fill a few pages: a
+// small program touches only those, and each page that it touches is a fault.
+#define FREESTONE_FAR __attribute__((section(".bss.far")))
+// For an array of which a small program uses only the beginning: it lies between the variables and the far arrays.
+#define FREESTONE_EDGE __attribute__((section(".bss.edge")))
 
 // Zero-initialised thread-local state that code reaches without a call. A library that is loaded late may use it,
 // because all of it together stays below the 512 spare bytes that ld.so keeps.

@@ -35,7 +35,7 @@ struct Shard {
   Bin bins[kBins];
 };
 
-constinit Shard shards[kShardsMax];
+FREESTONE_FAR constinit Shard shards[kShardsMax];
 
 unsigned bin_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes));

@@ -30,7 +30,7 @@ namespace {
 // A signal stops the threads: its handler waits. The handler's frame lies on the thread's stack, with all the thread's
 // registers.
 constexpr unsigned kThreadsMax = 4096;
-usize stack_pointers[kThreadsMax];
+FREESTONE_FAR usize stack_pointers[kThreadsMax];
 Atomic<u32> stopped_count;
 Atomic<u32> keep_stopped;
 
@@ -132,9 +132,8 @@ class Scan {
     leave_out(address_of(result_.bits_), address_of(result_.bits_) + result_.bits_bytes_);
     leave_out(address_of(result_.mapped_), address_of(result_.mapped_) + result_.mapped_bytes_);
     leave_out(address_of(pending_), address_of(pending_) + pending_bytes_);
-    static MetadataRange metadata[kLeftOutMax / 2];
-    for (usize i = 0, count = metadata_ranges(metadata, kLeftOutMax / 2); i < count; ++i)
-      leave_out(metadata[i].start, metadata[i].end);
+    for (usize i = 0, count = metadata_ranges(metadata_, kLeftOutMax / 2); i < count; ++i)
+      leave_out(metadata_[i].start, metadata_[i].end);
     const MappingTable table = mapping_table();
     leave_out(table.start, table.end);
     for (usize i = 0; i < result_.mapped_count_; ++i) leave_out(result_.mapped_[i].start, result_.mapped_[i].end);
@@ -307,6 +306,7 @@ class Scan {
   usize mapped_low_ = 0, mapped_high_ = 0;
   Range left_out_[kLeftOutMax];
   usize left_out_count_ = 0;
+  MetadataRange metadata_[kLeftOutMax / 2];
   Range* pending_ = nullptr;
   usize pending_bytes_ = 0;
   usize pending_count_ = 0;
@@ -314,7 +314,8 @@ class Scan {
 };
 
 bool Reachable::find() {
-  alignas(Scan) static char memory[sizeof(Scan)];  // too large for a stack; only one search runs at a time
+  // Too large for a stack; only one search runs at a time.
+  alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
   Scan& scan = *new (memory) Scan(*this);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
   StoppedThreads others;

@@ -37,7 +37,7 @@ unsigned size_index(usize bytes) {
 
 // The chunks, with neighbours merged. Chunks beyond the array's end are forgotten.
 constexpr usize kRangesMax = 512;
-MetadataRange ranges[kRangesMax] FREESTONE_GUARDED_BY(metadata_lock);
+FREESTONE_FAR MetadataRange ranges[kRangesMax] FREESTONE_GUARDED_BY(metadata_lock);
 usize range_count FREESTONE_GUARDED_BY(metadata_lock) = 0;
 
 void note_chunk(usize start, usize end) FREESTONE_REQUIRES(metadata_lock) {

@@ -46,7 +46,7 @@ struct Scratch {
   FileSink sink;
 };
 // Too large for the stack of a signal handler. All zero, so it takes no memory before its first use.
-constinit Scratch scratch FREESTONE_GUARDED_BY(report_lock){};
+FREESTONE_FAR constinit Scratch scratch FREESTONE_GUARDED_BY(report_lock){};
 
 bool ends_with(const char* text, usize length, const char* end) {
   const usize n = std::strlen(end);

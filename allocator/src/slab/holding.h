@@ -17,7 +17,6 @@ extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the n
 extern Atomic<usize>
     empty_bytes[kLastSmallClass + 1];  // of slabs in use: what has no memory behind it (SLAB-5)
 extern Atomic<u64> refilled_bytes;  // of pages that went back and were touched again
-extern Atomic<u64> blocks_out[kShardsMax][kTagCount];  // blocks taken less blocks returned, per shard of the thread
 
 inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
 

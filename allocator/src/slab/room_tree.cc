@@ -4,11 +4,7 @@
 
 namespace freestone {
 
-namespace {
-Atomic<u32> lowest_super[kShardsMax][kTagCount];  // TREE-1
-}
-
-Atomic<u32>& RoomTree::hint() const { return lowest_super[shard_][class_]; }
+Atomic<u32>& RoomTree::hint() const { return shard_rows[shard_].lowest_super[class_]; }
 
 void RoomTree::lower_hint(u32 super) const {
   u32 current = hint().load_seq();

@@ -21,7 +21,7 @@ namespace freestone {
 Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
 Atomic<usize> empty_bytes[kLastSmallClass + 1];
 Atomic<u64> refilled_bytes;
-Atomic<u64> blocks_out[kShardsMax][kTagCount];
+FREESTONE_EDGE ShardRow shard_rows[kShardsMax];
 
 namespace {
 
@@ -314,7 +314,7 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
   }
   user.token.store_relaxed(kNoUnit);
   const auto count = static_cast<unsigned>(end - top);
-  blocks_out[user.shard][size_class].add_relaxed(count);
+  shard_rows[user.shard].blocks_out[size_class].add_relaxed(count);
   if (top != out) std::memmove(out, top, count * sizeof(void*));
   return count;
 }
@@ -339,14 +339,14 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
   }
   end_holding(record, size_class, unit, words);
   user.token.store_relaxed(kNoUnit);
-  if (block != nullptr) blocks_out[user.shard][size_class].add_relaxed(1);
+  if (block != nullptr) shard_rows[user.shard].blocks_out[size_class].add_relaxed(1);
   return block;
 }
 
 usize blocks_outside(SizeClass size_class) {
   u64 sum = 0;  // modulo 2^64: a block may return through another shard
   for (unsigned shard = 0; shard < shards_used.load_relaxed(); ++shard)
-    sum += blocks_out[shard][size_class].load_relaxed();
+    sum += shard_rows[shard].blocks_out[size_class].load_relaxed();
   return sum;
 }
 

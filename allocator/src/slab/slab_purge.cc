@@ -54,7 +54,7 @@ struct State {
   UnitIndex hand = 0;   // the walk goes on below this unit
   u64 walked_ms = 0;    // when it last went on because time passed
 };
-constinit State state FREESTONE_GUARDED_BY(looking);
+FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
 // What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and
 // so on.

@@ -167,7 +167,7 @@ void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, un
     return_in_turn(size_class, user, blocks, count);
   }
   user.token.store_relaxed(kNoUnit);
-  blocks_out[user.shard][size_class].sub_relaxed(count);
+  shard_rows[user.shard].blocks_out[size_class].sub_relaxed(count);
 }
 
 }  // namespace freestone

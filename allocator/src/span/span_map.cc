@@ -23,9 +23,9 @@ constexpr usize nodes_at(unsigned level) { return max_of<usize>(1, kSupersMax >>
 constexpr usize nodes_above(unsigned level) {
   return level == kLevels ? 0 : nodes_at(level + 1) + nodes_above(level + 1);
 }
-FreeSummary upper_nodes[nodes_above(kSuperLevel)] FREESTONE_GUARDED_BY(span_lock);
+FREESTONE_FAR FreeSummary upper_nodes[nodes_above(kSuperLevel)] FREESTONE_GUARDED_BY(span_lock);
 
-u64 dirty_supers[2][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);
+FREESTONE_FAR u64 dirty_supers[2][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);
 
 u64& dirty_of_age(unsigned age, usize word) FREESTONE_REQUIRES(span_lock) {
   return super_at(word / kSuperGroups).dirty_units[age][word % kSuperGroups];

@@ -95,7 +95,7 @@ struct Remembered {
   Atomic<u64> shortcut;
 };
 constexpr usize kRemembered = 4096;
-constinit Remembered remembered[kRemembered];
+FREESTONE_FAR constinit Remembered remembered[kRemembered];
 
 u64 recall(usize pc) {
   const Remembered& entry = remembered[mix_bits(pc) % kRemembered];
