@@ -5,6 +5,9 @@
 // It changes nothing, so other threads and later destructors can go on. It costs about 30 instructions for each cached
 // block.
 
+#include <cstring>
+
+#include "base/bits.h"
 #include "front/heap.h"
 #include "platform/message.h"
 
@@ -17,18 +20,17 @@ class Seen {
  public:
   static constexpr usize kBlocksMax = 1024;
 
-  // Call before adding `count` blocks of the next class, at most kBlocksMax. Forgets earlier classes only when the
-  // table would become too full: clearing it for each class would cost more.
+  // Call before adding `count` blocks of the next class, at most kBlocksMax: forgets earlier classes. Uses the end of
+  // the table, as much as it needs, because the other end lies on pages of the stack that nobody has touched.
   void expect(usize count) {
-    blocks_ += count;
-    if (blocks_ <= kBlocksMax) return;
-    *this = Seen();
-    blocks_ = count;
+    places_log_ = highest_bit(2 * count - 1) + 1;
+    place_ = table_ + kPlaces - places();
+    std::memset(place_, 0, places() * sizeof *place_);
   }
   // False when it was there already.
   bool add(const void* block) {
     constexpr u64 kMultiplier = 0x9e37'79b9'7f4a'7c15;
-    for (usize at = (address_of(block) * kMultiplier) >> (64 - kPlacesLog);; at = (at + 1) % kPlaces) {
+    for (usize at = (address_of(block) * kMultiplier) >> (64 - places_log_);; at = (at + 1) % places()) {
       if (place_[at] == block) return false;
       if (place_[at] != nullptr) continue;
       place_[at] = block;
@@ -37,11 +39,12 @@ class Seen {
   }
 
  private:
-  static constexpr unsigned kPlacesLog = 11;
-  static constexpr usize kPlaces = usize{1} << kPlacesLog;
-  static_assert(kPlaces >= 2 * kBlocksMax);
-  usize blocks_ = 0;
-  const void* place_[kPlaces] = {};
+  usize places() const { return usize{1} << places_log_; }
+
+  static constexpr usize kPlaces = 2 * kBlocksMax;
+  const void* table_[kPlaces];
+  const void** place_ = nullptr;
+  unsigned places_log_ = 0;
 };
 
 void check_class(Seen& seen, const Cache& cache, SizeClass c) {
