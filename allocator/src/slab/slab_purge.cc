@@ -213,8 +213,20 @@ bool look_is_due(u32 events) {
   return events % (soon_looks.load_relaxed() != 0 ? kEventsPerSoonLook : kEventsPerLook) == 0;
 }
 
+// At most so many bytes of slabs have memory, free blocks and used ones together.
+static usize touched_slab_bytes() {
+  usize bytes = 0;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c)
+    bytes += units_to_bytes(slab_units_in_use[c].load_relaxed()) - empty_bytes[c].load_relaxed();
+  return bytes;
+}
+
 // `came`: what had come by now.
 FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, bool due, u64 came) {
+  if (touched_slab_bytes() <= kColdBytesMin) {  // so little is left where it is
+    looked_at.store_relaxed(came);
+    return false;
+  }
   const u64 grown = came - looked_at.load_relaxed();
   if (!looking.try_lock()) return false;
   Surplus surplus;
