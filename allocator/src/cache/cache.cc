@@ -329,6 +329,7 @@ Cache* create_cache() {
   cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);
+  begin_shard(cache->user.shard);
   cache->next = first_cache;
   if (first_cache != nullptr) first_cache->previous = cache;
   order_stores();

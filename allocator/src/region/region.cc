@@ -191,6 +191,9 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
     return outcome;
   }
   confirm_charge();
+  // A page that is read before it is written costs two faults.
+  Super& super = super_at(first / kGroupUnits / kSuperGroups);
+  if (address_of(&super) >= metadata_from) *reinterpret_cast<volatile char*>(&super) = 0;
   tag_bytes += more_tags;
   metadata_bytes += more_metadata;
   const UnitIndex old_frontier = region.frontier.load_relaxed();

@@ -26,7 +26,7 @@ FREESTONE_EDGE ShardRow shard_rows[kShardsMax];
 namespace {
 
 Atomic<u32> shards_in_use{1};
-Atomic<u32> shards_used{1};  // the most ever in use: slabs may still lie in their trees
+Atomic<u32> shards_used{1};  // a power of two above every shard that a thread ever had: others have no slabs
 Atomic<u32> populate_refused;   // 1: the kernel is too old
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
@@ -283,9 +283,10 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
   }
 }
 
-void set_shard_count(unsigned count) {
-  shards_in_use.store_relaxed(count);
-  if (count > shards_used.load_relaxed()) shards_used.store_relaxed(count);
+void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }
+void begin_shard(unsigned shard) {
+  const u32 used = u32{1} << highest_bit(2 * shard + 1);
+  if (used > shards_used.load_relaxed()) shards_used.store_relaxed(used);
 }
 unsigned shards_to_search() { return shards_used.load_relaxed(); }
 unsigned class_number(usize block_bytes) {

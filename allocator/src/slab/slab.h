@@ -63,8 +63,9 @@ void set_shard_count(unsigned count);
 // Draws the random orders in which blocks are handed out (mitigation random_order). Called before the first block.
 void draw_orders();
 unsigned shard_count();
-// The shards in which slabs or blocks may lie: those in use, and those that were before the number was lowered. A power
-// of two.
+// A thread joins this shard. One thread at a time may call it.
+void begin_shard(unsigned shard);
+// The shards in which slabs or blocks may lie: those that threads ever joined. A power of two.
 unsigned shards_to_search();
 
 // The slab that a unit inside it belongs to, and the start of the block that `pointer` points into (null behind the

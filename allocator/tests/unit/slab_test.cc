@@ -246,6 +246,7 @@ TEST(slab, LoweringTheNumberOfShardsStrandsNoSlab) {
   const unsigned before = shard_count();
   const SizeClass c = class_of(28672);
   set_shard_count(8);
+  begin_shard(7);
   SlabUser high;
   high.shard = 7;
   // A slab of its own that keeps one block in use.
