@@ -77,7 +77,6 @@ FREESTONE_SLOW Mode start() {
     if constexpr (kMitigations.any()) hardened::draw_secrets();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
-    draw_orders();
     mark_process();
     start_observers();
     now = Mode::active;

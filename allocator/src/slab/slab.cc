@@ -21,7 +21,7 @@ namespace freestone {
 Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
 Atomic<usize> empty_bytes[kLastSmallClass + 1];
 Atomic<u64> refilled_bytes;
-FREESTONE_EDGE ShardRow shard_rows[kShardsMax];
+FREESTONE_EDGE constinit ShardRow shard_rows[kShardsMax];
 
 namespace {
 
@@ -127,13 +127,51 @@ template <typename T>
   }
 }
 
-// The orders in which the blocks of a whole word are handed out, drawn when the process starts. A word takes one of
-// them and shifts it. The blocks of about one page go one after the other, in random order, so a class with few used
-// blocks touches few pages. They are at least four, so the next block is hard to guess.
+// An order in which the blocks of a whole word are handed out. A word takes one of a few orders and shifts it. The
+// blocks of about one page go one after the other, in random order, so a class with few used blocks touches few pages.
+// They are at least four, so the next block is hard to guess.
+//
+// An order is drawn as far as it is used: a small program takes few blocks of each word.
 constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
 constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
 constexpr unsigned kMostShift = 6;
-u8 orders[kMostShift - kLeastShift + 1][kOrders][64];
+struct Order {
+  Atomic<u8> drawn;    // places below it never change again; published to those who read them
+  Atomic<u8> drawing;  // 1: a thread draws, or did so when this process was forked
+  u8 places[64] = {};
+
+  // Draws the places from `from` to `to`, in groups of 1 << shift: Fisher and Yates from the front.
+  void draw(SlabUser& user, unsigned shift, unsigned from, unsigned to) {
+    for (unsigned k = 0; from == 0 && k < 64; ++k) places[k] = static_cast<u8>(k);
+    u64 random = 0;
+    for (unsigned k = from; k < to; ++k) {
+      random = k % 8 == 0 || k == from ? next_random(user) : random >> 8;
+      const unsigned left = (1U << shift) - k % (1U << shift);
+      const auto other = k + static_cast<unsigned>(((random & 0xff) * left) >> 8);
+      const u8 place = places[other];
+      places[other] = places[k];
+      places[k] = place;
+    }
+  }
+};
+constinit Order orders[kMostShift - kLeastShift + 1][kOrders];
+
+// One of the orders, of which at least `count` places are drawn. While another thread draws, an own one in `spare`.
+[[maybe_unused]] const u8* order_for(SlabUser& user, unsigned shift, unsigned number, unsigned count, Order& spare) {
+  Order& order = orders[shift - kLeastShift][number];
+  if (FREESTONE_LIKELY(order.drawn.load_acquire() >= count)) return order.places;
+  u8 nobody = 0;
+  if (order.drawing.load_relaxed() != 0 || !order.drawing.replace_acquire(nobody, 1)) {
+    spare.draw(user, shift, 0, count);
+    return spare.places;
+  }
+  if (const unsigned drawn = order.drawn.load_relaxed(); drawn < count) {
+    order.draw(user, shift, drawn, count);
+    order.drawn.store_release(static_cast<u8>(count));
+  }
+  order.drawing.store_release(0);
+  return order.places;
+}
 
 constexpr unsigned neighbours_shift(usize bytes) {
   unsigned shift = kLeastShift;
@@ -198,9 +236,11 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
     if constexpr (kMitigations.random_order) {
       if (all == ~u64{0}) {
         const u64 random = next_random(user);
-        const u8* const order = orders[neighbours_shift(info.bytes) - kLeastShift][random % kOrders];
         const unsigned turn = (random / kOrders) % 64;
-        for (unsigned k = 0; k < 64 && top != bottom; ++k) {
+        const auto count = static_cast<unsigned>(min_of<std::ptrdiff_t>(64, top - bottom));
+        Order spare;
+        const u8* const order = order_for(user, neighbours_shift(info.bytes), random % kOrders, count, spare);
+        for (unsigned k = 0; k < count; ++k) {
           const unsigned position = order[k] ^ turn;
           left &= ~bit(position);
           *--top = first + usize{position} * info.bytes;
@@ -292,16 +332,6 @@ unsigned shards_to_search() { return shards_used.load_relaxed(); }
 unsigned class_number(usize block_bytes) {
   const SizeClass c = block_bytes <= kCachedBytesMax ? class_of(block_bytes) : 0;
   return c != 0 && class_info(c).bytes == block_bytes ? c : 0;
-}
-void draw_orders() {
-  if constexpr (!kMitigations.random_order) return;
-  SlabUser user;
-  for (unsigned shift = kLeastShift; shift <= kMostShift; ++shift) {
-    for (auto& order : orders[shift - kLeastShift]) {
-      for (unsigned k = 0; k < 64; ++k) order[k] = static_cast<u8>(k);
-      for (unsigned k = 0; k < 64; k += 1U << shift) shuffle(user, order + k, 1U << shift);
-    }
-  }
 }
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 

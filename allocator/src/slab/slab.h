@@ -60,8 +60,6 @@ usize blocks_outside(SizeClass size_class);
 
 // The number of shards in use, a power of two; set before the second thread starts.
 void set_shard_count(unsigned count);
-// Draws the random orders in which blocks are handed out (mitigation random_order). Called before the first block.
-void draw_orders();
 unsigned shard_count();
 // A thread joins this shard. One thread at a time may call it.
 void begin_shard(unsigned shard);
