@@ -141,7 +141,7 @@ Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
   if (dirty == units) return {};
   note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units - dirty));
   state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
-  if (units > bytes_to_units(kSharedRunBytesMax)) {
+  if (units > bytes_to_units(kRegrettedRunBytes)) {
     const usize again = min_of(state.purged, units - dirty);
     state.purged -= again;
     state.regretted += again;
