@@ -89,6 +89,19 @@ class Installed(unittest.TestCase):
         program = self.c_client("served.c", "-static", *self.pkg_config("--variable=object"), "-w")
         self.assertIn("version", answers(program))
 
+    def test_cxx_programs_link_the_object_first_on_the_line_and_with_lto(self) -> None:
+        # They share COMDAT sections with the object: DW.ref.__gxx_personality_v0 is one.
+        kinds: list[list[str]] = [[], ["-static"]]
+        if "clang" not in call(CXX, "--version"):  # clang needs a plug-in or another linker for LTO
+            kinds += [["-flto"], ["-static", "-flto"]]
+        for number, options in enumerate(kinds):
+            with self.subTest(options=options):
+                program = self.work / f"throws-{number}"
+                (library,) = self.pkg_config("--variable=object")
+                command = (CXX, "-O1", "-w", *options, "-Wl,--undefined=_ZSt17__throw_bad_allocv", "-o", program)
+                call(*command, library, CLIENTS / "throws.cpp")
+                self.assertEqual(call(program), "caught\n")
+
     def test_cxx_programs_link_every_form_by_find_package(self) -> None:
         build = self.work / "cmake"
         self.configure(CLIENTS, build)
@@ -98,6 +111,9 @@ class Installed(unittest.TestCase):
                 with self.subTest(form=form, kind=kind):
                     program = build / f"{kind}-{form}"
                     self.assert_served(answers(program), self.libdir / shared[form] if form in shared else program)
+        for form in ("static", "object", "hardened_static", "hardened_object"):
+            with self.subTest(form=form, kind="throws, linked with -static"):
+                self.assertEqual(call(build / f"throws-{form}"), "caught\n")
 
     def test_the_c_example_builds_by_its_makefile(self) -> None:
         work = self.work / "c"
