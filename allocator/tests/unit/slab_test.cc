@@ -209,6 +209,7 @@ TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
   constexpr unsigned kThreads = 4;
   constexpr unsigned kMailboxes = 64;
   const u64 seed = test_seed("slab threads");
+  begin_shard(shard_count() - 1);
   for (const usize bytes : {usize{1152}, usize{7168}}) {
     const SizeClass c = class_of(bytes);
     const usize before = blocks_outside(c);
