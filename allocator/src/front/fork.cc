@@ -2,8 +2,6 @@
 
 #include "front/fork.h"
 
-#include <pthread.h>
-
 #include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
@@ -12,6 +10,10 @@
 #include "region/metadata.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"
+
+// What pthread_atfork calls, whose copy in each library is linked behind all other code.
+extern "C" int __register_atfork(void (*before)(), void (*in_parent)(), void (*in_child)(), void* library);
+extern "C" FREESTONE_HIDDEN void* __dso_handle;
 
 namespace freestone {
 
@@ -56,7 +58,8 @@ void after_fork_in_child() {
 
 void watch_forks() {
   u32 expected = 0;
-  if (is_watched.replace_acquire(expected, 1)) pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (is_watched.replace_acquire(expected, 1))
+    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
 }
 
 bool notice_fork() {

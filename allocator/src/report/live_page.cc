@@ -63,7 +63,7 @@ void update_live_page(const Statistics& statistics) {
   page->sequence.store_release(sequence + 2);  // publishes the text
 }
 
-void remove_live_page() {
+FREESTONE_AT_START void remove_live_page() {
   LockGuard guard(report_lock);
   if (page == nullptr) return;
   Message path("/dev/shm/freestone-");

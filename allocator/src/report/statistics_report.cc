@@ -117,7 +117,7 @@ int write_report() {
   return good ? 0 : EIO;
 }
 
-void write_final_report() {
+FREESTONE_AT_START void write_final_report() {
   if (options.stats_print) {
     LockGuard guard(report_lock);
     collect_statistics(scratch.statistics);

@@ -43,7 +43,7 @@ double rate_of(u32 what) {
   return ((what & kProfiling) != 0 ? profile_rate.load_relaxed() : 0) + ((what & kGuarding) != 0 ? guard_rate : 0);
 }
 
-void set_profile_rate(u64 mean_bytes) {
+FREESTONE_AT_START void set_profile_rate(u64 mean_bytes) {
   mean_bytes = max_of<u64>(mean_bytes, 1);
   profile_rate.store_relaxed(1 / static_cast<double>(mean_bytes));
   profile_sample_bytes.store_relaxed(mean_bytes);
@@ -187,7 +187,7 @@ void install(u64 number, void (*handler)(int)) {
   sigaction(static_cast<int>(number), &action, nullptr);
 }
 
-__attribute__((section(".text.startup"))) void start() {
+FREESTONE_AT_START void start() {
   set_profile_rate(options.prof_sample_bytes);
   u32 what = 0;
   if ((options.prof && options.prof_active) || static_cast<LeakMode>(options.leak) == LeakMode::report)
@@ -222,7 +222,7 @@ __attribute__((constructor(102))) void on_load() {
   if ((wanted.load_relaxed() & kGuarding) != 0) guard_install_handler();
 }
 
-__attribute__((destructor(101))) void on_exit() {
+FREESTONE_AT_START __attribute__((destructor(101))) void on_exit() {
   if (mode() != Mode::active) return;
   if (options.prof && options.prof_final) dump_profile(nullptr);
   if (static_cast<LeakMode>(options.leak) != LeakMode::off) report_leaks_at_exit();

@@ -62,7 +62,7 @@ bool start_background() {
   return error == 0;
 }
 
-void stop_background() {
+FREESTONE_AT_START void stop_background() {
   u32 now = wanted.load_acquire();
   if (now % 2 == 1 && wanted.replace_seq(now, now + 1)) os::futex_wake_one(&wanted);
 }

@@ -103,7 +103,7 @@ void after_fork_in_child() {
   if (options.background_purge) attention.or_seq(kAttentionBackground);
 }
 
-void install_signal() {
+FREESTONE_AT_START void install_signal() {
   const int wanted = static_cast<int>(options.stats_signal);
   if (wanted == installed_signal) return;
   struct sigaction action = {};
@@ -127,7 +127,7 @@ __attribute__((constructor(102))) void on_load() {
   apply_upkeep_options();
 }
 
-__attribute__((destructor)) void on_exit() {
+FREESTONE_AT_START __attribute__((destructor)) void on_exit() {
   if (mode() == Mode::active) write_final_report();
 }
 
@@ -136,7 +136,7 @@ __attribute__((destructor)) void on_exit() {
 constinit const AttentionHook attention_hook = act;
 constinit const ForkHooks upkeep_fork_hooks = {before_fork, after_fork_in_parent, after_fork_in_child};
 
-void apply_upkeep_options() {
+FREESTONE_AT_START void apply_upkeep_options() {
   install_signal();
   const bool timer = options.stats_interval_ms > 0 || options.live_page || options.pressure;
   if (timer) {

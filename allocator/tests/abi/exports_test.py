@@ -110,6 +110,11 @@ class SharedLibrary(unittest.TestCase):
                 self.assertFalse("W" in flags and "E" in flags, row)
         self.assertNotIn("TEXTREL", tool("readelf", "-dW"))
 
+    def test_large_arrays_lie_behind_the_variables(self) -> None:
+        sizes = dict(re.findall(r"(\.bss\S*) +NOBITS +\S+ +\S+ +(\S+)", tool("readelf", "-SW")))
+        self.assertEqual(list(sizes), [".bss", ".bss.far"])
+        self.assertLess(8 * int(sizes[".bss"], 16), int(sizes[".bss.far"], 16))
+
     def test_relocations_become_read_only(self) -> None:
         self.assertIn("GNU_RELRO", tool("readelf", "-lW"))
 
