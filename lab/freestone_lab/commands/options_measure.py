@@ -124,6 +124,8 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
+    `bench costs` runs the programs whose costs docs/HARDENING.md shows.
+
     Each table also shows the null allocator, which never frees. Its figures are the workload's own cost.
     `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs,
     `bench memory-calls` what the check of memcpy costs.
@@ -137,6 +139,8 @@ def bench(parser: argparse.ArgumentParser) -> None:
         freestone bench scaling --only freestone --only gperftools --rounds 5
 
         freestone bench full --budget 40m --json full.json.gz
+
+        freestone bench costs --only freestone,freestone-hardened --no-null
 
         freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
 

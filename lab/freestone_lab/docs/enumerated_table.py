@@ -1,4 +1,4 @@
-"""The table of the enumerated attacks in docs/HARDENING.md, made from docs/results/attacks/enumerated.json.gz."""
+"""The table of the enumerated attacks in docs/ATTACKS.md, made from docs/results/attacks/enumerated.json.gz."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs.pages import grid, with_section
 
-DOCUMENT = Path("docs/HARDENING.md")
+DOCUMENT = Path("docs/ATTACKS.md")
 RESULT = Path("docs/results/attacks/enumerated.json.gz")
 
 

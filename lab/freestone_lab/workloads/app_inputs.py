@@ -261,3 +261,16 @@ def http_requests(number: int, requests: int) -> bytes:
         closing = "close" if request == requests - 1 else "keep-alive"
         out += f"GET /{name} HTTP/1.1\r\nHost: local\r\nAccept-Encoding: gzip\r\nConnection: {closing}\r\n\r\n".encode()
     return bytes(out)
+
+
+@_kept("Makefile")
+def makefile(targets: int = 2500) -> bytes:
+    """Rules that depend on one another, lists cut by functions, and some recipes that a shell runs."""
+    lines = ["names := $(foreach n,$(shell seq 400),part$(n).o)", "all: last; @echo targets $(words $(every))"]
+    for number in range(targets):
+        before = f"t{number - 1} t{number * 7919 % number}" if number > 1 else ""
+        lines.append(f"every += t{number}")
+        lines.append(f"list{number} := $(filter %{number % 10}.o,$(patsubst part%,obj%,$(names)))")
+        recipe = f"@echo $(words $(list{number})) > /dev/null" if number % 50 == 0 else "@:"
+        lines.append(f"t{number}: {before}; {recipe}")
+    return "\n".join([*lines, f"last: t{targets - 1}", ""]).encode()

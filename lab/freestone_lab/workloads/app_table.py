@@ -83,10 +83,15 @@ def _script(name: str, *options: str) -> Callable[[Path, Path], Parts]:
     return lambda program, folder: Parts((*options, str(PROGRAMS / name)))
 
 
-def _python(name: str) -> Callable[[Path, Path], Parts]:
+def _python(name: str, *options: str, **more: str) -> Callable[[Path, Path], Parts]:
     # Not -I: it makes the interpreter ignore PYTHONMALLOC.
-    env = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-    return lambda program, folder: Parts(("-S", "-s", str(PROGRAMS / name)), env=env)
+    env = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return lambda program, folder: Parts((*options, "-s", str(PROGRAMS / name)), env=env)
+
+
+def _pandas_python() -> Path | None:
+    """Debian's interpreter, if it has pandas."""
+    return _debian_python() if Path("/usr/lib/python3/dist-packages/pandas").is_dir() else None
 
 
 def _debian_python() -> Path | None:
@@ -198,6 +203,10 @@ def _gawk(program: Path, folder: Path) -> Parts:
     return Parts(("-f", str(PROGRAMS / "columns.awk"), str(inputs.word_table(folder))))
 
 
+def _make(program: Path, folder: Path) -> Parts:
+    return Parts(("-s", "-f", str(inputs.makefile(folder))))
+
+
 def _gcc(program: Path, folder: Path) -> Parts:
     unit, output = folder / "templates.ii", Path("gcc.s")
     source = inputs.template_source(folder)
@@ -275,10 +284,21 @@ def _espresso(program: Path, folder: Path) -> Parts:
 _MALLOC_SMALL = "asks malloc seldom: a control, on which allocators should hardly differ"
 APPS = (
     App("espresso", "espresso minimises a table", ESPRESSO_SOURCE, espresso_program, _espresso, (".e",)),
-    App("python-objects", "python copies and walks objects", "python3", _debian_python, _python("objects.py"),
-        ("words 50021",), "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
-    App("python-documents", "python reads and writes JSON and XML", "python3", _debian_python, _python("documents.py"),
-        ("records 16000",), "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
+    App("python-objects", "python copies and walks objects", "python3", _debian_python,
+        _python("objects.py", "-S", PYTHONMALLOC="malloc"), ("words 50021",),
+        "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
+    App("python-documents", "python reads and writes JSON and XML", "python3", _debian_python,
+        _python("documents.py", "-S", PYTHONMALLOC="malloc"), ("records 16000",),
+        "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
+    App("python", "python reads and writes JSON and XML", "python3", _debian_python, _python("documents.py", "-S"),
+        ("records 16000",), "small objects live in python's own heap"),
+    App("pandas", "pandas groups and merges tables", "python3-pandas", _pandas_python,
+        _python("frames.py", OPENBLAS_NUM_THREADS="1"), ("rows 20000",)),
+    App("r", "R groups, merges and fits", "r-base-core", "Rscript", _script("frames.R", "--vanilla"), ("rows 60000",)),
+    App("emacs", "emacs edits a buffer in batch", "emacs-nox", "emacs", _script("buffers.el", "-Q", "--script"),
+        ("words 4999",)),
+    App("make", "make walks 2500 rules", "make", "make", _make, ("targets 2500",)),
+    App("bash", "bash fills arrays and forks", "bash", "bash", _script("fields.sh"), ("words 1009 fields 8000",)),
     App("redis", "redis serves a fixed conversation", "redis-server", "redis-server", _redis, ("digest",),
         "a copy of the server whose link to libjemalloc is cut, so that each allocator, glibc's too, really serves it; "
         "the small client runs beside it"),

@@ -136,6 +136,12 @@ APPS: tuple[str, ...] = (
     "xsltproc",
 )
 
+# What the hardened build costs in ordinary programs: `bench costs`.
+COSTS: tuple[str, ...] = (
+    *("python", "python-objects", "python-documents", "pandas", "r", "emacs", "ruby", "make", "git", "bash", "perl"),
+    *("jq", "sqlite3", "lua", "gawk", "php", "node", "cc1plus", "ghostscript", "xsltproc", "openssl", "xmllint"),
+)
+
 
 def _union(*groups: Iterable[WorkloadRun]) -> tuple[WorkloadRun, ...]:
     """All runs in order, each id once."""
@@ -146,7 +152,7 @@ def _union(*groups: Iterable[WorkloadRun]) -> tuple[WorkloadRun, ...]:
     return tuple(found.values())
 
 
-# `apps` holds no workload program: real programs are its members.
+# `apps` and `costs` hold no workload program: real programs are their members.
 SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "quick": QUICK,
     "published": PUBLISHED,
@@ -154,9 +160,11 @@ SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "memory": MEMORY,
     "scaling": of_this_machine(),
     "apps": (),
+    "costs": (),
     "full": _union(PUBLISHED, THREADS, MEMORY),
 }
-WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "published": PUBLISHED_APPS, "full": APPS}  # (): every one
+# (): every one
+WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "costs": COSTS, "published": PUBLISHED_APPS, "full": APPS}
 
 
 def suite(name: str) -> tuple[WorkloadRun, ...]:
