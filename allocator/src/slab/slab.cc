@@ -71,7 +71,7 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   if (span.first == kNoUnit) return kNoUnit;
-  const bool populated = span.zeroed && populate_if_growing(size_class, span.first);
+  const bool populated = span.is_empty && populate_if_growing(size_class, span.first);
   if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
   slab_units_in_use[size_class].add_relaxed(info.units);
   Record& record = record_of(span.first);

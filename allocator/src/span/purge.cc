@@ -87,22 +87,32 @@ usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
 
 // The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory
 // faults.
-bool empty_memory(UnitIndex first, usize units, usize from, usize to, WentBack why) {
+bool empty_memory(UnitIndex first, usize units, usize dirty, usize from, usize to, WentBack why) {
   if (!guards_spans() || to - from != units_to_bytes(units))
     return purge_range(reinterpret_cast<void*>(from), to - from, why);
   if (os::guard_install(unit_address(first), units_to_bytes(units))) return false;
-  note_back(why, to - from);
+  note_back(why, units_to_bytes(dirty));
   set_tags(first, units, kTagGuard);
   return true;
 }
 
-// Purges one stretch of dirty units. Returns how many units went back; 0 when nothing is left or the kernel keeps them.
+// Units that were taken to be purged become free. Those that the kernel kept are dirty still, guards are not.
+void mark_free_again(UnitIndex first, usize units, usize dirty, bool are_clean) FREESTONE_REQUIRES(span_lock) {
+  if (are_clean || dirty == units) return span_map.mark_free(first, units, !are_clean);
+  for (UnitIndex unit = first; unit < first + units; ++unit) {
+    span_map.mark_free(unit, 1, tag_of(unit) != kTagGuard);
+  }
+}
+
+// Purges one stretch of dirty units, and of the guards between them. Returns how many dirty units went back; 0 when
+// nothing is left or the kernel keeps them.
 usize purge_oldest(usize units, WentBack why) {
   units = min_of(units, bytes_to_units(kPurgeBytesPerCall));
+  usize dirty;
   UnitIndex first;
   {
     LockGuard guard(span_lock);
-    first = span_map.take_oldest_dirty(units);
+    first = span_map.take_oldest_dirty(units, dirty);
     if (first == kNoUnit) return 0;
     state.low_water = min_of(state.low_water, span_map.dirty_units());
   }
@@ -112,15 +122,15 @@ usize purge_oldest(usize units, WentBack why) {
   const usize from = round_up(start, page);
   const usize to = round_down(start + units_to_bytes(units), page);
   expect_units_clear(first, units);
-  const bool purged = from < to && empty_memory(first, units, from, to, why);
+  const bool purged = from < to && empty_memory(first, units, dirty, from, to, why);
   const bool whole = purged && to - from == units_to_bytes(units);
-  if (whole) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again
+  if (whole) uncharge(units_to_bytes(dirty));  // before another thread can be given them, and charge again
   {
     LockGuard guard(span_lock);
-    span_map.mark_free(first, units, !whole);
+    mark_free_again(first, units, dirty, whole);
     if (!purged) state.refused = true;
   }
-  return whole ? units : 0;
+  return whole ? dirty : 0;
 }
 
 usize purge_up_to(usize units, WentBack why) {

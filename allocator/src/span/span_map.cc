@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "config/build_config.h"
+#include "policy/policy.h"
 
 namespace freestone {
 
@@ -162,7 +163,19 @@ usize SpanMap::mark_taken(UnitIndex first, usize units) {
   return dirty;
 }
 
-UnitIndex SpanMap::take_oldest_dirty(usize& units) {
+// Those of the free units of `word` below `top` that are guards, in one piece with what is dirty above them. A free
+// unit's tag changes only while somebody has taken it.
+[[maybe_unused]] static u64 guards_among(usize word, u64 free, u64 dirty, unsigned top) {
+  u64 guards = 0;
+  for (unsigned at = top; at-- > 0 && (free >> at & 1) != 0;) {
+    if ((dirty >> at & 1) != 0) continue;
+    if (tag_of(static_cast<UnitIndex>(word * kWordUnits + at)) != kTagGuard) break;
+    guards |= bit(at);
+  }
+  return guards;
+}
+
+UnitIndex SpanMap::take_oldest_dirty(usize& units, usize& dirty) {
   if (dirty_count_ == 0) return kNoUnit;
   const usize last = region.frontier.load_relaxed() / kWordUnits / kSuperGroups / 64;
   usize supers = last + 1;
@@ -175,13 +188,17 @@ UnitIndex SpanMap::take_oldest_dirty(usize& units) {
   const unsigned age = younger_ ^ 1;
   const usize super = (supers - 1) * 64 + highest_bit(dirty_supers[age][supers - 1]);
   const usize word = super * kSuperGroups + highest_bit(super_at(super).dirty_groups[age]);
-  const u64 dirty = dirty_of_age(age, word);
-  const unsigned top = highest_bit(dirty);
-  const u64 below = ~dirty & low_mask(top);  // the highest unit under the stretch that is not dirty
-  const unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
-  units = min_of<usize>(units, top + 1 - bottom);
-  const auto first = static_cast<UnitIndex>(word * kWordUnits + top + 1 - units);
-  mark_taken(first, units);
+  const u64 older = dirty_of_age(age, word);
+  const unsigned top = highest_bit(older);
+  const u64 guards = kMitigations.guards ? guards_among(word, storage.free_word(word), older, top) : 0;
+  const u64 below = ~(older | guards) & low_mask(top);  // the highest unit under the stretch that is neither
+  unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
+  u64 stretch = older & low_mask(top + 1) & ~low_mask(bottom);
+  while (count_bits(stretch) > units) stretch &= stretch - 1;
+  bottom = lowest_bit(stretch);
+  units = top + 1 - bottom;
+  const auto first = static_cast<UnitIndex>(word * kWordUnits + bottom);
+  dirty = mark_taken(first, units);
   return first;
 }
 

@@ -48,9 +48,9 @@ class SpanMap {
   void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock);
   // Takes units that are free. Returns how many of them were dirty.
   usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
-  // Takes the highest stretch of the older dirty units, at most `units` of one word; `units` becomes its length.
-  // kNoUnit when nothing is dirty.
-  UnitIndex take_oldest_dirty(usize& units) FREESTONE_REQUIRES(span_lock);
+  // Takes the highest stretch of the older dirty units, at most `units` of one word, together with free guards that lie
+  // between them; `units` becomes its length and `dirty` how many of these are dirty. kNoUnit when nothing is dirty.
+  UnitIndex take_oldest_dirty(usize& units, usize& dirty) FREESTONE_REQUIRES(span_lock);
   // Takes the highest frame below `below` of which every unit is dirty. kNoUnit when there is none.
   UnitIndex take_dirty_frame(UnitIndex below) FREESTONE_REQUIRES(span_lock);
 

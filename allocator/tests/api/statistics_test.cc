@@ -212,6 +212,20 @@ TEST(Statistics, CountSystemCallsAndPurges) {
   EXPECT_GT(after.purge_calls, before.purge_calls);
 }
 
+// Hardened slabs lie between guards; their memory goes back with the guards' in one call.
+TEST(Statistics, SlabsThatLieSideBySideGoBackTogether) {
+  constexpr size_t kBytes = 1000, kBlocks = 16000;
+  static void* blocks[kBlocks];  // not a block itself
+  for (void*& block : blocks) block = std::memset(malloc(kBytes), 1, kBytes);
+  const freestone_stats before = stats();
+  for (void* block : blocks) free(block);
+  malloc_trim(0);
+  const freestone_stats after = stats();
+  EXPECT_GE(after.purged_bytes, before.purged_bytes + kBlocks * kKiB / 2);
+  EXPECT_LT(after.purge_calls - before.purge_calls, 150) << "of 16 MiB";
+  expect_consistent(after);
+}
+
 TEST(Statistics, ShowTheCacheOfAThreadAndItsReturn) {
   const freestone_stats before = stats();
   std::atomic<int> stage{0};
