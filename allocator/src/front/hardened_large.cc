@@ -97,7 +97,7 @@ void seal(void* block, usize bytes) {
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
-// The whole pages of a run behind a block of so many bytes and its mark.
+// The whole pages of a run behind a block of so many bytes and its mark. None where a page may reach into other runs.
 struct Pages {
   char* from;
   usize bytes;
@@ -105,7 +105,7 @@ struct Pages {
 Pages tail_pages(void* block, usize bytes) {
   const usize from = round_up(address_of(block) + bytes + kTrailerBytes, os::page_bytes());
   const usize end = address_of(block) + span_bytes(block);
-  return {reinterpret_cast<char*>(from), from < end ? end - from : 0};
+  return {reinterpret_cast<char*>(from), from < end && os::page_bytes() <= kUnitBytes ? end - from : 0};
 }
 bool open_tail(void* block, usize bytes) {
   const Pages tail = tail_pages(block, bytes);

@@ -213,7 +213,7 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
 bool place_region() {
   LockGuard guard(growth_lock);
   if (!find_place()) return false;
-  if (kMitigations.guards && os::address_limit_bytes() >= kUnlimitedBytes &&
+  if (kMitigations.guards && os::page_bytes() <= kUnitBytes && os::address_limit_bytes() >= kUnlimitedBytes &&
       os::data_limit_bytes() >= kUnlimitedBytes) {
     void* const trial = tag_table();  // nothing stands there yet
     region.guards = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);

@@ -9,7 +9,8 @@ namespace freestone {
 constinit Traffic traffic;
 
 bool purge_range(void* start, usize bytes, WentBack why) {
-  if (os::purge(start, bytes)) return false;
+  // The kernel rounds the length up: it would take what neighbours have in the last page.
+  if (((address_of(start) | bytes) & (os::page_bytes() - 1)) != 0 || os::purge(start, bytes)) return false;
   note_back(why, bytes);
   return true;
 }

@@ -43,7 +43,8 @@ inline void note_back(WentBack why, usize bytes) {
 }
 inline void note_came(Came how, usize bytes) { traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes); }
 
-// Gives the memory of a range back and keeps the range. False if the kernel refuses.
+// Gives the memory of a range of whole pages back and keeps the range. False if the kernel refuses, or if a page
+// reaches beyond the range, as pages larger than a unit may.
 bool purge_range(void* start, usize bytes, WentBack why);
 
 }  // namespace freestone

@@ -12,6 +12,7 @@
 
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/traffic.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"
 #include "unit/support.h"
@@ -126,6 +127,21 @@ TEST(region, SkippedPiecesAreNotTheHeaps) {
 }
 
 // Those that cannot be met leave every figure as it was.
+// Pages may be larger than units: the rest of a page is somebody else's.
+TEST(region, PurgeTakesNoPageThatReachesBeyondTheRange) {
+  const usize page = os::page_bytes();
+  auto* const pages = static_cast<char*>(os::map(2 * page));
+  std::memset(pages, 1, 2 * page);
+  EXPECT_FALSE(purge_range(pages, page / 2, WentBack::trim));
+  EXPECT_FALSE(purge_range(pages + page / 2, page, WentBack::trim));
+  EXPECT_FALSE(purge_range(pages, page + page / 2, WentBack::trim));
+  for (usize k = 0; k < 2 * page; ++k) ASSERT_EQ(pages[k], 1) << k;
+  EXPECT_TRUE(purge_range(pages, page, WentBack::trim));
+  EXPECT_EQ(pages[0], 0);
+  EXPECT_EQ(pages[page], 1);
+  os::unmap(pages, 2 * page);
+}
+
 TEST(region, RefusedUnitsChangeNothing) {
   start();
   const usize charged = account.charged.load_relaxed();
