@@ -119,7 +119,11 @@ Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap,
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }
 Failure wipe_on_fork(void* address, usize bytes) { return advise(address, bytes, MADV_WIPEONFORK); }
 Failure populate(void* address, usize bytes) { return advise_lately(address, bytes, kAdvisePopulateWrite); }
-Failure guard_install(void* address, usize bytes) { return advise_lately(address, bytes, kAdviseGuardInstall); }
+Failure guard_install(void* address, usize bytes) {
+  const Failure failure = advise_lately(address, bytes, kAdviseGuardInstall);
+  if (failure) advise_lately(address, bytes, kAdviseGuardRemove);  // it may have stopped halfway, at locked memory
+  return failure;
+}
 Failure guard_remove(void* address, usize bytes) { return advise_lately(address, bytes, kAdviseGuardRemove); }
 
 Failure resident_pages(void* address, usize bytes, u8* present) {

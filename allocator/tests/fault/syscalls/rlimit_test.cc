@@ -1,8 +1,10 @@
 // Resource limits: what the limit leaves can really be had, then null and ENOMEM, then everything again.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <vector>
 
 #include "support/child.h"
@@ -70,6 +72,29 @@ TEST(LateLimit, StopsGrowthButNotReuse) {
     void* huge = api().malloc(size_t{4} << 30);
     if (huge != nullptr && !subject().is_freestone) return 2;
     for (void* block : blocks) api().free(block);
+    return 0;
+  });
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+}
+
+// What the heap had before stays unlocked: a freed run may lie across the border, where the kernel gives back one part
+// and refuses the other.
+TEST(LockedMemory, MayBeginInTheMiddleOfTheHeap) {
+  const ChildEnd end = run_in_child([] {
+    std::vector<char> keep(300000, 1);
+    if (mlockall(MCL_FUTURE) != 0) return 0;  // not allowed
+    for (int round = 0; round < 10; ++round) {
+      for (size_t bytes = 140000; bytes < 1500000; bytes += bytes / 5) {
+        const auto fill = [](void* block, size_t count) {
+          if (block != nullptr) std::memset(block, 1, count);
+          return block;
+        };
+        api().free(fill(api().malloc(bytes), bytes));
+        void* block = fill(api().malloc(bytes / 2), bytes / 2);
+        if (void* longer = api().realloc(block, bytes); longer != nullptr) block = fill(longer, bytes);
+        api().free(block);
+      }
+    }
     return 0;
   });
   EXPECT_TRUE(end.exited_with(0)) << end.describe();
