@@ -127,14 +127,16 @@ template <typename T>
   }
 }
 
-// An order in which the blocks of a whole word are handed out. A word takes one of a few orders and shifts it. The
-// blocks of about one page go one after the other, in random order, so a class with few used blocks touches few pages.
-// They are at least four, so the next block is hard to guess.
+// An order in which the blocks of a whole word are handed out. A word takes one of a few orders, and begins it at a
+// random place. Neighbours go one after the other, in random order: about a page of them, so a class with few used
+// blocks touches few pages, and at most eight, because a program that walks its blocks in the order in which it took
+// them reads memory almost in sequence then. They are at least four, so the next block is hard to guess.
 //
 // An order is drawn as far as it is used: a small program takes few blocks of each word.
 constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
 constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
-constexpr unsigned kMostShift = 6;
+constexpr unsigned kMostShift = 3;
+constexpr unsigned kNeighboursMost = 1U << kMostShift;
 struct Order {
   Atomic<u8> drawn;    // places below it never change again; published to those who read them
   Atomic<u8> drawing;  // 1: a thread draws, or did so when this process was forked
@@ -236,12 +238,14 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
     if constexpr (kMitigations.random_order) {
       if (all == ~u64{0}) {
         const u64 random = next_random(user);
+        const unsigned shift = neighbours_shift(info.bytes);
         const unsigned turn = (random / kOrders) % 64;
+        const unsigned within = turn % (1U << shift);
         const auto count = static_cast<unsigned>(min_of<std::ptrdiff_t>(64, top - bottom));
         Order spare;
-        const u8* const order = order_for(user, neighbours_shift(info.bytes), random % kOrders, count, spare);
+        const u8* const order = order_for(user, shift, random % kOrders, count, spare);
         for (unsigned k = 0; k < count; ++k) {
-          const unsigned position = order[k] ^ turn;
+          const unsigned position = ((order[k] ^ within) + (turn - within)) % 64;
           left &= ~bit(position);
           *--top = first + usize{position} * info.bytes;
         }
@@ -254,7 +258,8 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
           left &= ~bit(position);
           *--top = first + usize{position} * info.bytes;
         }
-        shuffle(user, top, static_cast<unsigned>(from - top));
+        for (void** near = top; near < from; near += kNeighboursMost)
+          shuffle(user, near, static_cast<unsigned>(min_of<std::ptrdiff_t>(from - near, kNeighboursMost)));
       }
     }
     while (left != 0 && top != bottom) {  // neighbours, one by one
