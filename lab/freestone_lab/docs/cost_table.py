@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from math import exp, inf, log
+from math import inf
 from pathlib import Path
+from statistics import geometric_mean
 
 from freestone_lab.analysis import paired
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import cell_text, grid, with_section
+from freestone_lab.docs.pages import cell_text, grid, section_from
+from freestone_lab.report.overview import failures_of
 from freestone_lab.workloads import suites
 
 DOCUMENT = Path("docs/HARDENING.md")
@@ -21,10 +23,7 @@ HEADINGS = ("program", "CPU, hardened", "spread", "CPU, fast", "CPU, glibc again
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    if not (root / RESULT).is_file():
-        return {}
-    page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "program costs", table(load(root / RESULT)))}
+    return section_from(root, DOCUMENT, RESULT, "program costs", lambda path: table(load(path)))
 
 
 def table(result: Result) -> str:
@@ -50,7 +49,7 @@ def table(result: Result) -> str:
         spread = f"{shown.low:.2f} to {shown.high:.2f}" if shown else ""
         worst = shown.ratio if shown and not _failure(experiment, HARDENED) else inf
         rows.append((worst, [name, cells[0], spread, *cells[1:]]))
-    means = [f"{exp(sum(map(log, ratios)) / len(ratios)):.2f}" if ratios else "-" for ratios in measured.values()]
+    means = [f"{geometric_mean(ratios):.2f}" if ratios else "-" for ratios in measured.values()]
     rows.sort(key=lambda row: -row[0])
     shown_rows = [*(row for _, row in rows), ["geometric mean", means[0], "", *means[1:]]]
     rounds = max((s.round for e in result.experiments for s in e.samples), default=0)
@@ -65,5 +64,5 @@ def table(result: Result) -> str:
 
 def _failure(experiment: Experiment, peer: str) -> str:
     """Why this allocator's figures do not count: its first run that was not right; "" if all were."""
-    bad = next((s for s in experiment.samples if s.peer == peer and s.status != "ok"), None)
+    bad = next((failure for failure in failures_of(experiment) if failure.peer == peer), None)
     return cell_text(f"{bad.status}: {bad.detail}"[:80]) if bad else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
+from statistics import geometric_mean
 
 from freestone_lab.docs.pages import cell_text, grid
 from freestone_lab.report import quantity
@@ -65,8 +66,8 @@ def section(analysis: Analysis) -> dict[str, str] | None:
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
-    logs = [math.log(row.distances[name]) for row in rows if name in row.distances]
-    return math.exp(sum(logs) / len(logs)) if logs else math.inf
+    own = [row.distances[name] for row in rows if name in row.distances]
+    return geometric_mean(own) if own else inf
 
 
 def _summary(rows: Sequence[Row], name: str, most: float) -> list[str]:

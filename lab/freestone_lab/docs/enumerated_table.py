@@ -9,7 +9,7 @@ from pathlib import Path
 from freestone_lab.attacks import enumerated
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import grid, with_section
+from freestone_lab.docs.pages import grid, section_from
 
 DOCUMENT = Path("docs/ATTACKS.md")
 RESULT = Path("docs/results/attacks/enumerated.json.gz")
@@ -17,10 +17,7 @@ RESULT = Path("docs/results/attacks/enumerated.json.gz")
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    if not (root / RESULT).is_file():
-        return {}
-    page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "enumerated", table(load(root / RESULT)))}
+    return section_from(root, DOCUMENT, RESULT, "enumerated", lambda path: table(load(path)))
 
 
 def table(result: Result) -> str:

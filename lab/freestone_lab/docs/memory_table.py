@@ -7,7 +7,7 @@ from pathlib import Path
 
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import grid, with_section
+from freestone_lab.docs.pages import grid, section_from
 from freestone_lab.workloads import memory_cost
 
 DOCUMENT = Path("docs/HARDENING.md")
@@ -16,10 +16,7 @@ RESULT = Path("docs/results/memory-calls.json")
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    if not (root / RESULT).is_file():
-        return {}
-    page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "memory calls", table(load(root / RESULT)))}
+    return section_from(root, DOCUMENT, RESULT, "memory calls", lambda path: table(load(path)))
 
 
 def table(result: Result) -> str:

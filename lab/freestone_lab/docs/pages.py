@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def with_section(page: str, document: Path, name: str, text: str) -> str:
     if not found or not closed:
         raise UserError(f"{document}: expected the lines {begin!r} and {end!r}, between which the table goes")
     return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
+def section_from(root: Path, document: Path, result: Path, name: str, make: Callable[[Path], str]) -> dict[Path, str]:
+    """Path below the repository to content: the document with what `make` makes of a stored result's file in one
+    section; empty while no result is stored."""
+    if not (root / result).is_file():
+        return {}
+    page = (root / document).read_text(encoding="utf-8")
+    return {document: with_section(page, document, name, make(root / result))}
 
 
 def stored(path: Path, schema: str, command: str) -> dict[str, Any]:

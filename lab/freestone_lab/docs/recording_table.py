@@ -7,7 +7,7 @@ from statistics import median
 from xml.etree import ElementTree
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.docs.pages import grid, with_section
+from freestone_lab.docs.pages import grid, section_from
 
 DOCUMENT = Path("docs/TRACE.md")
 RESULT = Path("docs/results/recording-cost.xml")
@@ -20,10 +20,7 @@ NAMES = {
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    if not (root / RESULT).is_file():
-        return {}
-    page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return {DOCUMENT: with_section(page, DOCUMENT, "recording cost", table((root / RESULT).read_text()))}
+    return section_from(root, DOCUMENT, RESULT, "recording cost", lambda path: table(path.read_text()))
 
 
 def table(report: str) -> str:
