@@ -15,6 +15,20 @@ bool stretch_at(u64 word, unsigned start, unsigned length) {
   return true;
 }
 
+TEST(base, BitsAreCountedOneByOne) {
+  Random random(test_seed("counted"));
+  for (unsigned first = 0; first <= 64; ++first) {
+    for (unsigned last = first; last <= 64; ++last) {
+      const u64 stretch = low_mask(last) & ~low_mask(first);
+      ASSERT_EQ(count_bits(stretch), last - first);
+      u64 word = random.next() & stretch;
+      unsigned bits = 0;
+      for (unsigned i = 0; i < 64; ++i) bits += (word >> i) & 1;
+      ASSERT_EQ(count_bits(word), bits) << std::hex << word;
+    }
+  }
+}
+
 TEST(base, StretchesOfBitsAreThoseThatACountFinds) {
   Random random(test_seed("stretches"));
   for (int round = 0; round < 3000; ++round) {
