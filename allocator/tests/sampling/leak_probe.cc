@@ -17,13 +17,18 @@ PLACE void* reachable(size_t size) {
   asm volatile("" : "+r"(block) : : "memory");
   return block;
 }
-// What the allocator leaves on a dead stack may be the address of a slab, which is that of its first block too: such a
-// one is held.
-static void* volatile first_of_slab[64];
-static int firsts = 0;
+// A word that is no pointer to a block but looks like one makes the search call the block reachable, rightly. Two are
+// common: the address of a slab, left on a dead stack, is that of its first block too; and a pointer whose lower half
+// was overwritten by a 32-bit zero, as libc's exit leaves them, is a multiple of 4 GiB. Such blocks are held.
+static void* volatile held[64];
+static int held_count = 0;
+static bool may_look_reachable(size_t start, size_t size) {
+  const bool is_first_of_slab = size < 16384 && start % 16384 == 0;
+  return is_first_of_slab || (start - 1) >> 32 != (start + size) >> 32;
+}
 static bool is_held(void* block, size_t size) {
-  if (size >= 16384 || reinterpret_cast<size_t>(block) % 16384 != 0 || firsts == 64) return false;
-  first_of_slab[firsts++] = block;
+  if (!may_look_reachable(reinterpret_cast<size_t>(block), size) || held_count == 64) return false;
+  held[held_count++] = block;
   return true;
 }
 PLACE void lose(size_t size) {
