@@ -2,11 +2,14 @@
 //
 // The new-handler and the exception belong to the program's runtime. We reach them through weak references: a C++
 // program has them, and a C program never gets here.
+//
+// NEW-1  If the program replaced an operator, each form that it left alone calls the operator that the standard names.
 
 #include <cstddef>
 
 #include "base/compiler.h"
 #include "front/entry.h"
+#include "front/replaced_operators.h"
 #include "platform/message.h"
 
 // Catching in the nothrow forms needs the runtime's personality routine and handlers; a program without C++ has none.
@@ -21,7 +24,6 @@ using new_handler = void (*)();
 new_handler get_new_handler() noexcept __attribute__((weak));
 void __throw_bad_alloc() __attribute__((weak, noreturn));  // spelt as in libstdc++: clang wants all declarations alike
 struct nothrow_t;
-enum class align_val_t : size_t;
 }  // namespace std
 
 using namespace freestone;
@@ -125,52 +127,144 @@ constexpr Origin aligned(Origin family, std::align_val_t alignment) {
   return with_alignment(family, static_cast<usize>(alignment));
 }
 
+// The region's base, once it is known that no operator is replaced; until then, and if one is, kNowhere. Relaxed: a
+// thread that holds a block has seen the base that is stored here.
+constexpr usize kNowhere = usize{1} << 63;  // further below every address than a window is long
+Atomic<usize> forms_base{kNowhere};
+
+FREESTONE_INLINE bool forms_are_undecided() { return (forms_base.load_operand() & kNowhere) != 0; }
+FREESTONE_SLOW bool forms_are_replaced() {
+  if (operators_are_replaced()) return true;
+  if (region.base != 0) forms_base.store_relaxed(region.base);
+  return false;
+}
+
+// Each form passes `target`, the call that the standard names, and `serve`, what it does while nothing is replaced. Out
+// of line: the first call, and every call in a program that replaced something.
+template <typename Target, typename Serve>
+FREESTONE_SLOW auto first_or_replaced(Target target, Serve serve) {
+  return forms_are_replaced() ? target() : serve();
+}
+template <typename Target, typename Serve>
+FREESTONE_INLINE void* new_array(Target target, Serve serve) {
+  // In the fast build, an array is served as an object is.
+  if constexpr (!kMitigations.any()) return target();
+  return FREESTONE_UNLIKELY(forms_are_undecided()) ? first_or_replaced(target, serve) : serve();
+}
+
+template <typename Target, typename Serve>
+FREESTONE_SLOW void* first_or_replaced_nothrow(Target target, Serve serve) noexcept {
+  if (!forms_are_replaced()) return serve();
+  try {
+    return target();
+  } catch (...) {
+    return nullptr;
+  }
+}
+template <typename Target, typename Serve>
+FREESTONE_INLINE void* new_nothrow(Target target, Serve serve) {
+  return FREESTONE_UNLIKELY(forms_are_undecided()) ? first_or_replaced_nothrow(target, serve) : serve();
+}
+
+// The calls that forms of delete pass.
+using Destroy = void (*)(void*, std::align_val_t) noexcept;
+constexpr Destroy kDestroy = [](void* block, std::align_val_t) noexcept { operators_in_use.destroy(block); };
+constexpr Destroy kDestroyArray = [](void* block, std::align_val_t) noexcept { operators_in_use.destroy_array(block); };
+constexpr Destroy kDestroyAligned = [](void* block, std::align_val_t alignment) noexcept {
+  operators_in_use.destroy_aligned(block, alignment);
+};
+constexpr Destroy kDestroyAlignedArray = [](void* block, std::align_val_t alignment) noexcept {
+  operators_in_use.destroy_aligned_array(block, alignment);
+};
+
+// A block at an alignment that no call named.
+constexpr std::align_val_t kPlain{1};
+
+template <Destroy Target>
+FREESTONE_SLOW void delete_first_or_replaced(void* block, Origin family, std::align_val_t alignment,
+                                             usize bytes) noexcept {
+  return forms_are_replaced() ? Target(block, alignment) : serve_free(block, aligned(family, alignment), bytes);
+}
+template <Destroy Target>
+FREESTONE_INLINE void delete_form(void* block, Origin family, std::align_val_t alignment, usize bytes = kUnknownBytes) {
+  const auto outside = [=]() __attribute__((always_inline)) {
+    delete_first_or_replaced<Target>(block, family, alignment, bytes);
+  };
+  if constexpr (!kMitigations.any()) return deallocate(block, forms_base.load_relaxed(), outside);
+  return FREESTONE_UNLIKELY(forms_are_undecided()) ? outside() : serve_free(block, aligned(family, alignment), bytes);
+}
+
 }  // namespace
 
 #define EXPORT FREESTONE_EXPORT FREESTONE_HOT
 
 EXPORT void* operator new(std::size_t bytes) { return new_block(bytes, kObject); }
-EXPORT void* operator new[](std::size_t bytes) { return new_block(bytes, kArray); }
+EXPORT void* operator new[](std::size_t bytes) {
+  return new_array([=] { return operators_in_use.create(bytes); }, [=] { return new_block(bytes, kArray); });
+}
 EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return new_block_nothrow(bytes, kObject);
+  return new_nothrow([=] { return operators_in_use.create(bytes); }, [=] { return new_block_nothrow(bytes, kObject); });
 }
 EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
-  return new_block_nothrow(bytes, kArray);
+  return new_nothrow([=] { return operators_in_use.create_array(bytes); },
+                     [=] { return new_block_nothrow(bytes, kArray); });
 }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return new_aligned(bytes, alignment, kObject);
 }
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return new_aligned(bytes, alignment, kArray);
+  return new_array([=] { return operators_in_use.create_aligned(bytes, alignment); },
+                   [=] { return new_aligned(bytes, alignment, kArray); });
 }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return new_aligned_nothrow(bytes, alignment, kObject);
+  return new_nothrow([=] { return operators_in_use.create_aligned(bytes, alignment); },
+                     [=] { return new_aligned_nothrow(bytes, alignment, kObject); });
 }
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return new_aligned_nothrow(bytes, alignment, kArray);
+  return new_nothrow([=] { return operators_in_use.create_aligned_array(bytes, alignment); },
+                     [=] { return new_aligned_nothrow(bytes, alignment, kArray); });
 }
 
 EXPORT void operator delete(void* block) noexcept { serve_free(block, kObject); }
-EXPORT void operator delete[](void* block) noexcept { serve_free(block, kArray); }
-EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept { serve_free(block, kObject); }
-EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept { serve_free(block, kArray); }
-EXPORT void operator delete(void* block, std::size_t bytes) noexcept { serve_free(block, kObject, bytes); }
-EXPORT void operator delete[](void* block, std::size_t bytes) noexcept { serve_free(block, kArray, bytes); }
+EXPORT void operator delete[](void* block) noexcept { delete_form<kDestroy>(block, kArray, kPlain); }
+EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept {
+  delete_form<kDestroy>(block, kObject, kPlain);
+}
+EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept {
+  delete_form<kDestroyArray>(block, kArray, kPlain);
+}
+EXPORT void operator delete(void* block, std::size_t bytes) noexcept {
+  delete_form<kDestroy>(block, kObject, kPlain, bytes);
+}
+EXPORT void operator delete[](void* block, std::size_t bytes) noexcept {
+  delete_form<kDestroyArray>(block, kArray, kPlain, bytes);
+}
 EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept {
   serve_free(block, aligned(kObject, alignment));
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept {
-  serve_free(block, aligned(kArray, alignment));
+  delete_form<kDestroyAligned>(block, kArray, alignment);
 }
 EXPORT void operator delete(void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  serve_free(block, aligned(kObject, alignment));
+  delete_form<kDestroyAligned>(block, kObject, alignment);
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  serve_free(block, aligned(kArray, alignment));
+  delete_form<kDestroyAlignedArray>(block, kArray, alignment);
 }
 EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  serve_free(block, aligned(kObject, alignment), bytes);
+  delete_form<kDestroyAligned>(block, kObject, alignment, bytes);
 }
 EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  serve_free(block, aligned(kArray, alignment), bytes);
+  delete_form<kDestroyAlignedArray>(block, kArray, alignment, bytes);
 }
+
+// What replaced_operators.cc compares with the operators in use.
+#define OWN(name, form) asm(".globl " name "\n.hidden " name "\n.set " name ", " form)
+OWN("freestone_own_create", "_Znwm");
+OWN("freestone_own_create_array", "_Znam");
+OWN("freestone_own_create_aligned", "_ZnwmSt11align_val_t");
+OWN("freestone_own_create_aligned_array", "_ZnamSt11align_val_t");
+OWN("freestone_own_destroy", "_ZdlPv");
+OWN("freestone_own_destroy_array", "_ZdaPv");
+OWN("freestone_own_destroy_aligned", "_ZdlPvSt11align_val_t");
+OWN("freestone_own_destroy_aligned_array", "_ZdaPvSt11align_val_t");

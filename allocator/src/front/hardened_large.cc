@@ -5,6 +5,7 @@
 #include "cache/class_run.h"
 #include "config/options.h"
 #include "front/large.h"
+#include "front/replaced_operators.h"
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/os.h"
@@ -231,7 +232,8 @@ FREESTONE_SLOW static bool explain_large(const void* block, usize bytes, Origin 
 
 bool expect_match(const void* block, usize block_bytes, const Claim& claim, usize bytes, Origin origin) {
   const char* wrong = nullptr;
-  if (!origins_match(claim.origin, origin)) {
+  const bool in_own_delete = family_of(origin) == Origin::c_call && operators_are_replaced();
+  if (!origins_match(claim.origin, origin) && !in_own_delete) {
     wrong = "mismatched free";
   } else if (bytes != kUnknownBytes && bytes != claim.bytes) {
     wrong = "sized delete with a wrong size";

@@ -13,7 +13,8 @@
 namespace freestone::hardened {
 
 // free() or realloc() of a block from new is a mistake, and so is the wrong form of delete. A block from malloc may
-// come back through delete: a program may replace one of the operators and not the other.
+// come back through delete: a program may replace one of the operators and not the other. expect_match then allows the
+// reverse, too.
 FREESTONE_INLINE bool origins_match(Origin given, Origin taken) {
   return family_of(given) == family_of(taken) || family_of(given) == Origin::c_call;
 }

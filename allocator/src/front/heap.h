@@ -78,11 +78,13 @@ FREESTONE_INLINE void* allocate_aligned(usize bytes, usize alignment) {
       bytes, alignment - 1, [](void* block) { return block; }, [=] { return Slow(bytes, alignment); });
 }
 
-// Frees a block that `allocate` returned; null does nothing.
-FREESTONE_INLINE void deallocate(void* block) {
-  const usize offset = address_of(block) - region.base;
-  if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return deallocate_outside(block);
-  const usize tag = tag_table()[offset >> kUnitShift];
+// Frees a block that `allocate` returned. `base` is the region's, or an address that is further below each block than
+// the window is long. Tail-calls `outside` for what is not in the heap by this base.
+template <typename Outside>
+FREESTONE_INLINE void deallocate(void* block, usize base, Outside outside) {
+  const usize offset = address_of(block) - base;
+  if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return outside();
+  const usize tag = reinterpret_cast<const u8*>(base)[offset >> kUnitShift];
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
@@ -90,6 +92,10 @@ FREESTONE_INLINE void deallocate(void* block) {
     if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block, tag);  // CACHE-4
   }
   cache.push(tag, top, block);
+}
+// The same by the region's base; null does nothing.
+FREESTONE_INLINE void deallocate(void* block) {
+  deallocate(block, region.base, [=] { deallocate_outside(block); });
 }
 
 // The bytes of a block, by tag; 0 where the slow path must say (TrustedBytes).

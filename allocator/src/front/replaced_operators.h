@@ -1,0 +1,34 @@
+// Room 9, front: which operators new and delete the program brought itself.
+//
+// A program may replace any form of new and delete. The forms that it leaves alone must call the one that the C++
+// standard names: sized delete calls plain delete, new[] calls new. While nothing is replaced, our forms need no call.
+#pragma once
+
+#include "base/compiler.h"
+#include "base/units.h"
+
+namespace std {
+enum class align_val_t : size_t;
+}
+
+namespace freestone {
+
+// The operators that other forms call.
+struct Operators {
+  void* (*create)(usize);
+  void* (*create_array)(usize);
+  void* (*create_aligned)(usize, std::align_val_t);
+  void* (*create_aligned_array)(usize, std::align_val_t);
+  void (*destroy)(void*) noexcept;
+  void (*destroy_array)(void*) noexcept;
+  void (*destroy_aligned)(void*, std::align_val_t) noexcept;
+  void (*destroy_aligned_array)(void*, std::align_val_t) noexcept;
+};
+
+// As the program's modules find them. ld.so fills the table in before any code of ours runs.
+extern FREESTONE_HIDDEN const Operators operators_in_use;
+
+// Whether one of them is not ours. Never, where ours have no part in the build.
+bool operators_are_replaced();
+
+}  // namespace freestone
