@@ -1,7 +1,6 @@
 #include "format/file_reader.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,34 +16,33 @@ namespace freestone::trace {
 namespace {
 
 constexpr uint64_t kMostEvents = 400'000'000;  // some 20 GB in memory
+constexpr unsigned kMostAlignLog2 = 63;
 
-class Mapped {
- public:
-  explicit Mapped(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about{};
-    if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-      const std::string why = fd < 0 ? std::strerror(errno) : "not a file";
-      if (fd >= 0) close(fd);
-      throw Error("cannot be read: " + why);
-    }
-    size_ = static_cast<size_t>(about.st_size);
-    if (size_) memory_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (size_ && memory_ == MAP_FAILED) throw Error("cannot be mapped");
+// The bytes of a regular file. They are read and not mapped: a file that another program cuts meanwhile kills nobody.
+Bytes read_whole(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
+  struct stat about{};
+  std::string why;
+  Bytes bytes;
+  if (fd < 0 || fstat(fd, &about) != 0)
+    why = std::strerror(errno);
+  else if (!S_ISREG(about.st_mode))
+    why = "not a regular file";
+  else
+    bytes.resize(static_cast<size_t>(about.st_size));
+  size_t done = 0;
+  while (why.empty() && done < bytes.size()) {
+    const ssize_t count = read(fd, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) why = std::strerror(errno);
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
   }
-  ~Mapped() {
-    if (size_) munmap(memory_, size_);
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
-  std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(memory_), size_}; }
-
- private:
-  void* memory_ = nullptr;
-  size_t size_ = 0;
-};
+  if (fd >= 0) close(fd);
+  if (!why.empty()) throw Error("cannot be read: " + why);
+  bytes.resize(done);
+  return bytes;
+}
 
 [[noreturn]] void fail(uint64_t offset, const std::string& text) {
   throw Error("at byte " + std::to_string(offset) + ": " + text);
@@ -178,7 +176,7 @@ class Reader {
       }
       if (fst_has_extra(kind)) event.size = extras.next();
       if (fst_is_birth(kind) && !event.failed) event.birth = births++;
-      if (event.align_log2 > 47 || event.size >> 48) fail(offset, "a size or an alignment is impossible");
+      if (event.align_log2 > kMostAlignLog2 || event.size >> 48) fail(offset, "a size or an alignment is impossible");
       into.events.push_back(event);
     }
     const bool failed = sizes.failed || aligns.failed || refs.failed || times.failed || extras.failed;
@@ -211,8 +209,8 @@ class Reader {
 
 TraceFile read_trace(const std::string& path) {
   try {
-    const Mapped mapped(path);
-    return Reader(mapped.bytes()).read();
+    const Bytes bytes = read_whole(path);
+    return Reader(bytes).read();
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }

@@ -82,10 +82,10 @@ void make(const Words& words) {
 
 // Maps the file and makes it resident. As a file, it does not count as the allocator's memory.
 std::span<const uint8_t> map(const char* path) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
   struct stat about{};
   if (fd < 0 || fstat(fd, &about) != 0) fail("'" + std::string(path) + "' cannot be read: " + std::strerror(errno));
-  void* memory = about.st_size
+  void* memory = about.st_size && S_ISREG(about.st_mode)
                      ? mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0)
                      : MAP_FAILED;
   if (memory == MAP_FAILED) fail("'" + std::string(path) + "' cannot be mapped");

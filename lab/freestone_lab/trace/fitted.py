@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from freestone_lab.core import outputs
+from freestone_lab.core import inputs, outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout
 from freestone_lab.trace.events import Array, Events, Trace, concatenate
@@ -202,8 +202,8 @@ def save(model: dict[str, Any], path: Path) -> int:
 def load(path: Path) -> dict[str, Any]:
     """UserError when the file is no model."""
     try:
-        model = json.loads(lzma.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        model = json.loads(lzma.decompress(inputs.read_whole(path)))
+    except (OSError, EOFError, ValueError, RecursionError, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read as a model: {error}") from error
     if not isinstance(model, dict) or model.get("schema") != SCHEMA:
         raise UserError(f"{path}: expected the schema {SCHEMA}")
@@ -212,8 +212,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def is_model(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(6) == b"\xfd7zXZ\0"
+        return inputs.read_whole(path, 6) == b"\xfd7zXZ\0"
     except OSError:
         return False
 

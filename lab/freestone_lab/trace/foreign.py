@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import zstandard
 
+from freestone_lab.core import inputs
 from freestone_lab.core.errors import UserError
+from freestone_lab.trace import layout
 from freestone_lab.trace.events import Events, Trace
 from freestone_lab.trace.layout import Kind
 
@@ -24,15 +27,15 @@ Call = tuple[Kind, int, int, int]  # kind, address or 0, size or -1, the old add
 def read(path: Path) -> Trace:
     """The trace in a foreign file; UserError when it is none that is known."""
     try:
-        data = path.read_bytes()
+        data = inputs.read_whole(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         if data[:4] == b"\x28\xb5\x2f\xfd":
-            data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            data = _unpacked(data)
         elif data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-    except (zstandard.ZstdError, OSError, EOFError) as error:
+    except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
         raise UserError(f"{path}: does not unpack: {error}") from error
     lines = data.decode(errors="replace").splitlines()
     form = _form(lines)
@@ -41,7 +44,21 @@ def read(path: Path) -> Trace:
     calls = list(_READERS[form](lines))
     if not calls:
         raise UserError(f"{path}: no allocation call was found in it")
+    if any(max(numbers) >= layout.SIZES_END for _, *numbers in calls):
+        raise UserError(f"{path}: a size or an address in it is impossible")
     return _trace(path, form, calls)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """One zstd frame after the other."""
+    parts = []
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        parts.append(frame.decompress(data))
+        if not frame.eof:
+            raise EOFError("it is cut short")
+        data = frame.unused_data
+    return b"".join(parts)
 
 
 def _form(lines: list[str]) -> str | None:

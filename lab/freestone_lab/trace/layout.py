@@ -17,6 +17,8 @@ HEADER = struct.Struct("<8sHHIQQ28sI")
 BLOCK = struct.Struct("<IBBHIIIIIIQQQII")
 END = struct.Struct("<8sQQII")
 MOST_PAYLOAD = 64 << 20
+SIZES_END = 1 << 48  # the recorder keeps the lower 48 bits of a size
+MOST_ALIGN_LOG2 = 63
 ALL = 0xFFFFFFFF
 INDEX = np.dtype(
     [

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from freestone_lab.core import inputs
 from freestone_lab.trace import layout, varints
 from freestone_lab.trace.events import Array, Curve, Events, Gap, Stack, Trace, TraceError, concatenate
 from freestone_lab.trace.layout import BlockType
@@ -45,7 +46,7 @@ class File:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.data = path.read_bytes()
+            self.data = inputs.read_whole(path)
         except OSError as error:
             raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
         data = self.data
@@ -137,6 +138,8 @@ class File:
             raw = stored
         else:
             try:
+                if zstandard.frame_content_size(stored) > layout.MOST_PAYLOAD:  # so much would be allocated
+                    raise self.error(begin, "a block unpacks to more than a block may have")
                 raw = zstandard.ZstdDecompressor().decompress(stored, max_output_size=head.raw_bytes)
             except zstandard.ZstdError as error:
                 raise self.error(begin, f"a block does not unpack: {error}") from error
@@ -186,7 +189,7 @@ def _decode_events(head: BlockHead, raw: bytes) -> Events:
     count = kinds.size
     sizes = _spread(count, births, varints.decode(columns[1]), "sizes")
     aligns = _spread(count, layout.IS_ALIGNED[kinds], np.frombuffer(columns[2], dtype=np.uint8), "alignments", 0)
-    if bool((aligns > 63).any()) or bool((sizes < -1).any()):
+    if bool((aligns > layout.MOST_ALIGN_LOG2).any()) or bool(((sizes < -1) | (sizes >= layout.SIZES_END)).any()):
         raise ValueError("a size or an alignment is impossible")
     numbers = head.first_birth + np.cumsum(made) - made  # of births so far, at each event
     own = np.where(made, numbers, -1)
@@ -243,7 +246,10 @@ def _stacks(payload: bytes, thread: int) -> list[Stack]:
 
 
 def _text(payload: bytes) -> dict[str, Any]:
-    found = json.loads(payload)
+    try:
+        found = json.loads(payload)
+    except RecursionError as error:
+        raise ValueError("its text is nested too deep") from error
     if not isinstance(found, dict):
         raise ValueError("its text is no JSON object")
     return found
@@ -312,10 +318,10 @@ def _check_threads(trace: Trace) -> None:
             raise TraceError(f"{trace.path}: thread {number}: its births are not numbered in order")
         made[number] = int(births[-1]) + 1 if births.size else 0
     incomplete = bool(trace.cut) or trace.summary.get("end", CUT_OFF[0]) in CUT_OFF
-    most = np.array([made.get(n, 0) for n in range(max(made, default=-1) + 2)], dtype=np.int64)
     for number, events in trace.threads.items():
-        makers = np.clip(events.ref_threads, -1, most.size - 1)
-        dangling = (events.ref_threads >= 0) & (events.ref_births >= most[makers])
+        makers, which = np.unique(events.ref_threads, return_inverse=True)
+        most = np.array([made.get(maker, 0) for maker in makers.tolist()], dtype=np.int64)
+        dangling = (events.ref_threads >= 0) & (events.ref_births >= most[which])
         if not bool(dangling.any()):
             continue
         if not incomplete:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.core import paths
+from freestone_lab.core import inputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
 from freestone_lab.trace import fitted, recording, writer
@@ -43,7 +43,7 @@ def make_plan(trace: Path, way: Way) -> Path:
     """The plan of a trace, kept among what the lab makes for itself; made anew when what makes it changed."""
     replayer = recording.native(recording.REPLAYER)
     try:
-        data = trace.read_bytes()
+        data = inputs.read_whole(trace)
     except OSError as error:
         raise UserError(f"{trace}: cannot be read: {error.strerror}") from error
     made_by = (replayer, Path(fitted.__file__)) if fitted.is_model(trace) else (replayer,)
