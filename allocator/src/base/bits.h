@@ -14,7 +14,6 @@ constexpr unsigned count_bits(u64 word) {
   word = (word & kEach * 0x33) + ((word >> 2) & kEach * 0x33);
   return static_cast<unsigned>(((word + (word >> 4)) & kEach * 0x0f) * kEach >> 56);
 }
-constexpr u64 rotate_right(u64 word, unsigned count) { return (word >> (count % 64)) | (word << ((64 - count) % 64)); }
 constexpr u64 bit(unsigned position) { return u64{1} << position; }
 constexpr unsigned trailing_ones(u64 word) { return word == ~u64{0} ? 64 : lowest_bit(~word); }
 

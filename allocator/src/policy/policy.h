@@ -17,7 +17,7 @@ struct Mitigations {
   bool trailer;  // a canary and a keyed word behind every block find double and invalid frees, overflows by one byte,
                  // and wrong sizes, alignments and origins
   bool zero_on_free;  // freed memory is cleared; all of it must still be clear whenever it changes hands
-  bool random_order;  // a fresh slab hands out its blocks in random order
+  bool random_order;  // a slab hands out neighbouring blocks in random order
   bool quarantine;    // freed blocks wait, and leave in random order
   bool guards;  // memory before and behind every slab and run is inaccessible, as is memory that went back to the
                 // kernel

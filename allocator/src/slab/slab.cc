@@ -113,72 +113,36 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return next_mixed(user.random);
 }
 
-// A random permutation (Fisher and Yates) of at most 256. One draw serves eight steps; the small bias helps no
-// attacker.
-template <typename T>
-[[maybe_unused]] void shuffle(SlabUser& user, T* items, unsigned count) {
-  u64 random = 0;
-  for (unsigned i = count; i > 1; --i) {
-    random = i % 8 == 0 || i == count ? next_random(user) : random >> 8;
-    const auto j = static_cast<unsigned>(((random & 0xff) * i) >> 8);
-    const T item = items[i - 1];
-    items[i - 1] = items[j];
-    items[j] = item;
-  }
+// How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in
+// which it took them, while these neighbours lie within half a KiB and one group of them is above the other.
+constexpr unsigned kNeighboursMost = 16;
+[[maybe_unused]] unsigned neighbours_of(const ClassInfo& info) {
+  return info.bytes <= 32 || info.blocks <= kNeighboursMost ? kNeighboursMost : kNeighboursMost / 2;
 }
 
-// An order in which the blocks of a whole word are handed out. A word takes one of a few orders, and begins it at a
-// random place. Neighbours go one after the other, in random order: about a page of them, so a class with few used
-// blocks touches few pages, and at most eight, because a program that walks its blocks in the order in which it took
-// them reads memory almost in sequence then. They are at least four, so the next block is hard to guess.
-//
-// An order is drawn as far as it is used: a small program takes few blocks of each word.
-constexpr unsigned kOrders = kMitigations.random_order ? 8 : 1;
-constexpr unsigned kLeastShift = 2;  // binary logarithms of the neighbours
-constexpr unsigned kMostShift = 3;
-constexpr unsigned kNeighboursMost = 1U << kMostShift;
-struct Order {
-  Atomic<u8> drawn;    // places below it never change again; published to those who read them
-  Atomic<u8> drawing;  // 1: a thread draws, or did so when this process was forked
-  u8 places[64] = {};
-
-  // Draws the places from `from` to `to`, in groups of 1 << shift: Fisher and Yates from the front.
-  void draw(SlabUser& user, unsigned shift, unsigned from, unsigned to) {
-    for (unsigned k = 0; from == 0 && k < 64; ++k) places[k] = static_cast<u8>(k);
-    u64 random = 0;
-    for (unsigned k = from; k < to; ++k) {
-      random = k % 8 == 0 || k == from ? next_random(user) : random >> 8;
-      const unsigned left = (1U << shift) - k % (1U << shift);
-      const auto other = k + static_cast<unsigned>(((random & 0xff) * left) >> 8);
-      const u8 place = places[other];
-      places[other] = places[k];
-      places[k] = place;
+// Takes blocks of a word: of the lowest free ones, as many as are neighbours, in random order, then of the next ones.
+// Those that it takes leave `left` for the places below `top`. A slab begins at random neighbours; a turn in each
+// word would cost the program that walks its blocks. One number serves eight draws; the small bias helps no attacker.
+[[maybe_unused]] void** take_at_random(const ClassInfo& info, SlabUser& user, bool begins, char* first, u64& left,
+                                       void** bottom, void** top) {
+  const unsigned neighbours = neighbours_of(info);
+  unsigned turn =
+      begins ? static_cast<unsigned>(round_down(next_random(user) % min_of(info.blocks, 64U), neighbours)) : 0;
+  while (left != 0 && top != bottom) {
+    if (left >> turn == 0) turn = 0;
+    u8 near[kNeighboursMost];
+    unsigned count = 0;
+    for (u64 rest = left >> turn << turn; rest != 0 && count < neighbours; rest &= rest - 1)
+      near[count++] = static_cast<u8>(lowest_bit(rest));
+    u64 random = next_random(user);
+    for (; count != 0 && top != bottom; random = count % 8 == 0 ? next_random(user) : random >> 8) {
+      u8& drawn = near[((random & 0xff) * count) >> 8];
+      left &= ~bit(drawn);
+      *--top = first + usize{drawn} * info.bytes;
+      drawn = near[--count];
     }
   }
-};
-constinit Order orders[kMostShift - kLeastShift + 1][kOrders];
-
-// One of the orders, of which at least `count` places are drawn. While another thread draws, an own one in `spare`.
-[[maybe_unused]] const u8* order_for(SlabUser& user, unsigned shift, unsigned number, unsigned count, Order& spare) {
-  Order& order = orders[shift - kLeastShift][number];
-  if (FREESTONE_LIKELY(order.drawn.load_acquire() >= count)) return order.places;
-  u8 nobody = 0;
-  if (order.drawing.load_relaxed() != 0 || !order.drawing.replace_acquire(nobody, 1)) {
-    spare.draw(user, shift, 0, count);
-    return spare.places;
-  }
-  if (const unsigned drawn = order.drawn.load_relaxed(); drawn < count) {
-    order.draw(user, shift, drawn, count);
-    order.drawn.store_release(static_cast<u8>(count));
-  }
-  order.drawing.store_release(0);
-  return order.places;
-}
-
-constexpr unsigned neighbours_shift(usize bytes) {
-  unsigned shift = kLeastShift;
-  while (shift < kMostShift && (bytes << (shift + 1)) <= 4 * kKiB) ++shift;
-  return shift;
+  return top;
 }
 
 // Notes that `blocks` of a word are handed out, so that their pages will have memory (SLAB-5).
@@ -235,33 +199,8 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
     char* const first = unit_address(unit) + usize{w} * 64 * info.bytes;
     const u64 all = record.words[w].exchange_seq(0);
     u64 left = all;
-    if constexpr (kMitigations.random_order) {
-      if (all == ~u64{0}) {
-        const u64 random = next_random(user);
-        const unsigned shift = neighbours_shift(info.bytes);
-        const unsigned turn = (random / kOrders) % 64;
-        const unsigned within = turn % (1U << shift);
-        const auto count = static_cast<unsigned>(min_of<std::ptrdiff_t>(64, top - bottom));
-        Order spare;
-        const u8* const order = order_for(user, shift, random % kOrders, count, spare);
-        for (unsigned k = 0; k < count; ++k) {
-          const unsigned position = ((order[k] ^ within) + (turn - within)) % 64;
-          left &= ~bit(position);
-          *--top = first + usize{position} * info.bytes;
-        }
-      } else {
-        void** const from = top;
-        const auto turn =
-            static_cast<unsigned>(next_random(user) % min_of<u64>(u64{1} << neighbours_shift(info.bytes), info.blocks));
-        while (left != 0 && top != bottom) {
-          const unsigned position = (lowest_bit(rotate_right(left, turn)) + turn) % 64;
-          left &= ~bit(position);
-          *--top = first + usize{position} * info.bytes;
-        }
-        for (void** near = top; near < from; near += kNeighboursMost)
-          shuffle(user, near, static_cast<unsigned>(min_of<std::ptrdiff_t>(from - near, kNeighboursMost)));
-      }
-    }
+    if constexpr (kMitigations.random_order)
+      top = take_at_random(info, user, w == 0 && all == full_word(info, 0), first, left, bottom, top);
     while (left != 0 && top != bottom) {  // neighbours, one by one
       const unsigned start = lowest_bit(left);
       const unsigned run = min_of(trailing_ones(left >> start), static_cast<unsigned>(top - bottom));
