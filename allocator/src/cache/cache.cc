@@ -74,15 +74,16 @@ unsigned first_capacity(const ClassInfo& info) {
 }
 
 // Whether the arrays of a thread may hold `more`: its own bound, its share of what all may hold and, beyond what every
-// thread may, what all do hold against the size of the heap.
-bool fits_budget(const Cache& cache, usize more) {
+// thread may, what all do hold against the size of the heap. A class that `turns` may have more: its blocks would else
+// lie free in slabs, and each would be a miss.
+bool fits_budget(const Cache& cache, usize more, bool turns) {
   const usize bytes = cache.capacity_bytes + more;
-  if (bytes > options.cache_bytes) return false;
+  if (bytes > (turns ? options.cache_bytes : options.cache_bytes / kCacheTurnsFactor)) return false;
   if (bytes <= kCacheBytesFloor) return true;
   if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
   if (bytes <= kCacheBytesSmall) return true;
   return all_capacity_bytes.load_relaxed() + more <=
-         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / kCacheHeapDivisor);
+         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (turns ? kCacheTurnsDivisor : kCacheHeapDivisor));
 }
 
 // The metadata room rounds to powers of two: a capacity between two of them needs no new array.
@@ -188,21 +189,22 @@ FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize 
       shrink_to(cache, other, capacity / 2);
     }
     cache.changing.store_relaxed(static_cast<u8>(c));
-    if (fits_budget(cache, bytes)) return true;
+    if (fits_budget(cache, bytes, cache.turns_often(c))) return true;
   }
   return false;
 }
 
 // Called when a class was found empty or full; inside Changing(cache, c).
-FREESTONE_INLINE void grow(Cache& cache, SizeClass c) {
+FREESTONE_INLINE void grow(Cache& cache, SizeClass c, bool full) {
   constexpr unsigned kMissesPerTry = 4;
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
   if (cache.misses[c] != 0xff) ++cache.misses[c];
+  if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].note(full);
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
   if (wanted <= old) return;
   const usize bytes = usize{wanted - old} * info.bytes;
-  if (fits_budget(cache, bytes) ||
+  if (fits_budget(cache, bytes, cache.turns_often(c)) ||
       (cache.misses[c] % kMissesPerTry == 0 && take_capacity_from_others(cache, c, bytes)))
     exchange_array(cache, c, wanted);
 }
@@ -218,10 +220,12 @@ FREESTONE_APART void adapt(Cache& cache) {
     const unsigned capacity = cache.capacity(c);
     if (unused >= capacity / 2 && cache.misses[c] == 0 && cache.count(c) == 0) {
       drop_array(cache, c);
-    } else if (capacity / 2 >= first_capacity(class_info(c)) && (unused >= capacity / 2 || !fits_budget(cache, 0))) {
+    } else if (capacity / 2 >= first_capacity(class_info(c)) &&
+               (unused >= capacity / 2 || !fits_budget(cache, 0, cache.turns_often(c)))) {
       shrink_to(cache, c, capacity / 2);
     }
     cache.misses[c] /= 2;
+    if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();
     cache.low[c] = cache.top[c];
   }
   if (!cache.run.wanted) release_held_run(cache.run);
@@ -377,7 +381,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
       return *--cache.top[c];
     }
     const unsigned before = cache.capacity(c);
-    grow(cache, c);
+    grow(cache, c, false);
     const ClassInfo& info = class_info(c);
     const unsigned have = cache.count(c);
     // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
@@ -410,7 +414,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
       cache.push(c, cache.top[c], block);
       return;
     }
-    grow(cache, c);
+    grow(cache, c, true);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
     if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);

@@ -122,6 +122,23 @@ struct ClassOfGranules {
 };
 inline constexpr ClassOfGranules kClassOfGranules;
 
+// How often a class was found full after it was found empty, or empty after full. A program that grows or shrinks makes
+// few turns.
+struct Turns {
+  static constexpr u8 kMost = 0xff;
+  static constexpr u8 kOften = 8;
+  // Smaller blocks miss seldom: a refill brings many.
+  static constexpr SizeClass kFirst = class_of(256) + 1;
+  // Odd: the class was found full the last time.
+  u8 count = 0;
+
+  void note(bool full) {
+    if (full == (count % 2 != 0)) return;
+    count = count == kMost ? kMost - 1 : static_cast<u8>(count + 1);
+  }
+  void halve() { count = static_cast<u8>(count / 4 * 2 + count % 2); }
+};
+
 struct alignas(64) Cache {
   // Indexed by tag; entries of tags that are not classes stay null, so `free` needs no test for them.
   void** top[kCountedEntry + kCountedClassEnd] = {};
@@ -133,6 +150,7 @@ struct alignas(64) Cache {
   SlabUser user;
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
   u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
+  Turns turns[kClassEnd - Turns::kFirst];  // halved with the misses
   u8 hand = 0;                // the class last asked for capacity that another needs more
   u16 looks = 0;              // fast build: how many more frees above a mark raise it by only one block
   u32 events = 0;             // refills and flushes since the last adaptation
@@ -159,6 +177,7 @@ struct alignas(64) Cache {
   unsigned capacity(SizeClass c) const {
     return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4
   }
+  bool turns_often(SizeClass c) const { return c >= Turns::kFirst && turns[c - Turns::kFirst].count >= Turns::kOften; }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
 static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB,

@@ -118,13 +118,13 @@ TEST(cache, CapacityMovesToTheClassThatMisses) {
 }
 
 // Medium blocks replaced at random: a class misses and fills in turn, so the thread takes all that its budget allows.
+template <usize Live>
 void replace_medium_blocks() {
-  constexpr usize kLive = 100;
-  static void* held[kLive];
+  static void* held[Live];
   Random random(3);
   for (void*& block : held) block = allocate(random.between(4 * kKiB, 32 * kKiB));
   for (int step = 0; step < 30'000; ++step) {
-    void*& block = held[random.below(kLive)];
+    void*& block = held[random.below(Live)];
     deallocate(block);
     block = allocate(random.between(4 * kKiB, 32 * kKiB));
   }
@@ -135,18 +135,43 @@ TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
   Cache* cache = ensure_cache();
   ASSERT_NE(cache, nullptr);
   trim(0);
-  replace_medium_blocks();
+  replace_medium_blocks<100>();
   const usize beside_small = cache->capacity_bytes;
-  EXPECT_LE(beside_small, max_of(kCacheBytesSmall, account.charged.load_relaxed() / kCacheHeapDivisor));
+  EXPECT_LE(beside_small, max_of(kCacheBytesSmall, account.charged.load_relaxed() / kCacheTurnsDivisor));
   static void* heap[64];
   for (void*& block : heap) block = allocate(kMiB);
   // More than once: on a slow machine the cache may be emptied meanwhile, since blocks of an earlier test became few.
-  for (int k = 0; k < 4 && cache->capacity_bytes <= 2 * kCacheBytesSmall; ++k) replace_medium_blocks();
+  for (int k = 0; k < 4 && cache->capacity_bytes <= 2 * kCacheBytesSmall; ++k) replace_medium_blocks<100>();
   EXPECT_GT(cache->capacity_bytes, 2 * kCacheBytesSmall);
   EXPECT_LE(cache->capacity_bytes, options.cache_bytes);
   for (void* block : heap) deallocate(block);
   flush_all(*cache);
   EXPECT_EQ(cache->capacity_bytes, 0u);
+}
+
+// A program that grows, shrinks and goes idle must not keep more than before.
+TEST(cache, ExceedsAQuarterOnlyForClassesThatRunFullAndEmptyInTurns) {
+  Cache* own = ensure_cache();
+  ASSERT_NE(own, nullptr);
+  flush_all(*own);
+  static void* heap[64];
+  for (void*& block : heap) block = allocate(kMiB);
+  run_threads(1, [](unsigned) {
+    Cache* cache = ensure_cache();
+    ASSERT_NE(cache, nullptr);
+    static void* held[1000];
+    for (int round = 0; round < 2; ++round) {
+      for (usize k = 0; k < std::size(held); ++k) held[k] = allocate((4 + k % 29) * kKiB);
+      for (void* block : held) deallocate(block);
+    }
+    EXPECT_LE(cache->capacity_bytes, options.cache_bytes / kCacheTurnsFactor);
+    // More than once, as above.
+    for (int k = 0; k < 4 && cache->capacity_bytes <= options.cache_bytes / kCacheTurnsFactor; ++k)
+      replace_medium_blocks<400>();
+    EXPECT_GT(cache->capacity_bytes, options.cache_bytes / kCacheTurnsFactor);
+    EXPECT_TRUE(cache_is_valid(*cache));
+  });
+  for (void* block : heap) deallocate(block);
 }
 
 TEST(cache, KeepsOneRunForItself) {
