@@ -102,7 +102,9 @@ static void before_fork(void) {
   forked = kNoProcess;
   if (!header || header->stop) return;
   forked = __atomic_fetch_add(&header->next_process, 1, __ATOMIC_RELAXED); /* only its uniqueness counts */
-  if (forked < kMostProcesses) fsr_death(FST_FORK, (void*)(uintptr_t)forked);
+  if (forked >= kMostProcesses) return;
+  header->processes[forked].started = fsr_ticks();
+  fsr_death(FST_FORK, (void*)(uintptr_t)forked);
 }
 
 /* The child has one thread, which is new in the recording. The parent keeps its block. */
@@ -166,6 +168,14 @@ static bool set_up(void) {
     offer_control();
   __atomic_store_n(&setup_state, 2, __ATOMIC_RELEASE); /* publishes the key and the control file */
   return true;
+}
+
+/* Before the program can change its user, its root or its limits, so that all its processes are recorded. */
+__attribute__((constructor)) static void at_load(void) {
+  const bool in_slow = fsr_self.in_slow;
+  fsr_self.in_slow = true;
+  set_up();
+  fsr_self.in_slow = in_slow;
 }
 
 /* The running session, or null. Joins the one that the control file asks for. */
@@ -280,7 +290,11 @@ static void record(struct fsr_thread* self, struct fsr_header* header, unsigned 
   const unsigned needed = size >= kRawSizeBig ? 2 : 1;
   if (!self->block || self->cursor + needed * kEventBytes > self->end) {
     hand_over(self);
-    if (!next_block(self, header) || (birth && self->skipped)) return;
+    if (!next_block(self, header)) {
+      __atomic_fetch_add(&header->dropped_calls, 1, __ATOMIC_RELAXED); /* a statistic */
+      return;
+    }
+    if (birth && self->skipped) return;
   }
   if (size >= kRawSizeBig) {
     put(self, kRawBigSize, 0, size, 0);

@@ -31,7 +31,7 @@ enum fsr_state { kBlockFree = 0, kBlockFilling = 1, kBlockFull = 2 };
 struct fsr_process {
   uint32_t pid;     /* stored last: 0 while the entry is not valid */
   uint32_t parent;  /* number of the process it was forked from, or kNoProcess */
-  uint64_t started; /* ticks */
+  uint64_t started; /* ticks; stored before the fork that makes it: with no pid yet, it is about to begin */
 };
 #define kNoProcess 0xffffffffu
 
@@ -43,8 +43,7 @@ struct fsr_header {
   uint32_t stack_every;    /* record the call stack of one birth in this many; 0: none */
   uint32_t next_process;
   uint32_t next_thread;
-  uint32_t full; /* threads without a block wait for this to change, in small sleeps */
-  uint32_t reserved;
+  uint64_t dropped_calls; /* of threads that found no free block */
   uint64_t blocks_offset;               /* from the start of the file */
   uint64_t free_bits[kMostBlocks / 64]; /* bit set: the block is free */
   struct fsr_process processes[kMostProcesses];

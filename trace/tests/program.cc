@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +96,44 @@ void many_threads(long count) {
   }
 }
 
+// All of them live at once.
+void threads_at_once(long count) {
+  std::atomic<long> waiting{count};
+  std::vector<std::thread> threads;
+  for (long i = 0; i < count; i++)
+    threads.emplace_back([&] {
+      free(keep(malloc(77)));
+      waiting--;
+      while (waiting.load()) usleep(1000);
+      free(keep(malloc(77)));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Leaves its parent twice, as daemons do, and works later.
+void daemonized(long count) {
+  for (int i = 0; i < 2; i++)
+    if (fork()) _exit(0);
+  usleep(400000);
+  for (long i = 0; i < count; i++) free(keep(malloc(55)));
+}
+
+// Each child makes a call.
+void many_children(long count) {
+  for (long i = 0; i < count; i++) {
+    const pid_t child = fork();
+    if (child == 0) free(keep(malloc(77))), _exit(0);
+    waitpid(child, nullptr, 0);
+  }
+}
+
+// The first call comes when nothing can be opened any more.
+void without_files(long count) {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_NOFILE, &none);
+  for (long i = 0; i < count; i++) free(keep(malloc(55)));
+}
+
 // The child frees what the parent made.
 void forking(long count) {
   std::vector<void*> blocks;
@@ -171,6 +210,14 @@ int main(int count, char** words) {
     until_told(number);
   else if (!strcmp(mode, "signals"))
     signals(number);
+  else if (!strcmp(mode, "threads-at-once"))
+    threads_at_once(number);
+  else if (!strcmp(mode, "daemon"))
+    daemonized(number);
+  else if (!strcmp(mode, "children"))
+    many_children(number);
+  else if (!strcmp(mode, "without-files"))
+    without_files(number);
   else if (!strcmp(mode, "partly-used"))
     partly_used();
   else

@@ -30,6 +30,7 @@ constexpr uint64_t kStepNs = 1000;
 constexpr uint64_t kSampleNs = 10'000'000;
 constexpr uint64_t kPagesNs = 50'000'000;
 constexpr uint64_t kLookNs = 250'000'000;
+constexpr uint64_t kForkPatienceNs = 5'000'000'000;  // for a child that has not entered itself yet
 constexpr uint64_t kLeastBufferBytes = 2 << 20;
 
 struct Options {
@@ -192,11 +193,13 @@ std::string describe(const Options& options) {
   return text + ",\"stack_every\":" + std::to_string(options.stack_every) + "}";
 }
 
-std::string summarize(const Counts& counts, const std::string& end) {
+std::string summarize(const Counts& counts, uint64_t dropped_calls, uint64_t lost_processes, const std::string& end) {
   std::string text = "{\"events\":" + std::to_string(counts.events) + ",\"births\":" + std::to_string(counts.births);
   text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
   text +=
       ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
+  text += ",\"dropped_calls\":" + std::to_string(dropped_calls) +
+          ",\"lost_processes\":" + std::to_string(lost_processes);
   text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
   return text + ",\"end\":" + quoted(end) + "}";
 }
@@ -268,12 +271,18 @@ class Recording {
     samples_.flush_all();
     output_.drain();
     if (output_.is_at_limit()) end = output_.problem().empty() ? "max-bytes" : "write-error";  // events are missing
-    const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(merge_.counts(), end)));
     const Counts& counts = merge_.counts();
+    const uint64_t dropped = __atomic_load_n(&shared_.header()->dropped_calls, __ATOMIC_RELAXED);  // a statistic
+    const uint32_t entered = __atomic_load_n(&shared_.header()->next_process, __ATOMIC_RELAXED);   // a statistic
+    const uint64_t lost = entered - std::min<uint32_t>(entered, kMostProcesses);
+    const std::string problem = output_.finish(text_block(FST_BLOCK_SUMMARY, summarize(counts, dropped, lost, end)));
     std::fprintf(stderr, "freestone-record: %s: %llu calls, %llu bytes", options_.output.c_str(),
                  static_cast<unsigned long long>(counts.events), static_cast<unsigned long long>(output_.bytes()));
     if (counts.gap_seconds)
       std::fprintf(stderr, ", %llu seconds dropped", static_cast<unsigned long long>(counts.gap_seconds));
+    if (dropped) std::fprintf(stderr, ", %llu calls without a buffer", static_cast<unsigned long long>(dropped));
+    if (lost) std::fprintf(stderr, ", %llu processes too many", static_cast<unsigned long long>(lost));
+    if (entered == 0) std::fprintf(stderr, ", no process loaded the recorder and may open its buffers");
     if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
     std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
   }
@@ -303,15 +312,26 @@ class Recording {
 
   bool all_gone() {
     merge_.look_after();
+    bool is_pending = false;
+    if (some_live(is_pending))
+      alone_since_ = 0;
+    else if (!alone_since_)
+      alone_since_ = monotonic_ns();
+    return alone_since_ && (!is_pending || monotonic_ns() - alone_since_ > kForkPatienceNs);
+  }
+
+  bool some_live(bool& is_pending) {
     for (const Process& process : merge_.processes())
-      if (process.known && !process.ended) return false;
-    // This process has entered itself and stored nothing yet.
+      if (process.known && !process.ended) return true;
+    // This process has entered itself and stored nothing yet, or is being forked.
     const uint32_t count = std::min<uint32_t>(shared_.header()->next_process, kMostProcesses);
     for (uint32_t i = 0; i < count; i++) {
-      const uint32_t pid = __atomic_load_n(&shared_.header()->processes[i].pid, __ATOMIC_ACQUIRE);
-      if (pid && !is_gone(pid, pid)) return false;
+      const fsr_process& entry = shared_.header()->processes[i];
+      const uint32_t pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
+      if (pid && !is_gone(pid, pid)) return true;
+      if (!pid && __atomic_load_n(&entry.started, __ATOMIC_RELAXED)) is_pending = true;  // or its fork failed
     }
-    return true;
+    return false;
   }
 
   static void pause(size_t taken) {
@@ -325,6 +345,7 @@ class Recording {
   Merge merge_;
   Samples samples_;
   bool child_gone_ = false;
+  uint64_t alone_since_ = 0;  // all known processes are gone since then; 0: some live
   int status_ = 0;
 };
 

@@ -26,7 +26,12 @@ def lines(trace: Trace, file_bytes: int) -> list[str]:
     if trace.gaps:
         lost = sum(gap.last_time - gap.first_time for gap in trace.gaps) * trace.step_ns / 1e9
         out.append(f"  {len(trace.gaps)} gaps, {lost:.1f} s: the writer or the disk did not keep up")
-    for key, text in (("unknown_frees", "frees of blocks that are not in the trace"), ("lost_frees", "frees not seen")):
+    for key, text in (
+        ("unknown_frees", "frees of blocks that are not in the trace"),
+        ("lost_frees", "frees not seen"),
+        ("dropped_calls", "calls dropped: their threads found no free buffer"),
+        ("lost_processes", "processes more than a recording has room for"),
+    ):
         if summary.get(key):
             out.append(f"  {summary[key]} {text}")
     if summary.get("end") not in (None, "exit"):

@@ -15,7 +15,7 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import figures, layout, reader, recording
+from freestone_lab.trace import describe, figures, layout, reader, recording
 from freestone_lab.trace.events import Trace, TraceError
 from freestone_lab.trace.layout import Kind
 
@@ -107,6 +107,30 @@ def test_a_child_frees_what_its_parent_made(record: Record) -> None:
 def test_a_program_that_dies_leaves_all_its_calls(record: Record, mode: str, status: int) -> None:
     trace = record(mode, "20000", status=status)
     assert of_kind(trace, Kind.MALLOC, 55) == 20000
+
+
+def test_a_daemon_is_recorded_to_its_end(record: Record) -> None:
+    """Its parents are gone when it makes its first call."""
+    assert of_kind(record("daemon", "300"), Kind.MALLOC, 55) == 300
+
+
+def test_a_program_may_close_its_doors_before_its_first_call(record: Record) -> None:
+    assert of_kind(record("without-files", "300"), Kind.MALLOC, 55) == 300
+
+
+def test_what_threads_without_a_buffer_lose_is_said(record: Record) -> None:
+    """A buffer of 2 MiB has 64 blocks, one for each thread."""
+    trace = record("threads-at-once", "100", buffer_bytes=2 << 20)
+    kept = of_kind(trace, Kind.MALLOC, 77)
+    lost = trace.summary["dropped_calls"]
+    assert kept < 200 and lost >= 200 - kept
+    assert f"  {lost} calls dropped: their threads found no free buffer" in describe.lines(trace, 1)
+
+
+@pytest.mark.long
+def test_processes_more_than_there_is_room_for_are_said(record: Record) -> None:
+    trace = record("children", "8300")
+    assert of_kind(trace, Kind.MALLOC, 77) + trace.summary["lost_processes"] == 8300 > 8192
 
 
 def test_a_signal_handler_between_two_instructions_loses_nothing(record: Record) -> None:
