@@ -2,10 +2,10 @@
 
 Phases begin at equal shares of the births, where the curve of live memory bends, and after the longest pauses. In each,
 blocks are counted in cells: by maker, kind, size, end, and for a realloc the size before. A short life has an age, a
-long one the phase of its end; so the live memory at the end of each phase is the trace's own. The largest blocks, which
-make the peaks, keep size and place, and how many of their pages were used. A clock of up to 400 points says when births
-and ends come. There are as many phases as have room in the file; if few are too many, rare cells are joined. No
-sequence of small sizes is in the model.
+long one the phase of its end; so the live memory at the end of each phase is the trace's own. Long lives end in as many
+bursts as in the program. The largest blocks, which make the peaks, keep size and place, and how many of their pages
+were used. A clock of up to 400 points says when births and ends come. There are as many phases as have room in the
+file; if few are too many, rare cells are joined. No sequence of small sizes is in the model.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 
 from freestone_lab.core import inputs, outputs
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import layout
+from freestone_lab.trace import layout, model_check
 from freestone_lab.trace.events import Array, Events, Trace, concatenate
 from freestone_lab.trace.layout import Kind
 from freestone_lab.trace.lives import Lives, lives
 
-SCHEMA = "freestone-trace-model/4"
+SCHEMA = "freestone-trace-model/5"
 PHASES = (256, 128, 64, 32, 16, 8)  # as many as have room, beside the bends
 ENDING = 1 - 0.5 ** np.arange(5, 12)  # a program that takes itself down frees much at once: finer and finer there
 MAKERS = 8  # the busiest threads; the rest is one more
@@ -85,8 +85,8 @@ def fit(trace: Trace, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
 
     for phases in PHASES:
         edges = np.concatenate([_edges(found, phases), count + 1 + np.arange(TAKEDOWN)])
-        model["edges"] = edges.tolist()
         keys = _Keys(found, edges, maker, ender, small)
+        model.update(edges=edges.tolist(), bursts=keys.bursts)
         if not too_large(keys, LEAST_WEIGHTS[0]):
             return model
     fits = bisect_left(LEAST_WEIGHTS, True, 1, len(LEAST_WEIGHTS) - 1, key=lambda least: not too_large(keys, least))
@@ -162,6 +162,7 @@ class _Keys:
             end = np.where(found.ends < 0, -1, np.where(short, within, 1000 + end_phase)).astype(int)
             return np.stack([column[small] for column in (*who, end, sizes, before)], axis=1)
 
+        self.bursts = [_bursts(found.ends[~short & (end_phase == one)]) for one in range(edges.size)]
         self.fine = keys(4, sizes, before)
         self.coarse = keys(1, 10000 + np.floor(np.log2(np.maximum(found.sizes, 1))).astype(int), np.full(count, -2))
         self.values = [column[small] for column in (found.sizes, np.maximum(age, 0), found.before)]
@@ -177,6 +178,12 @@ class _Keys:
         steps = 2 ** (np.round(16 * np.log2(np.maximum(age, 1))) / 16)
         means = [np.round(column).astype(int) for column in (size, np.where(age > 0, steps, 0), before)]
         return [column.tolist() for column in (*unique[:, :7].T, *means, counts)]
+
+
+def _bursts(ends: Array) -> int:
+    """In how many places the ends stand; a place with few of them counts less than one."""
+    counts = np.unique(ends, return_counts=True)[1].astype(float)
+    return max(1, round(counts.sum() ** 2 / (counts**2).sum())) if ends.size else 1
 
 
 def _groups(keys: Array) -> tuple[Array, Array]:
@@ -220,9 +227,12 @@ def is_model(path: Path) -> bool:
 def generate(model: dict[str, Any], seed: int = 1) -> Trace:
     """A trace with the model's blocks: the same for the same seed."""
     try:
+        model_check.check(model, MAKERS, CELL)
         return _Generator(model, seed).trace()
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise UserError(f"the model makes no sense: {error!r}") from error
+        raise UserError(f"the model makes no sense: {error}") from error
+    except MemoryError as error:
+        raise UserError(f"the model's {model['births']} births need more memory than there is") from error
 
 
 class _Generator:
@@ -258,12 +268,14 @@ class _Generator:
 
     def _ends(self, births: Array, end: Array, age: Array) -> Array:
         spread = self.random.random(len(births))
-        short = births + np.maximum(1, np.round(age * (0.875 + 0.25 * spread))).astype(np.int64)
-        short = np.minimum(short, self.model["births"])
+        short = np.minimum(births + np.maximum(1, age), self.model["births"])
         last = len(self.edges) - 1
         target = np.clip(end - 1000, 0, last)
-        low = np.maximum(self.edges[target], births)
-        later = low + spread * (self.edges[np.minimum(target + 1, last)] - low)
+        # Bursts stand at equal distances in their phase; a block ends in one of those behind its birth.
+        low, bursts = self.edges[target], np.array(self.model["bursts"], dtype=np.int64)[target]
+        width = np.maximum(self.edges[np.minimum(target + 1, last)] - low, 1)
+        first = np.clip(np.ceil((births + 1 - low) / width * bursts - 0.5), 0, bursts - 1)
+        later = low + (first + np.floor(spread * (bursts - first)) + 0.5) / bursts * width
         found = np.where(end >= 1000, later.astype(np.int64), short)
         return np.where(end < 0, -1, np.minimum(found, self.edges[-1]))
 

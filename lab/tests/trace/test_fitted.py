@@ -120,6 +120,52 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         fitted.generate({"phases": [{"births": 1, "end": 1, "cells": [[1]]}], "large": []})
 
 
+WRONG: tuple[object, ...] = (None, "x", -3, 1.5, float("nan"), float("inf"), 1 << 70, [], [[]], {}, True)
+
+
+@pytest.mark.parametrize(
+    "field", ["program", "step_ns", "births", "last", "edges", "bursts", "clock", "large", "cells"]
+)
+def test_a_model_with_an_impossible_field_is_refused(field: str) -> None:
+    """Each field missing and wrong; of a list each column, and of a column its first number."""
+    model = fitted.fit(reader.read(corpus.traces(["curl"])[0]))
+    fitted.generate(model)
+
+    def refused(value: object) -> None:
+        with pytest.raises(UserError, match="the model makes no sense: "):
+            fitted.generate({**model, field: value})
+
+    with pytest.raises(UserError, match=field):
+        fitted.generate({name: value for name, value in model.items() if name != field})
+    value = model[field]
+    for wrong in WRONG:
+        if isinstance(wrong, str) and field == "program":
+            continue
+        refused(wrong)
+        for at, part in enumerate(value) if isinstance(value, list) else ():
+            if not isinstance(part, list):
+                refused([wrong, *value[1:]])
+                break
+            refused([*value[:at], wrong, *value[at + 1 :]])
+            if field != "clock" or wrong != 1.5:
+                refused([*value[:at], [wrong, *part[1:]], *value[at + 1 :]])
+
+
+def test_blocks_that_are_freed_at_once_are_freed_at_once_by_a_model() -> None:
+    """As a collector does: a thousand blocks live until the second after them begins, and then end together."""
+    burst, bursts = 1024, 8
+    lines, live = ["= Start"], [0x1000 + 0x100 * i for i in range(burst * bursts)]
+    for i, address in enumerate(live):
+        if i % burst == 7 and i > 2 * burst:
+            begin = (i // burst - 2) * burst
+            lines += [f"@ a:[0x1] - {old:#x}" for old in live[begin : begin + burst]]
+        lines.append(f"@ a:[0x1] + {address:#x} 0x40")
+    made = fitted.generate(fitted.fit(foreign._trace(Path("m"), "mtrace", [*foreign._mtrace(lines)]))).threads[0]
+    births = np.flatnonzero(made.births >= 0)
+    together = np.sort(np.diff(births) - 1)
+    assert together[-(bursts - 2) :].min() > burst // 2
+
+
 def test_the_page_knows_sizes_lifetimes_and_the_bound() -> None:
     trace = reader.read(corpus.traces(["lua"])[0])
     found = behaviour.describe(trace)
