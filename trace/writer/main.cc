@@ -218,9 +218,11 @@ pid_t start(const Options& options, const std::string& shared_path) {
   _exit(127);
 }
 
-// Asks a dormant process to join.
-void attach(const Options& options, const std::string& shared_path) {
+// Where a dormant process looks for what to join. Fails before anything is made or overwritten.
+fsr_control* find_control(const Options& options) {
   const std::string path = FSR_CONTROL_PREFIX + std::to_string(options.pid);
+  if (kill(static_cast<pid_t>(options.pid), 0) != 0 && errno == ESRCH)  // it may have left its control file
+    fail("there is no process " + std::to_string(options.pid));
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0)
     fail("process " + std::to_string(options.pid) + " is not preloaded with libfreestone-record.so, or not yours (" +
@@ -229,9 +231,13 @@ void attach(const Options& options, const std::string& shared_path) {
   close(fd);
   auto* control = static_cast<fsr_control*>(memory);
   if (memory == MAP_FAILED || control->magic != FSR_MAGIC) fail(path + " is not a control file of this recorder");
+  return control;
+}
+
+void attach(fsr_control* control, const std::string& shared_path) {
   std::snprintf(control->path, sizeof control->path, "%s", shared_path.c_str());
   __atomic_fetch_add(&control->request, 1, __ATOMIC_RELEASE);  // publishes the path
-  munmap(memory, sizeof(fsr_control));
+  munmap(control, sizeof(fsr_control));
 }
 
 class Recording {
@@ -356,6 +362,7 @@ int run(const Options& options) {
   struct sigaction action{};
   action.sa_handler = on_signal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  fsr_control* control = options.command ? nullptr : find_control(options);
   Shared shared(options);
   Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs,
                 static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
@@ -370,7 +377,7 @@ int run(const Options& options) {
     child = start(options, shared.path());
     child_pid = child;
   } else {
-    attach(options, shared.path());
+    attach(control, shared.path());
   }
   const std::string end = recording.run(child);
   recording.finish(end);

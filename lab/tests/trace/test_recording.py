@@ -229,6 +229,23 @@ def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
     assert not Path(f"/dev/shm/freestone-record.{process.pid}").exists()
 
 
+def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
+    """It was killed, and its control file is still there."""
+    env = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
+    with subprocess.Popen([PROGRAM, "until-told", "10"], env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.kill()
+    control = Path(f"/dev/shm/freestone-record.{process.pid}")
+    assert control.exists()
+    output = tmp_path / "t.fst"
+    output.write_text("kept")
+    line, _ = recording.command_line(recording.Request(output, pid=process.pid))
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    control.unlink()
+    assert done.returncode == 2 and f"there is no process {process.pid}" in done.stderr
+    assert output.read_text() == "kept"
+
+
 def test_the_recording_ends_and_the_program_goes_on(tmp_path: Path) -> None:
     output = tmp_path / "t.fst"
     line, env = recording.command_line(recording.Request(output, (str(PROGRAM), "until-told", "100"), seconds=0.3))
