@@ -26,6 +26,9 @@ void __throw_bad_alloc() __attribute__((weak, noreturn));  // spelt as in libstd
 struct nothrow_t;
 }  // namespace std
 
+// operator new at an alignment, even where the program has its own.
+extern "C" FREESTONE_HIDDEN void* freestone_own_create_aligned(std::size_t, std::align_val_t);
+
 using namespace freestone;
 
 namespace {
@@ -147,8 +150,6 @@ FREESTONE_SLOW auto first_or_replaced(Target target, Serve serve) {
 }
 template <typename Target, typename Serve>
 FREESTONE_INLINE void* new_array(Target target, Serve serve) {
-  // In the fast build, an array is served as an object is.
-  if constexpr (!kMitigations.any()) return target();
   return FREESTONE_UNLIKELY(forms_are_undecided()) ? first_or_replaced(target, serve) : serve();
 }
 
@@ -214,7 +215,10 @@ EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) {
 }
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return new_array([=] { return operators_in_use.create_aligned(bytes, alignment); },
-                   [=] { return new_aligned(bytes, alignment, kArray); });
+                   [=] {
+                     if constexpr (kMitigations.any()) return new_aligned(bytes, alignment, kArray);
+                     return freestone_own_create_aligned(bytes, alignment);
+                   });
 }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return new_nothrow([=] { return operators_in_use.create_aligned(bytes, alignment); },
@@ -268,3 +272,15 @@ OWN("freestone_own_destroy", "_ZdlPv");
 OWN("freestone_own_destroy_array", "_ZdaPv");
 OWN("freestone_own_destroy_aligned", "_ZdlPvSt11align_val_t");
 OWN("freestone_own_destroy_aligned_array", "_ZdaPvSt11align_val_t");
+OWN("freestone_own_create_nothrow", "_ZnwmRKSt9nothrow_t");
+OWN("freestone_own_create_array_nothrow", "_ZnamRKSt9nothrow_t");
+OWN("freestone_own_create_aligned_nothrow", "_ZnwmSt11align_val_tRKSt9nothrow_t");
+OWN("freestone_own_create_aligned_array_nothrow", "_ZnamSt11align_val_tRKSt9nothrow_t");
+OWN("freestone_own_destroy_sized", "_ZdlPvm");
+OWN("freestone_own_destroy_array_sized", "_ZdaPvm");
+OWN("freestone_own_destroy_nothrow", "_ZdlPvRKSt9nothrow_t");
+OWN("freestone_own_destroy_array_nothrow", "_ZdaPvRKSt9nothrow_t");
+OWN("freestone_own_destroy_sized_aligned", "_ZdlPvmSt11align_val_t");
+OWN("freestone_own_destroy_array_sized_aligned", "_ZdaPvmSt11align_val_t");
+OWN("freestone_own_destroy_aligned_nothrow", "_ZdlPvSt11align_val_tRKSt9nothrow_t");
+OWN("freestone_own_destroy_aligned_array_nothrow", "_ZdaPvSt11align_val_tRKSt9nothrow_t");

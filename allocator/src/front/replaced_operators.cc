@@ -20,6 +20,21 @@ FREESTONE_HIDDEN void freestone_own_destroy(void*) noexcept;
 FREESTONE_HIDDEN void freestone_own_destroy_array(void*) noexcept;
 FREESTONE_HIDDEN void freestone_own_destroy_aligned(void*, std::align_val_t) noexcept;
 FREESTONE_HIDDEN void freestone_own_destroy_aligned_array(void*, std::align_val_t) noexcept;
+FREESTONE_HIDDEN void* freestone_own_create_nothrow(freestone::usize, const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void* freestone_own_create_array_nothrow(freestone::usize, const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void* freestone_own_create_aligned_nothrow(freestone::usize, std::align_val_t,
+                                                            const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void* freestone_own_create_aligned_array_nothrow(freestone::usize, std::align_val_t,
+                                                                  const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_sized(void*, freestone::usize) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_array_sized(void*, freestone::usize) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_nothrow(void*, const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_array_nothrow(void*, const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_sized_aligned(void*, freestone::usize, std::align_val_t) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_array_sized_aligned(void*, freestone::usize, std::align_val_t) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_aligned_nothrow(void*, std::align_val_t, const std::nothrow_t&) noexcept;
+FREESTONE_HIDDEN void freestone_own_destroy_aligned_array_nothrow(void*, std::align_val_t,
+                                                                  const std::nothrow_t&) noexcept;
 }
 
 namespace freestone {
@@ -34,6 +49,18 @@ constexpr Operators kOwnOperators = {
     .destroy_array = freestone_own_destroy_array,
     .destroy_aligned = freestone_own_destroy_aligned,
     .destroy_aligned_array = freestone_own_destroy_aligned_array,
+    .create_nothrow = freestone_own_create_nothrow,
+    .create_array_nothrow = freestone_own_create_array_nothrow,
+    .create_aligned_nothrow = freestone_own_create_aligned_nothrow,
+    .create_aligned_array_nothrow = freestone_own_create_aligned_array_nothrow,
+    .destroy_sized = freestone_own_destroy_sized,
+    .destroy_array_sized = freestone_own_destroy_array_sized,
+    .destroy_nothrow = freestone_own_destroy_nothrow,
+    .destroy_array_nothrow = freestone_own_destroy_array_nothrow,
+    .destroy_sized_aligned = freestone_own_destroy_sized_aligned,
+    .destroy_array_sized_aligned = freestone_own_destroy_array_sized_aligned,
+    .destroy_aligned_nothrow = freestone_own_destroy_aligned_nothrow,
+    .destroy_aligned_array_nothrow = freestone_own_destroy_aligned_array_nothrow,
 };
 
 }  // namespace
@@ -48,12 +75,29 @@ constexpr Operators operators_in_use = {
     .destroy_array = ::operator delete[],
     .destroy_aligned = ::operator delete,
     .destroy_aligned_array = ::operator delete[],
+    .create_nothrow = ::operator new,
+    .create_array_nothrow = ::operator new[],
+    .create_aligned_nothrow = ::operator new,
+    .create_aligned_array_nothrow = ::operator new[],
+    .destroy_sized = ::operator delete,
+    .destroy_array_sized = ::operator delete[],
+    .destroy_nothrow = ::operator delete,
+    .destroy_array_nothrow = ::operator delete[],
+    .destroy_sized_aligned = ::operator delete,
+    .destroy_array_sized_aligned = ::operator delete[],
+    .destroy_aligned_nothrow = ::operator delete,
+    .destroy_aligned_array_nothrow = ::operator delete[],
 };
 
 bool operators_are_replaced() {
-  const Operators* in_use = &operators_in_use;
-  asm("" : "+r"(in_use));  // a compiler may take two names for two functions
-  return std::memcmp(in_use, &kOwnOperators, sizeof kOwnOperators) != 0;
+  constexpr usize kCount = sizeof(Operators) / sizeof(void*);
+  const auto* in_use = reinterpret_cast<const char*>(&operators_in_use);
+  const auto* own = reinterpret_cast<const char*>(&kOwnOperators);
+  asm("" : "+r"(in_use), "+r"(own));  // a compiler may take two names for two functions
+  usize ours = 0;
+  for (usize at = 0; at < sizeof(Operators); at += sizeof(void*))
+    ours += std::memcmp(in_use + at, own + at, sizeof(void*)) == 0;
+  return ours != 0 && ours != kCount;
 }
 
 }  // namespace freestone

@@ -42,6 +42,11 @@ class Replaced(unittest.TestCase):
             done = run([PROBES / f"operators_probe_{library}"], library=None)
             self.assertEqual((done.status, done.out, done.err), (0, alone.out, ""))
 
+    def test_nothing_in_a_program_that_loads_the_library_late(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        done = run([PROBES / "late_operators_probe", str(harness.LIBRARY)], library=None)
+        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+
 
 if __name__ == "__main__":
     harness.main()
