@@ -78,7 +78,7 @@ unsigned first_capacity(const ClassInfo& info) {
 // lie free in slabs, and each would be a miss.
 bool fits_budget(const Cache& cache, usize more, bool turns) {
   const usize bytes = cache.capacity_bytes + more;
-  if (bytes > (turns ? options.cache_bytes : options.cache_bytes / kCacheTurnsFactor)) return false;
+  if (bytes > (turns ? options.cache_bytes : min_of(options.cache_bytes, kCacheBytesCommon))) return false;
   if (bytes <= kCacheBytesFloor) return true;
   if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
   if (bytes <= kCacheBytesSmall) return true;

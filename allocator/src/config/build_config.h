@@ -43,9 +43,9 @@ inline constexpr usize kRunBytesMax = 32 * kMiB;
 // together hold less than 1/kCacheHeapDivisor of the heap and less than kCacheBytesBeyond.
 inline constexpr usize kCacheBytesSmall = 256 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 8;
-// Other bounds for size classes that run full and empty in turns: 1/kCacheTurnsDivisor of the heap, and the option
-// cache_bytes itself. 1/kCacheTurnsFactor of it is for all classes.
-inline constexpr usize kCacheTurnsFactor = 4;
+// Beyond kCacheBytesCommon only size classes grow that run full and empty in turns; their bound is 1/kCacheTurnsDivisor
+// of the heap.
+inline constexpr usize kCacheBytesCommon = kMiB;
 inline constexpr usize kCacheTurnsDivisor = 4;
 inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
 inline constexpr usize kCacheBytesTotal = 16 * kMiB;

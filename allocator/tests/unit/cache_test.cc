@@ -150,7 +150,7 @@ TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
 }
 
 // A program that grows, shrinks and goes idle must not keep more than before.
-TEST(cache, ExceedsAQuarterOnlyForClassesThatRunFullAndEmptyInTurns) {
+TEST(cache, ExceedsTheCommonBoundOnlyForClassesThatRunFullAndEmptyInTurns) {
   Cache* own = ensure_cache();
   ASSERT_NE(own, nullptr);
   flush_all(*own);
@@ -164,11 +164,11 @@ TEST(cache, ExceedsAQuarterOnlyForClassesThatRunFullAndEmptyInTurns) {
       for (usize k = 0; k < std::size(held); ++k) held[k] = allocate((4 + k % 29) * kKiB);
       for (void* block : held) deallocate(block);
     }
-    EXPECT_LE(cache->capacity_bytes, options.cache_bytes / kCacheTurnsFactor);
+    EXPECT_LE(cache->capacity_bytes, kCacheBytesCommon);
     // More than once, as above.
-    for (int k = 0; k < 4 && cache->capacity_bytes <= options.cache_bytes / kCacheTurnsFactor; ++k)
+    for (int k = 0; k < 4 && cache->capacity_bytes <= kCacheBytesCommon; ++k)
       replace_medium_blocks<400>();
-    EXPECT_GT(cache->capacity_bytes, options.cache_bytes / kCacheTurnsFactor);
+    EXPECT_GT(cache->capacity_bytes, kCacheBytesCommon);
     EXPECT_TRUE(cache_is_valid(*cache));
   });
   for (void* block : heap) deallocate(block);
