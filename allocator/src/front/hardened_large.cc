@@ -126,12 +126,12 @@ bool may_seal(usize bytes, usize span) {
   if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
   if (this_thread.cache_offset == 0) return true;
   if (thread_cache().allowance.take(seal_cost(bytes))) return true;
-  return bytes > kCachedBytesMax - kTrailerBytes && next_random() % kSealAnyway == 0;
+  return span > kSharedRunBytesMax && next_random() % kSealAnyway == 0;
 }
 
 // HARD-2: a freed run is zero while it waits. Pages that the program did not touch are not touched here either. They
-// may also be swapped out, so the kernel drops what it has of them. A run that comes back often is cleared without a
-// question about its pages. Of a large run that was hardly used nothing is cleared: it will not be kept.
+// may also be swapped out, so the kernel drops what it has of them. A class run that comes back often is cleared
+// without a question about its pages. Of a large run that was hardly used nothing is cleared: it will not be kept.
 [[maybe_unused]] void empty_run(char* block, usize used) {
   Record& record = record_of(unit_of(block));
   const bool is_class_run = used <= kCachedBytesMax;
@@ -140,7 +140,7 @@ bool may_seal(usize bytes, usize span) {
     return clear(block, used);
   }
   const ResidentPages pages(block, used);
-  if (!is_class_run && pages.count() * pages.page_bytes() < used / kHardlyUsedDivisor) return;
+  if (used > kSharedRunBytesMax && pages.count() * pages.page_bytes() < used / kHardlyUsedDivisor) return;
   record.is_fresh = kClearedRun;
   for (usize from = 0, to = 0; from < used; from = to) {
     const bool has = pages.has(block + from, 1);
@@ -260,7 +260,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   if (may_seal(claim.bytes, span)) return seal(block, span);
   if constexpr (kMitigations.zero_on_free) {
     auto* const start = static_cast<char*>(block);
-    if (tag != kTagRun || may_keep_large_run(span)) {
+    if (tag != kTagRun || is_kept_run(span) || may_keep_large_run(span)) {
       empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
     } else {
       std::memset(block, 0, kClearAlwaysBytes);

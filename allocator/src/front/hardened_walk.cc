@@ -143,8 +143,11 @@ void check_heap(usize bytes_max) {
   SlabCheck slabs{bytes_max, {}};
   visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &slabs);
   if (alone) check_live_runs();
-  if (cache != nullptr) check_cached_runs(*cache);
-  release_large_runs();  // that checks them
+  if (cache != nullptr) {
+    check_cached_runs(*cache);
+    release_held_run(cache->run);
+  }
+  flush_runs();  // these two check runs as they go back
 }
 
 // Runs after the program's own handlers, which still free.

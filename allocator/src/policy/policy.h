@@ -59,14 +59,16 @@ inline constexpr usize kClearAlwaysBytes = 256;
 // the dearest seals.
 inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
-// Beyond the allowance, one large run in this many is still sealed.
+// Beyond the allowance, one run above kSharedRunBytesMax in this many is still sealed.
 inline constexpr unsigned kSealAnyway = 8;
 // The quarantine of a thread has places for small blocks, up to the first size, and for larger blocks of slabs.
 inline constexpr usize kQuarantineSmallMax = 256;
 inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
 // A free span up to this size is checked when it is taken: it went back zero and must still be zero.
-inline constexpr usize kLookedAtBytesMax = 256 * kKiB;
+inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
+// The kernel is always asked which pages a longer one has.
+inline constexpr usize kLookedAtWholeBytesMax = 256 * kKiB;
 // The process keeps this many freed runs sealed, up to this size. Larger ones lose their memory and return to the free
 // spans.
 inline constexpr unsigned kSealedPlaces = 64;

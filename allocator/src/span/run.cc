@@ -61,12 +61,17 @@ Atomic<u64>& slot_for(unsigned shard, usize units) {
 // Whether a free run is zero (HARD-2). A large one is kept only then.
 bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).is_fresh != kUsedRun; }
 
+// What was cleared and is not too large keeps its memory: the faults of its next use would cost more than the clearing.
 void return_to_spans(UnitIndex first, usize units) {
-  if (is_emptied(first)) expect_run_clear(unit_address(first), units_to_bytes(units));
+  const usize bytes = units_to_bytes(units);
+  const bool is_zero = is_emptied(first);
+  if (is_zero) expect_run_clear(unit_address(first), bytes);
   runs_taken.sub_relaxed(1);
   units_taken.sub_relaxed(units);
   set_tags(first, units, kTagNone);
-  return_used_span(first, units, guards_spans() ? 1 : 0);
+  const usize guard = guards_spans() ? 1 : 0;
+  if (is_zero && bytes <= kSharedRunBytesMax) return return_guarded_span(first, units, guard, true);
+  return_used_span(first, units, guard);
 }
 
 UnitIndex begin_run(const Span& span, usize units) {

@@ -230,8 +230,9 @@ Span take_span_to_grow(usize units, usize room) { return take_units(units, 1, fa
 // per span, and most pages are there.
 static void look_at_taken(char* memory, usize bytes) {
   constexpr usize kQuestions = 128;
+  static_assert(kLookedAtBytesMax <= kKeptRunBytesMax, "as ResidentPages");
   static Atomic<usize> questions;  // relaxed: a few more do no harm
-  if (questions.load_relaxed() >= kQuestions) return expect_clear(memory, bytes);
+  if (questions.load_relaxed() >= kQuestions && bytes <= kLookedAtWholeBytesMax) return expect_clear(memory, bytes);
   questions.add_relaxed(1);
   expect_resident_clear(memory, bytes);
 }

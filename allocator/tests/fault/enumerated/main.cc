@@ -47,9 +47,9 @@ struct Verdict {
 };
 
 // Whether the frees before this attack spent what a thread may spend on sealing at first (HARDENING.md, the allowance).
-// Of such blocks the hardened build promises only one in eight; the share counts every miss all the same.
+// Larger ones the hardened build then reuses as they are, but one in eight; the share counts every miss all the same.
 bool is_beyond_allowance(const Attack& attack) {
-  if (attack.state != State::reused || attack.bytes <= std::size_t{128} << 10) return false;
+  if (attack.state != State::reused || attack.bytes < std::size_t{1} << 20) return false;
   const double mib = static_cast<double>(attack.bytes) / (1 << 20);
   return kReuses * std::min(8.0, 0.5 + 4 * mib) > 500;  // of 512 MiB; a block takes a little more than its bytes
 }
