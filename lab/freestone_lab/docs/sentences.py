@@ -125,9 +125,9 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "An earlier version replayed {} recorded programs (`./freestone bench traces`, {} rounds) in {} of glibc's "
-        "time in malloc and free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory "
-        "({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
+        "Replayed, {} recorded programs (`./freestone bench traces`, {} rounds) take {} of glibc's time in malloc and "
+        "free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, gperftools "
+        "{}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
     ),
