@@ -20,6 +20,7 @@ namespace freestone {
 
 constinit Mutex cache_registry_lock{LockName::cache_registry};
 constinit TrustedBytes trusted_bytes;
+constinit Atomic<u32> looks_made;
 alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
 
 namespace {
@@ -329,7 +330,6 @@ Cache* create_cache() {
   cache->generation = process_generation();
   cache->owner = thread_mark();
   cache->is_plain = true;
-  cache->looks = kLooks;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);

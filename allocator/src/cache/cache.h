@@ -16,9 +16,9 @@
 // CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the mark is null.
 //          So top[-1] is a cached block or not an address in the window, and a free that finds its own block there is a
 //          double free.
-// CACHE-5  high is at most base + capacity. In the fast build a refill lowers it, and it rises in steps, of one block
-//          while the thread has `looks` left. A free that lifts the array above it takes the slow path, which looks the
-//          address up in the slab and among the blocks that were freed last.
+// CACHE-5  high is at most base + capacity. In the fast build a refill lowers it to top. A free that lifts the array
+//          above it takes the slow path, which looks the address up in the slab and among the blocks that were freed
+//          last, and raises it: by one block while the process `looks_closely`, then to the end of the array.
 //
 // `low` is the low-water mark: blocks below it were not needed since the last adaptation. A pop that reaches it takes
 // the slow path, which halves the distance from base to `low`, and goes on.
@@ -43,12 +43,12 @@ inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up
 inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
-// Fast build: the first kLooks frees of a thread that lift a class above its mark raise the mark by only one block
-// (CACHE-5). The first kCloseLooks of them search kCloseLookPlaces places for the block.
-inline constexpr u16 kLooks = 5 * 1024;
-inline constexpr u16 kCloseLooks = 1024;
+// Fast build: a free that lifts a class above its mark, and a realloc that is checked, look the block up: in its slab,
+// and among those that the thread freed last. The first kLooks looks of the process search more places, and each free
+// among them raises the mark by one block only (CACHE-5).
+inline constexpr u32 kLooks = 5 * 1024;
 inline constexpr usize kCloseLookPlaces = 64;
-// The other frees search this many places: at least as many as a class above the slabs has.
+// At least as many as a class above the slabs has.
 inline constexpr usize kJustFreedPlaces = 4;
 static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
 
@@ -152,7 +152,6 @@ struct alignas(64) Cache {
   u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
   Turns turns[kClassEnd - Turns::kFirst];  // halved with the misses
   u8 hand = 0;                // the class last asked for capacity that another needs more
-  u16 looks = 0;              // fast build: how many more frees above a mark raise it by only one block
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
@@ -195,16 +194,16 @@ void destroy_cache(Cache& cache);
 void* pop_slow(Cache& cache, SizeClass size_class);
 // Pushes a block of the class after making room.
 void push_slow(Cache& cache, SizeClass size_class, void* block);
-// Fast build: raises the mark for `blocks` more, and for those that may pass unchecked: an eighth of the array of small
-// blocks, half of the other arrays, which are short. False: the array is full.
+// Fast build: how many looks the process has made, up to kLooks. Relaxed: one more or less does not matter.
+extern FREESTONE_HIDDEN Atomic<u32> looks_made;
+FREESTONE_INLINE bool looks_closely() { return looks_made.load_relaxed() < kLooks; }
+// Fast build: raises the mark after a free was looked up, for `blocks` more at least. False: the array is full.
 FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
   if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
   const unsigned capacity = cache.capacity(size_class);
   const unsigned count = cache.count(size_class);
-  unsigned unseen = size_class <= class_of(kGranuleTableBytes) ? capacity / 8 : capacity / 2;
-  if (cache.looks != 0) --cache.looks, unseen = 0;
   FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);
-  cache.high[size_class] = cache.base[size_class] + min_of(capacity, count + blocks + unseen);
+  cache.high[size_class] = cache.base[size_class] + (looks_closely() ? min_of(capacity, count + blocks) : capacity);
   return count != capacity;
 }
 // Whether the block is among the last that the owning thread freed and has not handed out again. Looks at a few places,
@@ -213,7 +212,8 @@ bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
   void* const* place = cache.top[size_class];
-  const usize places = cache.looks > kLooks - kCloseLooks ? kCloseLookPlaces : kJustFreedPlaces;
+  usize places = kJustFreedPlaces;
+  if (looks_closely()) looks_made.add_relaxed(1), places = kCloseLookPlaces;
   void* const* const end = place - min_of<usize>(cache.count(size_class), places);
   while (place != end) {
     if (FREESTONE_UNLIKELY(*--place == block)) return true;
@@ -221,16 +221,14 @@ FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, c
   return false;
 }
 // Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
-// call takes the slow path, which checks the address in the block's slab. An entry is 0 for a tag that is not a class,
-// for blocks above kGranuleTableBytes, whose users do much more than such a check costs, and for other classes until
-// kTrustedAfter calls were checked. When a cache adapts, this begins anew.
+// call takes the slow path, which checks the address in the block's slab. An entry is 0 for a tag that is not a class
+// and for a class until kTrustedAfter calls were checked. When a cache adapts, this begins anew.
 struct TrustedBytes {
   static constexpr u8 kTrustedAfter = 32;
   Atomic<u32> of[kTagCount];
   Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
 
   void checked(SizeClass size_class) {
-    if (size_class > class_of(kGranuleTableBytes)) return;
     const u8 seen = checks[size_class].load_relaxed();
     checks[size_class].store_relaxed(static_cast<u8>(min_of<unsigned>(seen + 1U, kTrustedAfter)));
     if (seen + 1 >= kTrustedAfter) of[size_class].store_relaxed(class_info(size_class).bytes);
