@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from support import harness
+from support import harness, versions
 
 C_NAMES = [
     "malloc",
@@ -94,6 +94,9 @@ class SharedLibrary(unittest.TestCase):
     def test_needs_only_the_c_library(self) -> None:
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-dW")))
         self.assertEqual({name for name in needed if not re.match(r"libc\.so|ld-linux", name)}, set())
+
+    def test_loads_with_glibc_2_28(self) -> None:
+        self.assertEqual(versions.above_ceiling(harness.LIBRARY), [])
 
     def test_static_thread_storage_fits_a_late_dlopen(self) -> None:
         sizes = [int(row.split()[5], 16) for row in tool("readelf", "-lW").splitlines() if row.split()[:1] == ["TLS"]]

@@ -1,0 +1,211 @@
+// Room 4, platform: libc's functions that some glibc lacks or keeps outside libc.so.6. Only in the shared library.
+//
+// A reference to a function asks for the version that the linker's glibc gives it: pthread_create of 2.34, say, which
+// no older glibc has. And before 2.34 these functions lay in libraries that a program need not have loaded, or loads
+// later by dlopen. So the shared library refers to none of them. This file defines them for the library's own calls,
+// hidden, and each looks for libc's among what is loaded, as dlsym would. The static forms lack this file: there the
+// program's linker binds them.
+//
+// Any thread may call these, with any lock held: the search takes no lock but the loader's list lock, under which
+// nobody loads, runs constructors or allocates.
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
+
+#include <cerrno>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+extern "C" FREESTONE_HIDDEN const ElfW(Ehdr) __ehdr_start;  // of this library; the linker defines it
+
+namespace {
+
+using namespace freestone;
+
+// What an object exports: its dynamic symbols, and the table by which the loader finds them.
+struct Exports {
+  usize base;
+  const ElfW(Sym)* symbols = nullptr;
+  const char* names = nullptr;
+  const u32* hashes = nullptr;
+  const u16* versions = nullptr;  // null: none of its symbols has one
+
+  explicit Exports(const dl_phdr_info& object) : base(object.dlpi_addr) {
+    for (unsigned i = 0; i < object.dlpi_phnum; ++i)
+      if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) read(object.dlpi_phdr[i].p_vaddr);
+  }
+
+  const ElfW(Sym)* find(const char* name) const;
+
+ private:
+  void read(usize table) {
+    for (const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(base + table); entry->d_tag != DT_NULL; ++entry) {
+      // The loader adds the base where it can write: not in the kernel's object, and not before it has got there.
+      const usize place = entry->d_un.d_ptr < base ? base + entry->d_un.d_ptr : entry->d_un.d_ptr;
+      switch (entry->d_tag) {
+        case DT_SYMTAB: symbols = reinterpret_cast<const ElfW(Sym)*>(place); break;
+        case DT_STRTAB: names = reinterpret_cast<const char*>(place); break;
+        case DT_GNU_HASH: hashes = reinterpret_cast<const u32*>(place); break;
+        case DT_VERSYM: versions = reinterpret_cast<const u16*>(place); break;
+        default: break;
+      }
+    }
+  }
+};
+
+bool is_same(const char* a, const char* b) {
+  while (*a == *b && *a != '\0') {
+    ++a;
+    ++b;
+  }
+  return *a == *b;
+}
+
+// The function of that name in its default version, or null. DT_GNU_HASH is a header of four words, a filter of
+// 64-bit words, buckets with the first symbol of each, and a word for each symbol: its hash, and in bit 0 whether it
+// ends its bucket.
+const ElfW(Sym)* Exports::find(const char* name) const {
+  constexpr u16 kHiddenVersion = 0x8000;
+  if (symbols == nullptr || names == nullptr || hashes == nullptr) return nullptr;
+  u32 hash = 5381;
+  for (const char* c = name; *c != '\0'; ++c) hash = hash * 33 + static_cast<u8>(*c);
+  const u32 bucket_count = hashes[0];
+  const u32 first = hashes[1];
+  const u32 filter_words = hashes[2];
+  const u32 shift = hashes[3];
+  if (bucket_count == 0 || filter_words == 0) return nullptr;
+  const auto* const filter = reinterpret_cast<const u64*>(hashes + 4);
+  const u64 word = filter[hash / 64 % filter_words];
+  if ((word >> hash % 64 & word >> (hash >> shift) % 64 & 1) == 0) return nullptr;
+  const auto* const buckets = reinterpret_cast<const u32*>(filter + filter_words);
+  const u32* const chains = buckets + bucket_count;
+  u32 index = buckets[hash % bucket_count];
+  if (index < first) return nullptr;
+  for (;; ++index) {
+    const u32 found = chains[index - first];
+    const ElfW(Sym)& symbol = symbols[index];
+    const unsigned kind = ELF64_ST_TYPE(symbol.st_info);
+    if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && (kind == STT_FUNC || kind == STT_GNU_IFUNC) &&
+        (versions == nullptr || (versions[index] & kHiddenVersion) == 0) && is_same(names + symbol.st_name, name))
+      return &symbol;
+    if ((found & 1) != 0) return nullptr;
+  }
+}
+
+void* address_in(const Exports& object, const ElfW(Sym)& symbol) {
+  const usize place = object.base + symbol.st_value;
+  if (ELF64_ST_TYPE(symbol.st_info) != STT_GNU_IFUNC) return reinterpret_cast<void*>(place);
+#if defined(__aarch64__)
+  const u64 capabilities[] = {3 * sizeof(u64), getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+  constexpr u64 kHasMore = u64{1} << 62;
+  return reinterpret_cast<void* (*)(u64, const u64*)>(place)(capabilities[1] | kHasMore, capabilities);
+#else
+  return reinterpret_cast<void* (*)()>(place)();
+#endif
+}
+
+struct Search {
+  const char* name;
+  void* before = nullptr;  // in the nearest object in front of this library
+  void* behind = nullptr;  // in the nearest one behind it
+  bool passed_own = false;
+};
+
+int look(dl_phdr_info* info, usize, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  if (info->dlpi_addr == reinterpret_cast<usize>(&__ehdr_start)) {
+    search.passed_own = true;
+    return 0;
+  }
+  const Exports object(*info);
+  const ElfW(Sym)* const symbol = object.find(search.name);
+  if (symbol == nullptr) return 0;
+  (search.passed_own ? search.behind : search.before) = address_in(object, *symbol);
+  return search.passed_own ? 1 : 0;
+}
+
+// The definition that is nearest behind this library; a library that is loaded late lies behind libc and takes the
+// nearest in front of it.
+FREESTONE_SLOW void* find_next(const char* name) {
+  Search search{name};
+  dl_iterate_phdr(look, &search);
+  return search.behind != nullptr ? search.behind : search.before;
+}
+
+// A function of libc, which is looked for again until it is there. Relaxed: every thread finds the same.
+template <typename Function>
+class Late {
+ public:
+  constexpr explicit Late(const char* name) : name_(name) {}
+
+  Function* find() {
+    Function* found = function_.load_relaxed();
+    if (found == nullptr) {
+      found = reinterpret_cast<Function*>(find_next(name_));
+      function_.store_relaxed(found);
+    }
+    return found;
+  }
+  Function* known() const { return function_.load_relaxed(); }
+
+ private:
+  const char* name_;
+  Atomic<Function*> function_;
+};
+
+constinit Late<int(pthread_key_t*, void (*)(void*))> key_create("pthread_key_create");
+constinit Late<int(pthread_key_t)> key_delete("pthread_key_delete");
+constinit Late<int(pthread_key_t, const void*)> set_specific("pthread_setspecific");
+constinit Late<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> create("pthread_create");
+constinit Late<int(pthread_attr_t*, usize)> set_stack_size("pthread_attr_setstacksize");
+constinit Late<int(pthread_t, const char*)> set_name("pthread_setname_np");
+constinit Late<int(int, const sigset_t*, sigset_t*)> set_mask("pthread_sigmask");
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+constinit Late<int(void*, dl_find_object*)> find_object("_dl_find_object");
+
+// Stacks are followed in signal handlers too, so it is found before the first.
+__attribute__((constructor(101))) void find_early() { find_object.find(); }
+#endif
+
+template <typename Function, typename... Arguments>
+int call(Late<Function>& late, Arguments... arguments) {
+  Function* const function = late.find();
+  return function != nullptr ? function(arguments...) : ENOSYS;
+}
+
+}  // namespace
+
+extern "C" {
+
+int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept {
+  return call(key_create, key, destructor);
+}
+int pthread_key_delete(pthread_key_t key) noexcept { return call(key_delete, key); }
+int pthread_setspecific(pthread_key_t key, const void* value) noexcept { return call(set_specific, key, value); }
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) noexcept {
+  return call(create, thread, attributes, body, argument);
+}
+int pthread_attr_setstacksize(pthread_attr_t* attributes, usize bytes) noexcept {
+  return call(set_stack_size, attributes, bytes);
+}
+int pthread_setname_np(pthread_t thread, const char* name) noexcept { return call(set_name, thread, name); }
+int pthread_sigmask(int how, const sigset_t* mask, sigset_t* before) noexcept {
+  return call(set_mask, how, mask, before);
+}
+
+// The library asks for RTLD_NEXT only.
+void* dlsym(void*, const char* name) noexcept { return find_next(name); }
+
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+FREESTONE_HIDDEN int _dl_find_object(void* address, dl_find_object* result) noexcept {
+  const auto function = find_object.known();
+  return function != nullptr ? function(address, result) : -1;
+}
+#endif
+
+}  // extern "C"
