@@ -23,6 +23,8 @@ endif()
 set(version ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_NAME libfreestone1)
 set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_DEPENDS "libc6 (>= 2.28)")
+set(CPACK_DEBIAN_LIBFREESTONE1_PACKAGE_SHLIBDEPS OFF)  # it would name the oldest glibc that has the symbols, untried
 set(CPACK_DEBIAN_LIBFREESTONE1_DESCRIPTION "Freestone takes the place of the C library's malloc and of C++'s operator
 new, by linking or by LD_PRELOAD. It has statistics, limits and heap
 profiles.

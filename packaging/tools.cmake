@@ -26,14 +26,18 @@ foreach(library libfreestone libfreestone-hardened)
     \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${tool_libraries}/${library}.so\" SYMBOLIC)"
     COMPONENT freestone-tools)
 endforeach()
-foreach(target freestone-workload freestone_record freestone-record freestone-replay)
+add_executable(freestone_probe ${PROJECT_SOURCE_DIR}/lab/freestone_lab/measure/native/probe.c)
+set_target_properties(freestone_probe PROPERTIES OUTPUT_NAME probe)
+target_compile_options(freestone_probe PRIVATE -O0)  # it keeps its calls of malloc
+oldest_glibc(freestone_probe every start)
+foreach(target freestone_probe freestone-workload freestone_record freestone-record freestone-replay)
   if(TARGET ${target})
     # `freestone build` makes the libraries only, and what it made can be installed.
     install(TARGETS ${target} DESTINATION ${tool_libraries} COMPONENT freestone-tools OPTIONAL)
   endif()
 endforeach()
 
-# What the lab makes itself: the pages and completions, and the two C programs that it otherwise compiles at first use.
+# What the lab makes itself: the pages and completions, and `launch`, which it otherwise compiles at first use.
 find_program(FREESTONE_PYTHON3 NAMES python3)
 if(FREESTONE_PYTHON3)
   install(CODE "

@@ -1,4 +1,4 @@
-"""What an ELF file asks of glibc."""
+"""What an ELF file asks of glibc and of gcc's libraries."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import re
 import subprocess
 from pathlib import Path
 
-CEILING = (2, 28)
+# What a system of the platform manylinux_2_28 has.
+CEILINGS = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7,)}
 
 
 def above_ceiling(file: Path) -> list[str]:
-    """What `file` refers to and glibc 2.28 lacks: symbols as NAME@GLIBC_VERSION, and versions without a symbol."""
+    """What `file` refers to and such a system lacks: symbols as NAME@VERSION, and versions without a symbol."""
     command = ["readelf", "-VW", "--dyn-syms", str(file)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    symbols = re.findall(r" UND (\w+@(GLIBC_\S+))", printed)
-    versions = [(name, name) for name in re.findall(r"Name: (GLIBC_\S+)", printed)]
-    used = {version for _, version in symbols}
-    return sorted(
-        {found for found, version in [*symbols, *(v for v in versions if v[0] not in used)] if not _is_old(version)}
-    )
+    symbols = re.findall(r" UND (\w+@(\w[\w.]*))", printed)
+    versions = set(re.findall(r"Name: (\w[\w.]*) +Flags:", printed)) - {version for _, version in symbols}
+    return sorted({found for found, version in [*symbols, *zip(versions, versions, strict=True)] if _is_new(version)})
 
 
-def _is_old(version: str) -> bool:
-    numbers = re.fullmatch(r"GLIBC_(\d+(?:\.\d+)*)", version)  # GLIBC_ABI_DT_RELR and its like are new
-    return numbers is not None and tuple(map(int, numbers[1].split("."))) <= CEILING
+def _is_new(version: str) -> bool:
+    kind, _, number = version.partition("_")
+    if kind not in CEILINGS:
+        return False
+    # GLIBC_ABI_DT_RELR and its like are newer than all numbers below the ceiling.
+    return not re.fullmatch(r"[\d.]+", number) or tuple(map(int, number.split("."))) > CEILINGS[kind]

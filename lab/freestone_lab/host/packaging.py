@@ -25,7 +25,8 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 
 KINDS = ("deb", "tar", "wheel")
-TARGETS = ("libraries", "freestone-workload", "freestone_record", "freestone-record", "freestone-replay")
+TOOLS = ("freestone_probe", "freestone-workload", "freestone_record", "freestone-record", "freestone-replay")
+TARGETS = ("libraries", *TOOLS)
 COMPONENTS = ("libfreestone1", "libfreestone-dev", "freestone-tools")
 NOTICES = ("LICENSE", "README.md", "CHANGELOG.md")
 CONTAINER = """\
@@ -136,7 +137,7 @@ def _metadata(tag: str) -> dict[str, str]:
 
 
 def _zip(tree: Path, folder: Path) -> Path:
-    tag = f"py3-none-linux_{platform.machine()}"
+    tag = f"py3-none-manylinux_2_28_{platform.machine()}"
     about = f"freestone_lab-{paths.version()}.dist-info"
     (tree / about).mkdir()
     for file, text in _metadata(tag).items():

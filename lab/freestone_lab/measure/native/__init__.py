@@ -33,9 +33,8 @@ def tool(name: str) -> Path:
 
 
 def install(folder: Path) -> None:
-    """Puts both programs into the folder of an installation, so that its users need no compiler."""
-    for name in FLAGS:
-        _compile(Path(__file__).parent / f"{name}.c", folder / name)
+    """Puts `launch` into the folder of an installation, so that its users need no compiler; CMake installs `probe`."""
+    _compile(Path(__file__).parent / "launch.c", folder / "launch")
 
 
 def _compile(source: Path, target: Path) -> None:
