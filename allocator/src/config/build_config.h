@@ -63,8 +63,6 @@ inline constexpr usize kFrameBytes = 2 * kMiB;
 inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
-// A larger heap does not move the memory of frames, because each moved frame may become a mapping of its own.
-inline constexpr usize kMovedHeapBytesMax = 8 * kGiB;
 
 // Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use. The second bounds what
 // is kept because it was needed again soon after it went back; a large heap keeps up to half of what is in use instead.

@@ -30,7 +30,6 @@ namespace {
 
 // Linux values that older headers lack.
 constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
-constexpr usize kMoveDontUnmap = 4;          // Linux 5.7
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
 constexpr int kAdviseNothing = 0x7fffffff;  // no kernel has it
@@ -67,8 +66,7 @@ Failure advise(void* address, usize bytes, int advice) {
   return failure_of(invoke(SYS_madvise, address_of(address), bytes, static_cast<usize>(advice)));
 }
 
-// Whether an emulator of Linux stands in for the kernel. qemu reports success for advice that it does not know. It also
-// forgets a range whose memory was moved, so later advice does not reach that range.
+// Whether an emulator of Linux stands in for the kernel. qemu reports success for advice that it does not know.
 bool is_emulated() {
   enum : u32 { kUnknown, kKernel, kEmulator };
   static Atomic<u32> found;  // relaxed: every thread finds the same
@@ -133,12 +131,6 @@ Failure resident_pages(void* address, usize bytes, u8* present) {
 void* remap(void* address, usize old_bytes, usize new_bytes) {
   const long result = invoke(SYS_mremap, address_of(address), old_bytes, new_bytes, MREMAP_MAYMOVE, 0);
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
-}
-
-Failure move_memory(void* from, void* to, usize bytes) {
-  if (is_emulated()) return {EINVAL};
-  const usize flags = MREMAP_MAYMOVE | MREMAP_FIXED | kMoveDontUnmap;
-  return failure_of(invoke(SYS_mremap, address_of(from), bytes, bytes, flags, address_of(to)));
 }
 
 bool gives_huge_pages_on_request() {

@@ -45,8 +45,6 @@ Failure populate(void* address, usize bytes);
 Failure resident_pages(void* address, usize bytes, u8* present);
 // Moves a mapping to a place that the kernel chooses. Null on refusal, which leaves the old mapping untouched.
 void* remap(void* address, usize old_bytes, usize new_bytes);
-// Moves the memory of a range. The range stays, without memory. A failure may leave the target unmapped.
-Failure move_memory(void* from, void* to, usize bytes);
 // Makes a range fault on access, without splitting its mapping (Linux 6.13 or later). Fails elsewhere, and where any
 // part of it is locked; then no part faults, but its contents may be gone.
 Failure guard_install(void* address, usize bytes);

@@ -9,7 +9,6 @@
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"
-#include "span/frames.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/run.h"
@@ -27,17 +26,8 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIR
   return {first, dirty == 0};
 }
 
-// The same; the memory of dirty frames elsewhere will be moved into the clean units.
-Span take_found(UnitIndex first, usize units, Surplus& surplus, FrameMoves& moves) FREESTONE_REQUIRES(span_lock) {
-  plan_moves(first, units, moves);
-  const usize dirty = span_map.mark_taken(first, units);
-  const usize moved = take_frames_to_move(moves);
-  surplus = surplus_after_take(first, units, dirty + moved);
-  return {first, dirty + moved == 0};
-}
-
 // Takes free units. Finds none if there is no room, or if the limit refuses: then sets `refused`.
-Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, FrameMoves& moves, usize room = 0) {
+Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, usize room = 0) {
   // Dirty memory in the slots of class runs does as well as clean memory.
   bool release_first = class_runs_kept.load_relaxed() != 0;
   for (;; release_first = false) {
@@ -49,7 +39,7 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, Fr
       if (!release_first || (first != kNoUnit && dirty == units)) {
         if (first == kNoUnit) return {};
         refused = !charge(units_to_bytes(units - dirty));
-        return refused ? Span{} : take_found(first, units, surplus, moves);
+        return refused ? Span{} : take_found(first, units, surplus);
       }
     }
     release_class_runs();
@@ -58,11 +48,11 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, Fr
 
 // Moves the frontier and takes new units; with `fresh`, only units that were never in use. Charges for the units first,
 // so that a refusal by the limit leaves no trace.
-Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus, FrameMoves& moves) {
+Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus) {
   LockGuard growing(growth_lock);
   if (!fresh) {
     // Another thread may have made room meanwhile.
-    const Span span = take_free(units, alignment, refused, surplus, moves);
+    const Span span = take_free(units, alignment, refused, surplus);
     if (span.first != kNoUnit || refused) return span;
   }
   refused = !charge_ahead(units_to_bytes(units));
@@ -78,19 +68,18 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
   if (first == kNoUnit) first = static_cast<UnitIndex>(round_up(grown.first, alignment));
   uncharge(units_to_bytes(span_map.count_dirty(first, units)));
   confirm_charge();
-  return take_found(first, units, surplus, moves);
+  return take_found(first, units, surplus);
 }
 
 // Takes units. They may still be guards, unless they are `fresh`, never in use before.
-Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
+Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
+  if (units > kWindowUnitsMax) return {};
   for (int attempt = 0;; ++attempt) {
     bool refused = false;  // by the limit
     Surplus surplus;
-    FrameMoves moves;
     Span span;
-    if (!fresh) span = take_free(units, alignment, refused, surplus, moves, room);
-    if (span.first == kNoUnit && !refused) span = take_by_growing(units, alignment, fresh, refused, surplus, moves);
-    move_frames(moves);
+    if (!fresh) span = take_free(units, alignment, refused, surplus, room);
+    if (span.first == kNoUnit && !refused) span = take_by_growing(units, alignment, fresh, refused, surplus);
     if (FREESTONE_UNLIKELY(surplus.units > 0)) purge_units(surplus);
     if (span.first != kNoUnit) return span;
     // Giving free memory back makes room under the limit. It does not help if the kernel refuses: it refuses addresses,
@@ -99,15 +88,6 @@ Span take_aligned_units(usize units, usize alignment, bool fresh, usize room) {
         purge_spans(0, WentBack::shortage) == 0)
       return {};
   }
-}
-
-Span take_units(usize units, usize alignment, bool fresh, usize room = 0) {
-  if (units > kWindowUnitsMax) return {};
-  if (alignment < kFrameUnits && may_move_frames(units)) {
-    const Span span = take_aligned_units(units, kFrameUnits, fresh, room);
-    if (span.first != kNoUnit) return span;
-  }
-  return take_aligned_units(units, alignment, fresh, room);
 }
 
 // Makes guards among the units accessible. Guards stay when the span before them is returned, because the next span of

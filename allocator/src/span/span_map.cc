@@ -202,29 +202,6 @@ UnitIndex SpanMap::take_oldest_dirty(usize& units, usize& dirty) {
   return first;
 }
 
-UnitIndex SpanMap::take_dirty_frame(UnitIndex below) {
-  constexpr unsigned kWords = kFrameBytes / units_to_bytes(kWordUnits);
-  static_assert(kWords == 2);
-  constexpr u64 kFirstOfPairs = ~u64{0} / 3;
-  const usize start = region.heap_start / kWordUnits / kSuperGroups;
-  const usize end = (below == kNoUnit ? region.frontier.load_relaxed() : below) / kWordUnits;
-  if (dirty_count_ < kWords * kWordUnits) return kNoUnit;
-  for (usize super = (end + kSuperGroups - 1) / kSuperGroups; super-- > start;) {
-    const u64 groups = super_at(super).dirty_groups[0] | super_at(super).dirty_groups[1];
-    const u64 reachable = super == end / kSuperGroups ? low_mask(end % kSuperGroups) : ~u64{0};
-    for (u64 pairs = groups & groups >> 1 & kFirstOfPairs & reachable; pairs != 0;) {
-      const unsigned pair = highest_bit(pairs);
-      pairs &= ~bit(pair);
-      const usize word = super * kSuperGroups + pair;
-      if ((dirty_word(word) & dirty_word(word + 1)) != ~u64{0}) continue;
-      const auto first = static_cast<UnitIndex>(word * kWordUnits);
-      mark_taken(first, kWords * kWordUnits);
-      return first;
-    }
-  }
-  return kNoUnit;
-}
-
 void SpanMap::count_anew() {
   free_count_ = dirty_count_ = 0;
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;

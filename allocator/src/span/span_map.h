@@ -8,8 +8,8 @@
 // what the program asks for, goes before what was freed a moment ago.
 //
 // SPAN-1  The two sets of dirty units are disjoint subsets of free.
-// SPAN-2  A unit that is in use, being purged or moved is in no bitmap: nobody can be given it while the kernel takes
-//         its memory.
+// SPAN-2  A unit that is in use or being purged is in no bitmap: nobody can be given it while the kernel takes its
+//         memory.
 // SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a group of
 //         words, that is not zero, for each age.
 // SPAN-4  A unit's dirty bit is set before its free bit, and cleared after it. So the child of a fork that finds a
@@ -51,8 +51,6 @@ class SpanMap {
   // Takes the highest stretch of the older dirty units, at most `units` of one word, together with free guards that lie
   // between them; `units` becomes its length and `dirty` how many of these are dirty. kNoUnit when nothing is dirty.
   UnitIndex take_oldest_dirty(usize& units, usize& dirty) FREESTONE_REQUIRES(span_lock);
-  // Takes the highest frame below `below` of which every unit is dirty. kNoUnit when there is none.
-  UnitIndex take_dirty_frame(UnitIndex below) FREESTONE_REQUIRES(span_lock);
 
   usize free_units() const { return free_count_; }
   usize dirty_units() const { return dirty_count_; }

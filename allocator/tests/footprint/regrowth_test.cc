@@ -182,16 +182,6 @@ TEST_F(Regrowth, EightThreadsGrowAndShrink) {
   }, kThreads * kMost);
 }
 
-// Linux 5.7 moves the memory of a range and leaves the range.
-bool system_moves_memory() {
-  constexpr int kDontUnmap = 4;
-  char* from = static_cast<char*>(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  void* to = mremap(from, kPage, kPage, MREMAP_MAYMOVE | kDontUnmap, nullptr);
-  munmap(from, kPage);
-  if (to != MAP_FAILED) munmap(to, kPage);
-  return to != MAP_FAILED;
-}
-
 // A system that gives huge pages to who asks gives one to a mapping of its own.
 bool system_gives_huge_pages() {
   constexpr size_t kHuge = 2 * kMiB;
@@ -254,11 +244,10 @@ TEST_F(Regrowth, OneLargeBlockAgainAndAgain) {
     });
 }
 
-// Blocks whose holes do not fit each other: the memory that is free is used where the next one lies, so neither page
-// faults nor the peak are far above what is live. Each page carries its block's number.
+// Blocks whose holes do not fit each other: what went back and is taken again soon is kept, so most pages that are
+// touched do not fault, and the peak stays near what is live. Each page carries its block's number.
 TEST_F(Regrowth, LargeBlocksThatDoNotFitIntoEachOthersPlaces) {
   if (subject().is_hardened) GTEST_SKIP() << "it gives large blocks back when they are freed";
-  if (!system_moves_memory()) GTEST_SKIP() << "a kernel before 5.7";
   const ChildEnd end = run_in_child([] {
     constexpr size_t kPlaces = 10;
     constexpr size_t kSizeMin = 4 * kMiB;
@@ -295,8 +284,8 @@ TEST_F(Regrowth, LargeBlocksThatDoNotFitIntoEachOthersPlaces) {
     dprintf(STDERR_FILENO, "%zu faults for %zu pages touched, %zu live at most; peak %zu KiB\n", faulted, touched_pages,
             most_live / kPage, peak / kKiB);
     if (faulted > 4 * most_live / kPage) return 4;
-    constexpr size_t kKeptFree = 8 * kMiB;  // and an eighth of what is live; a sixteenth is for the rest
-    return peak <= most_live + most_live / 8 + most_live / 16 + kKeptFree ? 0 : 5;
+    constexpr size_t kKeptFree = 8 * kMiB;  // and a quarter of what is live; a sixteenth is for the rest
+    return peak <= most_live + most_live / 4 + most_live / 16 + kKeptFree ? 0 : 5;
   });
   EXPECT_TRUE(end.exited_with(0)) << end.describe();
   std::fprintf(stderr, "%s", end.errors.c_str());

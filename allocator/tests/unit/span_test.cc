@@ -1,7 +1,6 @@
 // Room 6: spans never overlap, say truly whether they are zero, grow only into free units, and all come back.
 #include "config/options.h"
 #include "region/account.h"
-#include "span/frames.h"
 #include "span/purge.h"
 #include "span/run.h"
 #include "span/free_memory.h"
@@ -190,43 +189,6 @@ TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
   options.dirty_bytes = dirty_bytes;
   options.dirty_decay_ms = decay_ms;
   purge_spans(0, WentBack::trim);
-  EXPECT_TRUE(spans_are_valid());
-}
-
-// A large span that lies elsewhere than free memory gets that memory, and where it came from is clean.
-TEST(span, MemoryOfDirtyFramesMovesIntoALargeSpan) {
-  constexpr usize kDirty = 4;
-  constexpr usize kTaken = 12;  // more than there is between the dirty frames and what may be free in front of them
-  if (!may_move_frames(kTaken * kFrameUnits)) GTEST_SKIP() << "not in this build, or not at this place";
-  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
-  purge_spans(0, WentBack::trim);
-  const Span old = take_span(2 * kDirty * kFrameUnits, 1);
-  ASSERT_NE(old.first, kNoUnit);
-  std::memset(unit_address(old.first), 7, 2 * kDirty * kFrameBytes);
-  return_span(old.first, kDirty * kFrameUnits, true);
-  ASSERT_EQ(span_counts().dirty_units, kDirty * kFrameUnits);
-  const auto charged = [] { return account.charged.load_relaxed() - metadata_committed_bytes(); };
-  const usize before = charged();
-  const Span span = take_span(kTaken * kFrameUnits - 1, 1);  // the last frame is not its own
-  ASSERT_NE(span.first, kNoUnit);
-  if (may_move_frames(kTaken * kFrameUnits)) {  // the kernel did not refuse
-    EXPECT_FALSE(span.zeroed);
-    EXPECT_EQ(span_counts().dirty_units, 0u);
-    EXPECT_EQ(charged(), before + ((kTaken - kDirty) * kFrameUnits - 1) * kUnitBytes);
-    for (usize k = 0; k < kTaken; ++k) {
-      const char* const frame = unit_address(span.first) + k * kFrameBytes;
-      EXPECT_EQ(frame[0], k < kDirty ? 7 : 0);
-      EXPECT_EQ(std::memcmp(frame, frame + 1, kFrameBytes - kUnitBytes - 1), 0);
-    }
-    const char* const left = unit_address(old.first);
-    EXPECT_EQ(left[0], 0);
-    EXPECT_EQ(std::memcmp(left, left + 1, kDirty * kFrameBytes - 1), 0) << "clean, so it must be zero";
-    EXPECT_EQ(left[kDirty * kFrameBytes], 7) << "in use";
-  }
-  return_span(span.first, kTaken * kFrameUnits - 1, true);
-  return_span(old.first + kDirty * kFrameUnits, kDirty * kFrameUnits, true);
-  purge_spans(0, WentBack::trim);
-  options.dirty_decay_ms = decay_ms;
   EXPECT_TRUE(spans_are_valid());
 }
 

@@ -122,8 +122,7 @@ TEST_P(FailingCall, AtRandomIsSurvived) {
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Large blocks that do not fit into each other's places, so that memory moves between them. Each page carries its
-// block's number.
+// Large blocks that do not fit into each other's places. Each page carries its block's number.
 int replace_large_blocks() {
   constexpr size_t kMiB = size_t{1} << 20;
   constexpr size_t kPage = 4096;
@@ -150,7 +149,7 @@ int replace_large_blocks() {
 }
 
 // By each error that the kernel may give, always and every second time.
-TEST(MovedMemory, LosesNothingWhereTheKernelRefuses) {
+TEST(LargeBlocks, LoseNothingWhereTheKernelRefuses) {
   std::string reason;
   if (!supervision_works(reason)) GTEST_SKIP() << reason;
   for (const int number : {SYS_mremap, SYS_madvise})
