@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from freestone_lab.analysis import inference
 from freestone_lab.analysis.claims import headline
-from freestone_lab.analysis.inference import Estimate, Verdict
+from freestone_lab.analysis.inference import Verdict
 from freestone_lab.analysis.paired import estimate, values
+from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Result, control_name
 
@@ -97,30 +98,37 @@ def compare(
                 broken.append(f"{identity}: {peer} {failure}")
                 continue
             wanted = dict.fromkeys([*headline(before), *(f for f in figures if f in before.specs and f in after.specs)])
-            found = [_change(before, after, peer, f, a.baseline, absolute or a.baseline != b.baseline) for f in wanted]
-            changes += found
-    corrected = inference.holm([c.ratio.p if c.ratio else 1.0 for c in changes])
-    judged = [
-        replace(c, verdict=inference.verdict(c.ratio, p, c.floor, c.spec.better))
-        for c, p in zip(changes, corrected, strict=True)
-    ]
-    return Comparison(judged, broken, [i for i in ours if i not in theirs], [i for i in theirs if i not in ours])
+            alpha = ERROR_RATE / (len(both) * len(wanted))
+            changes += [
+                _change(before, after, peer, f, a.baseline, absolute or a.baseline != b.baseline, alpha) for f in wanted
+            ]
+    return Comparison(changes, broken, [i for i in ours if i not in theirs], [i for i in theirs if i not in ours])
 
 
 def _change(
-    before: Experiment, after: Experiment, peer: str, figure: str, baseline: str, absolute: bool
-) -> Change:  # fmt: skip
+    before: Experiment, after: Experiment, peer: str, figure: str, baseline: str, absolute: bool, alpha: float
+) -> Change:
     ratio = inference.unpaired_ratio(
-        _series(after, peer, baseline, figure, absolute), _series(before, peer, baseline, figure, absolute)
+        _series(after, peer, baseline, figure, absolute), _series(before, peer, baseline, figure, absolute), alpha
     )
-    controls = [estimate(e, control_name(baseline), baseline, figure) for e in (before, after)]
+    controls = [estimate(e, control_name(baseline), baseline, figure, alpha) for e in (before, after)]
     floor = max((inference.noise_floor(c) for c in controls if c is not None), default=0.0)
-    return Change(before.id, peer, figure, before.specs[figure], ratio, floor)
+    spec = before.specs[figure]
+    return Change(before.id, peer, figure, spec, ratio, floor, inference.verdict(ratio, floor, spec.better))
 
 
-def failures(comparison: Comparison, gates: Sequence[Gate]) -> list[str]:
-    """What the gates object to, one line each. A figure that nobody measured is a UserError, not a pass."""
-    found = [f"{line} (it ran well in the first result)" for line in comparison.broken] if gates else []
+@dataclass(frozen=True)
+class Objections:
+    """What the gates say, one line each: what got worse, and what they cannot judge."""
+
+    worse: list[str]
+    unjudged: list[str]
+
+
+def failures(comparison: Comparison, gates: Sequence[Gate]) -> Objections:
+    """What the gates object to. A figure that nobody measured is a UserError, not a pass."""
+    worse = [f"{line} (it ran well in the first result)" for line in comparison.broken] if gates else []
+    unjudged: list[str] = []
     for gate in gates:
         concerned = [c for c in comparison.changes if c.figure == gate.figure]
         if not concerned and not comparison.broken:
@@ -128,15 +136,41 @@ def failures(comparison: Comparison, gates: Sequence[Gate]) -> list[str]:
             raise UserError(
                 f"--fail-if '{gate.text}': no figure '{gate.figure}' in both results; there are: {', '.join(known)}"
             )
-        for c in concerned:
-            if c.ratio is None:
-                continue
-            sign = -1 if c.spec.better == "higher" else 1
-            worse = sign * math.log(c.ratio.ratio)
-            sure = (c.ratio.low > 1) if sign > 0 else (c.ratio.high < 1)
-            if worse > math.log1p(max(gate.limit, c.floor)) and sure:
-                found.append(
-                    f"{gate.text}: {c.experiment}, {c.peer}: {(c.ratio.ratio - 1) * 100:+.1f} % "
-                    f"(95 % interval {(c.ratio.low - 1) * 100:+.1f} to {(c.ratio.high - 1) * 100:+.1f} %)"
-                )
-    return found
+        for change in concerned:
+            place = f"{gate.text}: {change.experiment}, {change.peer}"
+            if why := _cannot_judge(gate, change):
+                unjudged.append(f"{place}: {why}")
+            elif _is_worse(gate, change):
+                worse.append(f"{place}: {interval_words(change.ratio)}")
+    return Objections(worse, unjudged)
+
+
+def _cannot_judge(gate: Gate, change: Change) -> str:
+    """Why a change cannot be held against the gate's limit; "" if it can."""
+    found = change.ratio
+    if found is None or found.pairs < LEAST_ROUNDS:
+        return f"{found.pairs if found else 0} values in one of the results; a gate needs {LEAST_ROUNDS} or more"
+    reach = max(math.log(found.high / found.ratio), math.log(found.ratio / found.low)) if found.is_known else math.inf
+    if reach > math.log1p(gate.limit) and not _is_worse(gate, change):
+        return (
+            f"the noise hides a change of {gate.text.partition('>')[2].strip()}: {interval_words(found)}; more rounds"
+        )
+    return ""
+
+
+def _is_worse(gate: Gate, change: Change) -> bool:
+    found = change.ratio
+    if found is None or math.isinf(change.floor):
+        return False
+    bad = found.inverse if change.spec.better == "higher" else found
+    return bad.above and math.log(bad.ratio) > math.log1p(max(gate.limit, change.floor))
+
+
+def interval_words(found: Estimate | None) -> str:
+    """`+4.2 % (95 % interval +1.0 to +7.5 %)`."""
+    if found is None:
+        return "no ratio"
+    change = f"{(found.ratio - 1) * 100:+.1f} %"
+    if not found.is_known:
+        return f"{change} (no interval yet)"
+    return f"{change} (95 % interval {(found.low - 1) * 100:+.1f} to {(found.high - 1) * 100:+.1f} %)"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from freestone_lab.analysis import inference
-from freestone_lab.analysis.inference import Estimate, Summary, Verdict
-from freestone_lab.analysis.paired import estimate, measured, values
+from freestone_lab.analysis.inference import Summary, Verdict
+from freestone_lab.analysis.paired import error_rate, estimate, judged, measured, values
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, FigureSpec, Result, Status, control_name
 from freestone_lab.measure.counts import SPECS as COUNT_SPECS
 from freestone_lab.measure.samples import PROCESS_SPECS
@@ -24,7 +25,6 @@ class Cell:
 
     summary: Summary
     estimate: Estimate | None = None
-    corrected_p: float = 1.0
     verdict: Verdict = "inconclusive"
 
 
@@ -68,52 +68,42 @@ def _row(experiment: Experiment, peer: str) -> Row:
 
 
 def table_of(
-    experiment: Experiment, baseline: str, seed: int = 0, order: Sequence[str] = (), controls: Collection[str] = ()
-) -> Table:
+    experiment: Experiment, baseline: str, order: Sequence[str] = (), controls: Collection[str] = ()
+) -> Table:  # fmt: skip
     """Every peer's figures against the baseline. A peer with any failed run keeps its row and has no figures.
 
-    Rows come in `order`, then as they were measured. Holm's correction runs over the peers of one figure: the claims
-    that a reader sees side by side. `controls` get ratios and no verdict, and are not part of that family.
+    Rows come in `order`, then as they were measured. The intervals of the judged figures hold together, for every two
+    allocators. `controls` get ratios and no verdict, and are not part of that family.
     """
     again = control_name(baseline)
+    alpha = error_rate(judged([experiment], baseline, controls))
     found = {s.peer for s in experiment.samples}
     peers = dict.fromkeys([*order, *(s.peer for s in experiment.samples)])
     rows = [_row(experiment, peer) for peer in peers if peer in found]
     floors: dict[str, float] = {}
     for figure, spec in experiment.specs.items():
-        control = estimate(experiment, again, baseline, figure, seed)
-        floors[figure] = inference.noise_floor(control)
-        estimates: dict[str, Estimate] = {}
-        for row in rows:
-            if row.status == "ok" and row.peer not in (baseline, again, *controls):
-                ratio = estimate(experiment, row.peer, baseline, figure, seed)
-                if ratio:
-                    estimates[row.peer] = ratio
-        corrected = dict(zip(estimates, inference.holm([e.p for e in estimates.values()]), strict=True))
+        floors[figure] = inference.noise_floor(estimate(experiment, again, baseline, figure, alpha))
         for row in rows:
             figures = values(experiment, row.peer, figure)
             if row.status != "ok" or not figures:
                 continue
             summary = inference.summarise(list(figures.values()))
-            if row.peer == again:
-                row.cells[figure] = Cell(summary, control)
-            elif row.peer in estimates:
-                ratio, p = estimates[row.peer], corrected[row.peer]
-                second = partial(estimate, experiment, row.peer, again, figure, seed)
-                said = inference.verdict(ratio, p, floors[figure], spec.better, second)
-                row.cells[figure] = Cell(summary, ratio, p, said)
-            elif row.peer == baseline:
+            if row.peer == baseline:
                 row.cells[figure] = Cell(summary)
-            else:
-                row.cells[figure] = Cell(summary, estimate(experiment, row.peer, baseline, figure, seed))
+                continue
+            ratio = estimate(experiment, row.peer, baseline, figure, alpha)
+            second = partial(estimate, experiment, row.peer, again, figure, alpha)
+            control = row.peer in (again, *controls)
+            said = "inconclusive" if control else inference.verdict(ratio, floors[figure], spec.better, second)
+            row.cells[figure] = Cell(summary, ratio, said)
     return Table(experiment, baseline, rows, floors, frozenset({again, *controls}))
 
 
 def tables(result: Result) -> list[Table]:
-    """Every experiment of a result, analysed with the result's own baseline and seed."""
+    """Every experiment of a result, analysed with the result's own baseline."""
     order = [p.name for p in result.peers]
     controls = [p.name for p in result.peers if p.kind == "control"]
-    return [table_of(e, result.baseline, result.seed, order, controls) for e in result.experiments]
+    return [table_of(e, result.baseline, order, controls) for e in result.experiments]
 
 
 OVER_LIVE = "memory_over_live_mean"
@@ -204,10 +194,10 @@ def sentence(table: Table) -> str:
 
 def shown_behind(table: Table, best: str, others: Sequence[str], figure: str) -> set[str]:
     """The members of `others` that are worse than `best` by the rules of every other claim."""
-    ratios = {o: e for o in others if (e := estimate(table.experiment, o, best, figure)) is not None}
-    corrected = dict(zip(ratios, inference.holm([e.p for e in ratios.values()]), strict=True))
+    alpha = error_rate([row.peer for row in table.rows if row.peer not in table.controls])
     floor, better = table.floors[figure], table.experiment.specs[figure].better
-    return {o for o, e in ratios.items() if inference.verdict(e, corrected[o], floor, better) == "worse"}
+    ratios = {o: estimate(table.experiment, o, best, figure, alpha) for o in others}
+    return {o for o, e in ratios.items() if inference.verdict(e, floor, better) == "worse"}
 
 
 def _rest(paired: Sequence[tuple[Row, Cell, Estimate]], spec: FigureSpec) -> str:

@@ -15,12 +15,12 @@ from functools import cached_property
 
 from freestone_lab.analysis import sequential
 from freestone_lab.analysis.claims import headline
-from freestone_lab.analysis.sequential import ERROR_RATE, Bounds
+from freestone_lab.analysis.paired import error_rate
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, control_name
 
 MARGIN = 0.03  # smaller differences are no reason to change
 MEMORY_LIMIT = 2.0
-FIGURES_JUDGED = 2  # time and memory
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class Evidence:
     baseline: str
     names: list[str]  # the allocators to judge, the baseline first
     subject: Subject
-    error_rate: float = ERROR_RATE
-    _bounds: dict[tuple[str, str, str], Bounds] = field(default_factory=dict)
+    _bounds: dict[tuple[str, str, str], Estimate] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> dict[str, dict[int, tuple[float, float]]]:
@@ -56,26 +55,25 @@ class Evidence:
 
     @property
     def alpha(self) -> float:
-        count = len(self.names)
-        return self.error_rate / max(1, FIGURES_JUDGED * count * (count - 1) // 2)
+        return error_rate(self.names)
 
     @property
     def rounds(self) -> int:
         return min((len(v) for v in self.values.values()), default=0)
 
-    def _ratio(self, figure: int, other: str, to: str) -> Bounds:
+    def _ratio(self, figure: int, other: str, to: str) -> Estimate:
         key = (str(figure), other, to)
         if key not in self._bounds:
             a, b = self.values[other], self.values[to]
             logs = [a[r][figure] - b[r][figure] for r in sorted(a.keys() & b.keys())]
-            self._bounds[key] = sequential.bounds(logs, self.alpha)
+            self._bounds[key] = sequential.estimate(logs, self.alpha)
             self._bounds[str(figure), to, other] = self._bounds[key].inverse
         return self._bounds[key]
 
-    def time(self, other: str, to: str) -> Bounds:
+    def time(self, other: str, to: str) -> Estimate:
         return self._ratio(0, other, to)
 
-    def memory(self, other: str, to: str) -> Bounds:
+    def memory(self, other: str, to: str) -> Estimate:
         return self._ratio(1, other, to)
 
     def typical(self, name: str, figure: str) -> float | None:
@@ -128,7 +126,7 @@ def decide(evidence: Evidence) -> Decision:
     return Decision(use, unsettled, wasteful, _more_rounds(evidence, use, unsettled))
 
 
-def _as_fast(to_fastest: Bounds) -> bool:
+def _as_fast(to_fastest: Estimate) -> bool:
     """Whether it is not shown to be slower, or slower by less than anybody minds."""
     return not to_fastest.above or to_fastest.high <= 1 + MARGIN
 
@@ -153,7 +151,7 @@ def _more_rounds(evidence: Evidence, use: str, unsettled: Sequence[str]) -> int 
     return max(needed, 1) if unsettled else 0
 
 
-def _rounds_for(time: Bounds, memory: Bounds, alpha: float) -> int | None:
+def _rounds_for(time: Estimate, memory: Estimate, alpha: float) -> int | None:
     """The cheaper way to settle one pair: show it slower, or show that it is at most MARGIN better in both."""
     slack = math.log1p(MARGIN)
     slower = sequential.rounds_until(time.noise, math.log(time.ratio), alpha)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from freestone_lab.analysis import inference
-from freestone_lab.analysis.inference import Estimate
-from freestone_lab.core.result import Experiment, Sample
+import math
+from collections.abc import Collection, Sequence
+
+from freestone_lab.analysis import sequential
+from freestone_lab.analysis.sequential import ERROR_RATE, Estimate
+from freestone_lab.core.result import Experiment, Sample, control_name
+
+FIGURES_JUDGED = 3  # CPU time, time and memory
 
 
 def measured(experiment: Experiment, peer: str) -> list[Sample]:
@@ -21,8 +26,28 @@ def values(experiment: Experiment, peer: str, figure: str) -> dict[int, float]:
     }
 
 
-def estimate(experiment: Experiment, peer: str, baseline: str, figure: str, seed: int = 0) -> Estimate | None:
-    """The paired ratio of `peer` to `baseline` over the rounds in which both ran well."""
-    ours, theirs = values(experiment, peer, figure), values(experiment, baseline, figure)
+def judged(experiments: Sequence[Experiment], baseline: str, controls: Collection[str]) -> list[str]:
+    """The allocators whose figures are compared, the baseline first."""
+    out = {baseline, control_name(baseline), *controls}
+    return [baseline, *dict.fromkeys(s.peer for e in experiments for s in e.samples if s.peer not in out)]
+
+
+def error_rate(names: Collection[str]) -> float:
+    """Of one interval, if all intervals of the judged figures, of every two of these, are to hold together."""
+    return ERROR_RATE / max(1, FIGURES_JUDGED * len(names) * (len(names) - 1) // 2)
+
+
+def ratio(other: Sequence[float], to: Sequence[float], alpha: float) -> Estimate | None:
+    """The ratio of pairs of positive values. None with fewer than two pairs, or a value <= 0."""
+    if len(other) != len(to):
+        raise ValueError(f"{len(other)} and {len(to)} values are not pairs")
+    if len(other) < 2 or min(*other, *to) <= 0:
+        return None
+    return sequential.estimate([math.log(a / b) for a, b in zip(other, to, strict=True)], alpha)
+
+
+def estimate(experiment: Experiment, peer: str, to: str, figure: str, alpha: float = ERROR_RATE) -> Estimate | None:
+    """The paired ratio of `peer` to another over the rounds in which both ran well."""
+    ours, theirs = values(experiment, peer, figure), values(experiment, to, figure)
     rounds = sorted(ours.keys() & theirs.keys())
-    return inference.paired_ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], seed)
+    return ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], alpha)

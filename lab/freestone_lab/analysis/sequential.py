@@ -1,11 +1,17 @@
-"""Bounds that hold at every moment: you may look at a measurement after each round and stop when it says enough.
+"""Ratios with intervals that hold at every moment: look after each round, and stop when they say enough.
 
-The values are the logarithms of paired ratios, one per round. Their evidence against a mean m is the Bayes factor of a
-t statistic, with a normal prior of variance g (in units of the noise) for the effect and the right-Haar prior for the
-noise itself. Under the mean m it is a martingale of mean 1, whatever the noise. So the chance that it ever reaches 1/a
-is at most a, over all rounds together (Ville). The interval is the set of means that it does not reject at 1/a. It
-averages two priors: one for effects of about ten times the noise (time), one for thirty times (memory).
-Sources: Lai (1976); Gönen et al. (2005); Wang and Ramdas (2024), "Anytime-valid t-tests and confidence sequences".
+The values are the logarithms of paired ratios, one per round; the ratio is that of the middle pair. Two intervals share
+the error rate. Each inverts evidence that is a martingale of mean 1 under its mean or median, so the chance that it
+ever reaches 1/a is at most a, over all rounds together (Ville).
+
+- While rounds are few: the Bayes factor of a t statistic, with a normal prior of variance g (in units of the noise) for
+  the effect and the right-Haar prior for the noise. It averages two priors: one for effects of about ten times the
+  noise (time), one for thirty times (memory).
+- From `least_ranked` rounds on: ranks. Half of the pairs lie above the median, whatever the noise, so a slow run in
+  ten costs little. The evidence is that of a coin's throws with a uniform prior for the coin.
+
+Sources: Lai (1976); Gönen et al. (2005); Wang and Ramdas (2024), "Anytime-valid t-tests and confidence sequences";
+Ville (1939) for the coin.
 """
 
 from __future__ import annotations
@@ -14,24 +20,27 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import median
 
 ERROR_RATE = 0.05
 PRIORS = (100.0, 1000.0)
 # Runs that happen to agree to the page or the microsecond prove no noise below this.
 LEAST_NOISE = 0.002
-LEAST_ROUNDS = 3
+LEAST_ROUNDS = 5  # with fewer there is no interval
 MOST_ROUNDS = 20_000
+FARTHEST = 100.0  # an interval whose ends are so many times apart says nothing
+NORMAL_SPREAD = 1.4826  # a normal's standard deviation, in median distances from its median
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """A ratio, and the interval that holds at any time. `high` is infinite while the rounds are too few."""
+class Estimate:
+    """A ratio, and the interval that holds at any time: from 0 to infinity while nothing is known."""
 
     ratio: float
     low: float
     high: float
-    rounds: int
-    noise: float  # the standard deviation of the logarithms
+    pairs: int
+    noise: float  # the spread of the logarithms that a slow run in ten does not change
 
     @property
     def below(self) -> bool:
@@ -43,14 +52,19 @@ class Bounds:
 
     @property
     def is_known(self) -> bool:
-        """Whether the interval says anything: its ends are less than a hundredfold apart."""
-        return self.low > 0 and self.high < 100 * self.low
+        """Whether the interval says anything."""
+        return self.low > 0
 
     @property
-    def inverse(self) -> Bounds:
+    def half_width(self) -> float:
+        """Half of the interval's width, relative; infinite while nothing is known."""
+        return (self.high - self.low) / 2 / self.ratio
+
+    @property
+    def inverse(self) -> Estimate:
         """The same evidence about the other way round."""
-        high = 1 / self.low if self.low > 0 else math.inf
-        return Bounds(1 / self.ratio, 0.0 if math.isinf(self.high) else 1 / self.high, high, self.rounds, self.noise)
+        low, high = (1 / self.high, 1 / self.low) if self.is_known else (0.0, math.inf)
+        return Estimate(1 / self.ratio, low, high, self.pairs, self.noise)
 
 
 def _log_evidence(t_squared: float, n: int) -> float:
@@ -64,24 +78,10 @@ def _log_evidence(t_squared: float, n: int) -> float:
     return top + math.log(sum(math.exp(x - top) for x in logs) / len(logs))
 
 
-def _moments(logs: Sequence[float]) -> tuple[float, float]:
-    mean = math.fsum(logs) / len(logs)
-    spread = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / max(1, len(logs) - 1))
-    return mean, max(spread, LEAST_NOISE)
-
-
-def p_value(logs: Sequence[float]) -> float:
-    """Evidence against "no difference": errs at most at its rate, however often somebody looked before."""
-    if len(logs) < 2:
-        return 1.0
-    mean, noise = _moments(logs)
-    return min(1.0, math.exp(-_log_evidence(mean * mean * len(logs) / noise**2, len(logs))))
-
-
 def least_rounds(alpha: float) -> int:
     """The fewest rounds after which a difference of any size can be shown at this error rate."""
-    n = 2
-    while _log_evidence(1e12, n) < -math.log(alpha):
+    n = LEAST_ROUNDS
+    while math.isinf(_critical_t(n, alpha / 2)):
         n += 1
     return n
 
@@ -99,27 +99,81 @@ def _critical_t(n: int, alpha: float) -> float:
     return high
 
 
+@lru_cache(maxsize=65536)
+def _rank(n: int, alpha: float) -> int:
+    """The fewest of n values that may lie below the median without being evidence at `alpha`."""
+    wanted, k = -math.log(alpha), 0
+    while n * math.log(2) - math.log(n + 1) - _log_choices(n, k) >= wanted:
+        k += 1
+    return k
+
+
+def _log_choices(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+@lru_cache(maxsize=1024)
+def least_ranked(alpha: float) -> int:
+    """From how many rounds on the interval is one of ranks: when it ends inside the outermost values."""
+    n = LEAST_ROUNDS
+    while _rank(n, alpha / 2) < 2:
+        n += 1
+    return n
+
+
 def half_width(noise: float, n: int, alpha: float) -> float:
-    """How far the interval reaches to each side of the mean."""
-    return _critical_t(n, alpha) * noise / math.sqrt(n)
+    """How far the interval of n values is expected to reach to each side; of ranks, it reaches about as far."""
+    return _critical_t(n, alpha / 2) * noise / math.sqrt(n)
 
 
-def bounds(logs: Sequence[float], alpha: float) -> Bounds:
-    """The interval of the mean of `logs`, as ratios. With fewer than two values it is everything."""
-    if len(logs) < 2:
-        return Bounds(math.exp(logs[0]) if logs else 1.0, 0.0, math.inf, len(logs), LEAST_NOISE)
-    mean, noise = _moments(logs)
-    reach = half_width(noise, len(logs), alpha)
-    if math.isinf(reach) or reach > 50:
-        return Bounds(math.exp(mean), 0.0, math.inf, len(logs), noise)
-    return Bounds(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs), noise)
+def estimate(logs: Sequence[float], alpha: float) -> Estimate:
+    """The ratio behind `logs` and its interval at this error rate."""
+    return _made(logs, _ends(sorted(logs), alpha) if len(logs) >= LEAST_ROUNDS else (-math.inf, math.inf))
+
+
+def _made(logs: Sequence[float], ends: tuple[float, float]) -> Estimate:
+    if not logs:
+        return Estimate(1.0, 0.0, math.inf, 0, LEAST_NOISE)
+    at = median(logs)
+    noise = max(LEAST_NOISE, NORMAL_SPREAD * median(abs(x - at) for x in logs))
+    if ends[1] - ends[0] > math.log(FARTHEST):
+        return Estimate(math.exp(at), 0.0, math.inf, len(logs), noise)
+    return Estimate(math.exp(at), math.exp(ends[0]), math.exp(ends[1]), len(logs), noise)
+
+
+def middle(logs: Sequence[float], alpha: float) -> Estimate:
+    """The ratio of the middle one of so many different things, such as workloads, which are counted only once."""
+    ordered, rank = sorted(logs), least_below(len(logs), alpha)
+    ends = (ordered[rank - 1], ordered[-rank]) if rank else (-math.inf, math.inf)
+    return _made(ordered, ends)
+
+
+@lru_cache(maxsize=1024)
+def least_below(n: int, alpha: float) -> int:
+    """The fewest of n values that lie below the median with more than a chance of `alpha` / 2; 0 when all may."""
+    tail, k = 0.5**n, 0
+    while tail <= alpha / 2 and k < n // 2:
+        k += 1
+        tail += math.comb(n, k) / 2**n
+    return k
+
+
+def _ends(ordered: Sequence[float], alpha: float) -> tuple[float, float]:
+    n = len(ordered)
+    if n >= least_ranked(alpha):
+        rank = _rank(n, alpha / 2)
+        return ordered[rank - 1], ordered[n - rank]
+    mean = math.fsum(ordered) / n
+    spread = max(LEAST_NOISE, math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1)))
+    reach = half_width(spread, n, alpha)
+    return mean - reach, mean + reach
 
 
 def rounds_until(noise: float, reach: float, alpha: float) -> int | None:
     """After how many rounds the interval reaches no further than `reach`; None when it would take MOST_ROUNDS."""
     if reach <= 0 or half_width(noise, MOST_ROUNDS, alpha) > reach:
         return None
-    low, high = 1, MOST_ROUNDS
+    low, high = LEAST_ROUNDS - 1, MOST_ROUNDS
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if half_width(noise, middle, alpha) <= reach else (middle, high)

@@ -8,6 +8,8 @@ from freestone_lab.analysis import changes as differ
 from freestone_lab.core.result_file import load
 from freestone_lab.report import terminal
 
+UNJUDGED = 3  # the exit status of a gate that too few or too noisy values leave open
+
 
 def run(options: Namespace) -> int:
     gates = [differ.parse_gate(text) for text in options.fail_if]
@@ -20,4 +22,4 @@ def run(options: Namespace) -> int:
     )
     objections = differ.failures(found, gates)
     terminal.show_changes(terminal.console(), found, objections)
-    return 1 if objections else 0
+    return 1 if objections.worse else UNJUDGED if objections.unjudged else 0

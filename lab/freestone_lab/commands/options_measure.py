@@ -239,6 +239,9 @@ def diff(parser: argparse.ArgumentParser) -> None:
     Each allocator is compared through its ratio to the baseline of its own file, so that a slower machine does
     not look like a slower allocator.
 
+    Exit status: 0 no gate objects; 1 a figure got worse than a gate allows, or an allocator broke; 2 wrong usage; 3 a
+    gate cannot judge, for the values are too few or too noisy.
+
     Examples:
 
         freestone diff main.json branch.json --fail-if 'time>3%' --fail-if 'memory>5%'

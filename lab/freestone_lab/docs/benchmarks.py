@@ -184,7 +184,7 @@ def overview(part: Part) -> list[str]:
 def overall_cell(score: Overall, role: quantity.Role, failed: bool) -> str:
     if score.estimate is None:
         return "1" if score.verdict is None else quantity.ratio(score.ratio)
-    text = f"{quantity.ratio(score.ratio)} ({quantity.span(score.estimate.low, score.estimate.high)})"
+    text = quantity.ratio_and_span(score.estimate)
     suffix = "" if score.complete else f", {score.experiments} of {score.of}"
     return marked(text, cells.verdict_word(score, role)) + suffix + (", failed" if failed else "")
 

@@ -46,7 +46,7 @@ def table(result: Result) -> str:
                 measured[peer, figure].append(found.ratio)
             cells.append(failure or (f"{found.ratio:.2f}" if found else "not measured"))
         shown = paired.estimate(experiment, HARDENED, result.baseline, "cpu")
-        spread = f"{shown.low:.2f} to {shown.high:.2f}" if shown else ""
+        spread = f"{shown.low:.2f} to {shown.high:.2f}" if shown and shown.is_known else ""
         worst = shown.ratio if shown and not _failure(experiment, HARDENED) else inf
         rows.append((worst, [name, cells[0], spread, *cells[1:]]))
     means = [f"{geometric_mean(ratios):.2f}" if ratios else "-" for ratios in measured.values()]

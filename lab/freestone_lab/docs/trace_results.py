@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import log
 from statistics import median
 from typing import Any
 
-from freestone_lab.analysis import inference, paired
+from freestone_lab.analysis import paired, sequential
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.docs.pages import cell_text, grid
 from freestone_lab.report import cells, quantity
@@ -30,10 +32,10 @@ def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
     return found
 
 
-def middle(result: Result, peer: str, figure: str) -> inference.Estimate | None:
+def middle(result: Result, peer: str, figure: str) -> Estimate | None:
     """The middle program's ratio, with its interval over the programs."""
     found = list(ratios(result, peer, figure).values())
-    return inference.paired_ratio(found, [1.0] * len(found), result.seed)
+    return sequential.middle([log(x) for x in found], sequential.ERROR_RATE) if found else None
 
 
 def section(result: Result) -> dict[str, Any]:
@@ -60,9 +62,7 @@ def _middle(result: Result, name: str) -> list[str]:
     shown = []
     for figure in FIGURES:
         estimate = middle(result, name, figure)
-        shown.append(
-            f"{quantity.ratio(estimate.ratio)} ({quantity.span(estimate.low, estimate.high)})" if estimate else "-"
-        )
+        shown.append(quantity.ratio_and_span(estimate) if estimate else "-")
     return shown
 
 

@@ -370,7 +370,7 @@ class Engine:
         for peer in self.peers:
             if peer.name in self.dropped or peer.name == self.baseline.name or peer.kind == "control":
                 continue
-            found = estimate(self.experiment, peer.name, self.baseline.name, "wall", self.plan.seed)
+            found = estimate(self.experiment, peer.name, self.baseline.name, "wall")
             if found and found.half_width > precision:
                 return False
         return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from freestone_lab.analysis import inference
+from freestone_lab.analysis.inference import noise_floor
 from freestone_lab.analysis.paired import estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import control_name
@@ -126,9 +126,7 @@ def noise(rounds: int = NOISE_ROUNDS, progress: Report = lambda p: None) -> Find
         experiment = Engine(task, [discover.find(discover.LIBC_PEER)], discover.LIBC_PEER, plan, progress).measure()
     except UserError as error:
         return Finding("noise", "bad", str(error))
-    floor = inference.noise_floor(
-        estimate(experiment, control_name(discover.LIBC_PEER), discover.LIBC_PEER, "wall")
-    )  # fmt: skip
+    floor = noise_floor(estimate(experiment, control_name(discover.LIBC_PEER), discover.LIBC_PEER, "wall"))
     state: State = "ok" if floor < 0.02 else "warn" if floor < 0.05 else "bad"
     return Finding("noise", state, f"the same program twice differs by up to {floor:.1%} in {rounds} rounds")
 

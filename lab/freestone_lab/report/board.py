@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from freestone_lab.analysis.decision import Decision, Evidence
-from freestone_lab.analysis.sequential import Bounds
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core import units
 from freestone_lab.engine.plan import Progress
 
@@ -21,7 +21,7 @@ Show = Callable[[Evidence, Decision], None]
 Tell = Callable[[Progress], None]
 
 
-def _cell(bounds: Bounds, rate: bool = False) -> str:
+def _cell(bounds: Estimate, rate: bool = False) -> str:
     shown = bounds.inverse if rate else bounds
     middle = f"{(shown.ratio - 1) * 100:+6.1f} %"
     if not shown.is_known:

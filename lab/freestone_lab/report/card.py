@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
-from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Bounds
+from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
 from freestone_lab.core import units
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.report.export import quantity
@@ -38,7 +38,7 @@ class Card:
         return "\n".join(f"{word:<9} {said}" for word, said in self.lines)
 
 
-def change(bounds: Bounds, *, rate: bool = False) -> str:
+def change(bounds: Estimate, *, rate: bool = False) -> str:
     """`-12.3 % (-14.0 … -10.5)`; of a rate the change of the rate itself."""
     shown = bounds.inverse if rate else bounds
     if not bounds.is_known:

@@ -29,6 +29,8 @@ def verdict_word(cell: Cell | Overall, role: Role, spec: FigureSpec | None = Non
         return ""
     if cell.estimate is None:
         return "one round"
+    if not cell.estimate.is_known:
+        return "too few rounds"
     return claims.verdict_word(cell.verdict, spec or ROLE_SPECS[role])
 
 
@@ -64,7 +66,7 @@ def mini(cell: Cell | Overall, cells: Iterable[Cell | Overall]) -> Markup:
 def bounds(cell: Cell | Overall) -> tuple[float, float, float] | None:
     """Lower bound, ratio, upper bound; None where there is no interval."""
     found = cell.estimate
-    return (found.low, found.ratio, found.high) if found else None
+    return (found.low, found.ratio, found.high) if found and found.is_known else None
 
 
 def null_note(figure: FigureView, baseline: str) -> str:

@@ -62,7 +62,7 @@ def _markdown_table(table: Table, figures: list[str]) -> list[str]:
                 continue
             e = cell.estimate
             cells.append(f"{quantity(cell.summary.median, specs[name])} ± {cell.summary.spread:.1%}")
-            cells.append(f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]" if e else "1")
+            cells.append(f"{e.ratio:.3f}{f' [{e.low:.3f}, {e.high:.3f}]' if e.is_known else ''}" if e else "1")
             cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
         lines.append("| " + " | ".join(cells) + " |")
     runs = max((row.runs for row in table.rows), default=0)

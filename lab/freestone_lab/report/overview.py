@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -19,7 +19,8 @@ from typing import Literal
 
 from freestone_lab.analysis import claims, inference, paired, sequential
 from freestone_lab.analysis.claims import Cell, Table
-from freestone_lab.analysis.inference import Estimate, Verdict
+from freestone_lab.analysis.inference import Verdict
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, control_name
 from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report.quantity import Role, cost, role
@@ -95,6 +96,7 @@ class Analysis:
     floors: dict[Role, float]  # the noise floor of the overall ratios; infinite without an A/A control
     rounds: int  # the most that any experiment has
     fewest_rounds: int  # and the fewest: what the overall ratios rest on
+    alpha: float  # the error rate of one interval, where all of them are to hold together
     unit: Unit = "rounds"  # what the pairs of the overall ratios are
 
     @property
@@ -229,55 +231,57 @@ def workload_ratios(
     return [math.exp(sum(logs) / len(logs)) for logs in found.values()]
 
 
-def least_pairs(rivals: int) -> int:
-    """The pairs below which no paired test over `rivals` allocators can reach significance, however clear the data."""
-    return sequential.least_rounds(inference.ALPHA / 2 / max(rivals, 1))
-
-
 def pair(
-    views: list[ExperimentView], wanted: Role, peer: str, baseline: str, seed: int, unit: Unit = "rounds"
+    analysis: Analysis, wanted: Role, peer: str, to: str, views: list[ExperimentView] | None = None
 ) -> tuple[Estimate | None, float | None, int]:
-    """The overall ratio of `peer` to `baseline`: the estimate, the bare ratio when one pair must do, experiments."""
-    left, right = composite(views, wanted, peer), composite(views, wanted, baseline)
+    """The overall ratio of `peer` to another: the estimate, the bare ratio when one pair must do, experiments.
+
+    `views` stands for some of the experiments.
+    """
+    views = analysis.experiments if views is None else views
+    left, right = composite(views, wanted, peer), composite(views, wanted, to)
     shared = left.keys() & right.keys()
-    if unit == "workloads":
+    if analysis.unit == "workloads":
         whole = workload_ratios(views, left, right)
-        found = inference.paired_ratio(whole, [1.0] * len(whole), seed)
-        return found, found.ratio if found else next(iter(whole), None), len(shared)
+        if len(whole) < 2:
+            return None, next(iter(whole), None), len(shared)
+        found = sequential.middle([math.log(x) for x in whole], _middle_rate(analysis.candidates))
+        return found, found.ratio, len(shared)
     weights = workload_weights(views)
     ours = fold({e: left[e] for e in right if e in shared}, weights)
     theirs = fold({e: right[e] for e in right if e in shared}, weights)
-    rounds = sorted(ours.keys() & theirs.keys())
-    if not rounds:
+    pairs = sorted(ours.keys() & theirs.keys())
+    if not pairs:
         return None, None, len(shared)
-    estimate = inference.paired_ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], seed)
-    ratio = estimate.ratio if estimate else ours[rounds[0]] / theirs[rounds[0]]
-    return estimate, ratio, len(shared)
+    estimate = paired.ratio([ours[n] for n in pairs], [theirs[n] for n in pairs], analysis.alpha)
+    return estimate, estimate.ratio if estimate else ours[pairs[0]] / theirs[pairs[0]], len(shared)
 
 
-def overall_scores(
-    result: Result, views: list[ExperimentView], names: list[str], wanted: Role, unit: Unit
-) -> tuple[dict[str, Overall], float]:
-    """Allocator to overall ratio in one role, Holm-corrected over the allocators, and the noise floor."""
-    whole = len(composite(views, wanted, result.baseline))
+def _middle_rate(candidates: Sequence[Peer]) -> float:
+    """Of one interval over the workloads, if those of all rivals are to hold together."""
+    return sequential.ERROR_RATE / max(1, len(candidates) - 1)
+
+
+def overall_scores(analysis: Analysis, wanted: Role) -> tuple[dict[str, Overall], float]:
+    """Allocator to overall ratio in one role, and the noise floor."""
+    base = analysis.result.baseline
+    whole = len(composite(analysis.experiments, wanted, base))
     if not whole:
         return {}, math.inf
-    again = control_name(result.baseline)
-    floor = inference.noise_floor(pair(views, wanted, again, result.baseline, result.seed, unit)[0])
-    pairs = {n: pair(views, wanted, n, result.baseline, result.seed, unit) for n in names if n != result.baseline}
-    estimated = {n: e for n, (e, _, _) in pairs.items() if e is not None}
-    corrected = dict(zip(estimated, inference.holm([e.p for e in estimated.values()]), strict=True))
-
-    def to_control(name: str) -> Estimate | None:
-        return pair(views, wanted, name, again, result.seed, unit)[0]
-
-    scores = {result.baseline: Overall(1.0, None, None, whole, whole)}
-    for name, (estimate, ratio, shared) in pairs.items():
+    again = control_name(base)
+    floor = inference.noise_floor(pair(analysis, wanted, again, base)[0])
+    scores = {base: Overall(1.0, None, None, whole, whole)}
+    for name in (p.name for p in analysis.candidates if p.name != base):
+        estimate, ratio, shared = pair(analysis, wanted, name, base)
         if ratio is not None:
-            second = partial(to_control, name)
-            verdict = inference.verdict(estimate, corrected.get(name, 1.0), floor, "lower", second)
+            second = partial(_first, partial(pair, analysis, wanted, name, again))
+            verdict = inference.verdict(estimate, floor, "lower", second)
             scores[name] = Overall(ratio, estimate, verdict, shared, whole)
     return scores, floor
+
+
+def _first(ask: Callable[[], tuple[Estimate | None, float | None, int]]) -> Estimate | None:
+    return ask()[0]
 
 
 def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:
@@ -287,16 +291,16 @@ def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:
     again = control_name(result.baseline)
     controls = [p for p in result.peers if p.name != result.baseline and (p.kind == "control" or p.name == again)]
     candidates = sorted((p for p in result.peers if p not in controls), key=lambda p: p.name != result.baseline)
-    names = [p.name for p in candidates]
-    overall: dict[Role, dict[str, Overall]] = {}
-    floors: dict[Role, float] = {}
     rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
-    needed = least_pairs(len(names) - 1)
-    many = len({e.workload for e in result.experiments}) >= max(needed, FEWEST_WORKLOADS)
-    unit: Unit = "workloads" if min(rounds) < needed and many else "rounds"
-    for wanted in ROLES:
-        scores, floor = overall_scores(result, views, names, wanted, unit)
-        if scores:
-            overall[wanted], floors[wanted] = scores, floor
+    alpha = paired.error_rate(paired.judged(result.experiments, result.baseline, [p.name for p in controls]))
+    many = len({e.workload for e in result.experiments}) >= FEWEST_WORKLOADS
+    unit: Unit = "workloads" if min(rounds) < sequential.least_rounds(alpha) and many else "rounds"
     failures = [f for v in views for f in v.failures]
-    return Analysis(result, candidates, controls, views, failures, overall, floors, max(rounds), min(rounds), unit)
+    found_all = Analysis(
+        result, candidates, controls, views, failures, {}, {}, max(rounds), min(rounds), alpha, unit
+    )  # fmt: skip
+    for wanted in ROLES:
+        scores, floor = overall_scores(found_all, wanted)
+        if scores:
+            found_all.overall[wanted], found_all.floors[wanted] = scores, floor
+    return found_all

@@ -136,7 +136,7 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
 
 
 def span(score: Overall) -> tuple[float, float] | None:
-    return (score.estimate.low, score.estimate.high) if score.estimate else None
+    return (score.estimate.low, score.estimate.high) if score.estimate and score.estimate.is_known else None
 
 
 def single_ratios(analysis: Analysis, role: Role, peer: str) -> list[float]:
@@ -145,7 +145,7 @@ def single_ratios(analysis: Analysis, role: Role, peer: str) -> list[float]:
         return []
     found = []
     for view in analysis.experiments:
-        ratio = pair([view], role, peer, analysis.result.baseline, analysis.result.seed)[1]
+        ratio = pair(analysis, role, peer, analysis.result.baseline, [view])[1]
         if ratio is not None:
             found.append(ratio)
     return found

@@ -10,6 +10,7 @@ import math
 import re
 from typing import Literal
 
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import FigureSpec
 
 Role = Literal["speed", "latency", "memory", "other"]
@@ -109,6 +110,11 @@ def span(low: float, high: float) -> str:
     """An interval of ratios, with a third decimal where two would make its ends equal."""
     digits = _digits(low, high)
     return f"{low:.{digits}f} to {high:.{digits}f}" if high < 10 else f"{ratio(low)} to {ratio(high)}"
+
+
+def ratio_and_span(estimate: Estimate) -> str:
+    """`0.81 (0.63 to 0.93)`; without brackets while nothing is known."""
+    return ratio(estimate.ratio) + (f" ({span(estimate.low, estimate.high)})" if estimate.is_known else "")
 
 
 def ratio_within(value: float, low: float, high: float) -> str:

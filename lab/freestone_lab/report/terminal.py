@@ -16,7 +16,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
-from freestone_lab.analysis.changes import Comparison
+from freestone_lab.analysis.changes import Comparison, Objections
 from freestone_lab.analysis.claims import Row, Table, headline, percent, sentence, verdict_word
 from freestone_lab.analysis.inference import margin
 from freestone_lab.core import units
@@ -133,7 +133,7 @@ def _cells(table: Table, row: Row, name: str) -> list[str]:
     e = cell.estimate
     if e is None:
         return [value, "", "baseline" if row.peer == table.baseline else ""]
-    ratio = f"{percent(e.ratio)} ({percent(e.low)[:-2]} … {percent(e.high)[:-2]})"
+    ratio = f"{percent(e.ratio)} ({percent(e.low)[:-2]} … {percent(e.high)[:-2]})" if e.is_known else percent(e.ratio)
     if row.peer in table.controls:
         return [value, ratio, "[dim]control[/]"]
     word = verdict_word(cell.verdict, spec)
@@ -201,7 +201,7 @@ def progress(out: Console, tasks: int) -> Iterator[Report]:
         yield update
 
 
-def show_changes(out: Console, found: Comparison, objections: Sequence[str]) -> None:
+def show_changes(out: Console, found: Comparison, objections: Objections) -> None:
     """Two results side by side, and what the gates object to."""
     rows = []
     for c in found.changes:
@@ -209,7 +209,7 @@ def show_changes(out: Console, found: Comparison, objections: Sequence[str]) -> 
         if c.ratio is None:
             rows.append([*cells, "", "", "too few values"])
             continue
-        interval = f"{percent(c.ratio.low)} … {percent(c.ratio.high)}"
+        interval = f"{percent(c.ratio.low)} … {percent(c.ratio.high)}" if c.ratio.is_known else "too few values"
         rows.append([*cells, percent(c.ratio.ratio), interval, verdict_word(c.verdict, c.spec)])
     show_grid(out, ("experiment", "allocator", "figure", "change", "95 % interval", "verdict"), rows, "from A to B")
     for line in found.broken:
@@ -218,8 +218,10 @@ def show_changes(out: Console, found: Comparison, objections: Sequence[str]) -> 
         out.print(f"  only in A: {escape(', '.join(found.only_a))}", style="dim")
     if found.only_b:
         out.print(f"  only in B: {escape(', '.join(found.only_b))}", style="dim")
-    for line in objections:
+    for line in objections.worse:
         out.print(f"[red]fails[/] {escape(line)}")
+    for line in objections.unjudged:
+        out.print(f"[red]cannot judge[/] {escape(line)}")
 
 
 def show_findings(out: Console, findings: Sequence[Finding]) -> None:

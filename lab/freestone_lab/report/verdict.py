@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from freestone_lab.analysis import inference
-from freestone_lab.report.overview import Analysis, Overall, least_pairs, pair
+from freestone_lab.analysis import inference, sequential
+from freestone_lab.report.overview import Analysis, Overall, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
 MEASURE: dict[Role, str] = {"speed": "time", "latency": "latency", "memory": "memory"}
@@ -37,20 +37,15 @@ def join(names: list[str]) -> str:
 
 
 def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> set[str]:
-    """The allocators that are shown to be worse than `best`, compared with it directly and Holm-corrected."""
-    estimates = {o: pair(analysis.experiments, role, o, best, analysis.result.seed, analysis.unit)[0] for o in others}
-    known = {o: e for o, e in estimates.items() if e is not None}
-    corrected = dict(zip(known, inference.holm([e.p for e in known.values()]), strict=True))
-    return {
-        o for o, e in known.items() if inference.verdict(e, corrected[o], analysis.floors[role], "lower") == "worse"
-    }
+    """The allocators that are shown to be worse than `best`, compared with it directly."""
+    estimates = {o: pair(analysis, role, o, best)[0] for o in others}
+    return {o for o, e in estimates.items() if inference.verdict(e, analysis.floors[role], "lower") == "worse"}
 
 
 def too_few_workloads(analysis: Analysis, role: Role) -> bool:
     """Whether the pairs are workloads, and this role has too few of them for any claim."""
-    scores = analysis.overall[role]
-    pairs = [s.estimate.pairs for s in scores.values() if s.estimate is not None]
-    return analysis.unit == "workloads" and min(pairs, default=0) < least_pairs(len(scores) - 1)
+    found = [s.estimate for s in analysis.overall[role].values() if s.estimate is not None]
+    return analysis.unit == "workloads" and not all(e.is_known for e in found)
 
 
 def leads(analysis: Analysis) -> list[Lead]:
@@ -68,7 +63,7 @@ def leads(analysis: Analysis) -> list[Lead]:
 def evidence(lead: Lead, baseline: str, unit: str) -> str | None:
     """The interval behind a lead, as a sentence."""
     found = lead.best.estimate
-    if found is None or len(lead.names) > 1:
+    if found is None or not found.is_known or len(lead.names) > 1:
         return None
     return (
         f"{lead.names[0]}: {ratio(found.ratio)} of {baseline}'s {MEASURE[lead.role]}, 95 % interval "
@@ -109,7 +104,7 @@ def conclude(analysis: Analysis) -> Conclusion:
     elif analysis.unit == "rounds" and analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
-    elif analysis.unit == "rounds" and analysis.fewest_rounds < (needed := least_pairs(main[0].field - 1)):
+    elif analysis.unit == "rounds" and analysis.fewest_rounds < (needed := sequential.least_rounds(analysis.alpha)):
         crowd = main[0].field
         sentence = (
             f"No verdict: {analysis.fewest_rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."

@@ -88,14 +88,14 @@ def test_a_difference_below_the_noise_floor_is_not_claimed() -> None:
 def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() -> None:
     # Two per cent of noise and nothing else; with this seed the baseline's first run is lower than the twin's by
     # more than the control shows, and its second run is not.
-    random = np.random.default_rng(148)
+    random = np.random.default_rng(2115)
     names = ("glibc", "glibc again", "twin")
     drawn = {name: random.lognormal(0, 0.02, 10) for name in names}
     samples = [Sample(n, r + 1, "ok", figures={"wall": float(drawn[n][r])}) for r in range(10) for n in names]
     found = claims.table_of(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "glibc").row("twin")
     assert found is not None
     cell = found.cells["wall"]
-    assert cell.corrected_p < 0.05 and cell.estimate is not None and cell.estimate.low > 1
+    assert cell.estimate is not None and cell.estimate.low > 1
     assert cell.verdict == "inconclusive"
 
 
@@ -110,7 +110,8 @@ def test_many_rivals_raise_the_bar() -> None:
     many = claims.table_of(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "glibc").row("r0")
     assert few is not None and few.cells["wall"].verdict == "better"
     assert many is not None
-    assert many.cells["wall"].corrected_p > few.cells["wall"].corrected_p
+    wide, narrow = many.cells["wall"].estimate, few.cells["wall"].estimate
+    assert wide is not None and narrow is not None and wide.half_width > 1.2 * narrow.half_width
 
 
 def test_controls_have_ratios_and_no_verdict_and_never_win() -> None:

@@ -34,7 +34,7 @@ def noise(kind: str, source: random.Random) -> float:
     """One deviation: normal, now and then a disturbed run, or two states that the machine switches between."""
     if kind == "disturbed":
         return source.gauss(0, 0.5) + (abs(source.gauss(0, 4)) if source.random() < 0.1 else 0)
-    return 2.0 * (source.random() < 0.3) if kind == "two states" else source.gauss(0, 1)
+    return source.gauss(0, 0.1) + (2.0 * (source.random() < 0.3) if kind == "two states" else source.gauss(0, 1))
 
 
 def sit(truth: Truth, kind: str, seed: int) -> Sitting:
@@ -96,21 +96,18 @@ def series(mean: float, spread: float, count: int) -> list[float]:
 
 
 def test_minus_63_per_cent_over_six_rounds_is_a_difference() -> None:
-    logs = series(math.log(0.37), 0.22, 6)
-    assert sequential.p_value(logs) < 0.05 / 5
-    assert sequential.bounds(logs, 0.05 / 5).below
+    assert sequential.estimate(series(math.log(0.37), 0.22, 6), 0.05 / 5).below
 
 
-def test_memory_of_141_per_cent_is_shown_after_three_rounds() -> None:
-    logs = [math.log(1.404), math.log(1.41), math.log(1.421)]
-    assert sequential.bounds(logs, 0.05 / 30).above
-    assert sequential.p_value(logs) < 0.05 / 30
+def test_memory_of_141_per_cent_is_shown_after_five_rounds() -> None:
+    logs = [math.log(x) for x in (1.404, 1.41, 1.421, 1.408, 1.412)]
+    assert sequential.estimate(logs, 0.05 / 45).above
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_fewer_than_three_rounds_show_nothing(count: int) -> None:
-    assert not sequential.bounds([0.7] * count, 0.05 / 2).above
-    assert sequential.least_rounds(0.05 / 30) == sequential.LEAST_ROUNDS
+@pytest.mark.parametrize("count", range(sequential.LEAST_ROUNDS))
+def test_fewer_than_five_rounds_show_nothing(count: int) -> None:
+    assert not sequential.estimate([0.7] * count, 0.05 / 2).is_known
+    assert sequential.least_rounds(0.05 / 45) == sequential.LEAST_ROUNDS
 
 
 def test_what_more_would_settle_it_is_foretold() -> None:

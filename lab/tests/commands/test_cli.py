@@ -177,10 +177,12 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path, work: Path, preload: 
     assert max(s.round for s in load(tmp_path / "r.json").experiments[0].samples) >= 1
 
 
-def result(path: Path, factor: float, noise: float = 0.002, status: str = "ok", apart: float = 0.0) -> Path:
+def result(
+    path: Path, factor: float, noise: float = 0.002, status: str = "ok", apart: float = 0.0, rounds: int = 12
+) -> Path:
     """A stored result in which `peer` takes `factor` times glibc's time; glibc's two runs are `apart` at times."""
     samples = []
-    for round_ in range(1, 13):
+    for round_ in range(1, rounds + 1):
         wobble = 1 + noise * ((round_ * 7 % 5) - 2)
         for name, wall in (("glibc", 1.0), ("glibc again", 1.0), ("peer", factor)):
             bad = status != "ok" and name == "peer"
@@ -209,6 +211,21 @@ def test_diff_passes_and_fails_by_its_gates(tmp_path: Path) -> None:
     assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "memory>1%").returncode == 0
     assert freestone(tmp_path, "diff", str(b), str(a), "--fail-if", "time>3%").returncode == 0
     assert freestone(tmp_path, "diff", str(a), str(b), "--fail-if", "rate>3%").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("rounds", "noise", "why"), [(1, 0.002, "1 values"), (4, 0.002, "4 values"), (12, 0.1, "noise")]
+)
+def test_a_gate_that_cannot_judge_fails_with_a_status_of_its_own(
+    rounds: int, noise: float, why: str, tmp_path: Path
+) -> None:
+    a, b = (
+        result(tmp_path / f"{name}.json", factor, noise, rounds=rounds) for name, factor in (("a", 1.0), ("b", 1.02))
+    )
+    done = freestone(tmp_path, "diff", str(a), str(b), "--absolute", "--fail-if", "time>3%")
+    assert done.returncode == 3, done.stdout
+    assert re.search(f"cannot judge time>3%: e, (glibc|peer): .*{why}", done.stdout)
+    assert freestone(tmp_path, "diff", str(a), str(b), "--absolute").returncode == 0, "without a gate nothing fails"
 
 
 def test_diff_claims_nothing_below_the_noise_floor_of_either_sitting(tmp_path: Path) -> None:

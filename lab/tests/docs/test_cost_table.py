@@ -37,7 +37,7 @@ def test_the_worst_comes_first_and_the_mean_last() -> None:
     found = rows(result(experiment("bash", 1.21), experiment("git", 1.69), experiment("jq", 1.0)))
     measured = [name for name in found if found[name][0] != "not measured"]
     assert measured == ["git", "bash", "jq", "geometric mean"]
-    assert found["git"] == ["1.69", "1.69 to 1.69", "1.00", "1.00", "1.69", "1.00"]
+    assert found["git"] == ["1.69", "1.68 to 1.70", "1.00", "1.00", "1.69", "1.00"]
     assert found["geometric mean"] == ["1.27", "", "1.00", "1.00", "1.27", "1.00"]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pty
 import sys
 
 import pytest
 
-from freestone_lab.analysis.sequential import Bounds
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.report import card, quantity, render_report
 from freestone_lab.report.board import ask_for_more
@@ -94,8 +95,8 @@ def test_nobody_is_asked_who_cannot_answer() -> None:
 
 
 def test_an_interval_of_two_rounds_that_says_nothing_is_not_shown() -> None:
-    assert card.change(Bounds(0.82, 0.00001, 350752.0, 2, 0.3)) == "-18.0 % (not bounded yet)"
-    assert card.change(Bounds(0.82, 0.8, 0.85, 9, 0.03)) == "-18.0 % (-20.0 … -15.0)"
+    assert card.change(Estimate(0.82, 0.0, math.inf, 2, 0.3)) == "-18.0 % (not bounded yet)"
+    assert card.change(Estimate(0.82, 0.8, 0.85, 9, 0.03)) == "-18.0 % (-20.0 … -15.0)"
 
 
 def test_a_ratio_never_seems_to_lie_outside_its_interval() -> None:
