@@ -74,5 +74,9 @@ inline constexpr usize kRegrettedRunBytes = 256 * kKiB;
 // bound how long a free takes.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
+// After so many refusals in a row (mlockall, a sandbox) the kernel is not asked to take memory for so long. What it
+// refused waits as long before it is offered again.
+inline constexpr unsigned kRefusalsMax = 1024;
+inline constexpr u64 kRefusedMs = 1000;
 
 }  // namespace freestone

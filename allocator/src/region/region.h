@@ -51,6 +51,7 @@ constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard |
 inline constexpr unsigned kGroupUnits = 64;   // 1 MiB: one bitmap word
 inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap words
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
+inline constexpr unsigned kDirtySets = 3;     // of free units with memory: younger, older, refused (span/span_map.h)
 
 // The record of a slab or run, kept for its first unit. Type-stable: the memory never serves anything else, so a late
 // reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
@@ -108,8 +109,8 @@ extern Mutex growth_lock;
 struct alignas(4096) Super {
   // span/span_map.h says what they mean.
   u64 free_units[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
-  u64 dirty_units[2][kSuperGroups] FREESTONE_GUARDED_BY(span_lock);  // by age
-  u64 dirty_groups[2] FREESTONE_GUARDED_BY(span_lock);
+  u64 dirty_units[kDirtySets][kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
+  u64 dirty_groups[kDirtySets] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_group[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_octet[kSuperGroups / kOctetGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_super FREESTONE_GUARDED_BY(span_lock);

@@ -43,8 +43,15 @@ inline void note_back(WentBack why, usize bytes) {
 }
 inline void note_came(Came how, usize bytes) { traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes); }
 
-// Gives the memory of a range of whole pages back and keeps the range. False if the kernel refuses, or if a page
-// reaches beyond the range, as pages larger than a unit may.
+// Gives the memory of a range of whole pages back and keeps the range. False if the kernel refuses, as it does where a
+// page is locked, or if a page reaches beyond the range, as pages larger than a unit may.
 bool purge_range(void* start, usize bytes, WentBack why);
+
+// Whether the kernel refused kRefusalsMax times in a row, less than kRefusedMs ago: then purge_range refuses by itself.
+bool purges_pause();
+// Called where memory must go back now: the kernel is asked again.
+void end_purge_pause();
+// The outcome of a call that gives memory back beside purge_range.
+void note_purge(bool went);
 
 }  // namespace freestone

@@ -39,7 +39,6 @@ constexpr u32 kSoonLooks = 256;
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
 Atomic<u32> soon_looks;  // relaxed: so many looks follow each other soon, for blocks that became few may be all freed
-Atomic<u32> refused;    // 1: the kernel keeps pages (locked memory): not again until asked
 struct State {
   RecentNeed need;                            // of bytes in blocks outside the slabs
   RecentNeed class_need[kLastSmallClass + 1];  // the same by class
@@ -82,15 +81,17 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   }
   usize purged = 0;
   u64 empty = record.empty_pages.load_relaxed();
-  for (u64 left = free_pages(info, words, page) & ~empty; left != 0;) {
+  unsigned most = 64;  // at once; after a refusal page by page, since one of them may be locked
+  for (u64 left = free_pages(info, words, page) & ~empty; left != 0 && !purges_pause();) {
     const unsigned first = lowest_bit(left);
-    const unsigned count = lowest_bit(~(left >> first) | bit(63));
+    const unsigned count = min_of(trailing_ones(left >> first), most);
     const u64 pages = low_mask(count) << first;
-    left &= ~pages;
     if (!purge_range(unit_address(unit) + first * page, count * page, why)) {
-      refused.store_relaxed(1);
-      break;
+      if (count == 1) left &= ~pages;
+      most = 1;
+      continue;
     }
+    left &= ~pages;
     empty |= pages;
     purged += count * page;
     record.is_fresh = 0;
@@ -182,7 +183,7 @@ void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_R
   units = min_of(units, heap_units());
   usize given = 0;
   usize walked = 0;
-  while (walked < units && given < most && refused.load_relaxed() == 0) {
+  while (walked < units && given < most && !purges_pause()) {
     if (state.hand <= region.heap_start || state.hand > region.frontier.load_acquire())
       state.hand = region.frontier.load_acquire();
     const UnitIndex unit = state.hand - 1;
@@ -203,7 +204,7 @@ void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_R
 
 usize purge_slabs(SlabUser& user, WentBack why) {
   usize purged = 0;
-  refused.store_relaxed(0);
+  if (why == WentBack::trim) end_purge_pause();
   for_each_slab([&](UnitIndex unit, SizeClass size_class) { purged += purge_slab(size_class, unit, user, why); });
   user.token.store_relaxed(kNoUnit);
   return purged;

@@ -234,8 +234,8 @@ bool unmap_block(void* block) {
     erase(*entry);
   }
   void* start = reinterpret_cast<void*>(removed.start);
-  // At the mapping limit munmap can fail; the memory at least goes back.
-  if (os::unmap(start, removed.bytes)) os::purge(start, removed.bytes);
+  // At the mapping limit munmap can fail; then the memory at least goes back, unless it is locked.
+  if (os::unmap(start, removed.bytes) && os::purge(start, removed.bytes)) return true;
   note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
   return true;

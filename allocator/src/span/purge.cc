@@ -2,6 +2,7 @@
 
 #include "span/purge.h"
 
+#include "base/bits.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -30,7 +31,10 @@ struct State {
   UnitIndex used_end = 0;  // no unit at or above was ever taken
   u32 operations = 0;
   bool above = false;    // the watermark was crossed, and its lower end not yet reached
-  bool refused = false;  // the kernel keeps pages (locked memory): do not try again until asked
+  // The most that is purged at once. Halved when the kernel refuses, down to a page, which then waits among the refused
+  // units; doubled when it does not.
+  usize piece = kPurgeBytesPerCall >> kUnitShift;
+  u64 refused_ms = 0;  // when refused units began to wait
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
 
@@ -52,10 +56,10 @@ usize surplus(usize just_freed) FREESTONE_REQUIRES(span_lock) {
   const usize allowed = always + (options.dirty_bytes == 0 ? 0 : max_of(state.need.kept(live), state.regretted));
   const usize mark = allowed - min_of(allowed, kept_units.load_relaxed());
   const usize low_mark = mark - min_of(mark, always / 4);
-  const usize dirty = span_map.dirty_units();
+  const usize dirty = span_map.purgeable_units();
   keepable_units.store_relaxed(allowed - min_of(allowed, dirty));
   state.above = dirty > mark || (state.above && dirty > low_mark);
-  if (!state.above || state.refused) return 0;
+  if (!state.above) return 0;
   const usize due = min_of(dirty - low_mark, 2 * just_freed + kPurgeStep);
   state.above = due < dirty - low_mark;
   state.purged += due;
@@ -64,16 +68,20 @@ usize surplus(usize just_freed) FREESTONE_REQUIRES(span_lock) {
 
 // How much of the memory that nobody needed since the last step is due.
 usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
-  if (++state.operations % kClockEvery != 0 || state.refused) return 0;
+  if (++state.operations % kClockEvery != 0) return 0;
   const u64 now = os::coarse_milliseconds();
+  if (span_map.refused_units() != 0 && now - state.refused_ms >= kRefusedMs) {
+    state.refused_ms = now;
+    span_map.retry_refused();
+  }
   const u64 half_life = options.dirty_decay_ms;
-  if (half_life == 0) return span_map.dirty_units();
+  if (half_life == 0) return span_map.purgeable_units();
   const u64 elapsed = now - last_decay_ms.load_relaxed();
   if (elapsed < half_life / kDecayTicks) return 0;
   const bool first_step = last_decay_ms.load_relaxed() == 0;
   last_decay_ms.store_relaxed(now);
   const usize unused = state.low_water;
-  state.low_water = span_map.dirty_units();
+  state.low_water = span_map.purgeable_units();
   if (first_step) return 0;
   const auto decayed = [&](usize units) {
     // 2^(-t) is close to 1 - 0.69 t for the short steps; longer pauses leave a quarter.
@@ -87,58 +95,49 @@ usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
 
 // The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory
 // faults.
-bool empty_memory(UnitIndex first, usize units, usize dirty, usize from, usize to, WentBack why) {
-  if (!guards_spans() || to - from != units_to_bytes(units))
-    return purge_range(reinterpret_cast<void*>(from), to - from, why);
-  if (os::guard_install(unit_address(first), units_to_bytes(units))) return false;
-  note_back(why, units_to_bytes(dirty));
-  set_tags(first, units, kTagGuard);
+bool empty_memory(const SpanMap::DirtyStretch& stretch, WentBack why) {
+  const usize bytes = units_to_bytes(stretch.units);
+  if (!guards_spans()) return purge_range(unit_address(stretch.first), bytes, why);
+  const bool went = !os::guard_install(unit_address(stretch.first), bytes);
+  note_purge(went);
+  if (!went) return false;
+  note_back(why, units_to_bytes(count_bits(stretch.dirty)));
+  set_tags(stretch.first, stretch.units, kTagGuard);
   return true;
 }
 
-// Units that were taken to be purged become free. Those that the kernel kept are dirty still, guards are not.
-void mark_free_again(UnitIndex first, usize units, usize dirty, bool are_clean) FREESTONE_REQUIRES(span_lock) {
-  if (are_clean || dirty == units) return span_map.mark_free(first, units, !are_clean);
-  for (UnitIndex unit = first; unit < first + units; ++unit) {
-    span_map.mark_free(unit, 1, tag_of(unit) != kTagGuard);
-  }
-}
-
-// Purges one stretch of dirty units, and of the guards between them. Returns how many dirty units went back; 0 when
-// nothing is left or the kernel keeps them.
-usize purge_oldest(usize units, WentBack why) {
-  units = min_of(units, bytes_to_units(kPurgeBytesPerCall));
-  usize dirty;
-  UnitIndex first;
+// Purges one stretch of dirty units, and of the guards between them. Returns how many dirty units went back. False when
+// nothing is left that could.
+bool purge_oldest(usize units, WentBack why, usize& went_back) {
+  const auto page_units = static_cast<unsigned>(max_of<usize>(os::page_bytes() >> kUnitShift, 1));
+  SpanMap::DirtyStretch stretch;
   {
     LockGuard guard(span_lock);
-    first = span_map.take_oldest_dirty(units, dirty);
-    if (first == kNoUnit) return 0;
-    state.low_water = min_of(state.low_water, span_map.dirty_units());
+    stretch = span_map.take_oldest_dirty(min_of(units, state.piece), page_units);
+    if (stretch.first == kNoUnit) return false;
+    state.low_water = min_of(state.low_water, span_map.purgeable_units());
   }
-  // With pages larger than a unit, only whole pages inside the stretch can be given back; a smaller one stays dirty.
-  const usize page = os::page_bytes();
-  const usize start = address_of(unit_address(first));
-  const usize from = round_up(start, page);
-  const usize to = round_down(start + units_to_bytes(units), page);
-  expect_units_clear(first, units);
-  const bool purged = from < to && empty_memory(first, units, dirty, from, to, why);
-  const bool whole = purged && to - from == units_to_bytes(units);
-  if (whole) uncharge(units_to_bytes(dirty));  // before another thread can be given them, and charge again
-  {
-    LockGuard guard(span_lock);
-    mark_free_again(first, units, dirty, whole);
-    if (!purged) state.refused = true;
+  expect_units_clear(stretch.first, stretch.units);
+  const bool went = empty_memory(stretch, why);
+  const usize dirty = count_bits(stretch.dirty);
+  if (went) uncharge(units_to_bytes(dirty));  // before another thread can be given them, and charge again
+  LockGuard guard(span_lock);
+  if (went) {
+    span_map.mark_free(stretch.first, stretch.units, false);
+    state.piece = min_of(2 * state.piece, bytes_to_units(kPurgeBytesPerCall));
+    went_back += dirty;
+    return true;
   }
-  return whole ? dirty : 0;
+  const bool is_page = stretch.units <= page_units;
+  if (is_page && span_map.refused_units() == 0) state.refused_ms = os::coarse_milliseconds();
+  span_map.put_back(stretch, is_page);
+  state.piece = max_of<usize>(stretch.units / 2, 1);
+  return true;
 }
 
 usize purge_up_to(usize units, WentBack why) {
   usize done = 0;
-  while (done < units) {
-    const usize went = purge_oldest(units - done, why);
-    if (went == 0) break;
-    done += went;
+  while (done < units && !purges_pause() && purge_oldest(units - done, why, done)) {
   }
   return done;
 }
@@ -146,7 +145,7 @@ usize purge_up_to(usize units, WentBack why) {
 }  // namespace
 
 Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
-  state.low_water = min_of(state.low_water, span_map.dirty_units());
+  state.low_water = min_of(state.low_water, span_map.purgeable_units());
   state.need.note(live_units(), os::coarse_milliseconds());
   if (dirty == units) return {};
   note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units - dirty));
@@ -177,15 +176,27 @@ void purge_units(Surplus surplus) {
   if (surplus.why == WentBack::decay) release_old_class_runs();
 }
 
-usize purge_spans(usize keep_bytes, WentBack why) {
+static usize purge_excess(usize keep, WentBack why) {
   usize excess;
   {
     LockGuard guard(span_lock);
-    state.refused = false;
-    const usize keep = keep_bytes >> kUnitShift;
-    excess = span_map.dirty_units() - min_of(span_map.dirty_units(), keep);
+    excess = span_map.purgeable_units() - min_of(span_map.purgeable_units(), keep);
   }
-  return units_to_bytes(purge_up_to(excess, why));
+  return purge_up_to(excess, why);
+}
+
+usize purge_spans(usize keep_bytes, WentBack why) {
+  const usize keep = keep_bytes >> kUnitShift;
+  if (why == WentBack::trim) end_purge_pause();
+  usize done = purge_excess(keep, why);
+  if (why == WentBack::trim) {  // the program may have unlocked its memory
+    {
+      LockGuard guard(span_lock);
+      span_map.retry_refused();
+    }
+    done += purge_excess(keep, why);
+  }
+  return units_to_bytes(done);
 }
 
 bool decay_is_due() {

@@ -6,7 +6,9 @@
 // the heap never holds more than its recent peak and what the watermark always allows. By decay: what nobody needed
 // since the last step goes with a half-life.
 //
-// The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2).
+// The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2). What it refuses, as it does
+// where a page is locked, is split down to a page, and only that page waits, kRefusedMs. If it refuses often in a row,
+// it is left alone as long (purges_pause in region/traffic.h).
 #pragma once
 
 #include "region/region.h"

@@ -239,8 +239,8 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
     const usize bytes = units_to_bytes(units);
     if (guards_spans() && bytes <= kSealedBytesMax && !os::guard_install(unit_address(first), bytes))
       return return_sealed_span(first, units, guard);
-    dirty = false;
-    if (!purge_range(unit_address(first), bytes, WentBack::hardening)) std::memset(unit_address(first), 0, bytes);
+    dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
+    if (dirty) std::memset(unit_address(first), 0, bytes);
   }
   return_guarded_span(first, units, guard, dirty);
 }

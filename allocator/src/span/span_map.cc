@@ -2,6 +2,8 @@
 
 #include "span/span_map.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "config/build_config.h"
 #include "policy/policy.h"
@@ -26,10 +28,10 @@ constexpr usize nodes_above(unsigned level) {
 }
 FREESTONE_FAR FreeSummary upper_nodes[nodes_above(kSuperLevel)] FREESTONE_GUARDED_BY(span_lock);
 
-FREESTONE_FAR u64 dirty_supers[2][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);
+FREESTONE_FAR u64 dirty_supers[kDirtySets][(kSupersMax + 63) / 64] FREESTONE_GUARDED_BY(span_lock);
 
-u64& dirty_of_age(unsigned age, usize word) FREESTONE_REQUIRES(span_lock) {
-  return super_at(word / kSuperGroups).dirty_units[age][word % kSuperGroups];
+u64& dirty_in(unsigned set, usize word) FREESTONE_REQUIRES(span_lock) {
+  return super_at(word / kSuperGroups).dirty_units[set][word % kSuperGroups];
 }
 
 // Applies `visit(word, mask)` to every word that the units touch.
@@ -47,39 +49,55 @@ void for_words(UnitIndex first, usize units, Visit visit) FREESTONE_REQUIRES(spa
 
 constexpr HeapStorage storage;
 
-// SPAN-3, of one word; whether the bit of its super is set where it must be.
-bool is_marked_above(unsigned age, usize word) FREESTONE_REQUIRES(span_lock) {
+// SPAN-3, of one word; whether the bits of its super are set where they must be.
+bool is_marked_above(usize word) FREESTONE_REQUIRES(span_lock) {
   const usize super = word / kSuperGroups;
-  const bool any = dirty_of_age(age, word) != 0;
-  if (any != ((super_at(super).dirty_groups[age] & bit(word % kSuperGroups)) != 0)) return false;
-  return !any || (dirty_supers[age][super / 64] & bit(super % 64)) != 0;
+  for (unsigned set = 0; set < kDirtySets; ++set) {
+    const bool any = dirty_in(set, word) != 0;
+    if (any != ((super_at(super).dirty_groups[set] & bit(word % kSuperGroups)) != 0)) return false;
+    if (any && (dirty_supers[set][super / 64] & bit(super % 64)) == 0) return false;
+  }
+  return true;
 }
 
 // SPAN-1, of one word.
 bool is_consistent(usize word) FREESTONE_REQUIRES(span_lock) {
-  const u64 old = dirty_of_age(0, word);
-  const u64 young = dirty_of_age(1, word);
-  return (old & young) == 0 && ((old | young) & ~super_at(word / kSuperGroups).free_units[word % kSuperGroups]) == 0;
+  u64 seen = ~super_at(word / kSuperGroups).free_units[word % kSuperGroups];
+  for (unsigned set = 0; set < kDirtySets; ++set) {
+    if ((dirty_in(set, word) & seen) != 0) return false;
+    seen |= dirty_in(set, word);
+  }
+  return true;
 }
+
+// Spreads bits over the pages of `page_units` that they lie in: to pages with any bit, or with all.
+u64 pages_with_any(u64 bits, unsigned page_units) {
+  const u64 first_of_pages = ~u64{0} / low_mask(page_units);
+  for (unsigned by = 1; by < page_units; by *= 2) bits |= bits >> by;
+  return (bits & first_of_pages) * low_mask(page_units);
+}
+u64 pages_with_all(u64 bits, unsigned page_units) { return ~pages_with_any(~bits, page_units); }
 
 }  // namespace
 
-u64 SpanMap::dirty_word(usize word) const { return dirty_of_age(0, word) | dirty_of_age(1, word); }
+u64 SpanMap::dirty_word(usize word) const { return dirty_in(0, word) | dirty_in(1, word) | dirty_in(2, word); }
 
-void SpanMap::set_dirty(usize word, u64 mask) {
+void SpanMap::set_dirty(usize word, u64 mask, unsigned set) {
   const usize super = word / kSuperGroups;
-  dirty_of_age(younger_, word) |= mask;
-  super_at(super).dirty_groups[younger_] |= bit(word % kSuperGroups);
-  dirty_supers[younger_][super / 64] |= bit(super % 64);
+  dirty_in(set, word) |= mask;
+  super_at(super).dirty_groups[set] |= bit(word % kSuperGroups);
+  dirty_supers[set][super / 64] |= bit(super % 64);
+  counts_[set] += count_bits(mask);
 }
 
 void SpanMap::clear_dirty(usize word, u64 mask) {
   const usize super = word / kSuperGroups;
-  for (unsigned age = 0; age < 2; ++age) {
-    u64& dirty = dirty_of_age(age, word);
+  for (unsigned set = 0; set < kDirtySets; ++set) {
+    u64& dirty = dirty_in(set, word);
+    counts_[set] -= count_bits(dirty & mask);
     if ((dirty &= ~mask) != 0) continue;
-    u64& groups = super_at(super).dirty_groups[age];
-    if ((groups &= ~bit(word % kSuperGroups)) == 0) dirty_supers[age][super / 64] &= ~bit(super % 64);
+    u64& groups = super_at(super).dirty_groups[set];
+    if ((groups &= ~bit(word % kSuperGroups)) == 0) dirty_supers[set][super / 64] &= ~bit(super % 64);
   }
 }
 
@@ -129,19 +147,18 @@ usize SpanMap::count_dirty(UnitIndex first, usize units) const {
   return dirty;
 }
 
-void SpanMap::mark_free(UnitIndex first, usize units, bool dirty) {
+void SpanMap::mark_free_in(UnitIndex first, usize units, bool dirty, unsigned set) {
   for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == 0);
-    if (dirty) set_dirty(word, mask);
+    if (dirty) set_dirty(word, mask, set);
     order_stores();  // SPAN-4
     FREESTONE_CHECK("SPAN-4", !dirty || (dirty_word(word) & mask) == mask);
     storage.free_word(word) |= mask;
     FREESTONE_CHECK("SPAN-1", is_consistent(word));
-    FREESTONE_CHECK("SPAN-3", is_marked_above(0, word) && is_marked_above(1, word));
+    FREESTONE_CHECK("SPAN-3", is_marked_above(word));
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ += units;
-  if (dirty) dirty_count_ += units;
 }
 
 usize SpanMap::mark_taken(UnitIndex first, usize units) {
@@ -155,11 +172,10 @@ usize SpanMap::mark_taken(UnitIndex first, usize units) {
       clear_dirty(word, gone);
     }
     FREESTONE_CHECK("SPAN-1", is_consistent(word));
-    FREESTONE_CHECK("SPAN-3", is_marked_above(0, word) && is_marked_above(1, word));
+    FREESTONE_CHECK("SPAN-3", is_marked_above(word));
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ -= units;
-  dirty_count_ -= dirty;
   return dirty;
 }
 
@@ -175,56 +191,90 @@ usize SpanMap::mark_taken(UnitIndex first, usize units) {
   return guards;
 }
 
-UnitIndex SpanMap::take_oldest_dirty(usize& units, usize& dirty) {
-  if (dirty_count_ == 0) return kNoUnit;
-  const usize last = region.frontier.load_relaxed() / kWordUnits / kSuperGroups / 64;
-  usize supers = last + 1;
-  for (;;) {
-    while (supers > 0 && dirty_supers[younger_ ^ 1][supers - 1] == 0) --supers;
-    if (supers > 0) break;
-    younger_ ^= 1;
-    supers = last + 1;
+bool SpanMap::find_older() {
+  if (counts_[older_] != 0) return true;
+  if (retries_) {
+    retries_ = false;
+    std::swap(older_, refused_);
   }
-  const unsigned age = younger_ ^ 1;
-  const usize super = (supers - 1) * 64 + highest_bit(dirty_supers[age][supers - 1]);
-  const usize word = super * kSuperGroups + highest_bit(super_at(super).dirty_groups[age]);
-  const u64 older = dirty_of_age(age, word);
-  const unsigned top = highest_bit(older);
-  const u64 guards = kMitigations.guards ? guards_among(word, storage.free_word(word), older, top) : 0;
-  const u64 below = ~(older | guards) & low_mask(top);  // the highest unit under the stretch that is neither
-  unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
-  u64 stretch = older & low_mask(top + 1) & ~low_mask(bottom);
-  while (count_bits(stretch) > units) stretch &= stretch - 1;
-  bottom = lowest_bit(stretch);
-  units = top + 1 - bottom;
-  const auto first = static_cast<UnitIndex>(word * kWordUnits + bottom);
-  dirty = mark_taken(first, units);
-  return first;
+  if (counts_[older_] == 0) std::swap(older_, younger_);
+  return counts_[older_] != 0;
+}
+
+SpanMap::DirtyStretch SpanMap::take_oldest_dirty(usize units, unsigned page_units) {
+  while (find_older()) {
+    usize supers = (region.frontier.load_relaxed() - 1) / kWordUnits / kSuperGroups / 64;
+    while (dirty_supers[older_][supers] == 0) --supers;
+    const usize super = supers * 64 + highest_bit(dirty_supers[older_][supers]);
+    const usize word = super * kSuperGroups + highest_bit(super_at(super).dirty_groups[older_]);
+    const u64 older = dirty_in(older_, word);
+    const u64 may_go = older & pages_with_all(storage.free_word(word), page_units);
+    if (may_go != older) {
+      clear_dirty(word, older & ~may_go);
+      set_dirty(word, older & ~may_go, refused_);
+    }
+    if (may_go == 0) continue;
+    const u64 pages = pages_with_any(may_go, page_units);
+    const unsigned top = highest_bit(pages);
+    const u64 guards = kMitigations.guards ? guards_among(word, storage.free_word(word), may_go, top) : 0;
+    const u64 below = ~(pages | guards) & low_mask(top);  // the highest unit under the stretch that is neither
+    unsigned bottom = below == 0 ? 0 : highest_bit(below) + 1;
+    u64 stretch = pages & low_mask(top + 1) & ~low_mask(bottom);
+    while (count_bits(stretch) > max_of<usize>(units, page_units))
+      stretch &= ~(low_mask(page_units) << lowest_bit(stretch));
+    bottom = lowest_bit(stretch);
+    const DirtyStretch taken{static_cast<UnitIndex>(word * kWordUnits + bottom), top + 1 - bottom,
+                             (dirty_word(word) >> bottom) & low_mask(top + 1 - bottom)};
+    mark_taken(taken.first, taken.units);
+    return taken;
+  }
+  return {};
+}
+
+void SpanMap::put_back(const DirtyStretch& stretch, bool refused) {
+  for (unsigned from = 0; from < stretch.units;) {
+    const bool dirty = (stretch.dirty >> from & 1) != 0;
+    const u64 others = (dirty ? ~stretch.dirty : stretch.dirty) & ~low_mask(from);
+    const unsigned to = others == 0 ? 64 : lowest_bit(others);
+    const unsigned end = min_of(to, static_cast<unsigned>(stretch.units));
+    mark_free_in(stretch.first + from, end - from, dirty, refused ? refused_ : older_);
+    from = end;
+  }
 }
 
 void SpanMap::count_anew() {
-  free_count_ = dirty_count_ = 0;
+  younger_ = 0;  // they may have been changing their roles
+  older_ = 1;
+  refused_ = 2;
+  retries_ = false;
+  free_count_ = 0;
+  usize dirty_count = 0;
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
   for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
     const u64 dirty = dirty_word(word) & storage.free_word(word);
     clear_dirty(word, ~u64{0});
-    if (dirty != 0) set_dirty(word, dirty);
+    if (dirty != 0) set_dirty(word, dirty, younger_);
+    dirty_count += count_bits(dirty);
     free_count_ += count_bits(storage.free_word(word));
-    dirty_count_ += count_bits(dirty);
   }
+  counts_[older_] = counts_[refused_] = 0;
+  counts_[younger_] = dirty_count;
   tree_.rebuild();
 }
 
 bool SpanMap::is_valid() {
   usize free_units = 0;
-  usize dirty_units = 0;
+  usize counts[kDirtySets] = {};
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
   for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
-    if (!is_consistent(word) || !is_marked_above(0, word) || !is_marked_above(1, word)) return false;
+    if (!is_consistent(word) || !is_marked_above(word)) return false;
     free_units += count_bits(storage.free_word(word));
-    dirty_units += count_bits(dirty_word(word));
+    for (unsigned set = 0; set < kDirtySets; ++set) counts[set] += count_bits(dirty_in(set, word));
   }
-  return free_units == free_count_ && dirty_units == dirty_count_ && tree_.is_valid();
+  for (unsigned set = 0; set < kDirtySets; ++set) {
+    if (counts[set] != counts_[set]) return false;
+  }
+  return free_units == free_count_ && tree_.is_valid();
 }
 
 }  // namespace freestone

@@ -3,15 +3,17 @@
 //   free    nobody uses it
 //   dirty   free, and perhaps with memory behind it; what is free and not dirty is zero
 //
-// Dirty units are in one of two sets, the older and the younger. What becomes free joins the younger; purging empties
-// the older from the highest address down, then the sets change their roles. So what nobody wants, holes too small for
-// what the program asks for, goes before what was freed a moment ago.
+// Dirty units are in one of three sets. What becomes free joins the younger; purging empties the older from the highest
+// address down, then these two change their roles. So what nobody wants, holes too small for what the program asks for,
+// goes before what was freed a moment ago. What cannot go, since the kernel refused it or since a page reaches into
+// units in use, joins the refused. These serve like any other dirty units, but count for no watermark, until
+// retry_refused.
 //
-// SPAN-1  The two sets of dirty units are disjoint subsets of free.
+// SPAN-1  The three sets of dirty units are disjoint subsets of free.
 // SPAN-2  A unit that is in use or being purged is in no bitmap: nobody can be given it while the kernel takes its
 //         memory.
 // SPAN-3  The free tree describes free_units (FREE-1); a set bit in dirty_groups and dirty_supers is a word, a group of
-//         words, that is not zero, for each age.
+//         words, that is not zero, for each set.
 // SPAN-4  A unit's dirty bit is set before its free bit, and cleared after it. So the child of a fork that finds a
 //         change cut short never takes dirty memory for zero (FORK-3).
 //
@@ -45,15 +47,30 @@ class SpanMap {
   bool are_free(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
   usize count_dirty(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
 
-  void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock);
+  void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
+    mark_free_in(first, units, dirty, younger_);
+  }
   // Takes units that are free. Returns how many of them were dirty.
   usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
+
+  struct DirtyStretch {
+    UnitIndex first = kNoUnit;  // kNoUnit: nothing that can go is dirty
+    usize units = 0;
+    u64 dirty = 0;  // which of them, from the first on
+  };
   // Takes the highest stretch of the older dirty units, at most `units` of one word, together with free guards that lie
-  // between them; `units` becomes its length and `dirty` how many of these are dirty. kNoUnit when nothing is dirty.
-  UnitIndex take_oldest_dirty(usize& units, usize& dirty) FREESTONE_REQUIRES(span_lock);
+  // between them and with clean units that share a page of `page_units` with them.
+  DirtyStretch take_oldest_dirty(usize units, unsigned page_units) FREESTONE_REQUIRES(span_lock);
+  // Puts it back as it was: to be taken next, or `refused`.
+  void put_back(const DirtyStretch& stretch, bool refused) FREESTONE_REQUIRES(span_lock);
+  // What was refused may go again, when the older are gone.
+  void retry_refused() { retries_ = counts_[refused_] != 0; }
 
   usize free_units() const { return free_count_; }
-  usize dirty_units() const { return dirty_count_; }
+  usize dirty_units() const { return counts_[0] + counts_[1] + counts_[2]; }
+  usize refused_units() const { return counts_[refused_]; }
+  // Those that may go.
+  usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
   usize live_units() const { return added_ - free_count_; }  // those that are being purged included
 
   // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps.
@@ -64,14 +81,21 @@ class SpanMap {
 
  private:
   u64 dirty_word(usize word) const FREESTONE_REQUIRES(span_lock);
-  void set_dirty(usize word, u64 mask) FREESTONE_REQUIRES(span_lock);
+  void set_dirty(usize word, u64 mask, unsigned set) FREESTONE_REQUIRES(span_lock);
   void clear_dirty(usize word, u64 mask) FREESTONE_REQUIRES(span_lock);
 
+  void mark_free_in(UnitIndex first, usize units, bool dirty, unsigned set) FREESTONE_REQUIRES(span_lock);
+  // Makes sure that there are older units, if any may go.
+  bool find_older() FREESTONE_REQUIRES(span_lock);
+
   FreeTree<HeapStorage> tree_;
-  unsigned younger_ = 0;
+  unsigned younger_ = 0;  // the numbers of the sets
+  unsigned older_ = 1;
+  unsigned refused_ = 2;
+  bool retries_ = false;
   usize added_ = 0;
   usize free_count_ = 0;
-  usize dirty_count_ = 0;
+  usize counts_[kDirtySets] = {};  // of the sets' units
 };
 extern SpanMap span_map FREESTONE_GUARDED_BY(span_lock);
 

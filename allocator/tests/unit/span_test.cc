@@ -1,10 +1,12 @@
 // Room 6: spans never overlap, say truly whether they are zero, grow only into free units, and all come back.
+#include "base/bits.h"
 #include "config/options.h"
 #include "region/account.h"
 #include "span/purge.h"
 #include "span/run.h"
 #include "span/free_memory.h"
 #include "span/span_heap.h"
+#include "span/span_map.h"
 
 #include <cstring>
 #include <utility>
@@ -190,6 +192,45 @@ TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
   options.dirty_decay_ms = decay_ms;
   purge_spans(0, WentBack::trim);
   EXPECT_TRUE(spans_are_valid());
+}
+
+// A page that units in use reach into cannot go, and what the kernel refused waits until it is tried again.
+TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
+  constexpr unsigned kPage = 4;
+  purge_spans(0, WentBack::trim);
+  const Span span = take_span(kGroupUnits, kGroupUnits);
+  ASSERT_NE(span.first, kNoUnit);
+  constexpr u64 kUsed = bit(1) | bit(30);  // pages 0 and 7 of 16
+  LockGuard guard(span_lock);
+  ASSERT_EQ(span_map.dirty_units(), 0u) << "others are at work";
+  for (unsigned k = 0; k < kGroupUnits; ++k) {
+    if ((kUsed >> k & 1) == 0) span_map.mark_free(span.first + k, 1, true);
+  }
+  u64 taken = 0;
+  SpanMap::DirtyStretch stretch;
+  while ((stretch = span_map.take_oldest_dirty(10, kPage)).first != kNoUnit) {
+    EXPECT_EQ(stretch.first % kPage, 0u);
+    EXPECT_EQ(stretch.units % kPage, 0u);
+    EXPECT_LE(stretch.units, 10u);
+    EXPECT_EQ(stretch.dirty, low_mask(static_cast<unsigned>(stretch.units)));
+    EXPECT_EQ(taken & stretch.dirty << (stretch.first - span.first), 0u) << "taken twice";
+    taken |= stretch.dirty << (stretch.first - span.first);
+    span_map.put_back(stretch, true);
+  }
+  EXPECT_EQ(taken, ~(low_mask(kPage) | low_mask(kPage) << 28));
+  EXPECT_EQ(span_map.dirty_units(), kGroupUnits - 2);
+  EXPECT_EQ(span_map.refused_units(), kGroupUnits - 2);
+  EXPECT_EQ(span_map.purgeable_units(), 0u);
+  EXPECT_TRUE(span_map.is_valid());
+  span_map.retry_refused();
+  EXPECT_EQ(span_map.purgeable_units(), kGroupUnits - 2);
+  EXPECT_NE(span_map.take_oldest_dirty(1, 1).first, kNoUnit);
+  const UnitIndex top = span.first + kGroupUnits - 1;
+  EXPECT_FALSE(span_map.are_free(top, 1));
+  for (unsigned k = 0; k < kGroupUnits; ++k) {
+    if (!span_map.are_free(span.first + k, 1)) span_map.mark_free(span.first + k, 1, true);
+  }
+  EXPECT_TRUE(span_map.is_valid());
 }
 
 // Of what is freed the newest of each doubling is kept for whoever asks for just that length, and goes when nobody did

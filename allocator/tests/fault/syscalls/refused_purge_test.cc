@@ -1,0 +1,213 @@
+// The kernel does not take back what is locked, and a sandbox may let it take nothing. All other free memory goes back
+// as ever, and a process in which nothing can go does not keep asking. Locked pages are tried with pages of 64 KiB, too.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "fault/syscalls/supervisor.h"
+#include "support/child.h"
+#include "support/process_memory.h"
+#include "support/subject.h"
+
+namespace freestone_test {
+namespace {
+
+constexpr size_t kKiB = 1024;
+constexpr size_t kMiB = 1024 * kKiB;
+constexpr size_t kPage = 4096;
+constexpr size_t kGrown = 64 * kMiB;
+constexpr int kMayNotLock = 77;
+
+// Blocks whose addresses are kept outside the heap.
+class Blocks {
+ public:
+  Blocks() {
+    void* table = mmap(nullptr, kMost * sizeof(char*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    blocks_ = static_cast<char**>(table);
+  }
+  ~Blocks() { munmap(blocks_, kMost * sizeof(char*)); }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+  void take(size_t count, size_t size) {
+    for (size_t k = 0; k < count && count_ < kMost; ++k) {
+      blocks_[count_] = static_cast<char*>(api().malloc(size));
+      std::memset(blocks_[count_++], 1, size);
+    }
+  }
+  void free_all() {
+    while (count_ > 0) api().free(blocks_[--count_]);
+  }
+  char* operator[](size_t index) const { return blocks_[index]; }
+  size_t count() const { return count_; }
+
+ private:
+  static constexpr size_t kMost = 1 << 20;
+  char** blocks_;
+  size_t count_ = 0;
+};
+
+using Control = int (*)(const char*, void*, size_t*, void*, size_t);
+Control control() { return reinterpret_cast<Control>(dlsym(RTLD_DEFAULT, "mallctl")); }
+
+// What nobody needs goes within milliseconds, not seconds.
+void decay_soon() {
+  ssize_t milliseconds = 100;
+  if (control() != nullptr)
+    control()("arenas.dirty_decay_ms", nullptr, nullptr, &milliseconds, sizeof milliseconds);
+}
+
+void grow_and_shrink(size_t size) {
+  Blocks blocks;
+  blocks.take(kGrown / size, size);
+  blocks.free_all();
+}
+
+char* page_of(char* address) { return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address) & ~(kPage - 1)); }
+
+// Waits until no more than that is resident, while the program takes and frees a little, for twenty seconds at most.
+bool shrinks_to(size_t most) {
+  for (int waits = 0; waits < 400; ++waits) {
+    for (size_t i = 0; i < 100; ++i) {
+      api().free(api().malloc(100 + i * 37 % 5000));
+      api().free(api().malloc(200'000 + i * 3000));
+    }
+    if (resident_bytes() <= most) return true;
+    usleep(50'000);
+  }
+  dprintf(STDERR_FILENO, "%zu KiB stay, allowed are %zu\n", resident_bytes() / kKiB, most / kKiB);
+  return false;
+}
+
+class LockedPage : public testing::TestWithParam<size_t> {};
+
+// A page of some blocks is locked before they are freed.
+int lock_and_free(size_t size, size_t locked, bool unlock) {
+  constexpr size_t kLeft = 24 * kMiB;
+  decay_soon();
+  const size_t before = resident_bytes();
+  Blocks blocks;
+  blocks.take(std::max<size_t>(8 * kMiB / size, 8), size);
+  std::vector<char*> pages;
+  for (size_t k = 0; k < locked; ++k) {
+    pages.push_back(page_of(blocks[(k + 1) * blocks.count() / (locked + 1)]));
+    if (mlock(pages.back(), kPage) != 0) return kMayNotLock;
+  }
+  blocks.free_all();
+  for (int round = 0; round < 2; ++round) {
+    grow_and_shrink(size);
+    grow_and_shrink(200'000);
+    if (!shrinks_to(before + kLeft)) return 1;
+  }
+  if (unlock) {
+    for (char* page : pages) munlock(page, kPage);
+  }
+  grow_and_shrink(size);
+  api().malloc_trim(0);
+  if (resident_bytes() > before + kLeft / 2) {
+    dprintf(STDERR_FILENO, "%zu KiB stay when trimmed\n", (resident_bytes() - before) / kKiB);
+    return 2;
+  }
+  return 0;
+}
+
+TEST_P(LockedPage, KeepsNoMoreThanItself) {
+  for (const size_t locked : {size_t{1}, size_t{7}}) {
+    const ChildEnd end = run_in_child([&] { return lock_and_free(GetParam(), locked, locked != 1); });
+    if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
+    EXPECT_TRUE(end.exited_with(0)) << locked << " pages: " << end.describe();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage,
+                         testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
+                         testing::PrintToStringParamName());
+
+// What was locked goes once it is unlocked, with time and at once when the program asks.
+TEST(Unlocked, MemoryGoesBack) {
+  for (const bool trims : {false, true}) {
+    const ChildEnd end = run_in_child([trims] {
+      decay_soon();
+      const size_t before = resident_bytes();
+      Blocks blocks;
+      blocks.take(400, 200'000);
+      for (size_t k = 0; k < blocks.count(); ++k) {
+        if (mlock(blocks[k], 200'000) != 0) return kMayNotLock;
+      }
+      blocks.free_all();
+      api().malloc_trim(0);
+      if (resident_bytes() < before + 64 * kMiB) return 3;
+      munlockall();
+      if (trims) api().malloc_trim(0);
+      if (trims) return resident_bytes() <= before + 16 * kMiB ? 0 : 4;
+      return shrinks_to(before + 32 * kMiB) ? 0 : 5;
+    });
+    if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
+    EXPECT_TRUE(end.exited_with(0)) << (trims ? "trimmed: " : "with time: ") << end.describe();
+  }
+}
+
+double seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// mlockall, or a sandbox: the kernel is asked a thousand times in a row, then left alone for a second.
+TEST(RefusedPurge, IsNotAskedForOverAndOver) {
+  std::string reason;
+  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  if (!subject().is_freestone || subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone, the fast build";
+  for (const int error : {EINVAL, EPERM, ENOMEM}) {
+    const double start = seconds();
+    const auto plan = [error](const SystemCall& call) { return call.arguments[2] == MADV_DONTNEED ? error : 0; };
+    const SupervisedEnd end = run_supervised({SYS_madvise}, plan, [] {
+      Blocks blocks;
+      for (int round = 0; round < 20; ++round) {
+        for (const size_t size : {size_t{1000}, size_t{50'000}, size_t{200'000}, size_t{5'000'000}}) {
+          blocks.take(20 * kMiB / size, size);
+          blocks.free_all();
+        }
+      }
+      return 0;
+    });
+    EXPECT_TRUE(end.child.exited_with(0)) << error << ": " << end.child.describe();
+    const double bound = 1100 * (seconds() - start + 2);
+    EXPECT_LE(end.injected, bound);
+    std::printf("%u calls refused, by error %d\n", end.injected, error);
+  }
+}
+
+// What the statistics say went back did. The hardened build cleared it, so it does not fault when it is taken again.
+TEST(RefusedPurge, IsNotCountedAsGone) {
+  if (!subject().is_freestone || control() == nullptr) GTEST_SKIP() << "a promise of libfreestone";
+  const ChildEnd end = run_in_child([] {
+    Blocks blocks;
+    blocks.take(400, 200'000);
+    const size_t locked = resident_bytes();
+    if (mlockall(MCL_CURRENT) != 0) return kMayNotLock;
+    blocks.free_all();
+    api().malloc_trim(0);
+    uint64_t epoch = 1;
+    size_t dirty = 0;
+    size_t page = 0;
+    size_t length = sizeof dirty;
+    control()("epoch", nullptr, nullptr, &epoch, sizeof epoch);
+    if (control()("stats.arenas.0.pdirty", &dirty, &length, nullptr, 0) != 0) return 2;
+    if (control()("arenas.page", &page, &length, nullptr, 0) != 0) return 3;
+    dprintf(STDERR_FILENO, "%zu KiB dirty, %zu KiB resident\n", dirty * page / kKiB, resident_bytes() / kKiB);
+    return resident_bytes() >= locked / 2 && dirty * page < 64 * kMiB ? 1 : 0;
+  });
+  if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+}
+
+}  // namespace
+}  // namespace freestone_test
