@@ -206,3 +206,8 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
 }
 
 }  // extern "C"
+
+#if !FREESTONE_PREFIXED
+ALSO_EXPORTED("__libc_mallinfo", "mallinfo");  // see malloc.cc
+ALSO_EXPORTED("__libc_mallopt", "mallopt");
+#endif

@@ -72,12 +72,6 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(void*, realloc(void* block, size_t bytes)) {
   return FREESTONE_LIKELY(keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
 }
 
-FREESTONE_EXPORT FREESTONE_HOT ABI(void*, reallocarray(void* block, size_t count, size_t each)) {
-  usize bytes;
-  if (FREESTONE_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
-  return FREESTONE_LIKELY(keeps_place(block, bytes)) ? block : realloc_slow(block, bytes);
-}
-
 FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t alignment, size_t bytes)) {
   const usize below = (alignment - 1) | (sizeof(void*) - 1);
   const auto slow = [=] { return posix_memalign_slow(result, alignment, bytes); };
@@ -105,20 +99,19 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(void*, memalign(size_t alignment, size_t byte
 
 FREESTONE_EXPORT ABI(void*, valloc(size_t bytes)) { return serve_aligned(bytes, os::page_bytes()); }
 
-FREESTONE_EXPORT ABI(void*, pvalloc(size_t bytes)) {
-  const usize page = os::page_bytes();
-  const usize rounded = round_up(bytes, page);
-  if (rounded < bytes) return out_of_memory();
-  return serve_aligned(max_of(rounded, page), page);
-}
-
 FREESTONE_EXPORT FREESTONE_HOT ABI(size_t, malloc_usable_size(void* block)) { return serve_usable_size(block); }
 FREESTONE_EXPORT ABI(void, cfree(void* block)) { serve_free(block); }
-FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_sized(void* block, size_t bytes)) {
-  serve_free(block, Origin::c_call, bytes);
-}
-FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_aligned_sized(void* block, size_t alignment, size_t bytes)) {
-  serve_free(block, with_alignment(Origin::c_call, alignment), bytes);
-}
 
 }  // extern "C"
+
+#if !FREESTONE_PREFIXED
+// glibc's other names for the same functions. A program may pass the blocks of one to another.
+ALSO_EXPORTED("__libc_malloc", "malloc");
+ALSO_EXPORTED("__libc_free", "free");
+ALSO_EXPORTED("__libc_calloc", "calloc");
+ALSO_EXPORTED("__libc_realloc", "realloc");
+ALSO_EXPORTED("__libc_memalign", "memalign");
+ALSO_EXPORTED("__libc_valloc", "valloc");
+// What realloc_in_use.cc calls where another's realloc is in use.
+ALSO_HIDDEN("freestone_own_realloc", "realloc");
+#endif

@@ -3,10 +3,15 @@
 
 #include "base/compiler.h"
 
-// ABI(void*, malloc(size_t bytes)) is `void* malloc(size_t bytes)`. A sanitizer brings its own malloc: there our name
-// gets a prefix, which the tests use.
+// ABI(void*, malloc(size_t bytes)) is `void* malloc(size_t bytes)`, and ABI_CALL(malloc(8)) is `malloc(8)`. A sanitizer
+// brings its own malloc: there our name gets a prefix, which the tests use.
 #if FREESTONE_PREFIXED
-#define ABI(result, signature) result freestone_##signature
+#define ABI_CALL(call) freestone_##call
 #else
-#define ABI(result, signature) result signature
+#define ABI_CALL(call) call
 #endif
+#define ABI(result, signature) result ABI_CALL(signature)
+
+// A further name of a function of this file: exported, or one that nobody outside the library can replace.
+#define ALSO_EXPORTED(name, function) asm(".globl " name "\n.set " name ", " function)
+#define ALSO_HIDDEN(name, function) asm(".globl " name "\n.hidden " name "\n.set " name ", " function)

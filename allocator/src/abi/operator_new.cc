@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "abi/names.h"
 #include "base/compiler.h"
 #include "front/entry.h"
 #include "front/replaced_operators.h"
@@ -263,24 +264,23 @@ EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t a
 }
 
 // What replaced_operators.cc compares with the operators in use.
-#define OWN(name, form) asm(".globl " name "\n.hidden " name "\n.set " name ", " form)
-OWN("freestone_own_create", "_Znwm");
-OWN("freestone_own_create_array", "_Znam");
-OWN("freestone_own_create_aligned", "_ZnwmSt11align_val_t");
-OWN("freestone_own_create_aligned_array", "_ZnamSt11align_val_t");
-OWN("freestone_own_destroy", "_ZdlPv");
-OWN("freestone_own_destroy_array", "_ZdaPv");
-OWN("freestone_own_destroy_aligned", "_ZdlPvSt11align_val_t");
-OWN("freestone_own_destroy_aligned_array", "_ZdaPvSt11align_val_t");
-OWN("freestone_own_create_nothrow", "_ZnwmRKSt9nothrow_t");
-OWN("freestone_own_create_array_nothrow", "_ZnamRKSt9nothrow_t");
-OWN("freestone_own_create_aligned_nothrow", "_ZnwmSt11align_val_tRKSt9nothrow_t");
-OWN("freestone_own_create_aligned_array_nothrow", "_ZnamSt11align_val_tRKSt9nothrow_t");
-OWN("freestone_own_destroy_sized", "_ZdlPvm");
-OWN("freestone_own_destroy_array_sized", "_ZdaPvm");
-OWN("freestone_own_destroy_nothrow", "_ZdlPvRKSt9nothrow_t");
-OWN("freestone_own_destroy_array_nothrow", "_ZdaPvRKSt9nothrow_t");
-OWN("freestone_own_destroy_sized_aligned", "_ZdlPvmSt11align_val_t");
-OWN("freestone_own_destroy_array_sized_aligned", "_ZdaPvmSt11align_val_t");
-OWN("freestone_own_destroy_aligned_nothrow", "_ZdlPvSt11align_val_tRKSt9nothrow_t");
-OWN("freestone_own_destroy_aligned_array_nothrow", "_ZdaPvSt11align_val_tRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_create", "_Znwm");
+ALSO_HIDDEN("freestone_own_create_array", "_Znam");
+ALSO_HIDDEN("freestone_own_create_aligned", "_ZnwmSt11align_val_t");
+ALSO_HIDDEN("freestone_own_create_aligned_array", "_ZnamSt11align_val_t");
+ALSO_HIDDEN("freestone_own_destroy", "_ZdlPv");
+ALSO_HIDDEN("freestone_own_destroy_array", "_ZdaPv");
+ALSO_HIDDEN("freestone_own_destroy_aligned", "_ZdlPvSt11align_val_t");
+ALSO_HIDDEN("freestone_own_destroy_aligned_array", "_ZdaPvSt11align_val_t");
+ALSO_HIDDEN("freestone_own_create_nothrow", "_ZnwmRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_create_array_nothrow", "_ZnamRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_create_aligned_nothrow", "_ZnwmSt11align_val_tRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_create_aligned_array_nothrow", "_ZnamSt11align_val_tRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_destroy_sized", "_ZdlPvm");
+ALSO_HIDDEN("freestone_own_destroy_array_sized", "_ZdaPvm");
+ALSO_HIDDEN("freestone_own_destroy_nothrow", "_ZdlPvRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_destroy_array_nothrow", "_ZdaPvRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_destroy_sized_aligned", "_ZdlPvmSt11align_val_t");
+ALSO_HIDDEN("freestone_own_destroy_array_sized_aligned", "_ZdaPvmSt11align_val_t");
+ALSO_HIDDEN("freestone_own_destroy_aligned_nothrow", "_ZdlPvSt11align_val_tRKSt9nothrow_t");
+ALSO_HIDDEN("freestone_own_destroy_aligned_array_nothrow", "_ZdaPvSt11align_val_tRKSt9nothrow_t");

@@ -11,6 +11,7 @@
 #include "front/hardened.h"
 #include "front/hardened_walk.h"
 #include "front/large.h"
+#include "front/passthrough.h"
 #include "front/reclaim.h"
 #include "front/sampled.h"
 #include "platform/message.h"

@@ -2,8 +2,6 @@
 
 #include "front/large.h"
 
-#include <dlfcn.h>
-
 #include <cstdint>
 
 #include "cache/class_run.h"
@@ -16,14 +14,6 @@
 #include "span/purge.h"
 #include "span/run.h"
 #include "span/span_heap.h"
-
-extern "C" {
-__attribute__((weak)) void* __libc_malloc(std::size_t bytes);
-__attribute__((weak)) void* __libc_calloc(std::size_t count, std::size_t bytes);
-__attribute__((weak)) void* __libc_realloc(void* block, std::size_t bytes);
-__attribute__((weak)) void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-__attribute__((weak)) void __libc_free(void* block);
-}
 
 namespace freestone {
 
@@ -124,18 +114,6 @@ void* allocate_for_growth(usize old_bytes, usize bytes) {
     if (const UnitIndex first = take_run_to_grow(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
   return allocate(bytes);
-}
-
-void* passthrough_malloc(usize bytes) { return __libc_malloc(bytes); }
-void* passthrough_calloc(usize bytes) { return __libc_calloc(1, bytes); }
-void* passthrough_realloc(void* block, usize bytes) { return __libc_realloc(block, bytes); }
-void* passthrough_aligned(usize bytes, usize alignment) { return __libc_memalign(alignment, bytes); }
-void passthrough_free(void* block) { __libc_free(block); }
-
-usize passthrough_usable_size(const void* block) {
-  using UsableSize = std::size_t (*)(const void*);
-  const auto usable = reinterpret_cast<UsableSize>(dlsym(RTLD_NEXT, "malloc_usable_size"));
-  return usable != nullptr ? usable(block) : 0;
 }
 
 }  // namespace freestone

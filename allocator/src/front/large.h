@@ -1,4 +1,4 @@
-// Room 9, front: blocks above the size classes, and glibc when the allocator is switched off.
+// Room 9, front: blocks above the size classes.
 //
 // Runs (up to kRunBytesMax) are units of the region; their length stands in the record of their first unit. Larger
 // blocks, and runs that the region has no room for, are mappings of their own.
@@ -22,13 +22,5 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
 // The new block for a realloc that copies. A block that grows past a mebibyte becomes a mapping, which can grow further
 // without copying.
 void* allocate_for_growth(usize old_bytes, usize bytes);
-
-// glibc's own malloc, for FREESTONE_DISABLE=1.
-void* passthrough_malloc(usize bytes);
-void* passthrough_calloc(usize bytes);
-void* passthrough_realloc(void* block, usize bytes);
-void* passthrough_aligned(usize bytes, usize alignment);
-void passthrough_free(void* block);
-usize passthrough_usable_size(const void* block);
 
 }  // namespace freestone

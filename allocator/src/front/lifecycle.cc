@@ -15,6 +15,7 @@
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/hardened.h"
+#include "front/passthrough.h"
 #include "front/sampled.h"
 #include "platform/child.h"
 #include "platform/message.h"
@@ -70,7 +71,7 @@ FREESTONE_SLOW Mode start() {
   LockGuard guard(start_lock);
   Mode now = current_mode.load_relaxed();
   if (now != Mode::fresh) return now;
-  if (is_disabled()) {
+  if (is_disabled() && find_next_malloc()) {
     now = Mode::disabled;
   } else {
     read_options();

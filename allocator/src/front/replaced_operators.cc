@@ -65,7 +65,7 @@ constexpr Operators kOwnOperators = {
 
 }  // namespace
 
-// By operators.list, the linker leaves these open for the program's definitions.
+// By interposed.list, the linker leaves these open for the program's definitions.
 constexpr Operators operators_in_use = {
     .create = ::operator new,
     .create_array = ::operator new[],

@@ -12,7 +12,6 @@
 #include "support/child.h"
 #include "support/subject.h"
 
-extern "C" void* __libc_malloc(size_t);
 
 namespace freestone_test {
 namespace {
@@ -48,7 +47,11 @@ const BadPointer kPointers[] = {
        munmap(range, 1 << 20);
        return static_cast<char*>(range) + 8192;
      }},
-    {"block_of_glibc", [] { return __libc_malloc(100); }},
+    {"block_of_glibc",
+     [] {
+       void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+       return reinterpret_cast<void* (*)(size_t)>(dlsym(libc, "malloc"))(100);
+     }},
     {"non_canonical", [] { return reinterpret_cast<void*>(0xDEADBEEFDEADBEE0); }},
     {"highest_address", [] { return reinterpret_cast<void*>(-16L); }},
     {"far_above_a_block", []() -> void* { return static_cast<char*>(api().malloc(64)) + (size_t{1} << 45); }},

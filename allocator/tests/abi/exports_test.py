@@ -30,6 +30,8 @@ C_NAMES = [
     "malloc_stats",
     "cfree",
 ]
+# glibc's other names for them.
+C_NAMES += [f"__libc_{name}" for name in "malloc free calloc realloc memalign valloc pvalloc mallopt mallinfo".split()]
 
 # operator new/delete: plain, array, nothrow, aligned, aligned nothrow; delete also sized and sized aligned.
 CXX_NAMES = [
