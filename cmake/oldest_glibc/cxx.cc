@@ -11,6 +11,9 @@
 
 extern "C" {
 
+// libstdc++ reads it inline; a program that says no uses atomics always.
+__attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
+
 [[noreturn]] void __wrap__ZSt28__throw_bad_array_new_lengthv() { throw std::bad_array_new_length(); }
 
 asm(".symver oldest_exp, exp@" OLDEST_GLIBC);

@@ -48,13 +48,13 @@ def redis(session: Session) -> str:
         path,
         "--save",
         "",
-        "--enable-debug-command",
-        "yes",
         "--dir",
         session.folder,
         "--activedefrag",
         "no",
     ]
+    if " v=6." not in session.run("redis-server", "--version"):  # since 7 it wants to be told
+        options += ["--enable-debug-command", "yes"]
     with session.server("redis-server", *options, ready=lambda: accepts(path)):
         return session.run("redis-cli", "-s", path, text="\n".join(commands) + "\n")
 

@@ -47,7 +47,7 @@ def test(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--long", dest="form", action="store_const", const="long", default="usual",
                       help="long forms: hours of random operations, storms and faults")  # fmt: skip
     form.add_argument("--programs", dest="form", action="store_const", const="programs",
-                      help="real programs of Debian under both libraries; installs what is missing")  # fmt: skip
+                      help="real programs and other releases of Debian; installs what is missing")  # fmt: skip
     form.add_argument("--timing", dest="form", action="store_const", const="timing", help="only what judges times")
 
 

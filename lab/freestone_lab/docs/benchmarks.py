@@ -38,6 +38,7 @@ ELSEWHERE = {
     "program-costs",
     "programs",
     "suites",
+    "roots",
     "fidelity",
     "fidelity-counts",
     "fidelity-models",

@@ -1,4 +1,7 @@
-"""The tables of programs and suites in docs/COMPATIBILITY.md, made from what `freestone test --programs` stored."""
+"""The tables of programs and suites in docs/PROGRAMS.md and of roots in docs/COMPATIBILITY.md.
+
+They are made from what `freestone test --programs` stored.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,25 @@ from typing import Any
 from freestone_lab.docs.pages import render, stored, with_section
 from freestone_lab.host import real_programs
 
-DOCUMENT = Path("docs/COMPATIBILITY.md")
+PROGRAMS = Path("docs/PROGRAMS.md")
+COMPATIBILITY = Path("docs/COMPATIBILITY.md")
 WORDS = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
 
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    page = (root / DOCUMENT).read_text(encoding="utf-8")
-    made = {"programs": (real_programs.RESULT, table), "suites": (real_programs.SUITES, suites)}
-    present = {name: pair for name, pair in made.items() if (root / pair[0]).is_file()}
-    for name, (path, text) in present.items():
-        result = stored(root / path, real_programs.SCHEMA, real_programs.COMMAND)
-        page = with_section(page, DOCUMENT, name, text(result))
-    return {DOCUMENT: page} if present else {}
+    made = [
+        (PROGRAMS, "programs", real_programs.RESULT, real_programs.SCHEMA, table),
+        (PROGRAMS, "suites", real_programs.SUITES, real_programs.SCHEMA, suites),
+        (COMPATIBILITY, "roots", real_programs.ROOTS, real_programs.ROOTS_SCHEMA, roots),
+    ]
+    pages: dict[Path, str] = {}
+    for document, name, path, schema, text in made:
+        if (root / path).is_file():
+            page = pages.get(document) or (root / document).read_text(encoding="utf-8")
+            result = stored(root / path, schema, real_programs.COMMAND)
+            pages[document] = with_section(page, document, name, text(result))
+    return pages
 
 
 def table(result: dict[str, Any]) -> str:
@@ -37,6 +46,25 @@ def suites(result: dict[str, Any]) -> str:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in row["left_out"].items())
         notes.append(f"Left out of {row['program']}'s: {reasons}.")
     return _rendered("suites.md.j2", result, real_programs.SUITES, rows, notes)
+
+
+def roots(result: dict[str, Any]) -> str:
+    return render(
+        "roots.md.j2",
+        machine=result["machine"],
+        file=real_programs.ROOTS,
+        rows=[_root_cells(root) for root in result["roots"]],
+        programs=sorted({name for root in result["roots"] for name in root["programs"]}),
+        tests=sorted({name.rpartition(".")[0] for root in result["roots"] for name in root["tests"]}),
+    ).rstrip("\n")
+
+
+def _root_cells(root: dict[str, Any]) -> list[str]:
+    outcomes = [*root["programs"].items(), *root["tests"].items()]
+    bad = [f"**{name} {outcome}**" for name, outcome in outcomes if outcome in ("fails", "differs", "failed")]
+    left = [name for name, outcome in outcomes if outcome in ("skipped", "unsteady")]
+    same, passed = (sum(o == good for _, o in outcomes) for good in ("same", "passed"))
+    return [root["name"], root["glibc"], str(same), str(passed), ", ".join(bad) or "none", ", ".join(left) or "none"]
 
 
 def _rendered(

@@ -1,4 +1,4 @@
-"""`freestone test --programs`: real programs of Debian, and suites of their own, under both libraries.
+"""`freestone test --programs`: real programs of Debian, suites of their own, and other releases, under both libraries.
 
 The tables, and the code that compares them, lie in allocator/tests/preload. This module starts and reads them.
 """
@@ -15,8 +15,10 @@ from freestone_lab.core.errors import UserError
 
 RESULT = Path("docs/results/programs.json")
 SUITES = Path("docs/results/suites.json")
-TARGETS = ("freestone", "freestone_hardened", "witness", "peak")
+ROOTS = Path("docs/results/roots.json")
+TARGETS = ("freestone", "freestone_hardened", "witness", "peak", "programs_for_roots")
 SCHEMA = "freestone-programs/1"
+ROOTS_SCHEMA = "freestone-roots/1"
 COMMAND = "freestone test --programs"
 
 
@@ -39,27 +41,28 @@ def environment() -> dict[str, str]:
 
 def _listed(words: str) -> list[str]:
     """What a Python expression over the two tables gives."""
-    command = ["/usr/bin/python3", "-c", f"from preload import programs, suites; print(*sorted({words}))"]
+    command = ["/usr/bin/python3", "-c", f"from preload import programs, roots, suites; print(*sorted({words}))"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
 def packages() -> list[str]:
-    """The Debian packages that both tables need."""
-    return _listed("{*programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}")
+    """The Debian packages that the tables need, and what makes roots."""
+    return _listed("{'mmdebstrap', *programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}")
 
 
 def must_be_known(names: Sequence[str]) -> None:
     """UserError for a name that no table has."""
-    known = ["suites", *_listed("[*programs.PROGRAMS, *(f'suites/{name}' for name in suites.SUITES)]")]
+    tables = "[*programs.PROGRAMS, *(f'suites/{s}' for s in suites.SUITES), *(f'roots/{r}' for r in roots.RELEASES)]"
+    known = ["suites", "roots", *_listed(tables)]
     for name in names:
         if name not in known:
             raise UserError(f"test --programs: unknown program '{name}'; expected one of {', '.join(known)}")
 
 
 def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
-    """Runs everything, or what is named: a program, `suites`, or `suites/NAME`. Whole tables are stored for
-    docs/COMPATIBILITY.md. Returns the exit status."""
+    """Runs everything, or what is named: a program, `suites`, `suites/NAME`, `roots` (other releases of Debian) or
+    `roots/NAME`. Whole tables are stored for the documents. Returns the exit status."""
     root = paths.root()
     build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
     for step in (["cmake", "--preset", "release"], build):
@@ -69,7 +72,8 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
     for path, kind, chosen in runs(names):
         result = paths.cache_dir() / path.name if chosen else root / path
         result.parent.mkdir(parents=True, exist_ok=True)
-        command = ["/usr/bin/python3", "-m", "preload.survey", str(result), kind, *chosen]
+        words = ["preload.roots", str(result)] if kind == "roots" else ["preload.survey", str(result), kind]
+        command = ["/usr/bin/python3", "-m", *words, *chosen]
         status |= subprocess.run(command, env=environment(), cwd=tests(), check=False).returncode
         say(f"written: {result}")
     return status
@@ -77,13 +81,13 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
 
 def runs(names: Sequence[str]) -> list[tuple[Path, str, list[str]]]:
     """What `names` asks for: result file, table, and its entries (none: all)."""
-    suites = [name.removeprefix("suites/") for name in names if name.startswith("suites/")]
-    programs = [name for name in names if name.partition("/")[0] != "suites"]
-    result = []
-    if programs or not names:
-        result.append((RESULT, "programs", programs))
-    if suites or "suites" in names or not names:
-        result.append((SUITES, "suites", [] if "suites" in names else suites))
+    tables = {"suites": SUITES, "roots": ROOTS}
+    programs = [name for name in names if name.partition("/")[0] not in tables]
+    result = [(RESULT, "programs", programs)] if programs or not names else []
+    for kind, path in tables.items():
+        chosen = [name.removeprefix(f"{kind}/") for name in names if name.startswith(f"{kind}/")]
+        if chosen or kind in names or not names:
+            result.append((path, kind, [] if kind in names else chosen))
     return result
 
 

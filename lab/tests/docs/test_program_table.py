@@ -53,8 +53,25 @@ def test_a_suite_shows_its_tests_and_what_was_left_out() -> None:
     assert "git: `fast: -t1: ok`" in text
 
 
+def test_a_root_names_what_went_wrong_and_what_was_not_judged() -> None:
+    def root(name: str, glibc: str, fork: str, **outcomes: str) -> dict[str, object]:
+        tests = {"stress.fork.fast": "passed", "stress.fork.hardened": fork}
+        return {"name": name, "glibc": glibc, "programs": outcomes, "tests": tests}
+
+    old, new = (
+        root("Debian 11", "2.31", "passed", git="same", jq="skipped"),
+        root("sid", "2.43", "failed", git="differs"),
+    )
+    text = program_table.roots({"machine": "here", "roots": [old, new]})
+    assert "the programs git, jq, and under both the tests stress.fork." in " ".join(text.split())
+    assert "| Debian 11 | 2.31 | 1 | 2 | none | jq |" in text
+    assert "| sid | 2.43 | 0 | 1 | **git differs**, **stress.fork.hardened failed** | none |" in text
+
+
 def test_names_choose_programs_suites_or_one_suite() -> None:
     programs, suites = (real_programs.RESULT, "programs"), (real_programs.SUITES, "suites")
-    assert real_programs.runs([]) == [(*programs, []), (*suites, [])]
+    roots = (real_programs.ROOTS, "roots")
+    assert real_programs.runs([]) == [(*programs, []), (*suites, []), (*roots, [])]
+    assert real_programs.runs(["roots/sid"]) == [(*roots, ["sid"])]
     assert real_programs.runs(["suites"]) == [(*suites, [])]
     assert real_programs.runs(["sort", "suites/git"]) == [(*programs, ["sort"]), (*suites, ["git"])]
