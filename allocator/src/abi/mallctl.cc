@@ -1,5 +1,10 @@
 // Room 19, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures
 // (mallctl_nodes.cc). A name that is not in the table answers ENOENT, as jemalloc does for what it does not know.
+//
+// A program that is linked with jemalloc may call mallocx with arenas and caches that it made by mallctl, as Redis 8
+// does. Those calls reach jemalloc, so what the table has no answer for is asked of jemalloc, where there is one.
+
+#include <dlfcn.h>
 
 #include <cerrno>
 #include <cstring>
@@ -69,6 +74,12 @@ int answer(const MallctlNode& node, usize number, void* old, size_t* old_bytes, 
   return node.answer({number, old, old_bytes, fresh, fresh_bytes});
 }
 
+int ask_jemalloc(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes) {
+  using Mallctl = int (*)(const char*, void*, size_t*, void*, size_t);
+  const auto next = reinterpret_cast<Mallctl>(dlsym(RTLD_NEXT, "mallctl"));
+  return next != nullptr ? next(name, old, old_bytes, fresh, fresh_bytes) : ENOENT;
+}
+
 struct Writer {
   void (*write)(void* context, const char* text);
   void* context;
@@ -97,9 +108,10 @@ extern "C" {
 FREESTONE_EXPORT ABI(int, mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes)) {
   if (ensure_started() != Mode::active) return EAGAIN;
   usize numbers[kComponents] = {};
-  const MallctlNode* node = find_node(name, numbers);
-  return node != nullptr ? answer(*node, numbers[number_position(node->name)], old, old_bytes, fresh, fresh_bytes)
-                         : ENOENT;
+  int status = ENOENT;
+  if (const MallctlNode* node = find_node(name, numbers); node != nullptr)
+    status = answer(*node, numbers[number_position(node->name)], old, old_bytes, fresh, fresh_bytes);
+  return status == ENOENT ? ask_jemalloc(name, old, old_bytes, fresh, fresh_bytes) : status;
 }
 
 // The position in the table, then the numbers at their places in the name: a caller may replace them.

@@ -265,5 +265,13 @@ TEST(Mallopt, AnswersAsItsManualHasIt) {
   free(block);
 }
 
+// The program is linked with other_mallctl.c too, which stands for jemalloc: it has arena 7 and its statistics.
+TEST(Mallctl, AsksTheJemallocOfTheProgramForWhatItHasNoAnswerTo) {
+  EXPECT_EQ(get<unsigned>("arenas.create"), 7U);
+  EXPECT_EQ(get<size_t>("stats.arenas.7.pactive"), 70U);
+  EXPECT_EQ(get<unsigned>("arenas.narenas"), 1U) << "Freestone's own";
+  EXPECT_NE(get<size_t>("stats.arenas.0.pactive"), 70U);
+}
+
 }  // namespace
 }  // namespace freestone_test
