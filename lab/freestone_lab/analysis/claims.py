@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 
 from freestone_lab.analysis import inference
 from freestone_lab.analysis.inference import Summary, Verdict
 from freestone_lab.analysis.paired import error_rate, estimate, judged, measured, values
 from freestone_lab.analysis.sequential import Estimate
-from freestone_lab.core.result import Experiment, FigureSpec, Result, Status, control_name
+from freestone_lab.core.result import Claim, Experiment, FigureSpec, Result, Status, control_name
 from freestone_lab.measure.counts import SPECS as COUNT_SPECS
 from freestone_lab.measure.samples import PROCESS_SPECS
 
@@ -26,6 +27,7 @@ class Cell:
     summary: Summary
     estimate: Estimate | None = None
     verdict: Verdict = "inconclusive"
+    typical: float = 0.0  # the baseline's median, times the ratio: so it agrees with that
 
 
 @dataclass
@@ -67,6 +69,11 @@ def _row(experiment: Experiment, peer: str) -> Row:
     return Row(peer, status, detail, runs, len(bad))
 
 
+def summary_of(experiment: Experiment, peer: str, figure: str) -> Summary | None:
+    found = values(experiment, peer, figure)
+    return inference.summarise(list(found.values())) if found else None
+
+
 def table_of(
     experiment: Experiment, baseline: str, order: Sequence[str] = (), controls: Collection[str] = ()
 ) -> Table:  # fmt: skip
@@ -82,20 +89,21 @@ def table_of(
     rows = [_row(experiment, peer) for peer in peers if peer in found]
     floors: dict[str, float] = {}
     for figure, spec in experiment.specs.items():
+        base = summary_of(experiment, baseline, figure)
         floors[figure] = inference.noise_floor(estimate(experiment, again, baseline, figure, alpha))
         for row in rows:
-            figures = values(experiment, row.peer, figure)
-            if row.status != "ok" or not figures:
+            summary = summary_of(experiment, row.peer, figure)
+            if row.status != "ok" or summary is None:
                 continue
-            summary = inference.summarise(list(figures.values()))
             if row.peer == baseline:
-                row.cells[figure] = Cell(summary)
+                row.cells[figure] = Cell(summary, typical=summary.median)
                 continue
             ratio = estimate(experiment, row.peer, baseline, figure, alpha)
             second = partial(estimate, experiment, row.peer, again, figure, alpha)
             control = row.peer in (again, *controls)
             said = "inconclusive" if control else inference.verdict(ratio, floors[figure], spec.better, second)
-            row.cells[figure] = Cell(summary, ratio, said)
+            typical = base.median * ratio.ratio if base and ratio else summary.median
+            row.cells[figure] = Cell(summary, ratio, said, typical)
     return Table(experiment, baseline, rows, floors, frozenset({again, *controls}))
 
 
@@ -107,21 +115,45 @@ def tables(result: Result) -> list[Table]:
 
 
 OVER_LIVE = "memory_over_live_mean"
+WAITING = 0.2  # a program whose CPU time is a smaller part of its time mostly waits
+PRESSED = 0.5  # in that part of the time somebody waited for a CPU: the wait may be for one
+
+
+def waits(experiment: Experiment) -> bool:
+    """Whether the program mostly waits, and not for a CPU: then its CPU time says little about its time."""
+    runs = [s for s in experiment.samples if s.round > 0 and s.figures.get("wall") and "cpu" in s.figures]
+    if not runs:
+        return False
+    share = median(s.figures["cpu"] / s.figures["wall"] for s in runs)
+    return share < WAITING and median(s.gauges.get("cpu_pressure", 0.0) for s in runs) < PRESSED
 
 
 def headline(experiment: Experiment) -> list[str]:
-    """The figures that a table shows: the workload's weighted, first timed or first one, or else the time; then memory,
-    over live memory if the workload reports that."""
+    """The figures that a table shows: the workload's weighted, first timed or first one, or else CPU time and time;
+    then memory, over live memory if the workload reports that."""
+    taken = {name for sample in experiment.samples for name in sample.figures}
+    specs = {name: spec for name, spec in experiment.specs.items() if name in taken or not taken}
+    if experiment.judged:
+        return [name for name in experiment.judged if name in specs]
     process = (*PROCESS_SPECS, *COUNT_SPECS)
-    specs = experiment.specs
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
     # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
     whole = [n for n in own if not any(n.startswith(o + "_") and n[-1].isdigit() for o in own if o != n)]
     weighted = [n for n in whole if n.startswith("weighted")]
     timed = [n for n in whole if verdict_word("better", specs[n]) == "faster"]
-    chosen = (weighted or timed or whole)[:1] or [n for n in ("wall",) if n in specs]
-    memory = [n for n in (OVER_LIVE, "rss") if n in specs][:1]
-    return [*chosen, *memory]
+    times = ["wall", "cpu"] if waits(experiment) else ["cpu", "wall"]
+    chosen = (weighted or timed or whole)[:1] or [n for n in times if n in specs]
+    return [*chosen, *(n for n in [memory_figure(experiment)] if n in specs)]
+
+
+def memory_figure(experiment: Experiment) -> str:
+    return OVER_LIVE if OVER_LIVE in experiment.specs and not experiment.judged else "rss"
+
+
+def judged_times(experiment: Experiment) -> tuple[str, ...]:
+    """Of these, the figures of time that decide. CPU time does not where the program mostly waits."""
+    times = [n for n in headline(experiment) if n != memory_figure(experiment)]
+    return tuple(times[:1] if waits(experiment) else times)
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}
@@ -140,71 +172,27 @@ def verdict_word(verdict: Verdict, spec: FigureSpec) -> str:
     return "better" if good else "worse"
 
 
-def superlative(spec: FigureSpec) -> str:
-    """What the winner of a figure is called."""
-    return {"faster": "fastest", "smaller": "smallest"}.get(verdict_word("better", spec), "best")
-
-
 def percent(ratio: float) -> str:
     """A ratio as a change: 0.93 is '-7.0 %'."""
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def change(cell: Cell, spec: FigureSpec) -> str:
-    """A cell's difference in words: '7.0 % less time (95 % interval 6.1 to 8.2 % less)'; "" without an estimate."""
-    e = cell.estimate
-    if e is None:
-        return ""
-    noun = spec.label or spec.unit
-
-    def words(ratio: float) -> str:
-        return f"{abs(ratio - 1) * 100:.1f} % {'less' if ratio < 1 else 'more'}"
-
-    if (e.low < 1) == (e.high < 1):
-        ends = sorted((abs(e.low - 1) * 100, abs(e.high - 1) * 100))
-        interval = f"{ends[0]:.1f} to {ends[1]:.1f} % {'less' if e.high < 1 else 'more'}"
-    else:
-        interval = f"{words(e.low)} to {words(e.high)}"
-    return f"{words(e.ratio)} {noun} (95 % interval {interval})"
+def change(estimate: Estimate) -> str:
+    """`-12.3 % (-14.0 … -10.5)`; without brackets while nothing is known."""
+    if not estimate.is_known:
+        return percent(estimate.ratio)
+    return f"{percent(estimate.ratio)} ({percent(estimate.low)[:-2]} … {percent(estimate.high)[:-2]})"
 
 
-def sentence(table: Table) -> str:
-    """The verdict on one experiment's first headline figure in one sentence."""
-    time = headline(table.experiment)[0]
-    rows = [r for r in table.rows if r.peer not in table.controls and r.peer != table.baseline]
-    failed = [r.peer for r in rows if r.status != "ok"]
-    tail = f"; failed, with no figures: {', '.join(failed)}" if failed else ""
-    paired = [(r, c, c.estimate) for r in rows if (c := r.cells.get(time)) is not None and c.estimate is not None]
-    if not paired:
-        return f"no allocator could be compared with {table.baseline}{tail}"
-    spec = table.experiment.specs[time]
-    ahead = [p for p in paired if p[1].verdict == "better"]
-    if not ahead:
-        word = verdict_word("better", spec)
-        return f"no allocator is shown to be {word} than {table.baseline}{_rest(paired, spec)}{tail}"
-    row, cell, _ = min(ahead, key=lambda p: p[2].ratio if spec.better == "lower" else -p[2].ratio)
-    head = f"{row.peer} is the {superlative(spec)}: {change(cell, spec)} than {table.baseline}"
-    memory = headline(table.experiment)[-1]
-    if memory in row.cells and row.cells[memory].verdict != "inconclusive":
-        head += f", and {change(row.cells[memory], table.experiment.specs[memory])}"
-    behind = shown_behind(table, row.peer, [r.peer for r, _, _ in paired if r is not row], time)
-    close = [r.peer for r, _, _ in paired if r is not row and r.peer not in behind]
-    return head + (f"; not told apart from it: {', '.join(close)}" if close else "") + tail
-
-
-def shown_behind(table: Table, best: str, others: Sequence[str], figure: str) -> set[str]:
-    """The members of `others` that are worse than `best` by the rules of every other claim."""
-    alpha = error_rate([row.peer for row in table.rows if row.peer not in table.controls])
-    floor, better = table.floors[figure], table.experiment.specs[figure].better
-    ratios = {o: estimate(table.experiment, o, best, figure, alpha) for o in others}
-    return {o for o, e in ratios.items() if inference.verdict(e, floor, better) == "worse"}
-
-
-def _rest(paired: Sequence[tuple[Row, Cell, Estimate]], spec: FigureSpec) -> str:
-    text = ""
-    verdicts: tuple[Verdict, ...] = ("same", "worse", "inconclusive")
-    for verdict in verdicts:
-        names = [r.peer for r, c, _ in paired if c.verdict == verdict]
-        if names:
-            text += f"; {verdict_word(verdict, spec)}: {', '.join(names)}"
-    return text
+def spoken(analysed: Sequence[Table]) -> list[Claim]:
+    """The claims of a result file, from its tables."""
+    return [
+        Claim(
+            table.experiment.id, row.peer, figure, e.ratio, e.low if e.is_known else None,
+            e.high if e.is_known else None, e.pairs, cell.verdict,
+        )
+        for table in analysed
+        for row in table.rows
+        for figure, cell in row.cells.items()
+        if figure in headline(table.experiment) and (e := cell.estimate) is not None and row.peer not in table.controls
+    ]  # fmt: skip

@@ -1,9 +1,12 @@
 """Which allocator to use: the decision from an experiment's rounds, when it is settled, and what more would settle it.
 
-The rule: take the allocators that are as fast as the fastest (within MARGIN, or not told apart). Of these, choose the
-one that takes least memory, or the baseline if it is as good in both. Never recommend an allocator that is shown to
-take more than MEMORY_LIMIT times the baseline's memory. All statements about all pairs share one error rate (Bonferroni
-over pairs and figures) and hold after every round (`sequential`), so measuring may stop once the decision is settled.
+The rule: leave out who is shown to be slower than another by more than MARGIN, in CPU time or in time, and faster in
+neither. Of the others, choose who takes least memory, or the baseline if it is as good. Never choose an allocator that
+is shown to take more than MEMORY_LIMIT times the baseline's memory. Differences of memory below MEMORY_FLOOR_KIB decide
+nothing. Another allocator than the baseline is recommended only if an interval excludes "no difference".
+
+The statements about all pairs and figures hold together, after every round (`sequential`), so measuring may stop once
+the decision is settled, and who has lost need not run any more.
 """
 
 from __future__ import annotations
@@ -11,98 +14,121 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Literal
 
-from freestone_lab.analysis import sequential
-from freestone_lab.analysis.claims import headline
-from freestone_lab.analysis.paired import error_rate
-from freestone_lab.analysis.sequential import Estimate
+from freestone_lab.analysis import inference, sequential
+from freestone_lab.analysis.claims import judged_times, memory_figure
+from freestone_lab.analysis.paired import error_rate, estimate, judged, values
+from freestone_lab.analysis.sequential import LEAST_ROUNDS, Estimate
 from freestone_lab.core.result import Experiment, control_name
 
-MARGIN = 0.03  # smaller differences are no reason to change
+MARGIN = inference.SAME  # smaller differences are no reason to change
 MEMORY_LIMIT = 2.0
+MEMORY_FLOOR_KIB = 2048.0
 
-
-@dataclass(frozen=True)
-class Subject:
-    """The two figures that decide, by name. `rate`: the first is a rate, of which more is better."""
-
-    time: str = "wall"
-    memory: str = "rss"
-    rate: bool = False
+Unknown = Literal["", "rounds", "not measured", "noise"]
 
 
 @dataclass
 class Evidence:
-    """The paired ratios of every two allocators of an experiment. Both figures are costs: below 1 is better."""
+    """The paired ratios of every two allocators of an experiment, by the figures that its table shows."""
 
     experiment: Experiment
     baseline: str
-    names: list[str]  # the allocators to judge, the baseline first
-    subject: Subject
-    _bounds: dict[tuple[str, str, str], Estimate] = field(default_factory=dict)
+    names: list[str]  # the allocators to judge, the baseline first; who failed is not among them
+    alpha: float
+    _estimates: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def values(self) -> dict[str, dict[int, tuple[float, float]]]:
-        """Per allocator and round: the logarithms of its time and its memory."""
-        found: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in self.names}
-        for sample in self.experiment.samples:
-            time, memory = (sample.figures.get(n, 0.0) for n in (self.subject.time, self.subject.memory))
-            if sample.peer in found and sample.round > 0 and sample.status == "ok" and time > 0 and memory > 0:
-                cost = -math.log(time) if self.subject.rate else math.log(time)
-                found[sample.peer][sample.round] = (cost, math.log(memory))
-        return found
+    def times(self) -> tuple[str, ...]:
+        """The figures of time that decide. The first one leads: it is named first, and who is close is told by it."""
+        return judged_times(self.experiment)
 
-    @property
-    def alpha(self) -> float:
-        return error_rate(self.names)
+    @cached_property
+    def memory_figure(self) -> str:
+        return memory_figure(self.experiment)
 
-    @property
+    @cached_property
     def rounds(self) -> int:
-        return min((len(v) for v in self.values.values()), default=0)
+        return len(values(self.experiment, self.baseline, self.times[0]))
 
-    def _ratio(self, figure: int, other: str, to: str) -> Estimate:
-        key = (str(figure), other, to)
-        if key not in self._bounds:
-            a, b = self.values[other], self.values[to]
-            logs = [a[r][figure] - b[r][figure] for r in sorted(a.keys() & b.keys())]
-            self._bounds[key] = sequential.estimate(logs, self.alpha)
-            self._bounds[str(figure), to, other] = self._bounds[key].inverse
-        return self._bounds[key]
+    def estimate(self, figure: str, other: str, to: str) -> Estimate:
+        """The ratio of the figure itself, as tables show it."""
+        key = figure, other, to
+        if key not in self._estimates:
+            found = estimate(self.experiment, other, to, figure, self.alpha)
+            self._estimates[key] = found or sequential.estimate([], self.alpha)
+        return self._estimates[key]
+
+    def cost(self, figure: str, other: str, to: str) -> Estimate:
+        """The same, turned so that less is better."""
+        spec = self.experiment.specs.get(figure)
+        higher = spec is not None and spec.better == "higher"
+        return self.estimate(figure, to, other) if higher else self.estimate(figure, other, to)
 
     def time(self, other: str, to: str) -> Estimate:
-        return self._ratio(0, other, to)
+        return self.cost(self.times[0], other, to)
 
     def memory(self, other: str, to: str) -> Estimate:
-        return self._ratio(1, other, to)
+        return self.cost(self.memory_figure, other, to)
+
+    def slower(self, one: str, other: str) -> bool:
+        """Whether `one` is shown to be slower by more than anybody minds, and faster in nothing."""
+        costs = [self.cost(figure, one, other) for figure in self.times]
+        return any(c.above and c.high > 1 + MARGIN for c in costs) and not any(c.below for c in costs)
+
+    def wastes(self, one: str, other: str, limit: float) -> bool:
+        """Whether `one` takes more than `limit` times as much memory, by the middle pair, and more than the floor."""
+        ratio, typical = self.memory(one, other).ratio, self.typical(other, self.memory_figure)
+        in_kib = self.memory_figure in self.experiment.specs and self.experiment.specs[self.memory_figure].unit == "KiB"
+        return ratio > limit and (not in_kib or typical is None or typical * (ratio - 1) > MEMORY_FLOOR_KIB)
+
+    def better_in(self, name: str) -> list[str]:
+        """The judged figures in which an allocator is shown to be better than the baseline, against both its runs."""
+        if any(self._verdict(figure, name) == "worse" for figure in self.times):
+            return []
+        found = [f for f in self.times if self._verdict(f, name) == "better"]
+        saves = self.wastes(self.baseline, name, 1.0) and self._verdict(self.memory_figure, name) == "better"
+        return [*found, *([self.memory_figure] if saves else [])]
+
+    def _verdict(self, figure: str, name: str) -> inference.Verdict:
+        again = control_name(self.baseline)
+        spec = self.experiment.specs.get(figure)
+        if spec is None:
+            return "inconclusive"
+        control = estimate(self.experiment, again, self.baseline, figure)
+        floor = 0.0 if control is None else inference.noise_floor(self.estimate(figure, again, self.baseline))
+        second = partial(self.estimate, figure, name, again) if control is not None else lambda: None
+        return inference.verdict(self.estimate(figure, name, self.baseline), floor, spec.better, second)
 
     def typical(self, name: str, figure: str) -> float | None:
-        """The median of a figure over an allocator's good rounds."""
-        found = sorted(
-            s.figures[figure]
-            for s in self.experiment.samples
-            if s.peer == name and s.round > 0 and s.status == "ok" and figure in s.figures
-        )
-        return found[len(found) // 2] if found else None
+        """The baseline's median; another's is that times its ratio, so that what is shown agrees."""
+        found = list(values(self.experiment, self.baseline, figure).values())
+        if not found:
+            return None
+        middle = inference.summarise(found).median
+        return middle if name == self.baseline else middle * self.estimate(figure, name, self.baseline).ratio
 
 
 def evidence_of(experiment: Experiment, baseline: str, controls: Collection[str] = ()) -> Evidence:
-    """What an experiment says about every allocator that never failed, by the figures that its table shows."""
-    time, memory = (*headline(experiment), "rss")[:2]
-    subject = Subject(time, memory, experiment.specs[time].better == "higher")
-    measured = dict.fromkeys(s.peer for s in experiment.samples if s.round > 0)
+    """What an experiment says about every allocator that never failed."""
+    every = judged([experiment], baseline, controls)
+    measured = {s.peer for s in experiment.samples if s.round > 0}
     failed = {s.peer for s in experiment.samples if s.status != "ok"}
-    out = {baseline, control_name(baseline), *controls, *failed}
-    return Evidence(experiment, baseline, [baseline, *(n for n in measured if n not in out)], subject)
+    names = [n for n in every if n == baseline or (n in measured and n not in failed)]
+    return Evidence(experiment, baseline, names, error_rate(every))
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to use. `open` are the allocators that more measuring could still put in its place."""
+    """What to use, or what it may be. `open` are the allocators that more measuring could still put in its place."""
 
     use: str
+    unknown: Unknown  # why nothing is recommended; "" if `use` is
     open: tuple[str, ...]
     wasteful: tuple[str, ...]  # shown to take more than MEMORY_LIMIT times the baseline's memory
+    lost: tuple[str, ...]  # shown to be slower than another
     more_rounds: int | None  # that would settle it; None when that is out of reach
 
     @property
@@ -112,32 +138,45 @@ class Decision:
 
 def decide(evidence: Evidence) -> Decision:
     """The decision after the rounds so far."""
-    baseline, names = evidence.baseline, evidence.names
-    wasteful = tuple(n for n in names if n != baseline and evidence.memory(n, baseline).low > MEMORY_LIMIT)
-    fit = [n for n in names if n not in wasteful]
+    baseline, others = evidence.baseline, evidence.names[1:]
+    wasteful = tuple(n for n in others if _is_wasteful(evidence, n))
+    fit = [n for n in evidence.names if n not in wasteful]
     if evidence.rounds < 1:
-        return Decision(baseline, tuple(n for n in fit if n != baseline), wasteful, None)
-    fastest = min(fit, key=lambda n: evidence.time(n, baseline).ratio)
-    fast = [n for n in fit if _as_fast(evidence.time(n, fastest))]
-    least = min(evidence.memory(n, baseline).ratio for n in fast)
-    lean = [n for n in fast if evidence.memory(n, baseline).ratio <= least * (1 + MARGIN)]
+        return Decision(baseline, "rounds", tuple(fit[1:]), wasteful, (), None)
+    lost = tuple(n for n in fit if any(evidence.slower(n, m) for m in fit if m != n))
+    fast = [n for n in fit if n not in lost] or fit
+    least = min(fast, key=lambda n: evidence.memory(n, baseline).ratio)
+    lean = [n for n in fast if not evidence.wastes(n, least, 1 + MARGIN)]
     use = baseline if baseline in lean else min(lean, key=lambda n: evidence.time(n, baseline).ratio)
     unsettled = tuple(n for n in fit if n != use and not _settled(evidence, use, n))
-    return Decision(use, unsettled, wasteful, _more_rounds(evidence, use, unsettled))
+    return Decision(
+        use, _unknown(evidence, use, unsettled), unsettled, wasteful, tuple(n for n in lost if n != baseline),
+        _more_rounds(evidence, use, unsettled),
+    )  # fmt: skip
 
 
-def _as_fast(to_fastest: Estimate) -> bool:
-    """Whether it is not shown to be slower, or slower by less than anybody minds."""
-    return not to_fastest.above or to_fastest.high <= 1 + MARGIN
+def _unknown(evidence: Evidence, use: str, unsettled: Sequence[str]) -> Unknown:
+    if evidence.experiment.not_run:
+        return "not measured"
+    if evidence.rounds < LEAST_ROUNDS:
+        return "rounds"
+    shown = not unsettled if use == evidence.baseline else bool(evidence.better_in(use))
+    return "" if shown else "noise"
+
+
+def _is_wasteful(evidence: Evidence, name: str) -> bool:
+    base = evidence.baseline
+    return evidence.memory(name, base).low > MEMORY_LIMIT and evidence.wastes(name, base, MEMORY_LIMIT)
 
 
 def _settled(evidence: Evidence, use: str, other: str) -> bool:
     """Whether `other` is no reason to leave `use`: shown slower, or at most MARGIN better in time and in memory."""
-    time, memory = evidence.time(other, use), evidence.memory(other, use)
-    least = 1 / (1 + MARGIN)
-    if time.low >= least and memory.low >= least:
+    if evidence.slower(other, use):
         return True
-    return time.above and time.high > 1 + MARGIN
+    least = 1 / (1 + MARGIN)
+    memory = evidence.memory(other, use)
+    lean = memory.low >= least or (memory.is_known and not evidence.wastes(use, other, 1 + MARGIN))
+    return evidence.time(other, use).low >= least and lean
 
 
 def _more_rounds(evidence: Evidence, use: str, unsettled: Sequence[str]) -> int | None:

@@ -194,7 +194,7 @@ def _finish(advice: Advice, task: Task, path: Path, page: Path, options: Namespa
     def draw(to: Path | None) -> card.Card:
         return card.make(
             advice.evidence, advice.decision, advice.result.peers, command, page=to, round_s=advice.round_s,
-            elapsed_s=advice.elapsed_s, not_run=advice.not_run, failed=advice.failed, way=options.adopt,
+            elapsed_s=advice.elapsed_s, way=options.adopt, machine=card.machine_lines(advice.result),
         )  # fmt: skip
 
     if advice.evidence.rounds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from freestone_lab.analysis.claims import Table
+from freestone_lab.analysis.claims import Table, spoken
 from freestone_lab.core import outputs
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import save
@@ -33,6 +33,7 @@ class Places:
 
     def write(self, result: Result, analysed: list[Table]) -> list[Path]:
         """Writes everything that was asked for. Returns the files that it could write, the result first."""
+        result.claims = spoken(analysed)
         self.keep(result)
         made: list[Path | None] = [self.result]
         for path, make in self.others.items():

@@ -71,6 +71,25 @@ class Experiment:
     specs: dict[str, FigureSpec] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)  # the figures that decide, memory last; empty: by what it has
+    not_run: dict[str, str] = field(default_factory=dict)  # allocators that were not measured, and why
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a figure of one allocator says against the baseline. It repeats what the samples say, for other programs.
+
+    `low` and `high` hold together with those of all claims of the experiment at 95 %; None while nothing is known.
+    """
+
+    experiment: str
+    peer: str
+    figure: str
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
+    verdict: str
 
 
 @dataclass
@@ -85,3 +104,4 @@ class Result:
     experiments: list[Experiment] = field(default_factory=list)
     baseline: str = "glibc"
     schema: str = SCHEMA
+    claims: list[Claim] = field(default_factory=list)  # of the figures that each experiment's table shows

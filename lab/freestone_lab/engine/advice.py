@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from freestone_lab.analysis.decision import Decision, Evidence, Subject, decide
+from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result, control_name
 from freestone_lab.engine.experiment import Engine, Interrupted
 from freestone_lab.engine.plan import Plan, Report, Task
-from freestone_lab.measure import fingerprint, load
+from freestone_lab.measure import fingerprint
 from freestone_lab.measure.recognise import Look
 
 PATIENCE = 2.0  # measuring ends early if settling it would take this many times the time that is left
@@ -28,8 +28,6 @@ class Advice:
     evidence: Evidence
     decision: Decision
     look: Look | None
-    not_run: dict[str, str]
-    failed: dict[str, str]
     round_s: float
     elapsed_s: float
     interrupted: bool
@@ -81,30 +79,14 @@ class Adviser:
             reasons = "; ".join(dict.fromkeys(f"{s.peer}: {s.detail}" for s in experiment.samples if s.detail))
             raise UserError(f"nothing could be compared within the limit{': ' + reasons if reasons else ''}")
         return Advice(
-            self._result, evidence, decide(evidence), engine.look, engine.not_run, self._failed(experiment),
-            engine.round_s, time.monotonic() - self._begun, interrupted,
+            self._result, evidence, decide(evidence), engine.look, engine.round_s, time.monotonic() - self._begun,
+            interrupted,
         )  # fmt: skip
 
-    def _failed(self, experiment: Experiment) -> dict[str, str]:
-        assert self._engine is not None
-        found: dict[str, str] = {}
-        for sample in experiment.samples:
-            if sample.status != "ok" and sample.peer in self._engine.dropped:
-                found.setdefault(sample.peer, f"{sample.status.replace('_', ' ')} ({sample.detail})")
-        return found
-
     def _evidence(self, experiment: Experiment) -> Evidence:
-        """Evidence about every allocator that still runs. The figure is requests per second if the load tells it."""
-        engine = self._engine
-        assert engine is not None
-        rate = load.RATE in experiment.specs
-        time = (
-            load.RATE if rate else "calls" if "calls" in experiment.specs else "wall"
-        )  # of a replay: time in its calls
-        subject = Subject(time, "rss", rate)
-        base = engine.baseline.name
-        names = [p.name for p in engine.peers if p.name != control_name(base) and p.name not in engine.dropped]
-        return Evidence(experiment, base, names, subject)
+        """Evidence about every allocator that still runs."""
+        assert self._engine is not None
+        return evidence_of(experiment, self._engine.baseline.name)
 
     def _started(self, look: Look) -> None:
         assert self._engine is not None

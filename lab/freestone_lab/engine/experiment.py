@@ -85,7 +85,7 @@ class Engine:
         self.granted_s = 0.0  # beyond the limit
         self.image = image or task.argv[0]
         self.look: Look | None = None
-        self.not_run: dict[str, str] = {}  # allocators that there was no time for
+        self.not_run = self.experiment.not_run  # allocators that there was no time for
         if os.environ.get("LD_PRELOAD"):
             self.caveat(f"LD_PRELOAD={os.environ['LD_PRELOAD']} of the calling shell was left out")
 

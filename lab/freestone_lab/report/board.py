@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from freestone_lab.analysis.claims import change
 from freestone_lab.analysis.decision import Decision, Evidence
-from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core import units
 from freestone_lab.engine.plan import Progress
 
@@ -21,28 +21,20 @@ Show = Callable[[Evidence, Decision], None]
 Tell = Callable[[Progress], None]
 
 
-def _cell(bounds: Estimate, rate: bool = False) -> str:
-    shown = bounds.inverse if rate else bounds
-    middle = f"{(shown.ratio - 1) * 100:+6.1f} %"
-    if not shown.is_known:
-        return middle
-    return f"{middle} ({(shown.low - 1) * 100:+.1f} … {(shown.high - 1) * 100:+.1f})"
-
-
 def standing(evidence: Evidence, decision: Decision) -> Grid:
     """The leaderboard, best first; fits 80 columns."""
     grid = Grid(box=None, pad_edge=False, title_justify="left", title=f"round {evidence.rounds}", title_style="dim")
     grid.add_column("allocator", max_width=24, no_wrap=True)
-    grid.add_column("requests" if evidence.subject.rate else "time", no_wrap=True)
+    grid.add_column({"cpu": "CPU time", "wall": "time"}.get(evidence.times[0], evidence.times[0]), no_wrap=True)
     grid.add_column("memory", no_wrap=True)
     base = evidence.baseline
     for name in sorted(evidence.names, key=lambda n: evidence.time(n, base).ratio):
         mark = "[green]>[/]" if name == decision.use else "[yellow]?[/]" if name in decision.open else " "
         if name == base:
             grid.add_row(f"{mark} {escape(name)}", "baseline", "baseline")
-        elif evidence.values[name]:
-            time, memory = evidence.time(name, base), evidence.memory(name, base)
-            grid.add_row(f"{mark} {escape(name)}", _cell(time, evidence.subject.rate), _cell(memory))
+        else:
+            figures = (evidence.times[0], evidence.memory_figure)
+            grid.add_row(f"{mark} {escape(name)}", *(change(evidence.estimate(f, name, base)) for f in figures))
     return grid
 
 

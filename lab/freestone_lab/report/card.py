@@ -1,4 +1,4 @@
-"""The card: what to use, what it brings, what is not known, and how to adopt it. At most ten lines."""
+"""The card: what to use, what it brings, what is not known, what went wrong, and how to adopt it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
+from freestone_lab.analysis.claims import change
 from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
-from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
+from freestone_lab.analysis.inference import is_same
+from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
-from freestone_lab.core.result import Peer, Result
-from freestone_lab.report.export import quantity
+from freestone_lab.core.result import Experiment, Peer, Result
+from freestone_lab.measure.load import RATE
+from freestone_lab.report.quantity import show
 
-MOST_LINES = 10
 MOST_NAMED = 3
+UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
+UNFIT_STEAL = 0.05
+SURE = f"at most {ERROR_RATE * 100:g} % that any statement here is wrong"
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,6 @@ class Card:
 
     def text(self) -> str:
         return "\n".join(f"{word:<9} {said}" for word, said in self.lines)
-
-
-def change(bounds: Estimate, *, rate: bool = False) -> str:
-    """`-12.3 % (-14.0 … -10.5)`; of a rate the change of the rate itself."""
-    shown = bounds.inverse if rate else bounds
-    if not bounds.is_known:
-        return f"{(shown.ratio - 1) * 100:+.1f} % (not bounded yet)"
-    low, high = (shown.low - 1) * 100, (shown.high - 1) * 100
-    return f"{(shown.ratio - 1) * 100:+.1f} % ({low:+.1f} … {high:+.1f})"
 
 
 def ways_of(peer: Peer, command: Sequence[str]) -> dict[str, Adoption]:
@@ -67,78 +64,132 @@ def ways_of(peer: Peer, command: Sequence[str]) -> dict[str, Adoption]:
 
 def make(
     evidence: Evidence, decision: Decision, peers: Sequence[Peer], command: Sequence[str], *, page: Path | None,
-    round_s: float, elapsed_s: float, not_run: Mapping[str, str], failed: Mapping[str, str] = {}, way: str = "preload",
+    round_s: float, elapsed_s: float, way: str = "preload", machine: Sequence[tuple[str, str]] = (),
 ) -> Card:  # fmt: skip
     """The card of a measurement, however far it came."""
     use, base = decision.use, evidence.baseline
-    ways = ways_of(next(p for p in peers if p.name == use), command)
-    lines = [
-        ("use", f"{use} instead of {base}") if use != base else ("keep", f"{base}: {_why_keep(evidence, decision)}")
-    ]
+    ways = {} if decision.unknown else ways_of(next(p for p in peers if p.name == use), command)
+    lines = [_answer(evidence, decision)]
     shown = use if use != base else _best_rival(evidence)
     if shown is not None:
-        of = f"{shown}: " if shown != use else ""
-        lines.append((_time_word(evidence), of + _line(evidence, shown, evidence.subject.time)))
-        lines.append(("memory", of + _line(evidence, shown, evidence.subject.memory)))
+        of = f"{shown}: " if shown != use or decision.unknown else ""
+        lines += [(_label(evidence, f), of + _line(evidence, shown, f)) for f in evidence.times]
+        lines.append(("memory", of + _line(evidence, shown, evidence.memory_figure)))
     others = [_beside(evidence, name, use) for name in decision.open]
     if others:
         lines.append(("close", f"not told apart from {use}: {_some(others)}"))
     if best := _best_options(evidence, decision):
         lines.append(("options", best))
-    out = [f"{n} takes more than {MEMORY_LIMIT:g} times the memory" for n in decision.wasteful]
-    out += [f"{n} {why}" for n, why in [*failed.items(), *((n, f"was not run: {w}") for n, w in not_run.items())]]
-    if out:
-        lines.append(("left out", _some(out)))
+    if decision.wasteful:
+        lines.append(("left out", f"{_some(decision.wasteful)}: more than {MEMORY_LIMIT:g} times the memory"))
+    lines += [*_failures(evidence.experiment), *machine]
     lines.append(("sure", _sure(evidence, decision, round_s, elapsed_s)))
     if ways:
         lines += [("adopt", ways[way].adopt.replace("\n", "; ")), ("undo", ways[way].undo)]
     if page is not None:
         lines.append(("page", _near(page)))
-    return Card(tuple(lines[: MOST_LINES - 1] + lines[-1:] if len(lines) > MOST_LINES else lines), ways)
+    return Card(tuple(lines), ways)
+
+
+def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
+    """The first line: what to use, or why that is not known."""
+    use, base = decision.use, evidence.baseline
+    if decision.unknown:
+        return "not known", _why_unknown(evidence, decision)
+    if use != base:
+        return "use", f"{use} instead of {base}"
+    return "keep", f"{base}: nothing measured is better" + (" by more than 3 %" if len(evidence.names) > 1 else "")
+
+
+def _why_unknown(evidence: Evidence, decision: Decision) -> str:
+    left = evidence.experiment.not_run
+    if decision.unknown == "not measured":
+        return f"not measured: {', '.join(left)} ({next(iter(left.values()))})"
+    if decision.unknown == "rounds":
+        counted = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''}"
+        return f"{counted}; it takes {LEAST_ROUNDS} to say anything"
+    if decision.use == evidence.baseline:
+        return f"nothing is shown to be better than {decision.use} yet, and {_some(decision.open)} may be"
+    return f"{decision.use} is not shown to be better than {evidence.baseline} yet"
+
+
+def _failures(experiment: Experiment) -> list[tuple[str, str]]:
+    """What went wrong under an allocator, each in words."""
+    found: dict[str, str] = {}
+    for sample in experiment.samples:
+        if sample.status != "ok":
+            found.setdefault(sample.peer, f"{sample.status.replace('_', ' ')}: {sample.detail}")
+    return [("failed", f"{peer}: {why}") for peer, why in found.items()]
 
 
 def of_result(result: Result) -> Card | None:
     """The card of a comparison, from what is stored; None where nothing was compared."""
     controls = [p.name for p in result.peers if p.kind == "control"]
     found = [evidence_of(e, result.baseline, controls) for e in result.experiments]
-    found = [e for e in found if e.rounds > 0 and len(e.names) > 1]
+    found = [e for e in found if e.rounds > 0 and (len(e.names) > 1 or e.experiment.not_run)]
     if not found:
         return None
     words = result.command[result.command.index("--") + 1 :] if "--" in result.command else ["YOUR", "PROGRAM"]
     if len(result.experiments) > 1:
-        return _of_jobs(found, result.peers, words)
+        return _of_jobs(found, result, words)
     evidence = found[0]
     spent = math.fsum(s.figures.get("wall", 0.0) for s in evidence.experiment.samples)
-    failed = {s.peer: s.detail for s in evidence.experiment.samples if s.status != "ok"}
     return make(
         evidence, decide(evidence), result.peers, words, page=None, round_s=spent / evidence.rounds, elapsed_s=spent,
-        not_run={}, failed=failed,
+        machine=machine_lines(result),
     )  # fmt: skip
 
 
-def _of_jobs(found: Sequence[Evidence], peers: Sequence[Peer], words: Sequence[str]) -> Card:
-    """A line for each job, under the allocator that is best in most of them."""
+def machine_lines(result: Result) -> list[tuple[str, str]]:
+    """The load during the sitting, and whether the machine was fit to measure."""
+    samples = [s for e in result.experiments for s in e.samples if s.round > 0 and s.gauges]
+    cpus = result.fingerprint.get("cpus")
+    if not samples or not isinstance(cpus, int):
+        return []
+    before = float(result.fingerprint.get("load", 0.0))
+    load = median(s.gauges.get("load", 0.0) for s in samples)
+    stolen = median(s.gauges.get("steal", 0.0) for s in samples)
+    said = f"load {before:.1f} before, {load:.1f} during, on {cpus} CPUs"
+    if before >= UNFIT_LOAD * cpus:
+        return [("machine", f"{said}: unfit for wall time, for others are at work; CPU time says more")]
+    if stolen > UNFIT_STEAL:
+        return [("machine", f"{said}: unfit, for the host took {stolen:.0%} of the CPU time".replace("%", " %"))]
+    return [("machine", said)]
+
+
+def one_line(evidence: Evidence, decision: Decision) -> str:
+    """The answer for one program in one sentence, memory beside time."""
+    word, said = _answer(evidence, decision)
+    base = evidence.baseline
+    head = f"{word} {said}" if word != "not known" else f"not known yet: {said}"
+    shown = decision.use if decision.use != base else _best_rival(evidence)
+    if shown is not None:
+        figures = [*((_label(evidence, f), f) for f in evidence.times), ("memory", evidence.memory_figure)]
+        parts = [f"{label} {_change(evidence, shown, f)}" for label, f in figures if f in evidence.experiment.specs]
+        head += f"; {shown}: {', '.join(parts)}"
+    same = [n for n in evidence.names[1:] if n != shown and is_same(evidence.time(n, base))]
+    if same:
+        head += f"; the same within 3 %: {', '.join(same)}"
+    still = [n for n in decision.open if n != shown]
+    return head + (f"; not told apart from {decision.use}: {', '.join(still)}" if still else "")
+
+
+def _of_jobs(found: Sequence[Evidence], result: Result, words: Sequence[str]) -> Card:
+    """A line for each program, and one for all."""
     decisions = [decide(evidence) for evidence in found]
-    use, times = Counter(d.use for d in decisions).most_common(1)[0]
-    base, jobs = found[0].baseline, f"best in {times} of {len(found)} jobs"
-    lines = [("use", f"{use} instead of {base}: {jobs}") if use != base else ("keep", f"{base}: {jobs}")]
-    for evidence, decision in zip(found, decisions, strict=True):
-        shown = decision.use if decision.use != base else _best_rival(evidence)
-        assert shown is not None
-        time, memory = evidence.time(shown, base), evidence.memory(shown, base)
-        said = f"{_time_word(evidence)} {change(time, rate=evidence.subject.rate)}, memory {change(memory)}"
-        verb = "use" if decision.use != base else f"keep {base};"
-        still = f"; not told apart: {_some(decision.open)}" if decision.open else ""
-        lines.append((evidence.experiment.id, f"{verb} {shown}: {said}{still}"))
-    rounds = min(e.rounds for e in found)
-    lines.append(
-        (
-            "sure",
-            f"at most {ERROR_RATE:.0%} that a statement about a job is wrong".replace("%", " %")
-            + f"; {rounds} rounds or more",
-        )
-    )
-    ways = ways_of(next(p for p in peers if p.name == use), words)
+    base, count = found[0].baseline, len(found)
+    best = [d.use for d in decisions if not d.unknown]
+    use, times = Counter(best).most_common(1)[0] if best else (base, 0)
+    lines = [(e.experiment.id, one_line(e, d)) for e, d in zip(found, decisions, strict=True)]
+    if times <= count / 2:
+        lines.insert(0, ("not known", f"no allocator is the best in most of {count} programs"))
+        ways: dict[str, Adoption] = {}
+    else:
+        verb = "use" if use != base else "keep"
+        lines.insert(0, (verb, f"{use}{f' instead of {base}' if use != base else ''}: best in {times} of {count}"))
+        ways = ways_of(next(p for p in result.peers if p.name == use), words)
+    lines += [line for e in found for line in _failures(e.experiment)]
+    lines += [*machine_lines(result), ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more")]
     if ways:
         lines += [("adopt", ways["preload"].adopt), ("undo", ways["preload"].undo)]
     return Card(tuple(lines), ways)
@@ -148,31 +199,29 @@ def _near(page: Path) -> str:
     return page.name if page.parent == Path.cwd() else str(page)
 
 
-def _why_keep(evidence: Evidence, decision: Decision) -> str:
-    if evidence.rounds < 1:
-        return "no round was finished, so nothing is known of the others"
-    return "nothing measured is shown to be better" if decision.open else "nothing measured is better"
-
-
 def _best_rival(evidence: Evidence) -> str | None:
-    others = [n for n in evidence.names if n != evidence.baseline and evidence.values[n]]
+    others = evidence.names[1:]
     return min(others, key=lambda n: evidence.time(n, evidence.baseline).ratio) if evidence.rounds and others else None
 
 
-def _time_word(evidence: Evidence) -> str:
-    return "requests" if evidence.subject.rate else "time"
+def _label(evidence: Evidence, figure: str) -> str:
+    return {"cpu": "CPU time", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
+
+
+def _change(evidence: Evidence, name: str, figure: str) -> str:
+    return change(evidence.estimate(figure, name, evidence.baseline))
 
 
 def _line(evidence: Evidence, name: str, figure: str) -> str:
     """The change from the baseline, and both values."""
-    rate = evidence.subject.rate and figure == evidence.subject.time
-    ask = evidence.memory if figure == evidence.subject.memory else evidence.time
-    said = change(ask(name, evidence.baseline), rate=rate)
+    said = _change(evidence, name, figure)
+    if not evidence.estimate(figure, name, evidence.baseline).is_known:
+        said += " (not bounded yet)"
     spec = evidence.experiment.specs.get(figure)
     mine, theirs = evidence.typical(name, figure), evidence.typical(evidence.baseline, figure)
     if spec is None or mine is None or theirs is None:
         return said
-    return f"{said}, {quantity(mine, spec)} instead of {quantity(theirs, spec)}"
+    return f"{said}, {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
 
 
 def _beside(evidence: Evidence, name: str, use: str) -> str:
@@ -183,7 +232,7 @@ def _beside(evidence: Evidence, name: str, use: str) -> str:
 
 def _best_options(evidence: Evidence, decision: Decision) -> str:
     """Of an allocator measured with several options, the fastest and the leanest setting."""
-    swept = [n for n in evidence.names if " " in n and "=" in n and n not in decision.wasteful and evidence.values[n]]
+    swept = [n for n in evidence.names if " " in n and "=" in n and n not in decision.wasteful]
     if not swept or not evidence.rounds:
         return ""
     base = evidence.baseline
@@ -199,7 +248,7 @@ def _some(texts: Sequence[str]) -> str:
 
 def _sure(evidence: Evidence, decision: Decision, round_s: float, elapsed_s: float) -> str:
     rounds = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''} in {units.words(elapsed_s)}"
-    said = f"at most {ERROR_RATE:.0%} that any statement here is wrong; {rounds}".replace("%", " %", 1)
+    said = f"{SURE}; {rounds}"
     if decision.settled:
         return said
     if evidence.rounds < LEAST_ROUNDS:

@@ -112,7 +112,7 @@ def rest_of(view: ExperimentView, analysis: Analysis) -> tuple[list[FigureView],
     In a large result a single point of a sweep has its row only where the sweep is a main figure: a time, a rate, or
     the median of a latency. The drawings and the result file have all of them.
     """
-    rest = [f for f in view.figures if not f.headline]
+    rest = [f for f in view.figures if not f.shown]
     if len(analysis.experiments) <= series.FEW_EXPERIMENTS:
         return rest, 0
     main = {

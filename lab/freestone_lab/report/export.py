@@ -9,25 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from freestone_lab.analysis.claims import Table, headline, sentence, verdict_word
+from freestone_lab.analysis.claims import Table, change, headline, verdict_word
+from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.core import outputs
-from freestone_lab.core.result import FigureSpec, Result
+from freestone_lab.core.result import Result
+from freestone_lab.report.card import one_line
+from freestone_lab.report.quantity import show
 
 _NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
-def quantity(value: float, spec: FigureSpec) -> str:
-    """A value in its unit, three or four digits, sizes and times in the unit that suits them."""
-    if spec.unit == "KiB":
-        return f"{value / 1024:.1f} MiB" if value >= 1024 else f"{value:.0f} KiB"
-    if spec.unit == "s":
-        if value >= 1:
-            return f"{value:.2f} s"
-        return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} µs"
-    if spec.unit == "count":
-        return f"{value:,.0f}"
-    text = f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-    return f"{text} {spec.unit}".rstrip()
+def verdict_of(table: Table) -> str:
+    """The answer of one experiment in one sentence."""
+    evidence = evidence_of(table.experiment, table.baseline, table.controls)
+    return one_line(evidence, decide(evidence))
 
 
 def write_csv(result: Result, file: TextIO) -> None:
@@ -47,8 +42,8 @@ def _markdown_table(table: Table, figures: list[str]) -> list[str]:
     specs = table.experiment.specs
     heads = ["allocator"]
     for name in figures:
-        heads += [specs[name].label or name, f"ratio to {table.baseline}", "verdict"]
-    lines = [f"### {table.experiment.id}", "", sentence(table) + ".", ""]
+        heads += [specs[name].label or name, f"against {table.baseline}", "verdict"]
+    lines = [f"### {table.experiment.id}", "", verdict_of(table) + ".", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in table.rows:
         if row.status != "ok":
@@ -61,8 +56,8 @@ def _markdown_table(table: Table, figures: list[str]) -> list[str]:
                 cells += ["", "", ""]
                 continue
             e = cell.estimate
-            cells.append(f"{quantity(cell.summary.median, specs[name])} ± {cell.summary.spread:.1%}")
-            cells.append(f"{e.ratio:.3f}{f' [{e.low:.3f}, {e.high:.3f}]' if e.is_known else ''}" if e else "1")
+            cells.append(f"{show(cell.typical, specs[name].unit)} ± {cell.summary.spread:.1%}")
+            cells.append(change(e) if e else "baseline")
             cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
         lines.append("| " + " | ".join(cells) + " |")
     runs = max((row.runs for row in table.rows), default=0)

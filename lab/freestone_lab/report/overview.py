@@ -59,6 +59,7 @@ class FigureView:
     null: float | None = None
     null_absent: str = ""  # why there is no `null`, where that is known
     observations: int | None = None  # what the workload counted behind one run's figure
+    shown: bool = False  # has its table without being asked for
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,16 @@ class Analysis:
         return {failure.peer for failure in self.failures}
 
     @property
+    def unmeasured(self) -> list[str]:
+        """The allocators that there was no time for somewhere. While there are any, nobody is ranked."""
+        left = {name for v in self.experiments for name in v.experiment.not_run}
+        return [p.name for p in self.candidates if p.name in left]
+
+    @property
     def ranked(self) -> dict[Role, dict[str, Overall]]:
-        """Only allocators that finished everything without a failure may win."""
+        """Only allocators that finished everything without a failure may win; nobody, where some were not measured."""
+        if self.unmeasured:
+            return {}
         return {
             wanted: {n: s for n, s in scores.items() if s.complete and n not in self.failed}
             for wanted, scores in self.overall.items()
@@ -125,12 +134,15 @@ def swept(name: str, others: Iterable[str]) -> str | None:
     return found[1] if found and found[1] in others else None
 
 
-def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
+def headlines(experiment: Experiment) -> set[str]:
     """The figures that speak for an experiment in the overall ratios.
 
     Time: the workload's weighted figure or the first that it names, and the process's own time where it is no workload.
     Latency: every percentile. Memory: the peak resident memory, as the workload reports it or as seen from outside.
     """
+    specs = experiment.specs
+    if experiment.judged:
+        return {claims.judged_times(experiment)[0], claims.memory_figure(experiment)}
     own = {n: role(n, spec) for n, spec in specs.items() if n not in PROCESS_SPECS and not n.startswith("process_")}
     own = {n: kind for n, kind in own.items() if swept(n, own) is None}
     found = {name for name, kind in own.items() if kind == "latency"}
@@ -138,7 +150,7 @@ def headlines(specs: Mapping[str, FigureSpec]) -> set[str]:
     if speeds:
         found.add(WEIGHTED if WEIGHTED in speeds else speeds[0])
     elif not any(kind != "other" for kind in own.values()):
-        found.add("wall")
+        found.update(claims.judged_times(experiment)[:1])
     found.add(OWN_PEAK if OWN_PEAK in own else "rss")
     return found
 
@@ -155,7 +167,7 @@ def null_absence(experiment: Experiment, peers: Iterable[Peer]) -> str:
 
 def experiment_view(experiment: Experiment, table: Table, peers: Iterable[Peer] = ()) -> ExperimentView:
     figures = []
-    main = headlines(experiment.specs)
+    main, shown = headlines(experiment), claims.headline(experiment)
     absent = null_absence(experiment, peers)
     for name, spec in experiment.specs.items():
         cells = {row.peer: row.cells[name] for row in table.rows if name in row.cells}
@@ -173,6 +185,7 @@ def experiment_view(experiment: Experiment, table: Table, peers: Iterable[Peer] 
                     null.summary.median if null else None,
                     "" if null else absent,
                     min(counts) if counts else None,
+                    name in main or name in shown,
                 )
             )
     counted: dict[str, dict[str, float]] = {}

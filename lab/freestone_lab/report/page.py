@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from freestone_lab.analysis.claims import Table
+from freestone_lab.analysis.claims import Table, change
 from freestone_lab.core import outputs
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.report import cells, charts, plots, quantity, series, svg
@@ -103,9 +103,9 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
     across: Role = "speed" if "speed" in analysis.overall else "latency"
     pareto, outside = None, ""
     if across in analysis.overall and "memory" in analysis.overall:
-        xs, ys = analysis.ranked[across], analysis.ranked["memory"]
+        xs, ys = (analysis.ranked.get(role, {}) for role in (across, "memory"))
         points = [Point(n, looks[n], xs[n].ratio, ys[n].ratio, span(xs[n]), span(ys[n])) for n in xs if n in ys]
-        shown = plots.inside(points)
+        shown = plots.inside(points) if points else []
         if len(shown) > 1:
             outside = "; ".join(f"{p.name} {p.x:.2f} and {p.y:.2f}" for p in points if p not in shown)
             label = ROLE_TITLES[across].lower()
@@ -202,6 +202,7 @@ def environment() -> jinja2.Environment:
     )
     env.filters.update(
         show=quantity.show,
+        change=change,
         ratio=quantity.ratio,
         moment=cells.moment,
         words=quantity.words,

@@ -177,7 +177,9 @@ def scorecard(analysis: Analysis, given: dict[str, float] | None = None) -> Scor
     unranked: dict[str, str] = {}
     for peer in analysis.candidates:
         lacking = [TITLES[c] for c in criteria if peer.name not in points[c]]
-        if peer.name in analysis.failed:
+        if analysis.unmeasured:
+            unranked[peer.name] = "not every allocator was measured"
+        elif peer.name in analysis.failed:
             unranked[peer.name] = "a run failed"
         elif lacking:
             unranked[peer.name] = "nothing known about: " + ", ".join(lacking).lower()

@@ -17,13 +17,13 @@ from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
 from freestone_lab.analysis.changes import Comparison, Objections
-from freestone_lab.analysis.claims import Row, Table, headline, percent, sentence, verdict_word
-from freestone_lab.analysis.inference import margin
+from freestone_lab.analysis.claims import Row, Table, change, headline, percent, verdict_word
 from freestone_lab.core import units
 from freestone_lab.core.result import Result
 from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
-from freestone_lab.report.export import noise, quantity
+from freestone_lab.report.export import noise, verdict_of
+from freestone_lab.report.quantity import show
 from freestone_lab.workloads.rows import WorkloadRun
 
 PLAIN_WIDTH = 160
@@ -96,7 +96,7 @@ def _count_grid(table: Table) -> Grid:
             cells = [escape(row.peer)]
             for name in names:
                 value, other = row.counts.get(name), base.counts.get(name) if base else None
-                cells.append(quantity(value, specs[name]) if value is not None else "")
+                cells.append(show(value, specs[name].unit) if value is not None else "")
                 cells.append(percent(value / other) if value is not None and other and row is not base else "")
             grid.add_row(*cells)
     return grid
@@ -127,18 +127,18 @@ def _cells(table: Table, row: Row, name: str) -> list[str]:
     cell, spec = row.cells.get(name), table.experiment.specs[name]
     if cell is None:
         return ["", "", ""]
-    value = quantity(cell.summary.median, spec)
+    value = show(cell.typical, spec.unit)
     if cell.summary.n > 1:
         value += f" ±{cell.summary.spread * 100:.1f} %"
     e = cell.estimate
     if e is None:
         return [value, "", "baseline" if row.peer == table.baseline else ""]
-    ratio = f"{percent(e.ratio)} ({percent(e.low)[:-2]} … {percent(e.high)[:-2]})" if e.is_known else percent(e.ratio)
+    ratio = change(e)
     if row.peer in table.controls:
         return [value, ratio, "[dim]control[/]"]
     word = verdict_word(cell.verdict, spec)
     if cell.verdict == "same":
-        word += f" ±{margin(table.floors[name]) * 100:.1f} %"
+        word += " within 3 %"
     return [value, ratio, f"[{_COLOURS[cell.verdict]}]{word}[/]"]
 
 
@@ -156,8 +156,8 @@ def show_served(out: Console, result: Result) -> None:
 
 
 def show_verdict(out: Console, table: Table) -> None:
-    """The one sentence."""
-    out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(sentence(table))}.")
+    """The answer in one sentence."""
+    out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(verdict_of(table))}.")
 
 
 def show_written(out: Console, paths: Sequence[Path]) -> None:

@@ -99,7 +99,10 @@ def conclude(analysis: Analysis) -> Conclusion:
         for lead in main
         if MOST_NAMED + 1 < len(lead.names) < lead.field
     ]
-    if not main:
+    if analysis.unmeasured:
+        left = f"{len(analysis.unmeasured)} of {len(analysis.candidates)} allocators"
+        sentence = f"No verdict: {left} were not measured everywhere, for lack of time: {join(analysis.unmeasured)}."
+    elif not main:
         sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
     elif analysis.unit == "rounds" and analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import pytest
 
 from freestone_lab.analysis import sequential
-from freestone_lab.analysis.decision import MARGIN, Decision, Evidence, Subject, decide
-from freestone_lab.core.result import Experiment, Sample
+from freestone_lab.analysis.decision import MARGIN, Decision, decide, evidence_of
+from freestone_lab.core.result import Experiment, FigureSpec, Sample
 
 SITTINGS = 100
 MOST_ROUNDS = 25
 TIME_NOISE, MEMORY_NOISE = 0.02, 0.004
+SPECS = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB")}
 Truth = dict[str, tuple[float, float]]
 
 
@@ -40,17 +41,17 @@ def noise(kind: str, source: random.Random) -> float:
 def sit(truth: Truth, kind: str, seed: int) -> Sitting:
     """Measures until the decision is settled, looking after every round; each round the whole machine drifts."""
     source, names = random.Random(seed), list(truth)
-    experiment = Experiment("case", "case")
+    experiment = Experiment("case", "case", specs=dict(SPECS))
     wrong = False
     for number in range(1, MOST_ROUNDS + 1):
         drift = source.gauss(0, 0.05)
         for name, (time, memory) in truth.items():
             figures = {
                 "wall": time * math.exp(drift + TIME_NOISE * noise(kind, source)),
-                "rss": 1000 * memory * math.exp(MEMORY_NOISE * noise(kind, source)),
+                "rss": 100_000 * memory * math.exp(MEMORY_NOISE * noise(kind, source)),
             }
             experiment.samples.append(Sample(name, number, "ok", figures=figures))
-        evidence = Evidence(experiment, names[0], names, Subject())
+        evidence = evidence_of(experiment, names[0])
         for a, b in ((a, b) for a in names for b in names if a < b):
             time, memory = (truth[a][i] / truth[b][i] for i in (0, 1))
             holds = evidence.time(a, b).low <= time <= evidence.time(a, b).high
@@ -116,13 +117,13 @@ def test_what_more_would_settle_it_is_foretold() -> None:
     foretold, taken = [], []
     for seed in range(30):
         source = random.Random(seed)
-        experiment = Experiment("case", "case")
+        experiment = Experiment("case", "case", specs=dict(SPECS))
         guess = None
         for number in range(1, 200):
             for name, (time, memory) in truth.items():
-                figures = {"wall": time * math.exp(source.gauss(0, 0.03)), "rss": memory}
+                figures = {"wall": time * math.exp(source.gauss(0, 0.03)), "rss": 100_000 * memory}
                 experiment.samples.append(Sample(name, number, "ok", figures=figures))
-            decision = decide(Evidence(experiment, "glibc", list(truth), Subject()))
+            decision = decide(evidence_of(experiment, "glibc"))
             if number == 10:
                 guess = decision.more_rounds
             if decision.settled:
@@ -140,11 +141,12 @@ def test_differences_below_the_margin_settle_for_what_is_there() -> None:
 
 
 def test_a_rate_is_better_when_it_is_higher() -> None:
-    experiment = Experiment("server", "server")
-    for number in range(1, 6):
+    specs = {"requests": FigureSpec("ops/s", "higher"), "rss": FigureSpec("KiB")}
+    experiment = Experiment("server", "server", specs=specs)
+    for number in range(1, 9):
         for name, rate in {"glibc": 1000.0, "fast": 2000.0}.items():
             figures = {"requests": rate * (1 + number / 1000), "rss": 100.0}
             experiment.samples.append(Sample(name, number, "ok", figures=figures))
-    evidence = Evidence(experiment, "glibc", ["glibc", "fast"], Subject("requests", "rss", rate=True))
-    assert decide(evidence).use == "fast"
+    evidence = evidence_of(experiment, "glibc")
+    assert decide(evidence).use == "fast" and not decide(evidence).unknown
     assert evidence.time("fast", "glibc").ratio == pytest.approx(0.5)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from freestone_lab.analysis import claims
 from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.report import card, quantity, render_report
@@ -54,10 +55,11 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
     found = card.of_result(
         result(job("a", better), job("b", better), job("c", worse), command=["freestone", "compare"])
     )
-    assert found is not None and len(found.lines) <= card.MOST_LINES
+    assert found is not None
     lines = dict(found.lines)
-    assert lines["use"] == "fast instead of glibc: best in 2 of 3 jobs"
-    assert lines["a"].startswith("use fast: time -20.0 %") and lines["c"].startswith("keep glibc; lean: time +40.0 %")
+    assert lines["use"] == "fast instead of glibc: best in 2 of 3"
+    assert lines["a"].startswith("use fast instead of glibc; fast: time -20.0 %") and "memory +0.0 %" in lines["a"]
+    assert lines["c"].startswith("keep glibc: nothing measured is better by more than 3 %; lean: time +40.0 %")
     assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
 
 
@@ -95,8 +97,8 @@ def test_nobody_is_asked_who_cannot_answer() -> None:
 
 
 def test_an_interval_of_two_rounds_that_says_nothing_is_not_shown() -> None:
-    assert card.change(Estimate(0.82, 0.0, math.inf, 2, 0.3)) == "-18.0 % (not bounded yet)"
-    assert card.change(Estimate(0.82, 0.8, 0.85, 9, 0.03)) == "-18.0 % (-20.0 … -15.0)"
+    assert claims.change(Estimate(0.82, 0.0, math.inf, 2, 0.3)) == "-18.0 %"
+    assert claims.change(Estimate(0.82, 0.8, 0.85, 9, 0.03)) == "-18.0 % (-20.0 … -15.0)"
 
 
 def test_a_ratio_never_seems_to_lie_outside_its_interval() -> None:
