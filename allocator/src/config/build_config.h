@@ -15,6 +15,8 @@ inline constexpr bool kCountsLocks = FREESTONE_COUNT_LOCKS != 0;
 // The window: the addresses that the heap may grow over. The narrow one serves address spaces of 39 bits.
 inline constexpr usize kWindowBytes = kTiB;
 inline constexpr usize kWindowBytesNarrow = 64 * kGiB;
+// This part of it, its last, is for spans of up to 1 MiB.
+inline constexpr usize kSmallWindowDivisor = 16;
 // If no fixed place is free, the kernel chooses where to reserve the window. Each refusal halves its size, from the
 // first of these down to the second.
 inline constexpr usize kReservedBytesMax = 64 * kGiB;

@@ -69,7 +69,14 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     block = take_known_zero(*cache, size_class);
     *zeroed = block != nullptr;
   }
-  const auto pop = [=] { return cache != nullptr ? pop_slow(*cache, size_class) : take_without_cache(size_class); };
+  const auto pop_of = [=](SizeClass c) { return cache != nullptr ? pop_slow(*cache, c) : take_without_cache(c); };
+  const auto pop = [=]() -> void* {
+    constexpr SizeClass kShortestRun = class_of(kSmallBytesMax + 1);
+    void* const popped = pop_of(size_class);
+    // Where no slab fits, a run may; the hardened build finds a block's end by its size.
+    const bool fits_better = !kMitigations.any() && class_info(size_class).units > class_info(kShortestRun).units;
+    return popped != nullptr || !is_slab_class(size_class) || !fits_better ? popped : pop_of(kShortestRun);
+  };
   if (block == nullptr) block = pop();
   for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);) block = pop();
   if (block == nullptr) return out_of_memory();

@@ -223,8 +223,11 @@ bool place_region() {
 
 Grown commit_units(usize units) {
   const UnitIndex frontier = region.frontier.load_relaxed();
-  const usize room = region.window_end - frontier;
-  if (units > room) return {};
+  const usize left = region.window_end - frontier;
+  // Larger blocks can have mappings instead; small ones cannot.
+  const usize kept = units > kGroupUnits ? (region.window_end - region.heap_start) / kSmallWindowDivisor : 0;
+  if (units + kept > left) return {};
+  const usize room = left - kept;
   const usize needed = round_up(units, kGroupUnits);
   const usize heap_bytes = units_to_bytes(committed_units());
   usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(heap_bytes / 4, kMiB)));
