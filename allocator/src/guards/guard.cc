@@ -50,8 +50,13 @@ u32 live_slots FREESTONE_GUARDED_BY(guard_lock) = 0;
 u32 oldest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
 u32 newest_freed FREESTONE_GUARDED_BY(guard_lock) = kNone;
 u32 empty_slots FREESTONE_GUARDED_BY(guard_lock) = kNone;
-// Made once, under the lock, and published to every fault and free.
-Atomic<Slot*> all_slots;
+// Pieces of the table of slots. Each is made once, under the lock, and published to every fault and free, so the option
+// guard_slots may change at any time.
+constexpr u32 kPieceSlots = 1024;
+constexpr u32 kSlotsMax = 65536;  // of the option
+Atomic<Slot*> pieces[kSlotsMax / kPieceSlots];
+
+Slot& slot_at_index(u32 index) { return pieces[index / kPieceSlots].load_acquire()[index % kPieceSlots]; }
 
 struct sigaction previous_segv, previous_bus;
 
@@ -69,54 +74,56 @@ void forbid(usize start, usize end) {
     os::protect_none(reinterpret_cast<void*>(start), end - start);
 }
 
-// Undoes both ways of forbidding.
-void allow(usize start, usize end) {
+// Undoes both ways of forbidding. False if the kernel refuses: with all mappings used up, or beyond a limit that was
+// lowered.
+bool allow(usize start, usize end) {
   os::guard_remove(reinterpret_cast<void*>(start), end - start);
-  os::commit(reinterpret_cast<void*>(start), end - start);
+  return !os::commit(reinterpret_cast<void*>(start), end - start);
 }
 
 Slot* slot_of(UnitIndex first) {
   const u64 number = SampledRecord(first).guard().load_relaxed();
-  Slot* const slots = all_slots.load_acquire();
-  return number == 0 || slots == nullptr ? nullptr : &slots[number - 1];
+  return number == 0 ? nullptr : &slot_at_index(static_cast<u32>(number - 1));
 }
 
 usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
 usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(SampledRecord(slot.first).units()); }
 
-// Forgets the block that has been free for longest. The caller gives its units back.
-UnitIndex forget_oldest_locked() FREESTONE_REQUIRES(guard_lock) {
-  Slot& slot = all_slots.load_relaxed()[oldest_freed];
+// Forgets the block that has been free for longest. The caller gives its units back. kNone if there is none, or if it
+// must stay (GUARD-1).
+u32 forget_oldest_locked(UnitIndex& units) FREESTONE_REQUIRES(guard_lock) {
+  const u32 index = oldest_freed;
+  if (index == kNone) return kNone;
+  Slot& slot = slot_at_index(index);
+  if (!allow(span_start(slot), span_end(slot))) return kNone;
   oldest_freed = slot.next;
   if (oldest_freed == kNone) newest_freed = kNone;
   slot.state = State::empty;
-  allow(span_start(slot), span_end(slot));
   SampledRecord(slot.first).guard().store_relaxed(0);
-  return slot.first;
+  units = slot.first;
+  return index;
+}
+
+// A slot that was never used.
+u32 make_slot_locked() FREESTONE_REQUIRES(guard_lock) {
+  Atomic<Slot*>& piece = pieces[slots_made / kPieceSlots];
+  if (piece.load_relaxed() == nullptr)
+    piece.store_release(static_cast<Slot*>(os::map(round_up(kPieceSlots * sizeof(Slot), os::page_bytes()))));
+  return piece.load_relaxed() == nullptr ? kNone : slots_made++;
 }
 
 // A slot for a new block: an unused one, or that of the block that has been free for longest. The caller gives the old
 // units back.
 u32 take_slot_locked(UnitIndex& old_units) FREESTONE_REQUIRES(guard_lock) {
-  const auto limit = static_cast<u32>(options.guard_slots);
-  Slot* slots = all_slots.load_relaxed();
-  if (slots == nullptr) {
-    slots = static_cast<Slot*>(os::map(round_up(limit * sizeof(Slot), os::page_bytes())));
-    all_slots.store_release(slots);
-  }
-  if (slots == nullptr || live_slots >= limit - limit / 4) return kNone;
+  const auto limit = min_of(static_cast<u32>(options.guard_slots), kSlotsMax);
+  if (live_slots >= limit - limit / 4) return kNone;
   u32 index = empty_slots;
   if (index != kNone) {
-    empty_slots = slots[index].next;
-  } else if (slots_made < limit) {
-    index = slots_made++;
-  } else if (oldest_freed != kNone) {
-    index = oldest_freed;
-    old_units = forget_oldest_locked();
+    empty_slots = slot_at_index(index).next;
   } else {
-    return kNone;
+    index = slots_made < limit ? make_slot_locked() : forget_oldest_locked(old_units);
   }
-  ++live_slots;
+  if (index != kNone) ++live_slots;
   return index;
 }
 
@@ -234,7 +241,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   const usize taken = round_up(max_of<usize>(bytes, 1), max_of<usize>(alignment, 16));
   const UnitIndex first = take_sampled_units(bytes, units, 1, right ? page + accessible - taken : page);
   LockGuard guard(guard_lock);
-  Slot& slot = all_slots.load_relaxed()[index];
+  Slot& slot = slot_at_index(index);
   if (first == kNoUnit) {
     slot.next = empty_slots;
     empty_slots = index;
@@ -285,13 +292,12 @@ void guard_deallocate(UnitIndex first) {
   LockGuard guard(guard_lock);
   forbid(slot.pages_start, slot.pages_end);
   --live_slots;
-  Slot* const slots = all_slots.load_relaxed();
-  const auto index = static_cast<u32>(&slot - slots);
+  const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
   slot.next = kNone;
   if (newest_freed == kNone) {
     oldest_freed = index;
   } else {
-    slots[newest_freed].next = index;
+    slot_at_index(newest_freed).next = index;
   }
   newest_freed = index;
 }
@@ -301,10 +307,9 @@ void guard_release_freed() {
     UnitIndex units;
     {
       LockGuard guard(guard_lock);
-      const u32 index = oldest_freed;
+      const u32 index = forget_oldest_locked(units);
       if (index == kNone) return;
-      units = forget_oldest_locked();
-      all_slots.load_relaxed()[index].next = empty_slots;
+      slot_at_index(index).next = empty_slots;
       empty_slots = index;
     }
     return_sampled_units(units);

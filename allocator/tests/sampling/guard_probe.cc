@@ -1,10 +1,12 @@
 // One misuse of a guarded block per run: guard_probe CASE SIZE. With guard_sample:1 every block is guarded, in turn
 // against the page behind it and the page before it; `against(end)` gives one of the wanted kind.
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +18,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include <initializer_list>
 
 #include <malloc.h>
 
@@ -60,6 +64,22 @@ static void forbid_guard_install() {
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(77);
 }
 
+// Takes blocks in which each byte is written, and frees all of them; false: a block changed meanwhile.
+static bool hold_many(size_t count, size_t size) {
+  static char* blocks[6000];
+  for (size_t i = 0; i < count; ++i) {
+    blocks[i] = place_of_allocation(size);
+    if (blocks[i] != nullptr) memset(blocks[i], static_cast<int>(i), size);
+  }
+  bool whole = true;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t at = 0; blocks[i] != nullptr && at < size; ++at)
+      whole = whole && blocks[i][at] == static_cast<char>(i);
+    free(blocks[i]);
+  }
+  return whole;
+}
+
 int main(int, char** arguments) {
   const char* what = arguments[1];
   const size_t size = strtoull(arguments[2], nullptr, 10);
@@ -69,6 +89,25 @@ int main(int, char** arguments) {
   if (strncmp(what, "old_kernel_", 11) == 0) {
     forbid_guard_install();
     what += 11;
+  }
+  if (is("slots_change")) {
+    const auto set = reinterpret_cast<int (*)(const char*, const char*)>(dlsym(RTLD_DEFAULT, "freestone_option_set"));
+    for (const char* slots : {"4", "4096", "64", "65536", "5", "1025", "1024"}) {
+      if (set == nullptr || set("guard_slots", slots) != 0) return 6;
+      if (!hold_many(6000, size)) return 7;
+    }
+    return 0;
+  }
+  if (is("limit_below_use")) {  // the kernel then refuses to make pages accessible again
+    if (!hold_many(300, size)) return 7;
+    const rlimit none{4096, RLIM_INFINITY};
+    setrlimit(RLIMIT_DATA, &none);
+    for (int round = 0; round < 20; ++round) {
+      if (!hold_many(300, size)) return 8;
+    }
+    const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_DATA, &all);
+    return hold_many(300, size) ? 0 : 9;
   }
   if (is("clean")) {
     for (int round = 0; round < 300; ++round) {

@@ -180,6 +180,18 @@ class Guards(unittest.TestCase):
                 done = run("clean", size, f"guard_sample:1,guard_slots:{slots}")
                 self.assertEqual((done.status, done.err), (0, ""), (size, slots))
 
+    def test_the_number_of_slots_changes_while_the_program_runs(self) -> None:
+        for size in (1, 500, 5000):
+            done = run("slots_change", size, "guard_sample:4k,guard_slots:64")
+            self.assertEqual((done.status, done.err), (0, ""), size)
+
+    def test_pages_that_stay_forbidden_are_not_handed_out(self) -> None:
+        for case in ("limit_below_use", "old_kernel_limit_below_use"):
+            done = run(case, 3000, "guard_sample:1,guard_slots:64")
+            if done.status == harness.SKIPPED:
+                self.skipTest("no seccomp here")
+            self.assertEqual((done.status, done.err), (0, ""), case)
+
     def test_faults_that_are_not_ours_end_the_program_silently(self) -> None:
         done = run("wild_fault", 100)
         self.assertEqual((done.status, done.err), (-signal.SIGSEGV, ""))
