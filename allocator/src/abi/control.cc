@@ -47,7 +47,7 @@ struct mallinfo2 heap_info(const Statistics& s) {
 
 struct mallinfo2 heap_info() {
   Statistics s;
-  collect_statistics(s);
+  collect_statistics(s, ProcessFigures::left_out);
   return heap_info(s);
 }
 
@@ -106,7 +106,7 @@ FREESTONE_EXPORT ABI(int, malloc_info(int flags, FILE* file)) {
 
 FREESTONE_EXPORT ABI(void, malloc_stats()) {
   Statistics s;
-  collect_statistics(s);
+  collect_statistics(s, ProcessFigures::left_out);
   print_statistics(s, Format::text, write_to_stderr, nullptr);
   print_glibc_lines(s);
 }
@@ -160,7 +160,7 @@ FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
   if (stats == nullptr || stats->version < 1 || stats->version > FREESTONE_STATS_VERSION) return EINVAL;
   const uint32_t version = stats->version;
   Statistics s;
-  collect_statistics(s);
+  collect_statistics(s, ProcessFigures::asked);
   usize calls = 0;
   for (const usize kind : s.system_calls) calls += kind;
   // clang-format off

@@ -2,7 +2,8 @@
 // block must end in it; libc's own functions do the work. FREESTONE_CHECK_LIBC=OFF leaves all names of this file out of
 // the library.
 //
-// The library's own calls do not come here: base/plain_memory.h gives them other names, which are defined below.
+// The library's own calls do not come here: base/plain_memory.h gives them other names. Those for what realloc copies
+// and calloc clears are defined below.
 //
 // Before the constructors have run, libc's functions are not known: plain loops do the work.
 
@@ -174,11 +175,9 @@ __attribute__((constructor(101))) void find_libc() {
 
 extern "C" {
 
-FREESTONE_HIDDEN void* freestone_plain_memcpy(void* to, const void* from, usize bytes) { return copy(to, from, bytes); }
-FREESTONE_HIDDEN void* freestone_plain_memmove(void* to, const void* from, usize bytes) {
-  return move(to, from, bytes);
-}
-FREESTONE_HIDDEN void* freestone_plain_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
+FREESTONE_HIDDEN void* freestone_libc_memcpy(void* to, const void* from, usize bytes) { return copy(to, from, bytes); }
+FREESTONE_HIDDEN void* freestone_libc_memmove(void* to, const void* from, usize bytes) { return move(to, from, bytes); }
+FREESTONE_HIDDEN void* freestone_libc_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
 
 FREESTONE_EXPORT void* memcpy(void* to, const void* from, usize bytes) {
   return checked<copy>(to, from, bytes);

@@ -23,7 +23,10 @@ namespace {
 
 constexpr usize kComponents = 5;
 
-usize component_length(const char* name) { return std::strcspn(name, "."); }
+usize component_length(const char* name) {
+  const char* end = std::strchr(name, '.');
+  return end != nullptr ? static_cast<usize>(end - name) : std::strlen(name);
+}
 
 usize count_components(const char* name) {
   usize count = 1;
@@ -144,7 +147,7 @@ FREESTONE_EXPORT ABI(void, malloc_stats_print(void (*write)(void*, const char*),
   if (wishes == nullptr || std::strchr(wishes, 'J') == nullptr)
     return print_statistics(Format::text, Writer::put, &writer);
   Statistics s;
-  collect_statistics(s);
+  collect_statistics(s, ProcessFigures::left_out);
   Message head("{\"jemalloc\":{\"version\":\"");
   head << kMallctlVersion << "\",\"stats\":{\"allocated\":" << u64{s.live_bytes}
        << ",\"active\":" << u64{active_bytes(s)} << ",\"metadata\":" << u64{s.metadata_bytes}

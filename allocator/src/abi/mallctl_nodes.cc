@@ -31,7 +31,7 @@ u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
 Statistics snapshot_now() {
   LockGuard guard(snapshot_lock);
   if (epoch == 0) {
-    collect_statistics(snapshot);
+    collect_statistics(snapshot, ProcessFigures::left_out);
     epoch = 1;
   }
   return snapshot;
@@ -43,7 +43,7 @@ int renew_epoch(const MallctlRequest& r) {
   snapshot_now();
   LockGuard guard(snapshot_lock);
   if (r.fresh != nullptr) {
-    collect_statistics(snapshot);
+    collect_statistics(snapshot, ProcessFigures::left_out);
     ++epoch;
   }
   return r.give(epoch);

@@ -9,6 +9,8 @@
 #include "base/compiler.h"
 #include "base/units.h"
 
+extern "C" FREESTONE_HIDDEN void* freestone_plain_memset(void* memory, int value, freestone::usize bytes);
+
 namespace freestone {
 
 using Chunk = u64 __attribute__((vector_size(16), may_alias));
@@ -53,7 +55,7 @@ FREESTONE_HIDDEN void clear_long(char* at, usize bytes);
 // Clears. From kFewBytes on it writes only to what is not zero yet, by stretches of 128 bytes: reading costs half, and
 // memory that the program never touched stays the kernel's.
 inline void clear(char* at, usize bytes) {
-  bytes < kFewBytes ? static_cast<void>(std::memset(at, 0, bytes)) : clear_long(at, bytes);
+  bytes < kFewBytes ? static_cast<void>(freestone_plain_memset(at, 0, bytes)) : clear_long(at, bytes);
 }
 // Once, before the first of these calls: chooses the widest instructions that the processor has.
 FREESTONE_HIDDEN void choose_instructions();

@@ -129,31 +129,22 @@ bool may_seal(usize bytes, usize span) {
   return span > kSharedRunBytesMax && next_random() % kSealAnyway == 0;
 }
 
-// HARD-2: a freed run is zero while it waits. Pages that the program did not touch are not touched here either. They
-// may also be swapped out, so the kernel drops what it has of them. A class run that comes back often is cleared
-// without a question about its pages. Of a large run that was hardly used nothing is cleared: it will not be kept.
+// Whether the program seems to have used little of a run, judged by some of its pages.
+bool is_hardly_used(const char* block, usize used) {
+  const usize step = used / kPagesTried;
+  const usize page = os::page_bytes();
+  for (usize at = round_down(step / 2, page); at + page <= used; at += step) {
+    if (!is_clear(block + round_down(at, page), page)) return false;
+  }
+  return true;
+}
+
+// HARD-2: a freed run is zero while it waits. Of a large run that was hardly used nothing is cleared: it will not be
+// kept.
 [[maybe_unused]] void empty_run(char* block, usize used) {
-  Record& record = record_of(unit_of(block));
-  const bool is_class_run = used <= kCachedBytesMax;
-  if (is_class_run && record.times_emptied >= kEmptiedTimes) {
-    record.is_fresh = kClearedRun;
-    return clear(block, used);
-  }
-  const ResidentPages pages(block, used);
-  if (used > kSharedRunBytesMax && pages.count() * pages.page_bytes() < used / kHardlyUsedDivisor) return;
-  record.is_fresh = kClearedRun;
-  for (usize from = 0, to = 0; from < used; from = to) {
-    const bool has = pages.has(block + from, 1);
-    do {
-      to = min_of(to + pages.page_bytes(), used);
-    } while (to < used && pages.has(block + to, 1) == has);
-    if (has || !purge_range(block + from, to - from, WentBack::hardening)) {
-      clear(block + from, to - from);
-    } else {
-      record.is_fresh = kEmptiedRun;
-    }
-  }
-  record.times_emptied = record.is_fresh == kEmptiedRun ? u8(record.times_emptied + 1) : kEmptiedTimes;
+  if (used > kSharedRunBytesMax && is_hardly_used(block, used)) return;
+  record_of(unit_of(block)).is_fresh = kClearedRun;
+  clear(block, used);
 }
 
 void give_to_cache(void* block, u8 tag) {

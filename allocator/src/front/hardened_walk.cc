@@ -2,6 +2,8 @@
 
 #include "front/hardened_walk.h"
 
+#include <dlfcn.h>
+
 #include "config/options.h"
 #include "front/hardened_large.h"
 #include "front/hardened_paths.h"
@@ -16,12 +18,10 @@ namespace freestone::hardened {
 namespace {
 
 // What is wrong with a block of a slab at this instant; null: nothing.
-const char* fault_of(char* block, usize block_bytes, const ResidentPages& pages) {
-  const char* const trailer = trailer_of(block, block_bytes);
-  const u64 word = pages.has(trailer, kTrailerBytes) ? load_trailer(trailer) : 0;
+const char* fault_of(char* block, usize block_bytes) {
+  const u64 word = load_trailer(trailer_of(block, block_bytes));
   if (word == kChanging) return nullptr;
-  if (word == 0)
-    return !kMitigations.zero_on_free || pages.are_clear(block, block_bytes) ? nullptr : "write after free";
+  if (word == 0) return !kMitigations.zero_on_free || is_clear(block, block_bytes) ? nullptr : "write after free";
   const usize bytes = claim_of(word).bytes;
   const usize gap = block_bytes - kTrailerBytes - bytes;  // beyond block_bytes: the word is no trailer
   Chunk wrong;
@@ -31,13 +31,12 @@ const char* fault_of(char* block, usize block_bytes, const ResidentPages& pages)
   return whole && is_trailer(block, word) ? nullptr : "heap overflow";
 }
 
-// Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1). Only the first look
-// skips pages: one that the kernel did not have a moment ago may hold a trailer now, or is swapped out.
-const char* lasting_fault_of(char* block, usize block_bytes, const ResidentPages& pages) {
-  const char* fault = fault_of(block, block_bytes, pages);
+// Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
+const char* lasting_fault_of(char* block, usize block_bytes) {
+  const char* fault = fault_of(block, block_bytes);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
-    fault = fault_of(block, block_bytes, ResidentPages());
+    fault = fault_of(block, block_bytes);
   }
   return fault;
 }
@@ -46,12 +45,17 @@ const char* lasting_fault_of(char* block, usize block_bytes, const ResidentPages
 bool others_were_cut_short = false;
 bool forks_alone = false;
 
+// libc's count of its threads, which it keeps for debuggers: a sandbox may end the program for a look at /proc. Null
+// where libc has none.
+const unsigned* libc_threads = nullptr;
+__attribute__((constructor(101))) void find_thread_count() {
+  if constexpr (kMitigations.trailer)
+    libc_threads = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__nptl_nthreads"));
+}
+
 // There is no other thread, with a cache or without.
 bool is_only_thread() {
-  if (cache_count() > 1) return false;
-  unsigned threads = 0;
-  os::for_each_thread([](void* count, unsigned) { ++*static_cast<unsigned*>(count); }, &threads);
-  return threads == 1;
+  return cache_count() <= 1 && libc_threads != nullptr && __atomic_load_n(libc_threads, __ATOMIC_RELAXED) == 1;
 }
 
 // Nothing changes during the check, and nothing was left half done.
@@ -59,51 +63,40 @@ bool is_alone() { return !others_were_cut_short && !is_unmarked_child() && is_on
 
 constexpr usize kBeside = 64;
 
-struct SlabCheck {
-  usize bytes_left;
-  ResidentPages pages;  // of the slabs that follow, too: one question for up to 1 MiB
-};
-
 bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
-  auto& [bytes_left, pages] = *static_cast<SlabCheck*>(context);
+  usize& bytes_left = *static_cast<usize*>(context);
   const ClassInfo& info = class_info(size_class);
   const usize slab_bytes = units_to_bytes(info.units);
   if (bytes_left < slab_bytes) return false;
   bytes_left -= slab_bytes;
-  if (!pages.knows(unit_address(first), slab_bytes)) {
-    const UnitIndex units = min_of(region.frontier.load_acquire() - first, kGroupUnits);
-    pages = ResidentPages(unit_address(first), units_to_bytes(units));
-  }
+  char* const slab = unit_address(first);
+  const SlabPages pages = SlabPages::untouched(record_of(first));
   // A block that was never handed out may have no memory: only its bytes beside another block are checked.
   const u64 untouched = info.blocks <= 64 ? record_of(first).zero_blocks.load_relaxed() : 0;
-  const auto is_touched = [&](u32 n) { return n >= 64 || (n < info.blocks && (untouched & bit(n)) == 0); };
-  const auto expect_side_clear = [&](char* side) {
-    if (pages.has(side, kBeside)) expect_clear(side, kBeside);
+  const auto is_touched = [&](u32 n) {
+    return n < info.blocks && (n >= 64 || (untouched & bit(n)) == 0) && !pages.hold(usize{n} * info.bytes, info.bytes);
   };
   // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
   constexpr usize kStretch = kKiB;
-  const char* clear_until = nullptr;
-  const char* next_look = unit_address(first);
-  const char* const slab_end = next_look + slab_bytes;
+  usize clear_until = 0;
+  usize next_look = 0;
   for (u32 n = 0; n < info.blocks; ++n) {
-    char* const block = unit_address(first) + usize{n} * info.bytes;
-    if (block + info.bytes <= clear_until) continue;
-    if (kMitigations.zero_on_free && info.bytes < kStretch && block >= next_look) {
-      const usize left = min_of(pages.left_of_page(block), static_cast<usize>(slab_end - block));
-      const bool absent = !pages.has(block, 1);
-      const usize bytes = absent ? left : min_of(left, kStretch);
-      const bool live = !absent && bytes >= info.bytes && load_trailer(trailer_of(block, info.bytes)) != 0;
-      if (!live) next_look = block + bytes;
-      if (absent || (!live && is_clear(block, bytes))) clear_until = next_look;
-      if (block + info.bytes <= clear_until) continue;
-    }
+    const usize offset = usize{n} * info.bytes;
+    char* const block = slab + offset;
+    if (offset + info.bytes <= clear_until) continue;
     if (!is_touched(n)) {
-      if (n > 0 && is_touched(n - 1)) expect_side_clear(block);
-      if (is_touched(n + 1)) expect_side_clear(block + info.bytes - kBeside);
+      if (n > 0 && is_touched(n - 1)) expect_clear(block, kBeside);
+      if (is_touched(n + 1)) expect_clear(block + info.bytes - kBeside, kBeside);
       continue;
     }
-    if (!pages.has(block, info.bytes)) continue;
-    const char* const fault = lasting_fault_of(block, info.bytes, pages);
+    if (kMitigations.zero_on_free && info.bytes < kStretch && offset >= next_look) {
+      const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kStretch);
+      const bool live = bytes >= info.bytes && load_trailer(trailer_of(block, info.bytes)) != 0;
+      if (!live) next_look = offset + bytes;
+      if (!live && is_clear(block, bytes)) clear_until = next_look;
+      if (offset + info.bytes <= clear_until) continue;
+    }
+    const char* const fault = lasting_fault_of(block, info.bytes);
     // The bitmap says whether the block was live if its trailer no longer can.
     if (FREESTONE_UNLIKELY(fault != nullptr))
       misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
@@ -140,8 +133,7 @@ void check_heap(usize bytes_max) {
   const bool alone = is_alone();
   release_waiting();
   check_free_spans(bytes_max);
-  SlabCheck slabs{bytes_max, {}};
-  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &slabs);
+  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &bytes_max);
   if (alone) check_live_runs();
   if (cache != nullptr) {
     check_cached_runs(*cache);

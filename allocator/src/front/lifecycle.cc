@@ -71,11 +71,13 @@ FREESTONE_SLOW Mode start() {
   LockGuard guard(start_lock);
   Mode now = current_mode.load_relaxed();
   if (now != Mode::fresh) return now;
+  os::find_clock();
   if (is_disabled() && find_next_malloc()) {
     now = Mode::disabled;
   } else {
     read_options();
     if constexpr (kMitigations.any()) hardened::draw_secrets();
+    ask_about_frames();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
     mark_process();

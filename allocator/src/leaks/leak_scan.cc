@@ -2,7 +2,6 @@
 
 #include "leaks/leak_scan.h"
 
-#include <setjmp.h>
 #include <signal.h>
 
 #include <initializer_list>
@@ -15,6 +14,7 @@
 #include "profile/profile_report.h"
 #include "profile/profile_store.h"
 #include "stacks/unwind.h"
+#include "platform/file.h"
 #include "platform/os.h"
 #include "region/metadata.h"
 #include "region/region.h"
@@ -89,11 +89,30 @@ class StoppedThreads {
   struct sigaction before_;
 };
 
+// The registers that functions preserve.
+FREESTONE_INLINE void store_preserved(usize (&registers)[12]) {
+#if defined(__x86_64__)
+  asm volatile(
+      "movq %%rbx, 0(%0)\n movq %%rbp, 8(%0)\n movq %%r12, 16(%0)\n movq %%r13, 24(%0)\n movq %%r14, 32(%0)\n"
+      "movq %%r15, 40(%0)"
+      :
+      : "r"(registers)
+      : "memory");
+#else
+  asm volatile(
+      "stp x19, x20, [%0]\n stp x21, x22, [%0, 16]\n stp x23, x24, [%0, 32]\n stp x25, x26, [%0, 48]\n"
+      "stp x27, x28, [%0, 64]\n stp x29, x30, [%0, 80]"
+      :
+      : "r"(registers)
+      : "memory");
+#endif
+}
+
 }  // namespace
 
 class Scan {
  public:
-  explicit Scan(Reachable& result) : result_(result) {}
+  Scan(Reachable& result, const os::PageTable& pages) : result_(result), pages_(pages) {}
 
   bool prepare() {
     hardened::release_all_sealed();  // reading sealed blocks would fault
@@ -143,15 +162,15 @@ class Scan {
   }
 
   bool run() {
-    jmp_buf registers;
-    setjmp(registers);  // mangles some of the callee-saved ones, but those were spilled to this frame or above as well
+    usize registers[12] = {};
+    store_preserved(registers);  // what was spilled since the program called lies in this frame or above
     const usize here = address_of(__builtin_frame_address(0));
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
       usize from = mapping.start;
       if (here >= mapping.start && here < mapping.end) {
-        from = round_down(min_of(address_of(&registers), here), sizeof(usize));
+        from = round_down(min_of(address_of(registers), here), sizeof(usize));
       } else {
         from = StoppedThreads::used_from(mapping.start, mapping.end);
       }
@@ -202,17 +221,16 @@ class Scan {
     }
   }
 
+  // Everything, where the kernel does not say which pages there are.
   void scan_resident(usize start, usize end) {
     const usize page = os::page_bytes();
-    constexpr usize kPages = 256;
-    u8 present[kPages];
+    constexpr usize kPages = os::PageTable::kPagesMax;
+    bool in_memory[kPages];
     for (usize at = round_down(start, page); at < end; at += kPages * page) {
-      const usize bytes = min_of(kPages * page, round_up(end, page) - at);
-      const bool known = !os::resident_pages(reinterpret_cast<void*>(at), bytes, present);
-      for (usize k = 0; k * page < bytes; ++k) {
-        // For private pages mincore tells what is in memory or in the swap cache. If it fails, we read everything.
-        if (known && (present[k] & 1) == 0) continue;
-        scan(max_of(start, at + k * page), min_of(end, at + (k + 1) * page));
+      const usize count = min_of(kPages * page, round_up(end, page) - at) / page;
+      const bool known = pages_.look(at, count, in_memory);
+      for (usize k = 0; k < count; ++k) {
+        if (!known || in_memory[k]) scan(max_of(start, at + k * page), min_of(end, at + (k + 1) * page));
       }
     }
   }
@@ -302,6 +320,7 @@ class Scan {
 
   static constexpr usize kLeftOutMax = 2048;
   Reachable& result_;
+  const os::PageTable& pages_;
   usize heap_start_ = 0, heap_end_ = 0;
   usize mapped_low_ = 0, mapped_high_ = 0;
   Range left_out_[kLeftOutMax];
@@ -316,7 +335,8 @@ class Scan {
 bool Reachable::find() {
   // Too large for a stack; only one search runs at a time.
   alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
-  Scan& scan = *new (memory) Scan(*this);
+  const os::PageTable pages;
+  Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
   StoppedThreads others;
   return scan.run();

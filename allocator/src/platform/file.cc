@@ -27,8 +27,7 @@ FileIdentity kept_identity;
 
 bool identify(int file, FileIdentity& identity) {
   struct stat status = {};  // the kernel fills it, which sanitizers and some compilers do not see
-  const usize at = static_cast<usize>(file);
-  if (is_error(invoke(SYS_newfstatat, at, address_of(""), address_of(&status), AT_EMPTY_PATH))) return false;
+  if (is_error(invoke(SYS_fstat, static_cast<usize>(file), address_of(&status)))) return false;
   identity = {status.st_dev, status.st_ino};
   return true;
 }
@@ -60,8 +59,23 @@ usize File::read_at(void* buffer, usize bytes, usize offset) const {
   return got > 0 ? static_cast<usize>(got) : 0;
 }
 
+bool File::seek(usize offset) const {
+  return !is_error(invoke(SYS_lseek, static_cast<usize>(descriptor_), offset, SEEK_SET));
+}
+
 bool File::write(const void* data, usize bytes) const {
   return write_all(descriptor_, static_cast<const char*>(data), bytes);
+}
+
+bool PageTable::look(usize address, usize pages, bool* in_memory) const {
+  constexpr u64 kPresent = u64{1} << 63;
+  u64 entries[kPagesMax];
+  const usize bytes = pages * sizeof *entries;
+  const usize offset = address / page_bytes() * sizeof *entries;
+  // Not read_at: fewer filters of system calls know it.
+  if (!file_.is_open() || !file_.seek(offset) || file_.read(entries, bytes) != bytes) return false;
+  for (usize k = 0; k < pages; ++k) in_memory[k] = (entries[k] & kPresent) != 0;
+  return true;
 }
 
 usize read_file(const char* path, char* buffer, usize capacity) {

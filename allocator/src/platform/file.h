@@ -19,12 +19,27 @@ class File {
   // Returns the bytes read; 0 at the end or on failure.
   usize read(void* buffer, usize capacity) const;
   usize read_at(void* buffer, usize bytes, usize offset) const;
+  // Where the next `read` begins. False on failure.
+  bool seek(usize offset) const;
   // False if it could not write everything.
   bool write(const void* data, usize bytes) const;
 
  private:
   explicit File(int descriptor) : descriptor_(descriptor) {}
   int descriptor_;
+};
+
+// Which pages of this process are in memory, by /proc/self/pagemap. Those in the swap count as absent: a page that a
+// guard makes fault looks the same. For reports that somebody asked for: filters of system calls refuse such files.
+class PageTable {
+ public:
+  PageTable() : file_(File::open_to_read("/proc/self/pagemap")) {}
+  static constexpr usize kPagesMax = 512;
+  // One answer for each of at most kPagesMax pages. False where the kernel does not say.
+  bool look(usize address, usize pages, bool* in_memory) const;
+
+ private:
+  File file_;
 };
 
 // Copies `pattern` with the process number for %p and, if `number` is given, that number for %n. Cuts off what does not

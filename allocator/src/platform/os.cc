@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -22,9 +23,6 @@
 #include "platform/file.h"
 #include "platform/system_call.h"
 
-extern char** environ;
-extern "C" __attribute__((weak)) void* __libc_stack_end;
-
 namespace freestone::os {
 namespace {
 
@@ -33,7 +31,6 @@ constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
 constexpr int kAdviseNothing = 0x7fffffff;  // no kernel has it
-constexpr int kMapFixedNoReplace = 0x100000;  // Linux 4.17; before, the address is a hint
 
 Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
 
@@ -43,7 +40,6 @@ CallKind kind_of(long number) {
     case SYS_munmap: return CallKind::unmap;
     case SYS_mprotect: return CallKind::protect;
     case SYS_madvise: return CallKind::advise;
-    case SYS_mincore: return CallKind::measure;
     case SYS_mremap: return CallKind::remap;
     case SYS_futex: return CallKind::wait;
     default: return CallKind::other;
@@ -93,7 +89,7 @@ usize page_bytes() {
   static Atomic<usize> cached;  // relaxed: all threads compute the same value
   usize bytes = cached.load_relaxed();
   if (FREESTONE_UNLIKELY(bytes == 0)) {
-    bytes = getauxval(AT_PAGESZ);
+    bytes = kernel_value(AT_PAGESZ);
     if (bytes == 0) bytes = 4 * kKiB;
     cached.store_relaxed(bytes);
   }
@@ -103,8 +99,10 @@ usize page_bytes() {
 void* reserve(usize bytes, usize hint) { return map_with(bytes, hint, PROT_NONE, MAP_NORESERVE); }
 void* map(usize bytes) { return map_with(bytes, 0, PROT_READ | PROT_WRITE, 0); }
 
+// By a hint, which the kernel follows if the place is free: filters of system calls know MAP_FIXED_NOREPLACE as little
+// as older kernels do.
 Failure map_at(void* address, usize bytes) {
-  const long result = map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, MAP_NORESERVE | kMapFixedNoReplace);
+  const long result = map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, MAP_NORESERVE);
   if (is_error(result)) return failure_of(result);
   if (static_cast<usize>(result) == address_of(address)) return {};
   unmap(reinterpret_cast<void*>(result), bytes);
@@ -122,10 +120,11 @@ Failure guard_install(void* address, usize bytes) {
   if (failure) advise_lately(address, bytes, kAdviseGuardRemove);  // it may have stopped halfway, at locked memory
   return failure;
 }
-Failure guard_remove(void* address, usize bytes) { return advise_lately(address, bytes, kAdviseGuardRemove); }
-
-Failure resident_pages(void* address, usize bytes, u8* present) {
-  return failure_of(invoke(SYS_mincore, address_of(address), bytes, address_of(present)));
+Failure guard_remove(void* address, usize bytes) {
+  const Failure failure = advise_lately(address, bytes, kAdviseGuardRemove);
+  if (!failure) return {};
+  // A filter of system calls that came after the guards may refuse the advice. Fresh memory does as well.
+  return failure_of(map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED));
 }
 
 void* remap(void* address, usize old_bytes, usize new_bytes) {
@@ -178,27 +177,13 @@ usize physical_bytes() {
   return static_cast<usize>(info.totalram) * info.mem_unit;
 }
 
-usize program_name(char* buffer, usize capacity) {
-  usize length = read_file("/proc/self/comm", buffer, capacity);
-  while (length > 0 && buffer[length - 1] == '\n') --length;
-  return length;
-}
-
 u64 entropy() {
   u64 value = 0;
   constexpr usize kNonBlocking = 1;
   if (invoke(SYS_getrandom, address_of(&value), sizeof value, kNonBlocking) == sizeof value) return value;
-  if (const auto* start_up = reinterpret_cast<const char*>(getauxval(AT_RANDOM)))
+  if (const auto* start_up = reinterpret_cast<const char*>(kernel_value(AT_RANDOM)))
     std::memcpy(&value, start_up, sizeof value);
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return mix_bits(value ^ static_cast<u64>(now.tv_nsec) ^ (u64{thread_id()} << 32));
-}
-
-u64 coarse_milliseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<u64>(now.tv_sec) * 1000 + static_cast<u64>(now.tv_nsec) / 1'000'000;
+  return mix_bits(value ^ nanoseconds() ^ (u64{thread_id()} << 32));
 }
 
 static usize limit_of(unsigned resource) {
@@ -220,23 +205,7 @@ unsigned cpu_count() {
 
 unsigned thread_id() { return static_cast<unsigned>(invoke(SYS_gettid)); }
 unsigned process_id() { return static_cast<unsigned>(invoke(SYS_getpid)); }
-bool is_privileged() { return getauxval(AT_SECURE) != 0; }
-
-const char* environment_value(const char* name) {
-  char** entry = environ;
-  if (entry == nullptr && &__libc_stack_end != nullptr && __libc_stack_end != nullptr) {
-    // libc has not run yet, but the kernel left argc, argv, null and envp at the stack's end.
-    auto* words = static_cast<char**>(__libc_stack_end);
-    const auto count = static_cast<usize>(*reinterpret_cast<long*>(words));
-    entry = words + 1 + count + 1;
-  }
-  if (entry == nullptr) return nullptr;
-  const usize length = std::strlen(name);
-  for (; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
-  }
-  return nullptr;
-}
+bool is_privileged() { return kernel_value(AT_SECURE) != 0; }
 
 namespace {
 
@@ -272,6 +241,8 @@ bool signal_thread(unsigned tid, int signal) {
   return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0;
 }
 
+void name_thread(const char* name) { invoke(SYS_prctl, PR_SET_NAME, address_of(name)); }
+
 void sleep_microseconds(unsigned microseconds) {
   const timespec time{microseconds / 1'000'000, static_cast<long>(microseconds % 1'000'000) * 1000};
   invoke(SYS_nanosleep, address_of(&time));
@@ -280,15 +251,6 @@ void sleep_microseconds(unsigned microseconds) {
 void exit_now(int status) {
   for (;;) invoke(SYS_exit_group, static_cast<usize>(status));
 }
-
-static u64 read_clock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-}
-
-u64 nanoseconds() { return read_clock(CLOCK_MONOTONIC); }
-u64 wall_nanoseconds() { return read_clock(CLOCK_REALTIME); }
 
 void futex_wait(void* word, u32 expected) { invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, 0); }
 void futex_wait_for(void* word, u32 expected, u64 milliseconds) {

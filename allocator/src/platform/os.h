@@ -15,8 +15,8 @@ struct Failure {
 };
 
 // System calls made through this door since the start.
-enum class CallKind : unsigned { map, unmap, protect, advise, measure, remap, wait, other };
-inline constexpr unsigned kCallKinds = 8;
+enum class CallKind : unsigned { map, unmap, protect, advise, remap, wait, other };
+inline constexpr unsigned kCallKinds = 7;
 u64 calls(CallKind kind);
 
 // The page size of this kernel: 4, 16 or 64 KiB. Read once from the auxiliary vector.
@@ -40,14 +40,12 @@ Failure purge(void* address, usize bytes);
 Failure wipe_on_fork(void* address, usize bytes);
 // Makes the memory exist at once, as touching every page would. A failure does no harm.
 Failure populate(void* address, usize bytes);
-// Says for each page of a range whether it is in memory, one byte per page. A page that is not may have its contents in
-// the swap.
-Failure resident_pages(void* address, usize bytes, u8* present);
 // Moves a mapping to a place that the kernel chooses. Null on refusal, which leaves the old mapping untouched.
 void* remap(void* address, usize old_bytes, usize new_bytes);
 // Makes a range fault on access, without splitting its mapping (Linux 6.13 or later). Fails elsewhere, and where any
 // part of it is locked; then no part faults, but its contents may be gone.
 Failure guard_install(void* address, usize bytes);
+// What is no guard among it may lose its contents.
 Failure guard_remove(void* address, usize bytes);
 enum class HugePages { refuse, request };
 void advise_huge_pages(void* address, usize bytes, HugePages wish);
@@ -59,12 +57,15 @@ usize resident_bytes();
 usize peak_resident_bytes();
 // Memory of the machine.
 usize physical_bytes();
-// Copies the program's name as the kernel knows it, at most 15 characters. Returns its length.
+// Copies the name that the program was started by, without its folder, at most 15 characters. Returns its length.
 usize program_name(char* buffer, usize capacity);
 
 // 64 bits that nobody can guess: getrandom, else the kernel's start-up bytes mixed with the clock.
 u64 entropy();
-// A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions, no system call.
+// At start: finds the clock that the kernel maps into the process. Before that, and where there is none, each look at
+// a clock is a system call.
+void find_clock();
+// A coarse monotonic clock (one tick is 1 to 4 ms); about 10 instructions.
 u64 coarse_milliseconds();
 // What RLIMIT_DATA and RLIMIT_AS allow; the highest number means no limit.
 usize data_limit_bytes();
@@ -74,6 +75,8 @@ unsigned thread_id();
 unsigned process_id();
 // True if the program runs with more rights than its caller. Then the environment must not be trusted.
 bool is_privileged();
+// A value of the auxiliary vector; 0 if it has none of this type (AT_...).
+usize kernel_value(usize type);
 // The environment that the program was started with. Works before libc is initialised. Null if unknown.
 const char* environment_value(const char* name);
 
@@ -82,10 +85,12 @@ void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
 // False when the thread is gone.
 bool signal_thread(unsigned tid, int signal);
 void sleep_microseconds(unsigned microseconds);
+// Names the calling thread.
+void name_thread(const char* name);
 // Ends the process at once, without any handler.
 [[noreturn]] void exit_now(int status);
 
-// A monotonic clock. No system call if the kernel maps its clock into the process.
+// A monotonic clock.
 u64 nanoseconds();
 // Since 1970.
 u64 wall_nanoseconds();

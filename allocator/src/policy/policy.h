@@ -67,8 +67,6 @@ inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
 // A free span up to this size is checked when it is taken: it went back zero and must still be zero.
 inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
-// The kernel is always asked which pages a longer one has.
-inline constexpr usize kLookedAtWholeBytesMax = 256 * kKiB;
 // The process keeps this many freed runs sealed, up to this size. Larger ones lose their memory and return to the free
 // spans.
 inline constexpr unsigned kSealedPlaces = 64;
@@ -76,11 +74,8 @@ inline constexpr usize kSealedBytesMax = 4 * kMiB;
 // Cleared class runs wait in this many places for each of this many groups of threads: at most 2 MiB in all.
 inline constexpr unsigned kWaitingRuns = 4;
 inline constexpr unsigned kWaitingSets = 4;
-// This many times a free asks the kernel which pages of a class run the program used. Later frees clear the whole run,
-// so a block that comes and goes needs no system call.
-inline constexpr u8 kEmptiedTimes = 2;
-// A run above kSharedRunBytesMax of which the program used less than this part gives its memory back.
-inline constexpr usize kHardlyUsedDivisor = 16;
+// A run above kSharedRunBytesMax gives its memory back if this many of its pages, spread over it, are zero.
+inline constexpr usize kPagesTried = 16;
 // A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run
 // lies.
 inline constexpr usize kRandomGapUnits = 3;

@@ -275,7 +275,7 @@ void print_stack(const usize* frames, unsigned depth) {
       if (mapping.end <= address) return true;
       if (mapping.start > address) return false;
       module = {mapping.start, mapping.end, mapping.file_offset, mapping.inode != 0 ? image : 0, 0, {}};
-      std::strncpy(name, mapping.name, sizeof name - 1);
+      std::memcpy(name, mapping.name, min_of(std::strlen(mapping.name), sizeof name - 1));
       return false;
     });
     Message line("  #");

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "config/options.h"
+#include "platform/file.h"
 #include "platform/os.h"
 #include "region/account.h"
 
@@ -27,8 +28,8 @@ constexpr usize kThpFirstBytes = 2 * kMiB;
 constexpr usize kWindowAlignment = 2 * kMiB;
 
 enum class Thp : u32 { off, automatic, always };
-enum class Frames : u32 { unknown, left, filled };
-Atomic<Frames> frames;  // relaxed: what the system does, which we ask once
+enum class Frames : u32 { left, filled };
+Atomic<Frames> frames;  // relaxed: what the system does, which we ask at start
 
 // Where a window and its metadata may lie. The kernel puts programs at the bottom or at two thirds of the address
 // space, and mappings at its top or, in the old layout, from a third upwards. The first range ends below a third of 47
@@ -257,12 +258,13 @@ bool has_plain_pages(UnitIndex unit) { return unit < plain_pages_end(); }
 
 bool fills_frames() {
   if (kMitigations.any() || static_cast<Thp>(options.thp) != Thp::automatic || is_limited()) return false;
-  Frames known = frames.load_relaxed();
-  if (known == Frames::unknown) {
-    known = os::page_bytes() == 4 * kKiB && os::gives_huge_pages_on_request() ? Frames::filled : Frames::left;
-    frames.store_relaxed(known);
-  }
-  return known == Frames::filled;
+  return frames.load_relaxed() == Frames::filled;
+}
+
+void ask_about_frames() {
+  const bool matters = !kMitigations.any() && static_cast<Thp>(options.thp) == Thp::automatic;
+  if (matters && os::page_bytes() == 4 * kKiB && os::gives_huge_pages_on_request())
+    frames.store_relaxed(Frames::filled);
 }
 
 bool fill_frame(UnitIndex first) {
@@ -279,14 +281,15 @@ TableRange mapped_metadata() { return {metadata_start, metadata_bytes}; }
 
 usize metadata_resident_bytes() {
   const usize page = os::page_bytes();
-  const auto resident = [page](const TableRange& table) {
-    u8 present[4 * kKiB];
+  const os::PageTable table;
+  const auto resident = [&](const TableRange& range) {
+    bool in_memory[os::PageTable::kPagesMax];
     usize pages = 0;
-    for (usize done = 0; done < table.bytes;) {
-      const usize piece = min_of(table.bytes - done, sizeof present * page);
-      if (os::resident_pages(reinterpret_cast<void*>(table.start + done), piece, present)) return table.bytes;
-      for (usize k = 0; k < piece / page; ++k) pages += present[k] & 1U;
-      done += piece;
+    for (usize done = 0; done < range.bytes;) {
+      const usize count = min_of(range.bytes - done, sizeof in_memory * page) / page;
+      if (!table.look(range.start + done, count, in_memory)) return range.bytes;
+      for (usize k = 0; k < count; ++k) pages += in_memory[k] ? 1 : 0;
+      done += count * page;
     }
     return pages * page;
   };

@@ -57,8 +57,7 @@ inline constexpr unsigned kDirtySets = 3;     // of free units with memory: youn
 // reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
 inline constexpr u8 kUsedRun = 0;     // handed out, or its contents may be the program's
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
-inline constexpr u8 kEmptiedRun = 2;  // cleared; some of its pages may have no memory
-inline constexpr u8 kClearedRun = 3;
+inline constexpr u8 kClearedRun = 2;
 // What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
@@ -72,9 +71,8 @@ struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
-  u8 is_fresh;             // run, hardened: kUsedRun, kFreshRun, kEmptiedRun or kClearedRun; slab: 1 while its
-                           // empty pages never had memory
-  u8 times_emptied;        // class run, hardened: since it was taken; from kEmptiedTimes on it is cleared as a whole
+  u8 is_fresh;             // run, hardened: kUsedRun, kFreshRun or kClearedRun; slab: 1 while its empty pages never
+                           // had memory
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
@@ -215,6 +213,8 @@ Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
 bool has_plain_pages(UnitIndex unit);
 // Whether fill_frame may be used: with thp:auto, where the system gives huge pages on request, and without a limit.
 bool fills_frames();
+// Asks the system; at start, because the program may have sandboxed itself by the time when the heap is large.
+void ask_about_frames();
 // Fills a frame with memory at once, as one huge page if the kernel has one. Then it marks the range for plain pages
 // again, so that the kernel does not bring back memory that we give back in parts.
 bool fill_frame(UnitIndex first);
@@ -245,7 +245,7 @@ struct TableRange {
 };
 TableRange mapped_tags() FREESTONE_REQUIRES(growth_lock);
 TableRange mapped_metadata() FREESTONE_REQUIRES(growth_lock);
-// The mapped bytes of both tables, and how many of them are in memory. The second asks the kernel.
+// The mapped bytes of both tables, and how many of them are in memory: all, where the kernel does not say.
 usize metadata_committed_bytes() FREESTONE_REQUIRES(growth_lock);
 usize metadata_resident_bytes() FREESTONE_REQUIRES(growth_lock);
 

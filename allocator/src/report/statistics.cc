@@ -70,7 +70,7 @@ void count_traffic(Statistics& s) {
 
 }  // namespace
 
-void collect_statistics(Statistics& s) {
+void collect_statistics(Statistics& s, ProcessFigures process) {
   s = {};
   const hardened::SealedCounts sealed = hardened::sealed_counts();
   const usize outside_bytes = count_classes(s, sealed);
@@ -105,7 +105,8 @@ void collect_statistics(Statistics& s) {
   {
     LockGuard guard(growth_lock);
     s.metadata_bytes = metadata_committed_bytes();
-    s.metadata_resident_bytes = metadata_resident_bytes();
+    s.metadata_resident_bytes =
+        process == ProcessFigures::asked ? metadata_resident_bytes() : metadata_committed_bytes();
     s.reserved_bytes = region.reserved ? units_to_bytes(region.window_end - region.heap_start) : s.committed_bytes;
   }
   s.metadata_bytes += metadata_mapped_bytes() + mappings.table_bytes;
@@ -113,8 +114,10 @@ void collect_statistics(Statistics& s) {
   s.charged_bytes = account.charged.load_relaxed();
   s.peak_bytes = max_of(account.peak.load_relaxed(), s.charged_bytes);
   s.reserved_bytes += mappings.bytes;
-  s.resident_bytes = os::resident_bytes();
-  s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
+  if (process == ProcessFigures::asked) {
+    s.resident_bytes = os::resident_bytes();
+    s.peak_resident_bytes = max_of(os::peak_resident_bytes(), s.resident_bytes);
+  }
   count_traffic(s);
   s.limit_soft_bytes = limit_bytes(account.soft);
   s.limit_hard_bytes = limit_bytes(account.hard);

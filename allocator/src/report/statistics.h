@@ -1,8 +1,7 @@
 // Room 17, report: what the heap holds, counted on request.
 //
 // The fast paths count nothing. Refill and flush count the blocks outside the slabs, the caches' pointers tell the
-// blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches. It
-// asks the kernel about the process, and once for every 4096 pages of tables.
+// blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches.
 //
 // STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is the rest: it
 //         also holds the tails of slabs and what a block rounds up to whole units.
@@ -46,12 +45,12 @@ struct Statistics {
   usize heap_object_bytes;    // spans of heap objects; their live blocks are part of live
   usize heap_objects;
   usize metadata_bytes;       // accessible for the allocator's own records
-  usize metadata_resident_bytes;
+  usize metadata_resident_bytes;  // process figures left out: all of it
   usize committed_bytes;      // accessible heap, own mappings excluded
   usize charged_bytes;        // what limits are about
   usize peak_bytes;           // the highest charged so far
   usize reserved_bytes;       // address space
-  usize resident_bytes;       // of the process
+  usize resident_bytes;       // of the process; 0: not known, as the next
   usize peak_resident_bytes;
   usize purged_bytes;         // given back to the kernel since the start
   usize purge_calls;
@@ -82,7 +81,12 @@ struct Statistics {
   usize cached_bytes() const { return thread_cached_bytes + run_cached_bytes; }
 };
 
-void collect_statistics(Statistics& statistics);
+// Whether the figures of the process are in it: resident_bytes, peak_resident_bytes and the exact
+// metadata_resident_bytes. They are read from /proc/self, which a sandbox may refuse or end the program for. So the
+// calls of the C library's interface (mallinfo, malloc_info, malloc_stats) and of jemalloc's leave them out: they make
+// no system call.
+enum class ProcessFigures { left_out, asked };
+void collect_statistics(Statistics& statistics, ProcessFigures process);
 
 // True if every lock that collecting takes is free, or soon becomes free. Then a signal handler may collect.
 bool may_collect_here();
@@ -102,7 +106,7 @@ extern const char* const kSystemCallNames[os::kCallKinds];
 // Receives finished pieces of text.
 using TextSink = void (*)(void* context, const char* text, usize length);
 enum class Format : u8 { text, json, xml, openmetrics, prometheus };
-// Prints the statistics as they are now, or those in `statistics`.
+// Prints the statistics as they are now, without the figures of the process, or those in `statistics`.
 void print_statistics(Format format, TextSink sink, void* context);
 void print_statistics(const Statistics& statistics, Format format, TextSink sink, void* context);
 void print_statistics_text(const Statistics& statistics, TextSink sink, void* context);

@@ -63,8 +63,8 @@ constinit const Figure kFigures[kFigureCount] = {
     {"threads", &Statistics::threads, kGauge, "Threads that hold a cache."},
 };
 
-constinit const char* const kSystemCallNames[os::kCallKinds] = {"mmap",    "munmap", "mprotect", "madvise",
-                                                                "mincore", "mremap", "futex",    "other"};
+constinit const char* const kSystemCallNames[os::kCallKinds] = {"mmap",   "munmap", "mprotect", "madvise",
+                                                                "mremap", "futex",  "other"};
 
 namespace {
 
@@ -158,9 +158,11 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
   sum_line(out, '=', s.committed_bytes + s.mapped_bytes + s.metadata_bytes, "accessible");
   out.text("\n");
   sum_line(out, ' ', s.peak_bytes, "peak of charged");
-  sum_line(out, ' ', s.resident_bytes, "resident set of the process");
-  sum_line(out, ' ', s.peak_resident_bytes, "peak of it");
-  sum_line(out, ' ', s.metadata_resident_bytes, "metadata in memory");
+  if (s.resident_bytes != 0) {
+    sum_line(out, ' ', s.resident_bytes, "resident set of the process");
+    sum_line(out, ' ', s.peak_resident_bytes, "peak of it");
+    sum_line(out, ' ', s.metadata_resident_bytes, "metadata in memory");
+  }
   sum_line(out, ' ', s.mapped_bytes, "in own mappings, part of live");
   sum_line(out, ' ', s.purged_bytes, "given back to the kernel so far");
   for (const Figure& figure : kFigures) {
@@ -274,9 +276,12 @@ void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
   element("system", "current", s.threads, s.committed_bytes + s.mapped_bytes);
   element("system", "max", 0, s.peak_bytes);
   element("system", "metadata", 0, s.metadata_bytes);
-  element("system", "resident", 0, s.resident_bytes);
+  if (s.resident_bytes != 0) element("system", "resident", 0, s.resident_bytes);
   out.text("<freestone>\n");
   for (const Figure& figure : kFigures) {
+    const bool is_of_process =
+        figure.value == &Statistics::resident_bytes || figure.value == &Statistics::peak_resident_bytes;
+    if (is_of_process && s.resident_bytes == 0) continue;
     out.put(Message("<figure name=\"") << figure.name << "\" value=\"" << u64{s.*figure.value} << "\"/>\n");
   }
   out.text("</freestone>\n</heap>\n</malloc>\n");
@@ -284,7 +289,7 @@ void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
 
 void print_statistics(Format format, TextSink sink, void* context) {
   Statistics s;
-  collect_statistics(s);
+  collect_statistics(s, ProcessFigures::left_out);
   print_statistics(s, format, sink, context);
 }
 

@@ -77,8 +77,8 @@ usize report_path(char* out, usize capacity) {
   char pattern[kOptionTextBytes + sizeof kInsertion];
   const auto before = static_cast<usize>(child - options.stats_file);
   std::memcpy(pattern, options.stats_file, before);
-  std::memcpy(pattern + before, kInsertion, sizeof kInsertion);
-  std::strcat(pattern, child);
+  std::memcpy(pattern + before, kInsertion, sizeof kInsertion - 1);
+  std::memcpy(pattern + before + sizeof kInsertion - 1, child, std::strlen(child) + 1);
   return os::expand_path(pattern, out, capacity, nullptr);
 }
 
@@ -86,7 +86,7 @@ usize report_path(char* out, usize capacity) {
 bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
   char path[kOptionTextBytes + 32];
   const usize length = report_path(path, sizeof path);
-  collect_statistics(scratch.statistics);
+  collect_statistics(scratch.statistics, ProcessFigures::asked);
   FileSink& sink = scratch.sink;
   if (length == 0) {
     sink.open(os::stderr_file());
@@ -120,7 +120,7 @@ int write_report() {
 FREESTONE_AT_START void write_final_report() {
   if (options.stats_print) {
     LockGuard guard(report_lock);
-    collect_statistics(scratch.statistics);
+    collect_statistics(scratch.statistics, ProcessFigures::asked);
     FileSink& sink = scratch.sink;
     sink.open(os::stderr_file());
     print_statistics(scratch.statistics, Format::text, FileSink::put, &sink);
@@ -132,7 +132,7 @@ FREESTONE_AT_START void write_final_report() {
 
 bool refresh_live_page() {
   if (!report_lock.try_lock()) return false;
-  collect_statistics(scratch.statistics);
+  collect_statistics(scratch.statistics, ProcessFigures::asked);
   update_live_page(scratch.statistics);
   report_lock.unlock();
   return true;
@@ -147,7 +147,7 @@ void report_after_fork_in_child() {
 
 bool write_statistics(int file, Format format) {
   Statistics statistics;
-  collect_statistics(statistics);
+  collect_statistics(statistics, ProcessFigures::asked);
   FileSink sink;
   sink.open(file);
   print_statistics(statistics, format, FileSink::put, &sink);

@@ -183,7 +183,6 @@ void install(u64 number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
   sigaction(static_cast<int>(number), &action, nullptr);
 }
 

@@ -54,16 +54,14 @@ inline bool looks_wholly_free(const ClassInfo& info, const Record& record) {
 }
 
 // Fails unless the free blocks that `words` names, which the caller holds, are zero. Skips blocks that were never
-// handed out.
-// With `pages`, skips those that have no memory, too.
-inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words,
-                                const ResidentPages* pages = nullptr) {
+// handed out, and those that lie on the `skipped` pages.
+inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words, const SlabPages& skipped) {
   if constexpr (!kMitigations.zero_on_free) return;
   const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
   for (unsigned w = 0; w < slab_words(info); ++w) {
     for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
-      char* const block = unit_address(unit) + usize{w * 64 + lowest_bit(left)} * info.bytes;
-      pages == nullptr ? expect_clear(block, info.bytes) : expect_clear(block, info.bytes, *pages);
+      const usize offset = usize{w * 64 + lowest_bit(left)} * info.bytes;
+      if (!skipped.hold(offset, info.bytes)) expect_clear(unit_address(unit) + offset, info.bytes);
     }
   }
 }

@@ -222,18 +222,6 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
 
 }  // namespace
 
-// Large blocks were often never used as a whole. Where slabs come and go most pages are there: the kernel is not asked.
-static void expect_slab_clear(UnitIndex unit, const ClassInfo& info, const u64* words) {
-  constexpr usize kWorthAsking = 64 * kKiB;
-  constexpr u64 kQuestions = 8;
-  const usize bytes = units_to_bytes(info.units);
-  if (!kMitigations.zero_on_free || bytes < kWorthAsking ||
-      generation_of(record_of(unit).summary.load_relaxed()) >= kQuestions)
-    return expect_blocks_clear(unit, info, words);
-  const ResidentPages pages(unit_address(unit), bytes);
-  expect_blocks_clear(unit, info, words, &pages);
-}
-
 void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
@@ -246,7 +234,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       all_free = all_free && left[w] == full_word(info, w);
     }
     if (all_free) {
-      expect_slab_clear(unit, info, left);
+      expect_blocks_clear(unit, info, left, SlabPages::untouched(record));
       FREESTONE_CHECK("SLAB-2", (record.summary.load_relaxed() & kBusy) != 0);
       FREESTONE_CHECK("REGION-1", all_tagged(unit, info.units, static_cast<u8>(size_class)));
       set_tags(unit, info.units, kTagNone);

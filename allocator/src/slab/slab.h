@@ -91,6 +91,29 @@ inline bool is_block_free(SizeClass size_class, const void* block) {
   return place_in_slab(size_class, block) == SlabPlace::free_block;
 }
 
+// Some pages of a slab.
+class SlabPages {
+ public:
+  explicit SlabPages(u64 pages) : pages_(pages) {}
+  // Those that never had memory (SLAB-5): zeros, unless a write ran over from a neighbour. For who holds the slab's
+  // token, or at rest.
+  static SlabPages untouched(const Record& record) {
+    return SlabPages(record.is_fresh != 0 ? record.empty_pages.load_relaxed() : 0);
+  }
+  // Whether these bytes of the slab lie on such pages alone.
+  bool hold(usize offset, usize bytes) const {
+    if (pages_ == 0) return false;
+    const unsigned first = static_cast<unsigned>(offset >> shift_);
+    const u64 pages = low_mask(static_cast<unsigned>((offset + bytes - 1) >> shift_) - first + 1) << first;
+    return (pages_ & pages) == pages;
+  }
+  usize left_of_page(usize offset) const { return (usize{1} << shift_) - (offset & low_mask(shift_)); }
+
+ private:
+  u64 pages_;
+  unsigned shift_ = lowest_bit(os::page_bytes());
+};
+
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
 // Does so for surplus memory, as the heap grows and as time passes (slab_purge.cc). Called on slow paths; looks closer

@@ -75,12 +75,9 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   if (!tree_of(record, size_class).claim(unit, user.token)) return 0;
   begin_holding(record);
   load_words(info, record, words);  // these stay free: nobody takes blocks without the token
-  if constexpr (kMitigations.zero_on_free) {
-    const ResidentPages pages(unit_address(unit), units_to_bytes(info.units));
-    expect_blocks_clear(unit, info, words, &pages);
-  }
   usize purged = 0;
   u64 empty = record.empty_pages.load_relaxed();
+  expect_blocks_clear(unit, info, words, SlabPages(empty));
   unsigned most = 64;  // at once; after a refusal page by page, since one of them may be locked
   for (u64 left = free_pages(info, words, page) & ~empty; left != 0 && !purges_pause();) {
     const unsigned first = lowest_bit(left);

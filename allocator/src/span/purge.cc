@@ -97,10 +97,10 @@ usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
 // faults.
 bool empty_memory(const SpanMap::DirtyStretch& stretch, WentBack why) {
   const usize bytes = units_to_bytes(stretch.units);
-  if (!guards_spans()) return purge_range(unit_address(stretch.first), bytes, why);
-  const bool went = !os::guard_install(unit_address(stretch.first), bytes);
-  note_purge(went);
-  if (!went) return false;
+  // A filter of system calls may know no guards.
+  if (!guards_spans() || os::guard_install(unit_address(stretch.first), bytes))
+    return purge_range(unit_address(stretch.first), bytes, why);
+  note_purge(true);
   note_back(why, units_to_bytes(count_bits(stretch.dirty)));
   set_tags(stretch.first, stretch.units, kTagGuard);
   return true;

@@ -21,9 +21,12 @@ namespace {
 // Takes the units that a search found. The caller has charged for the clean ones; the dirty ones were charged for
 // before. Sets `surplus` to what is now due to go back.
 Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
+  Span span{.first = first};
+  if constexpr (kMitigations.zero_on_free) span.dirty = span_map.dirty_bits(first, units);
   const usize dirty = span_map.mark_taken(first, units);
+  span.zeroed = dirty == 0;
   surplus = surplus_after_take(first, units, dirty);
-  return {first, dirty == 0};
+  return span;
 }
 
 // Takes free units. Finds none if there is no room, or if the limit refuses: then sets `refused`.
@@ -179,23 +182,25 @@ usize random_gap() {
 // Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
 // faults.
 void close_front(UnitIndex first) {
-  bool zeroed;
-  if (first == region.heap_start || tag_of(first - 1) == kTagGuard || !extend_span(first - 1, 0, 1, zeroed)) return;
-  close_guards(first - 1, 1, zeroed);
-  return_span(first - 1, 1, !zeroed && tag_of(first - 1) != kTagGuard);
+  if (first == region.heap_start || tag_of(first - 1) == kTagGuard) return;
+  const Span unit = extend_span(first - 1, 0, 1);
+  if (unit.first == kNoUnit) return;
+  close_guards(first - 1, 1, unit.zeroed);
+  return_span(first - 1, 1, !unit.zeroed && tag_of(first - 1) != kTagGuard);
 }
 
 Span take_between_guards(usize units, usize alignment, usize guard) {
   const usize gap = kMitigations.random_order && alignment == 1 ? random_gap() : 0;
   Span span = take_opened(gap + units + guard, alignment, gap, units);
   if (gap > 0 && span.first != kNoUnit) {
-    return_span(span.first, gap, !span.zeroed);
+    return_span(span.first, gap, !span.is_zero(0, gap));
     span.first += static_cast<UnitIndex>(gap);
+    span.dirty >>= gap;
   } else if (gap > 0) {
     span = take_opened(units + guard, alignment, 0, units);
   }
   if (span.first == kNoUnit) return span;
-  close_guards(span.first + static_cast<UnitIndex>(units), guard, span.zeroed);
+  close_guards(span.first + static_cast<UnitIndex>(units), guard, span.is_zero(units, guard));
   close_front(span.first);
   return span;
 }
@@ -206,23 +211,21 @@ Span take_span(usize units, usize alignment) { return take_opened(units, alignme
 
 Span take_span_to_grow(usize units, usize room) { return take_units(units, 1, false, room); }
 
-// HARD-2. A young process asks the kernel which pages there are, to spare it faults. Later that would be a system call
-// per span, and most pages are there.
-static void look_at_taken(char* memory, usize bytes) {
-  constexpr usize kQuestions = 128;
-  static_assert(kLookedAtBytesMax <= kKeptRunBytesMax, "as ResidentPages");
-  static Atomic<usize> questions;  // relaxed: a few more do no harm
-  if (questions.load_relaxed() >= kQuestions && bytes <= kLookedAtWholeBytesMax) return expect_clear(memory, bytes);
-  questions.add_relaxed(1);
-  expect_resident_clear(memory, bytes);
+// HARD-2. What is free and not dirty is zero, and a look at it would be a fault for each page.
+static void expect_taken_clear(const Span& span, usize units) {
+  for (usize from = 0, to = 0; from < units; from = to) {
+    const bool is_zero = span.is_zero(from);
+    while (to < units && span.is_zero(to) == is_zero) ++to;
+    if (!is_zero) expect_clear(unit_address(span.first + static_cast<UnitIndex>(from)), units_to_bytes(to - from));
+  }
 }
 
 Span take_guarded_span(usize units, usize alignment, usize guard) {
   Span span = guard == 0 ? take_span(units, alignment) : take_between_guards(units, alignment, guard);
-  span.is_empty = span.zeroed;
+  span.is_empty = span.is_zero(0, units);
   if (kMitigations.zero_on_free && span.first != kNoUnit && !span.zeroed &&
       units_to_bytes(units) <= kLookedAtBytesMax) {
-    look_at_taken(unit_address(span.first), units_to_bytes(units));
+    expect_taken_clear(span, units);
     span.zeroed = true;
   }
   return span;
@@ -245,10 +248,10 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   return_guarded_span(first, units, guard, dirty);
 }
 
-void expect_units_clear(UnitIndex first, usize units, const ResidentPages& pages) {
+void expect_units_clear(UnitIndex first, usize units) {
   if constexpr (!kMitigations.zero_on_free) return;
   for (UnitIndex unit = first; unit < first + units; ++unit) {
-    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes, pages);
+    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes);
   }
 }
 
@@ -263,11 +266,10 @@ void check_free_spans(usize bytes_max) {
   for (UnitIndex first = region.heap_start; first < end && bytes_max >= kUnitBytes; first += kGroupUnits) {
     const UnitIndex units = min_of<UnitIndex>(end - first, kGroupUnits);
     if (!has_dirty(first, units)) continue;
-    const ResidentPages pages(unit_address(first), units_to_bytes(units));
     for (UnitIndex unit = first; unit < first + units && bytes_max >= kUnitBytes; ++unit) {
       LockGuard guard(span_lock);  // for one unit at a time
       if (!span_map.are_free(unit, 1) || span_map.count_dirty(unit, 1) == 0) continue;
-      expect_units_clear(unit, 1, pages);
+      expect_units_clear(unit, 1);
       bytes_max -= kUnitBytes;
     }
   }
@@ -279,29 +281,31 @@ void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) 
   if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));  // a guard has no contents
 }
 
-bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed) {
+Span extend_span(UnitIndex first, usize units, usize more) {
   const UnitIndex start = first + static_cast<UnitIndex>(units);
   Surplus surplus;  // goes at the next free
   LockGuard guard(span_lock);
-  if (start + more > region.frontier.load_relaxed() || !span_map.are_free(start, more)) return false;
-  if (!charge(units_to_bytes(more - span_map.count_dirty(start, more)))) return false;
-  zeroed = take_found(start, more, surplus).zeroed;
-  return true;
+  if (start + more > region.frontier.load_relaxed() || !span_map.are_free(start, more)) return {};
+  if (!charge(units_to_bytes(more - span_map.count_dirty(start, more)))) return {};
+  return take_found(start, more, surplus);
 }
 
 bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard) {
-  bool zeroed;
-  if (!extend_span(first, units + guard, more, zeroed)) return false;
+  const Span taken = extend_span(first, units + guard, more);
+  if (taken.first == kNoUnit) return false;
   if constexpr (!kMitigations.guards) return true;
   const UnitIndex start = first + static_cast<UnitIndex>(units);
-  zeroed = zeroed && are_guards(start, guard);
+  const UnitIndex behind = start + static_cast<UnitIndex>(more);
+  const bool was_guard = are_guards(start, guard);
   if (!open_guards(start, more)) {
-    return_span(start + static_cast<UnitIndex>(guard), more, !zeroed);
+    return_span(taken.first, more, !taken.zeroed);
     return false;
   }
-  close_guards(start + static_cast<UnitIndex>(more), guard, zeroed);
-  if (kMitigations.zero_on_free && !zeroed && units_to_bytes(more) <= kLookedAtBytesMax)
-    expect_resident_clear(unit_address(start), units_to_bytes(more));  // HARD-2
+  close_guards(behind, guard, taken.is_zero(more - guard, guard));
+  if (kMitigations.zero_on_free && units_to_bytes(more) <= kLookedAtBytesMax) {
+    if (!was_guard) expect_clear(unit_address(start), units_to_bytes(guard));
+    expect_taken_clear(taken, more - guard);
+  }
   return true;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "platform/mutex.h"
+#include "policy/policy.h"
 #include "region/region.h"
 
 namespace freestone {
@@ -17,6 +18,14 @@ struct Span {
   UnitIndex first = kNoUnit;  // kNoUnit: there was no room
   bool zeroed = false;        // every byte of it is zero
   bool is_empty = false;      // of a guarded span: it has no memory behind it
+  i64 dirty = -1;             // as SpanMap::dirty_bits, where zero_on_free is on
+
+  // Whether these of its units are known to be zero.
+  bool is_zero(usize unit) const { return zeroed || (dirty >> min_of<usize>(unit, 63) & 1) == 0; }
+  bool is_zero(usize from, usize units) const {
+    while (units > 0 && is_zero(from)) ++from, --units;
+    return units == 0;
+  }
 };
 
 struct SpanCounts {
@@ -47,9 +56,9 @@ void return_used_span(UnitIndex first, usize units, usize guard);
 void return_sealed_span(UnitIndex first, usize units, usize guard);
 // Ends the program if free memory that must be zero is not (HARD-2). Checks at most `bytes_max` bytes.
 void check_free_spans(usize bytes_max);
-// Takes the `more` units behind a span of `units`, if they are free; `zeroed` says whether they are zero.
-bool extend_span(UnitIndex first, usize units, usize more, bool& zeroed);
-// The same for a span with a guard, which moves behind them.
+// Takes the `more` units behind a span of `units`, if they are free.
+Span extend_span(UnitIndex first, usize units, usize more);
+// The same for a span with a guard, which moves behind them. False if they are not free.
 bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard);
 
 SpanCounts span_counts();

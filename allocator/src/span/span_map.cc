@@ -147,6 +147,23 @@ usize SpanMap::count_dirty(UnitIndex first, usize units) const {
   return dirty;
 }
 
+i64 SpanMap::dirty_bits(UnitIndex first, usize units) const {
+  u64 bits = 0;
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
+    const u64 dirty = dirty_word(word) & mask;
+    const usize start = word * kWordUnits;
+    if (start <= first) {
+      bits |= dirty >> (first - start);
+    } else if (start - first < 63) {
+      bits |= dirty << (start - first);
+      if (dirty >> (kWordUnits - (start - first)) != 0) bits |= bit(63);
+    } else if (dirty != 0) {
+      bits |= bit(63);
+    }
+  });
+  return static_cast<i64>(bits);
+}
+
 void SpanMap::mark_free_in(UnitIndex first, usize units, bool dirty, unsigned set) {
   for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == 0);

@@ -46,6 +46,8 @@ class SpanMap {
   UnitIndex find(usize units, usize alignment) FREESTONE_REQUIRES(span_lock);
   bool are_free(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
   usize count_dirty(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
+  // Which of these are dirty, as bits; the highest bit stands for all units from the 63rd on.
+  i64 dirty_bits(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
 
   void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
     mark_free_in(first, units, dirty, younger_);

@@ -107,7 +107,6 @@ FREESTONE_AT_START void install_signal() {
   const int wanted = static_cast<int>(options.stats_signal);
   if (wanted == installed_signal) return;
   struct sigaction action = {};
-  sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   action.sa_handler = SIG_DFL;
   if (installed_signal != 0) sigaction(installed_signal, &action, nullptr);

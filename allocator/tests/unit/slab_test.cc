@@ -1,4 +1,5 @@
 // Room 7: blocks are handed out once, come back, and are found again, by one thread and by several at once.
+#include "platform/file.h"
 #include "slab/slab.h"
 
 #include <algorithm>
@@ -84,11 +85,11 @@ TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
 
 usize resident_pages_of_slab(SizeClass c, const void* block) {
   const ClassInfo& info = class_info(c);
-  u8 present[64];  // 4 KiB pages of a slab
-  const UnitIndex first = slab_start(info, unit_of(block));
-  if (os::resident_pages(unit_address(first), units_to_bytes(info.units), present)) return ~usize{0};
+  bool present[64];  // 4 KiB pages of a slab
+  const usize slab = address_of(unit_address(slab_start(info, unit_of(block))));
   const usize pages = units_to_bytes(info.units) / os::page_bytes();
-  return static_cast<usize>(std::count_if(present, present + pages, [](u8 p) { return (p & 1) != 0; }));
+  if (!os::PageTable().look(slab, pages, present)) return ~usize{0};
+  return static_cast<usize>(std::count(present, present + pages, true));
 }
 
 // A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does

@@ -4,7 +4,6 @@
 #include "region/account.h"
 #include "span/purge.h"
 #include "span/run.h"
-#include "span/free_memory.h"
 #include "span/span_heap.h"
 #include "span/span_map.h"
 
@@ -75,11 +74,11 @@ class Spans {
 
   void grow(Held& span) {
     const usize more = random_.between(1, 8);
-    bool zeroed = false;
-    if (!extend_span(span.first, span.units, more, zeroed)) return;
+    const Span taken = extend_span(span.first, span.units, more);
+    if (taken.first == kNoUnit) return;
     const usize old = span.units;
     span.units += more;
-    if (zeroed) expect_zero(span, old);
+    if (taken.zeroed) expect_zero(span, old);
     mark(span, old);
   }
 
@@ -145,29 +144,31 @@ TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
   expect_valid_heap();
 }
 
-TEST(span, ALookAtFreeMemoryBringsNoPage) {
-  constexpr usize kPages = 8, kTouched = 5;
-  const usize page = os::page_bytes();
-  auto* const memory = static_cast<char*>(os::map(kPages * page));
-  ASSERT_NE(memory, nullptr);
-  os::advise_huge_pages(memory, kPages * page, os::HugePages::refuse);
-  u8 present[kPages];
-  const auto count_present = [&] {
-    usize count = 0;
-    if (os::resident_pages(memory, kPages * page, present)) return kPages;
-    for (const u8 it : present) count += it & 1;
-    return count;
-  };
-  if (count_present() != 0) GTEST_SKIP() << "this kernel does not say which pages it has";
-  memory[kTouched * page + 100] = 1;
-  const ResidentPages pages(memory, kPages * page);
-  EXPECT_TRUE(pages.are_clear(memory, kTouched * page));
-  EXPECT_TRUE(pages.are_clear(memory + 16, (kTouched - 1) * page));
-  EXPECT_FALSE(pages.are_clear(memory, kPages * page));
-  EXPECT_FALSE(pages.are_clear(memory + kTouched * page - 16, 2 * page));
-  EXPECT_TRUE(pages.are_clear(memory + (kTouched + 1) * page, 2 * page));
-  EXPECT_EQ(count_present(), 1u);
-  os::unmap(memory, kPages * page);
+// What is checked of a span that was in use in part (HARD-2). Beyond the 63rd unit one answer stands for all.
+TEST(span, ASpanKnowsWhichOfItsUnitsWereInUse) {
+  ensure_started();
+  for (const usize units : {usize{8}, usize{62}, usize{64}, usize{130}}) {
+    for (const usize used : {usize{0}, usize{1}, units / 2, units - 1}) {
+      purge_spans(0, WentBack::trim);
+      const Span span = take_span(units, 1);
+      ASSERT_NE(span.first, kNoUnit);
+      const auto used_unit = static_cast<UnitIndex>(span.first + used);
+      return_span(used_unit, 1, true);
+      {
+        LockGuard guard(span_lock);
+        const i64 bits = span_map.dirty_bits(span.first, units);
+        for (usize k = 0; k < units; ++k) {
+          const Span found{.first = span.first, .zeroed = false, .is_empty = false, .dirty = bits};
+          ASSERT_EQ((bits >> min_of<usize>(k, 63) & 1) != 0, min_of<usize>(k, 63) == min_of<usize>(used, 63))
+              << "unit " << k << " of " << units << ", " << used << " was in use";
+          ASSERT_EQ(found.is_zero(k), (bits >> min_of<usize>(k, 63) & 1) == 0);
+        }
+      }
+      if (used > 0) return_span(span.first, used, true);
+      if (used + 1 < units) return_span(used_unit + 1, units - used - 1, true);
+    }
+  }
+  expect_valid_heap();
 }
 
 // What exceeds the watermark goes back; a program that needs it again each time is not made to pay for that for long.
