@@ -1,0 +1,184 @@
+"""Servers and tools that confine themselves, in their own sandboxes: what they do afterwards is done on the library."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from fault.filters_test import FOLDER, Filter
+from preload.program import Program
+from preload.servers import accepts
+from preload.session import Session, find
+from support import harness
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("its sandbox needs root")
+
+
+def ask(path: Path, text: str) -> str:
+    """What a server says on its socket until it closes it."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(text.encode())
+        return b"".join(iter(lambda: client.recv(65536), b"")).decode()
+
+
+def sshd(session: Session) -> str:
+    """Each login passes the filter that OpenSSH puts in force before it."""
+    require_root()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    port = free_port()
+    for name in ("host", "key", "other"):
+        session.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", session.folder / name)
+    session.write("authorized", (session.folder / "key.pub").read_text())
+    conf = session.write(
+        "sshd_config",
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {session.folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"AuthorizedKeysFile {session.folder}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n",
+    )
+
+    def login(key: str, *command: str) -> tuple[int, str]:
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "IdentitiesOnly=yes")
+        words = [word for option in options for word in ("-o", option)]
+        return session.attempt(
+            "ssh", "-q", "-F", "/dev/null", *words, "-p", str(port), "-i", session.folder / key, "root@127.0.0.1",
+            *command,
+        )  # fmt: skip
+
+    with session.server("sshd", "-D", "-e", "-f", conf, ready=lambda: listens(port)):
+        logins = [login("key", f"echo in; seq {n} | sort -rn | head -3") for n in range(4)]
+        return f"{logins} {login('other', 'echo in')}"
+
+
+def chronyd(session: Session) -> str:
+    require_root()
+    folder = session.folder / "run"
+    folder.mkdir(mode=0o700)
+    path = folder / "chronyd.sock"
+    conf = session.write(
+        "chrony.conf",
+        f"local stratum 3\nport 0\ncmdport 0\nbindcmdaddress {path}\npidfile {folder}/pid\ndriftfile {folder}/drift\n",
+    )
+    texts = []
+    with session.server("chronyd", "-d", "-x", "-F", "1", "-u", "root", "-f", conf, ready=path.exists):
+        for _ in range(20):
+            text = session.run("chronyc", "-n", "-h", path, "tracking")
+            texts.append("\n".join(line for line in text.splitlines() if line.startswith(("Stratum", "Leap"))))
+            session.run("chronyc", "-n", "-h", path, "sources")
+    return "\n".join(sorted(set(texts)))
+
+
+def tor(session: Session) -> str:
+    folder = session.folder / "tor"
+    folder.mkdir(mode=0o700)
+    path = folder / "control"
+    conf = session.write(
+        "torrc",
+        f"Sandbox 1\nDisableNetwork 1\nSocksPort 0\nDataDirectory {folder}\nControlPort unix:{path}\n"
+        "CookieAuthentication 0\nLog notice stdout\n",
+    )
+    question = "GETINFO version config/names events/names\r\nGETCONF Sandbox\r\nGETCONF Log\r\n"
+    is_up = lambda: path.exists() and accepts(path)  # noqa: E731
+    with session.server("tor", "--defaults-torrc", "/dev/null", "-f", conf, ready=is_up):
+        answers = ask(path, f"AUTHENTICATE\r\n{question * 30}QUIT\r\n")
+        ask(path, "AUTHENTICATE\r\nSIGNAL HALT\r\n")  # some versions block the other signals in their sandbox
+        return answers
+
+
+def named(session: Session) -> str:
+    port = free_port(socket.SOCK_DGRAM)
+    names = "".join(f"h{i} IN A 10.0.{i // 200}.{i % 200}\n" for i in range(3000))
+    head = "$TTL 60\n@ IN SOA ns.test. root.test. 1 60 60 60 60\n@ IN NS ns.test.\nns IN A 10.1.1.1\n"
+    zone = session.write("zone", head + names)
+    conf = session.write(
+        "named.conf",
+        f'options {{ directory "{session.folder}"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};'
+        f' pid-file none; session-keyfile none; recursion no; dnssec-validation no; notify no; }};'
+        f'controls {{ }}; zone "test" {{ type primary; file "{zone}"; }};\n',
+    )
+
+    def dig(*words: str) -> str:
+        return session.attempt("dig", "@127.0.0.1", "-p", str(port), "+noall", "+answer", "+tries=1", *words)[1]
+
+    with session.server("named", "-g", "-n", "2", "-c", conf, ready=lambda: "10.1.1.1" in dig("ns.test", "A")):
+        return "".join(sorted(dig(f"h{i * 37}.test", "A") for i in range(60)))
+
+
+def in_unit(session: Session) -> str:
+    """As in a unit with SystemCallFilter=@system-service: the filter is in force when the program starts."""
+    rules = session.folder / "filter"
+    filter = Filter(FOLDER / "system-service.txt")
+    filter.write(rules, filter.default)
+    path = session.folder / "redis.sock"
+    launcher = harness.PROBES / "calls_probe"
+    commands = [f"SET key:{i} {'v' * (i * 37 % 9000)}\nAPPEND key:{i // 3} {'z' * (i % 700)}" for i in range(4000)]
+    questions = ["INFO memory", "MEMORY DOCTOR", "MEMORY MALLOC-STATS", "MEMORY PURGE", "DBSIZE", "DEBUG DIGEST"]
+    words = f"--port 0 --unixsocket {path} --save '' --enable-debug-command yes --dir {session.folder}"
+    command = (rules, "exec", find("redis-server") or "", *shlex.split(words))
+    with session.server(launcher, *command, ready=lambda: accepts(path)):
+        answers = session.run("redis-cli", "-s", path, text="\n".join([*commands, *questions]) + "\n")
+    return "\n".join(answers.splitlines()[-2:])
+
+
+def apt_methods(session: Session) -> str:
+    """apt's methods under the filter that APT::Sandbox::Seccomp puts in force."""
+    stanza = "Package: p{0}\nVersion: {0}\nArchitecture: all\nDescription: {1}\n\n"
+    (session.folder / "repository").mkdir()
+    session.write("repository/Packages", "".join(stanza.format(i, "d" * (i % 70)) for i in range(4000)))
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)],
+        cwd=session.folder / "repository",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not listens(port):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(0.05)
+        root = session.folder / "root"
+        for folder in ("state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"):
+            (root / folder).mkdir(parents=True)
+        (root / "state/status").touch()
+        session.write("sources.list", f"deb [trusted=yes] http://127.0.0.1:{port} ./\n")
+        conf = session.write(
+            "apt.conf",
+            f'Dir::State "{root}/state"; Dir::State::status "{root}/state/status"; Dir::Cache "{root}/cache";\n'
+            f'Dir::Etc "{root}/etc"; Dir::Etc::sourcelist "{session.folder}/sources.list"; APT::Sandbox::User "root";\n'
+            'APT::Sandbox::Seccomp "true"; Acquire::http::Proxy "false"; Acquire::Languages "none";\n',
+        )
+        extra = {"APT_CONFIG": str(conf)}
+        session.run("apt-get", "-q", "update", extra=extra)
+        return "\n".join(sorted(session.run("apt-cache", "pkgnames", extra=extra).splitlines()))
+    finally:
+        server.terminate()
+        server.wait()
+
+
+PROGRAMS: dict[str, Program] = {
+    "sshd": Program(("sshd", "ssh", "ssh-keygen"), "sshd", sshd),
+    "chronyd": Program(("chronyd", "chronyc"), "chronyd", chronyd),
+    "tor": Program(("tor",), "tor", tor),
+    "named": Program(("named", "dig"), "named", named),
+    "redis_in_unit": Program(("redis-server", "redis-cli"), "redis-check-rdb", in_unit),
+    "apt_methods": Program(("apt-get", "apt-cache"), "http", apt_methods),
+}
