@@ -55,7 +55,7 @@ class Run:
     wall_s: float
     user_s: float
     sys_s: float
-    rss_kib: int
+    rss_kib: int  # the peak of the largest process, or of what all held together, whichever is more
     pss_kib: int | None
     end_rss_kib: int
     minor_faults: int
@@ -190,7 +190,7 @@ def _run_of(raw: dict[str, Any], ticks: tuple[float, float, float], pressure: fl
         wall_s=wall_s,
         user_s=raw["user_us"] / 1e6,
         sys_s=raw["sys_us"] / 1e6,
-        rss_kib=max(raw["maxrss_kib"], raw["tree_rss_kib"]),
+        rss_kib=max(raw["maxrss_kib"], raw["tree_pss_kib"]),
         pss_kib=raw["tree_pss_kib"] or None,
         end_rss_kib=raw["end_rss_kib"],
         minor_faults=raw["minor_faults"],

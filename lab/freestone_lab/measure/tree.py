@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +50,13 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_kib(pids: Iterable[int]) -> float:
-    """The resident memory of these processes together. Shared memory counts in each."""
-    pages = 0
+    """The memory that these processes hold together: each page that several share is counted once (PSS)."""
+    kib = 0
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pages += int(Path(f"/proc/{pid}/statm").read_text(errors="surrogateescape").split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 1024
+        with contextlib.suppress(OSError, AttributeError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(errors="surrogateescape")
+            kib += int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])  # type: ignore[index]
+    return float(kib)
 
 
 def executable(pid: int) -> str | None:

@@ -82,6 +82,24 @@ def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
     assert found.pss_kib is not None and 180 << 10 < found.pss_kib <= found.rss_kib
 
 
+@pytest.mark.parametrize("own_mib", [0, 20])
+def test_memory_that_processes_share_counts_once(own_mib: int, tmp_path: Path) -> None:
+    # Five children of a process of 60 MiB share its pages until they write; summed, they would hold 360 MiB.
+    code = (
+        f"{UNTIL_SEEN}import os; x = bytearray(60 << 20)\n"
+        "for _ in range(5):\n"
+        "  if not os.fork():\n"
+        f"    for at in range(0, {own_mib} << 20, 4096): x[at] = 1\n"
+        "    until_seen(parent(parent('self')), 40); os._exit(0)\n"
+        "for _ in range(5): os.wait()\n"
+    )
+    found = run(tmp_path, [PYTHON, "-S", "-c", code])
+    assert found.processes == 6
+    expected = 60 + 5 * own_mib
+    assert expected << 10 < found.rss_kib < (expected + 40) << 10
+    assert max(kib for _, kib in found.rss_series) < (expected + 60) << 10, "so does the curve"
+
+
 def test_memory_of_a_short_peak_is_seen_by_the_kernel_even_between_looks(tmp_path: Path, work: Path) -> None:
     found = run(tmp_path, [str(work), "1000", "200000"])
     assert found.rss_kib > 64 * 200000 // 1024 * 0.9

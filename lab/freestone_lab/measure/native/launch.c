@@ -218,7 +218,9 @@ struct Watch {
   pid_t child;
   int pidfd;
   long long start, end, wall_end;  // `end`: when the lingering ends; 0 until the child has exited
-  long tick, early_ms, pss_at_rss, pss_tick, end_rss_kib;
+  long long pss_due;               // when shared memory is looked at again
+  long tick, early_ms, end_rss_kib;
+  struct Tree shared;  // the last such look: what the processes hold together, and each by itself
   struct Tree peak;
   struct rusage usage;
   int status, mapped, left;
@@ -328,6 +330,12 @@ static bool reap_orphans(struct Watch* w) {
   return pid == 0;
 }
 
+// What the tree holds now: one process by itself, several by the share of the last look at what they have in common.
+static long held(const struct Watch* w, const struct Tree* tree) {
+  if (tree->processes < 2 || w->shared.rss_kib == 0) return tree->rss_kib;
+  return (long)((double)tree->rss_kib * (double)w->shared.pss_kib / (double)w->shared.rss_kib);
+}
+
 static void note(struct Watch* w, const struct Options* o, long page_kib) {
   const long long t = now_ns();
   const bool early = w->early_ms < o->interval_ms;
@@ -335,20 +343,22 @@ static void note(struct Watch* w, const struct Options* o, long page_kib) {
     w->early_ms *= 2;
   else
     w->tick = (long)((t - w->start) / 1000000LL / o->interval_ms);
-  const bool pss_due = w->tick >= w->pss_tick + 10 || w->early_ms < o->interval_ms;
   const struct Tree tree = look(false, page_kib);
-  if (tree.rss_kib > w->peak.rss_kib) w->peak.rss_kib = tree.rss_kib;
+  // Processes of one tree share pages, so the memory that they hold together is their PSS. smaps_rollup walks page
+  // tables: the next look comes after twenty times what the last one took, of several processes with every new peak too.
+  const bool several = tree.processes > 1, due = t >= w->pss_due;
+  const bool grown = tree.rss_kib > w->shared.rss_kib + w->shared.rss_kib / 50;
+  if ((several && (due || grown)) || (due && grown)) {
+    w->shared = look(true, page_kib);
+    const long long after = now_ns();
+    w->pss_due = after + 20 * (after - t);
+    if (w->shared.pss_kib > w->peak.pss_kib) w->peak.pss_kib = w->shared.pss_kib;
+  }
   if (tree.threads > w->peak.threads) w->peak.threads = tree.threads;
   if (tree.processes > w->peak.processes) w->peak.processes = tree.processes;
-  // smaps_rollup walks page tables, so it is read only at a new peak and at most every tenth interval.
-  if (pss_due && tree.rss_kib > w->pss_at_rss + w->pss_at_rss / 50) {
-    w->pss_at_rss = tree.rss_kib;
-    w->pss_tick = w->tick;
-    const long pss = look(true, page_kib).pss_kib;
-    if (pss > w->peak.pss_kib) w->peak.pss_kib = pss;
-  }
-  w->end_rss_kib = tree.rss_kib;
-  keep_point(w->tick, (long)((t - w->start) / 1000000LL), tree.rss_kib);
+  const long held_kib = held(w, &tree);
+  w->end_rss_kib = held_kib;
+  keep_point(w->tick, (long)((t - w->start) / 1000000LL), held_kib);
   if (o->library && w->mapped != 1 && !w->exited) {
     const int found = maps_name(w->child, o->library);
     if (found >= 0) w->mapped = found;
@@ -395,13 +405,13 @@ static int report(const struct Watch* w, int exec_errno, int fd) {
   const struct rusage* u = &w->usage;
   fprintf(out,
           "{\"exec_errno\":%d,\"exit\":%d,\"signal\":%d,\"timed_out\":%s,\"stopped\":%s,\"wall_ns\":%lld,"
-          "\"user_us\":%lld,\"sys_us\":%lld,\"maxrss_kib\":%ld,\"tree_rss_kib\":%ld,\"tree_pss_kib\":%ld,"
+          "\"user_us\":%lld,\"sys_us\":%lld,\"maxrss_kib\":%ld,\"tree_pss_kib\":%ld,"
           "\"end_rss_kib\":%ld,\"minor_faults\":%ld,\"major_faults\":%ld,\"voluntary\":%ld,\"involuntary\":%ld,"
           "\"threads\":%d,\"processes\":%d,\"mapped\":%d,\"left\":%d,\"rss\":[",
           exec_errno, WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1,
           WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0, w->timed_out ? "true" : "false",
           w->stopped ? "true" : "false", w->wall_end - w->start, u->ru_utime.tv_sec * 1000000LL + u->ru_utime.tv_usec,
-          u->ru_stime.tv_sec * 1000000LL + u->ru_stime.tv_usec, u->ru_maxrss, w->peak.rss_kib, w->peak.pss_kib,
+          u->ru_stime.tv_sec * 1000000LL + u->ru_stime.tv_usec, u->ru_maxrss, w->peak.pss_kib,
           w->end_rss_kib, u->ru_minflt, u->ru_majflt, u->ru_nvcsw, u->ru_nivcsw, w->peak.threads, w->peak.processes,
           w->mapped, w->left);
   for (int p = 0; p < point_count; p++) fprintf(out, "%s[%ld,%ld]", p ? "," : "", points[p].ms, points[p].rss_kib);
