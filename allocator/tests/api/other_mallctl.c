@@ -10,6 +10,7 @@ int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t 
   const unsigned arena = 7;
   const size_t pages = 70;
   if (strcmp(name, "arenas.create") == 0 && *old_bytes == sizeof arena) return memcpy(old, &arena, sizeof arena), 0;
-  if (strncmp(name, "stats.arenas.", 13) == 0 && *old_bytes == sizeof pages) return memcpy(old, &pages, sizeof pages), 0;
+  if (strncmp(name, "stats.arenas.", 13) == 0 && *old_bytes == sizeof pages)
+    return memcpy(old, &pages, sizeof pages), 0;
   return ENOENT;
 }

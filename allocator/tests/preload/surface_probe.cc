@@ -61,8 +61,10 @@ struct Taker {
 
 // NOLINTBEGIN: a table of calls
 #define MAKE(name, expression) {#name, &(name) != nullptr, [](size_t n) -> void* { return expression; }}
-#define TAKE(name, expression) {#name, &(name) != nullptr, [](void* p, [[maybe_unused]] size_t n) { expression; }, nullptr}
-#define RESIZE(name, expression) {#name, &(name) != nullptr, nullptr, [](void* p, size_t n) -> void* { return expression; }}
+#define TAKE(name, expression) \
+  {#name, &(name) != nullptr, [](void* p, [[maybe_unused]] size_t n) { expression; }, nullptr}
+#define RESIZE(name, expression) \
+  {#name, &(name) != nullptr, nullptr, [](void* p, size_t n) -> void* { return expression; }}
 
 void* from_posix_memalign(size_t bytes) {
   void* block = nullptr;

@@ -1,4 +1,4 @@
-"""Every exported call: blocks may go from any name to any other, linked, preloaded and where a tool took malloc over."""
+"""Every exported call: a block may go from any name to any other, linked, preloaded and under tools."""
 
 from __future__ import annotations
 
