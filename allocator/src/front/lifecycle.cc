@@ -1,8 +1,9 @@
 // Room 9, front: the first call, the end of a thread, fork.
 //
 // ld.so calls malloc before any constructor, so the first slow path brings the allocator up, with raw system calls
-// only. What needs libc is done by a constructor, or earlier when another library's constructor starts a thread (the
-// key whose destructor ends a thread) or registers fork handlers.
+// only. What needs libc is done by a constructor, or earlier when another library's constructor registers fork
+// handlers. The key whose destructor ends a thread is made for the second thread's cache: a program with one thread has
+// all of libc's keys. So the end of the first thread is not seen, which as a rule is the end of the process.
 //
 // A child of a fork inherits the caches of threads that it does not have. The surviving thread has no cache until its
 // first slow path, which drains these: so a child that only calls exec pays nothing, and they are drained before a
@@ -35,7 +36,7 @@ constinit Atomic<Mode> current_mode{Mode::fresh};
 namespace {
 
 Mutex start_lock{LockName::start};
-Atomic<u32> thread_key{0};  // the key plus one; 0 until the constructor ran or a second thread began
+Atomic<u32> thread_key{0};  // the key plus one; 0 until a second thread began
 
 void complain(const char* what, const char* given, usize given_length, const char* expected) {
   Message message;
@@ -110,11 +111,12 @@ u32 make_thread_key() {
 }
 
 // Once there is a second thread, libc can make keys, even if our constructor has not run: other libraries' constructors
-// may start threads.
-void watch_thread_end(Cache* cache) {
+// may start threads. False when this thread would end unseen.
+bool watch_thread_end(Cache* cache) {
   u32 key = thread_key.load_acquire();
-  if (key == 0 && cache_count() > 1) key = make_thread_key();
-  if (key != 0) pthread_setspecific(key - 1, cache);
+  if (key == 0 && cache_count() <= 1) return true;
+  if (key == 0) key = make_thread_key();
+  return key != 0 && pthread_setspecific(key - 1, cache) == 0;
 }
 
 usize window_bytes() {
@@ -138,8 +140,6 @@ void print_configuration() {
 __attribute__((constructor(101))) void on_load() {
   if (ensure_started() != Mode::active) return;
   watch_forks();
-  if (thread_key.load_relaxed() == 0) make_thread_key();
-  if (has_cache()) watch_thread_end(&thread_cache());
   if (options.confirm) print_configuration();
 }
 
@@ -160,8 +160,10 @@ Cache* make_cache() {
   if (cache == nullptr) return nullptr;
   this_thread.parked = nullptr;
   this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
-  watch_thread_end(cache);  // may allocate, so the cache must be in place first
-  return cache;
+  // It may allocate, so the cache must be in place first.
+  if (FREESTONE_LIKELY(watch_thread_end(cache))) return cache;
+  end_thread(cache);
+  return nullptr;
 }
 
 }  // namespace freestone

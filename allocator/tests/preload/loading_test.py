@@ -34,6 +34,23 @@ class Preloaded(unittest.TestCase):
         self.assertEqual(done.status, 0, done)
 
 
+class ThreadKeys(unittest.TestCase):
+    def caches_left(self, done: harness.Finished, keys: int) -> int:
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        self.assertEqual(done.out.split("\n")[0], f"keys {keys}")
+        return int(done.out.split()[3]) if harness.IS_FREESTONE else 1
+
+    def test_a_program_with_one_thread_has_all_of_the_c_librarys_keys(self) -> None:
+        alone = int(run([PROBES / "keys_probe"], library=None).out.split()[1])
+        # Its threads have no key left that would show their end, so they have no cache that they could leave behind.
+        self.assertEqual(self.caches_left(run([PROBES / "keys_probe"]), alone), 1)
+
+    def test_a_program_with_threads_has_all_keys_but_one(self) -> None:
+        alone = int(run([PROBES / "keys_probe", "late"], library=None).out.split()[1])
+        keys = alone - 1 if harness.IS_FREESTONE else alone
+        self.assertEqual(self.caches_left(run([PROBES / "keys_probe", "late"]), keys), 1)
+
+
 class LoadedLate(unittest.TestCase):
     def setUp(self) -> None:
         harness.require_freestone("a promise of libfreestone")
