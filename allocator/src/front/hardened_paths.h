@@ -100,7 +100,8 @@ struct Damage {
 // damage looks again (WORDS-1). The check bits depend on the trailer's lowest byte, which needs no look of its own.
 FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& found) {
   if constexpr (!kMitigations.neighbours) return {};
-  if (FREESTONE_UNLIKELY(found.offset == 0)) return {};  // a guard
+  // A guard lies before the first block. Behind its start no block begins, and a look back may reach the guard.
+  if (FREESTONE_UNLIKELY(found.offset < found.bytes)) return Damage{Chunk{}, found.offset};
   const u64 word = load_trailer(block - kTrailerBytes);
   if (word == 0)
     return {kMitigations.zero_on_free ? load_chunk(block - kSeenBytes) | load_chunk(block - kChunkBytes) : Chunk{}, 0};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "support/child.h"
 #include "support/subject.h"
@@ -271,6 +272,31 @@ TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
 }
 
 // The kernel puts a new mapping right before the last one: a write that runs on from one block would reach another.
+// The first block of a slab: what lies before it may not be touched.
+TEST(InteriorPointer, OfABlockBehindAGuardEndsInOneClearLineAndAbort) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+  constexpr size_t kUnit = 16384;
+  for (const size_t size : {24u, 100u, 1000u, 5000u}) {
+    std::vector<char*> first;
+    for (int i = 0; i < 4000 && first.size() < 4; ++i) {
+      auto* block = static_cast<char*>(api().malloc(size));
+      if (reinterpret_cast<uintptr_t>(block) % kUnit == 0) first.push_back(block);
+    }
+    ASSERT_FALSE(first.empty());
+    for (char* block : first) {
+      for (const size_t inside : {1, 8, 16, 17, 24, 32, 39, 40}) {
+        if (inside >= size) continue;
+        const ChildEnd end = run_in_child([&] {
+          api().free(block + inside);
+          return 0;
+        });
+        EXPECT_TRUE(end.signal == SIGABRT && end.errors.find("freestone: invalid free") == 0)
+            << size << " bytes, " << inside << " behind its start: " << end.describe();
+      }
+    }
+  }
+}
+
 TEST(MappedBlock, FaultsBehindItsLastPage) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
   if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
