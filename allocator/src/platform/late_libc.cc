@@ -66,9 +66,9 @@ bool is_same(const char* a, const char* b) {
   return *a == *b;
 }
 
-// The function of that name in its default version, or null. DT_GNU_HASH is a header of four words, a filter of
-// 64-bit words, buckets with the first symbol of each, and a word for each symbol: its hash, and in bit 0 whether it
-// ends its bucket.
+// The function or variable of that name in its default version, or null. DT_GNU_HASH is a header of four words, a
+// filter of 64-bit words, buckets with the first symbol of each, and a word for each symbol: its hash, and in bit 0
+// whether it ends its bucket.
 const ElfW(Sym)* Exports::find(const char* name) const {
   constexpr u16 kHiddenVersion = 0x8000;
   if (symbols == nullptr || names == nullptr || hashes == nullptr) return nullptr;
@@ -90,7 +90,8 @@ const ElfW(Sym)* Exports::find(const char* name) const {
     const u32 found = chains[index - first];
     const ElfW(Sym)& symbol = symbols[index];
     const unsigned kind = ELF64_ST_TYPE(symbol.st_info);
-    if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && (kind == STT_FUNC || kind == STT_GNU_IFUNC) &&
+    const bool has_address = kind == STT_FUNC || kind == STT_GNU_IFUNC || kind == STT_OBJECT;
+    if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && has_address &&
         (versions == nullptr || (versions[index] & kHiddenVersion) == 0) && is_same(names + symbol.st_name, name))
       return &symbol;
     if ((found & 1) != 0) return nullptr;
@@ -198,7 +199,7 @@ int pthread_sigmask(int how, const sigset_t* mask, sigset_t* before) noexcept {
   return call(set_mask, how, mask, before);
 }
 
-// The library asks for RTLD_NEXT only.
+// The library asks for what lies in others only, with RTLD_NEXT or RTLD_DEFAULT.
 void* dlsym(void*, const char* name) noexcept { return find_next(name); }
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
