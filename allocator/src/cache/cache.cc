@@ -21,22 +21,49 @@ namespace freestone {
 constinit Mutex cache_registry_lock{LockName::cache_registry};
 constinit TrustedBytes trusted_bytes;
 constinit Atomic<u32> looks_made;
-alignas(64) constinit Atomic<u32> caches_in_use;  // read at every growth: not beside what changes often
+// Written under the registry's lock. Read at every growth: not beside what changes often.
+alignas(64) constinit Atomic<u32> caches_in_use;
+constinit Atomic<u8> has_orphans;
 
 namespace {
 
-constinit Mutex orphans_lock{LockName::orphans};
+constinit Mutex orphans_lock{LockName::orphans};  // one thread at a time drains them; the others go on
 
 // FORK-3: the chain of `next` is whole at every instruction.
 Cache* first_cache FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 
-// In the child of a fork: registered caches of threads that began before it are nobody's, but for the survivor's.
-Atomic<u8> has_orphans;
-usize survivor = 0;  // its thread_mark()
+// While the thread that forked has not adopted its own, it is unknown which caches are orphans.
+bool is_orphan(const Cache& cache) { return cache.generation != process_generation(); }
 
-bool is_orphan(const Cache& cache) { return cache.generation != process_generation() && cache.owner != survivor; }
+// Threads without a cache take a seat: the child of a fork repairs what they hold, too. The shard of the main thread is
+// as good as any.
+struct alignas(64) Seat {
+  Atomic<usize> owner;  // its thread_mark(); 0: free
+  SlabUser user;
+};
+constinit Seat seats[16];
+
+class Seated {
+ public:
+  Seated() {
+    settle_child();
+    for (unsigned k = 0;; k = (k + 1) % (sizeof seats / sizeof *seats)) {
+      usize nobody = 0;
+      seat_ = &seats[k];
+      if (seat_->owner.load_relaxed() == 0 && seat_->owner.replace_acquire(nobody, thread_mark())) return;
+      cpu_relax();
+    }
+  }
+  ~Seated() { seat_->owner.store_release(0); }
+  Seated(const Seated&) = delete;
+  Seated& operator=(const Seated&) = delete;
+  SlabUser& user() { return seat_->user; }
+
+ private:
+  Seat* seat_;
+};
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerClock = 8;
@@ -251,6 +278,7 @@ FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
 }
 
 void note_event(Cache& cache) {
+  drain_orphans(cache);
   __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
   if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
     answer_pressure(cache, epoch);
@@ -263,26 +291,11 @@ void note_event(Cache& cache) {
   attend();
 }
 
-// Whoever would register or remove a cache waits until this is done (drain_orphans).
-FREESTONE_NO_ANALYSIS void return_orphans() {
-  repair_transfer_in_child();
-  for (Cache* cache = first_cache; cache != nullptr;) {
-    Cache* next = cache->next;
-    if (is_orphan(*cache)) {
-      repair_slab_in_child(cache->user.token.load_relaxed());
-      cache->user.token.store_relaxed(kNoUnit);
-      // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
-      if (const u8 c = cache->changing.load_relaxed(); c != 0) {
-        cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
-        if (cache->counting != nullptr) forget_counted(*cache, c);
-      }
-      destroy_cache(*cache);
-    }
-    cache = next;
-  }
-  u32 count = 0;  // a thread may have stood between the registry and the counter
-  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) ++count;
-  caches_in_use.store_relaxed(count);
+Cache* find_orphan() {
+  LockGuard guard(cache_registry_lock);
+  Cache* cache = first_cache;
+  while (cache != nullptr && !is_orphan(*cache)) cache = cache->next;
+  return cache;
 }
 
 // No bitmap offers them.
@@ -328,12 +341,12 @@ Cache* create_cache() {
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
   cache->thread_id = os::thread_id();
   cache->generation = process_generation();
-  cache->owner = thread_mark();
   cache->is_plain = true;
   cache->pressure_seen = pressure_epoch.load_relaxed();
-  caches_in_use.add_relaxed(1);
   LockGuard guard(cache_registry_lock);
   begin_shard(cache->user.shard);
+  cache->is_counted = true;
+  caches_in_use.add_relaxed(1);
   cache->next = first_cache;
   if (first_cache != nullptr) first_cache->previous = cache;
   order_stores();
@@ -357,10 +370,18 @@ void give_back_cold(Cache& cache, bool due) {
   purge_slabs(cache.user, WentBack::slabs);
 }
 
+// The cache counts no longer; whether one other does.
+static bool leaves_one(Cache& cache) {
+  LockGuard guard(cache_registry_lock);
+  if (!cache.is_counted) return false;
+  cache.is_counted = false;
+  return caches_in_use.fetch_add_relaxed(~u32{0}) == 2;
+}
+
 void destroy_cache(Cache& cache) {
   flush_all(cache);
   // For the thread that stays the bins are closed. Of two threads that end at once, one comes last.
-  if (caches_in_use.fetch_add_relaxed(~u32{0}) == 2) drain_transfer(cache.user);
+  if (leaves_one(cache)) drain_transfer(cache.user);
   stop_counting(cache);
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
@@ -435,8 +456,18 @@ bool was_just_freed_counted(const Cache& cache, SizeClass c, const void* block) 
   return false;
 }
 
-void* take_one(SizeClass size_class, SlabUser& user) { return take_class_block(size_class, user); }
-void return_one(SizeClass size_class, SlabUser& user, void* block) { return_class_blocks(size_class, user, &block, 1); }
+void* take_one(SizeClass size_class, u64& random) {
+  Seated seated;
+  seated.user().random = random;
+  void* block = take_class_block(size_class, seated.user());
+  random = seated.user().random;
+  return block;
+}
+
+void return_one(SizeClass size_class, void* block) {
+  Seated seated;
+  return_class_blocks(size_class, seated.user(), &block, 1);
+}
 
 // The blocks of a class in a cache whose owner may be replacing the array at this moment: then none.
 static unsigned count_seen(const Cache& cache, SizeClass c) {
@@ -515,30 +546,61 @@ bool is_struck_at_work(const Cache* cache) {
   return cache != nullptr && (cache->changing.load_relaxed() != 0 || cache->user.token.load_relaxed() != kNoUnit);
 }
 
-void orphan_caches_in_child() {
+FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  // the lock is seized or not
   forget_slab_purge();
   orphans_lock.reset_in_child();
-  if (cache_registry_lock.reset_in_child()) {
-    Cache* previous = nullptr;
-    for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next)
-      cache->previous = previous;
+  const bool cut_short = cache_registry_lock.seize_in_child();
+  const auto repair_user = [own](SlabUser& user) {
+    const UnitIndex token = user.token.load_relaxed();
+    if (own == nullptr || token != own->user.token.load_relaxed()) repair_slab_in_child(token);
+    user.token.store_relaxed(kNoUnit);
+  };
+  Cache* previous = nullptr;
+  u32 count = 0;
+  for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next) {
+    if (cut_short) cache->previous = previous;
+    count += cache->is_counted ? 1 : 0;
+    if (cache == own) continue;
+    repair_user(cache->user);
   }
-  survivor = thread_mark();
-  has_orphans.store_relaxed(1);
+  for (Seat& seat : seats) {
+    if (seat.owner.load_relaxed() == 0 || seat.owner.load_relaxed() == thread_mark()) continue;
+    repair_user(seat.user);
+    seat.owner.store_relaxed(0);
+  }
+  if (cut_short) {
+    caches_in_use.store_relaxed(count);
+    cache_registry_lock.unlock();
+  }
+  repair_trees_in_child();
+  repair_transfer_in_child();
+  has_orphans.store_relaxed(own != nullptr ? 1 : 0);
+  if (own != nullptr) own->generation = process_generation();
 }
 
-void drain_orphans() {
-  if (has_orphans.load_acquire() == 0) return;
-  LockGuard guard(orphans_lock);
-  if (has_orphans.load_relaxed() == 0) return;
-  return_orphans();
+void adopt_cache(Cache* own) {
+  if (own != nullptr) own->generation = process_generation();
+  has_orphans.store_release(1);
+}
+
+FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
+  if (!orphans_lock.try_lock()) return;
+  while (Cache* cache = find_orphan()) {
+    // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
+    if (const u8 c = cache->changing.load_relaxed(); c != 0) {
+      cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
+      if (cache->counting != nullptr) forget_counted(*cache, c);
+    }
+    destroy_cache(*cache);
+  }
   has_orphans.store_release(0);
+  orphans_lock.unlock();
 }
 
 bool caches_are_valid() {
   LockGuard guard(cache_registry_lock);
   for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    if (cache->counting == nullptr && !cache_is_valid(*cache)) return false;
+    if (!is_orphan(*cache) && cache->counting == nullptr && !cache_is_valid(*cache)) return false;
   }
   return true;
 }

@@ -31,6 +31,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "platform/child.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
 #include "slab/slab.h"
@@ -156,8 +157,8 @@ struct alignas(64) Cache {
   usize capacity_bytes = 0;
   HeldRun run;
   u32 thread_id = 0;        // of the owner
-  u32 generation = 0;       // of the process in which the owner began (platform/child.h)
-  usize owner = 0;          // its thread_mark()
+  u32 generation = 0;       // of the process that it was made or adopted in (platform/child.h)
+  bool is_counted = false;  // in caches_in_use
   bool is_plain = false;    // its owner's frees need not all be seen
   Atomic<u8> recalled;      // see recall_caches
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
@@ -246,9 +247,9 @@ void flush_all(Cache& cache);
 // first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each.
 void give_back_cold(Cache& cache, bool due);
 
-// Take and return a block without a cache, for a thread that is ending or cannot get a cache.
-void* take_one(SizeClass size_class, SlabUser& user);
-void return_one(SizeClass size_class, SlabUser& user, void* block);
+// Take and return a block for a thread that is ending or cannot get a cache. `random` goes on from call to call.
+void* take_one(SizeClass size_class, u64& random);
+void return_one(SizeClass size_class, void* block);
 // Blocks of a class that are live or in a cache.
 usize class_blocks_outside(SizeClass size_class);
 // Counts the blocks in all caches, per class. The owners may go on.
@@ -277,11 +278,22 @@ usize copy_cached_blocks(void** out, usize room);
 // look at the heap then, not even in exit.
 bool is_struck_at_work(const Cache* cache);
 
-// Called in the child of a fork by the surviving thread: the other threads' caches now belong to nobody.
-void orphan_caches_in_child();
-// Gives back what is in these caches, except the class that each was changing. Every thread of the child calls it
-// before it uses a cache: only while nobody uses slabs and bins can it tell which were in use at the fork.
-void drain_orphans();
+// In the child of a fork, the caches that were made before it are nobody's but for one: that of the thread that forked.
+// Only this thread can tell which one it is: by adopt_cache, or because it has its process settled.
+//
+// Repairs what threads were changing at the fork: bins, tokens, the registry. `own` is the calling thread's cache, made
+// before the fork, or null.
+void repair_caches_in_child(Cache* own);
+// Called by the thread that forked; `own` may be null. From then on the caches of the others may be drained.
+void adopt_cache(Cache* own);
+// Gives back what is in the caches that are nobody's, except the class that each was changing. Called by a thread that
+// holds no lock, beside other threads of the child; does nothing while another one is at it.
+void drain_orphans_slow();
+extern FREESTONE_HIDDEN Atomic<u8> has_orphans;  // release and acquire: which cache is no orphan
+inline void drain_orphans(Cache& own) {
+  if (FREESTONE_UNLIKELY(own.generation != process_generation())) adopt_cache(&own);
+  if (FREESTONE_UNLIKELY(has_orphans.load_acquire() != 0)) drain_orphans_slow();
+}
 
 extern Mutex cache_registry_lock;
 

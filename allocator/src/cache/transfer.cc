@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "config/build_config.h"
+#include "platform/child.h"
 
 namespace freestone {
 
@@ -15,17 +16,18 @@ constexpr unsigned kBinBlocks = 126;
 constexpr SizeClass kBins = kLastSmallClass + 1;
 
 struct alignas(64) Bin {
-  Atomic<u32> entered;  // 1: a thread is in the bin; it alone reads and writes the rest
-  Atomic<u32> count;    // read by others as a hint
-  u32 low = 0;          // the least count since the last drain
+  Atomic<usize> entered;  // the mark of the thread in the bin, which alone reads and writes the rest; 0: none
+  Atomic<u32> count;      // read by others as a hint
+  u32 low = 0;            // the least count since the last drain
   void* blocks[kBinBlocks] = {};
 
   bool enter() {
-    u32 free = 0;
-    return entered.load_relaxed() == 0 && entered.replace_acquire(free, 1);
+    settle_child();
+    usize free = 0;
+    return entered.load_relaxed() == 0 && entered.replace_acquire(free, thread_mark());
   }
   void leave() {
-    FREESTONE_CHECK("TRANSFER-1", entered.load_relaxed() == 1);
+    FREESTONE_CHECK("TRANSFER-1", entered.load_relaxed() == thread_mark());
     entered.store_release(0);
   }
 };
@@ -126,9 +128,10 @@ void repair_transfer_in_child() {
   for (Shard& shard : shards) {
     if (shard.used.load_relaxed() == 0) continue;
     for (Bin& bin : shard.bins) {
-      if (bin.entered.load_relaxed() == 0) continue;
+      // The interrupted code of the calling thread goes on in its bin.
+      if (bin.entered.load_relaxed() == 0 || bin.entered.load_relaxed() == thread_mark()) continue;
       bin.count.store_relaxed(0);
-      bin.leave();
+      bin.entered.store_release(0);
     }
   }
 }

@@ -5,9 +5,9 @@
 #include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
-#include "platform/mutex.h"
-#include "platform/os.h"
+#include "region/account.h"
 #include "region/metadata.h"
+#include "region/region.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"
 
@@ -24,7 +24,10 @@ constexpr unsigned kHookCount = sizeof kHooks / sizeof *kHooks;
 
 Atomic<u32> is_watched;
 
+bool handlers_run = false;  // ours, in the child at this moment
+
 void before_fork() {
+  note_fork();
   if constexpr (kMitigations.trailer) hardened::note_fork();
   for (const ForkHooks* hooks : kHooks) hooks->before();
 }
@@ -33,25 +36,28 @@ void after_fork_in_parent() {
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_parent();
 }
 
-// The surviving thread's cache is parked until its next slow path, which first drains the caches of the others. So a
-// child that only calls exec pays nothing.
-void become_child(bool handlers_ran) {
-  if constexpr (kMitigations.trailer) hardened::note_child(handlers_ran);
+void after_fork_in_child() {
+  handlers_run = true;
+  settle_forked_child();
+  handlers_run = false;
+  adopt_cache(has_cache() ? &thread_cache() : nullptr);
+}
+
+// ACCOUNT-3
+FREESTONE_NO_ANALYSIS void recount_account() {  // nobody else changes these figures
+  recount_charged(charged_span_bytes() + charged_mapping_bytes() + metadata_committed_bytes() +
+                  metadata_mapped_bytes());
+}
+
+void repair() {
+  if constexpr (kMitigations.trailer) hardened::note_child(handlers_run);
   repair_metadata_in_child();
   repair_spans_in_child();
   repair_mappings_in_child();
+  recount_account();
   reset_start_in_child();
-  orphan_caches_in_child();
-  if (this_thread.cache_offset != 0) {
-    this_thread.parked = &thread_cache();
-    this_thread.cache_offset = 0;
-  }
+  repair_caches_in_child(has_cache() ? &thread_cache() : nullptr);
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_child();
-  mark_child();
-}
-
-void after_fork_in_child() {
-  if (is_unmarked_child() || !notices_children()) become_child(true);
 }
 
 }  // namespace
@@ -62,13 +68,6 @@ void watch_forks() {
     __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
 }
 
-bool notice_fork() {
-  // The first thread of a child has the number of its process.
-  if (!is_unmarked_child() || os::thread_id() != os::process_id()) return false;
-  become_child(false);
-  return true;
-}
-
-constinit const ForkNotice fork_notice = notice_fork;
+constinit const ChildRepair repair_child = repair;
 
 }  // namespace freestone

@@ -59,7 +59,10 @@ bool is_only_thread() {
 }
 
 // Nothing changes during the check, and nothing was left half done.
-bool is_alone() { return !others_were_cut_short && !is_unmarked_child() && is_only_thread(); }
+bool is_alone() {
+  settle_child();
+  return !others_were_cut_short && is_only_thread();
+}
 
 constexpr usize kBeside = 64;
 
@@ -145,7 +148,7 @@ void check_heap(usize bytes_max) {
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kMitigations.trailer) return;
-  if (mode() != Mode::active || is_struck_at_work(has_cache() ? &thread_cache() : this_thread.parked)) return;
+  if (mode() != Mode::active || is_struck_at_work(has_cache() ? &thread_cache() : nullptr)) return;
   check_heap(options.exit_check_bytes);
 }
 

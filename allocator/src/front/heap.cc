@@ -29,21 +29,6 @@ void* out_of_memory() {
   return nullptr;
 }
 
-// For threads without a cache. The shard of the main thread is as good as any. Random numbers continue from call to
-// call, because a fresh seed is a system call.
-void* take_without_cache(SizeClass size_class) {
-  SlabUser user;
-  user.random = this_thread.random;
-  void* block = take_one(size_class, user);
-  this_thread.random = user.random;
-  return block;
-}
-
-void return_without_cache(SizeClass size_class, void* block) {
-  SlabUser user;
-  return_one(size_class, user, block);
-}
-
 // A block whose memory is zero, when finding one costs less than clearing; null otherwise.
 void* take_known_zero(Cache& cache, SizeClass size_class) {
   constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
@@ -69,7 +54,9 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     block = take_known_zero(*cache, size_class);
     *zeroed = block != nullptr;
   }
-  const auto pop_of = [=](SizeClass c) { return cache != nullptr ? pop_slow(*cache, c) : take_without_cache(c); };
+  const auto pop_of = [=](SizeClass c) {
+    return cache != nullptr ? pop_slow(*cache, c) : take_one(c, this_thread.random);
+  };
   const auto pop = [=]() -> void* {
     constexpr SizeClass kShortestRun = class_of(kSmallBytesMax + 1);
     void* const popped = pop_of(size_class);
@@ -140,7 +127,7 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   expect_live("double free", size_class, block);
   if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
   Cache* cache = ensure_cache();
-  if (cache == nullptr) return return_without_cache(size_class, block);
+  if (cache == nullptr) return return_one(size_class, block);
   void** const top = cache->top[size_class];
   if (top == cache->high[size_class] && !raise_mark(*cache, size_class, 1)) return push_slow(*cache, size_class, block);
   cache->push(size_class, top, block);

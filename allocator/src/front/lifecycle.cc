@@ -5,10 +5,6 @@
 // handlers. The key whose destructor ends a thread is made for the second thread's cache: a program with one thread has
 // all of libc's keys. So the end of the first thread is not seen, which as a rule is the end of the process.
 //
-// A child of a fork inherits the caches of threads that it does not have. The surviving thread has no cache until its
-// first slow path, which drains these: so a child that only calls exec pays nothing, and they are drained before a
-// second thread of the child can use the allocator.
-//
 // What fork does is in fork.h.
 
 #include <pthread.h>
@@ -76,12 +72,12 @@ FREESTONE_SLOW Mode start() {
   if (is_disabled() && find_next_malloc()) {
     now = Mode::disabled;
   } else {
+    mark_process();  // first: from here on a child can tell that it is one
     read_options();
     if constexpr (kMitigations.any()) hardened::draw_secrets();
     ask_about_frames();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));
-    mark_process();
     start_observers();
     now = Mode::active;
   }
@@ -92,12 +88,12 @@ FREESTONE_SLOW Mode start() {
 // Runs when a thread ends, up to four times while other destructors go on freeing; afterwards the thread works without
 // a cache.
 void end_thread(void* memory) {
-  drain_orphans();
+  Cache& cache = *static_cast<Cache*>(memory);
+  drain_orphans(cache);
   this_thread.cache_offset = 0;
-  this_thread.parked = nullptr;
   this_thread.ended = true;
-  this_thread.random = static_cast<Cache*>(memory)->user.random;
-  destroy_cache(*static_cast<Cache*>(memory));
+  this_thread.random = cache.user.random;
+  destroy_cache(cache);
 }
 
 // The key whose destructor ends a thread, plus one; 0 if libc has no key left.
@@ -154,16 +150,17 @@ Mode ensure_started() {
 
 Cache* make_cache() {
   if (ensure_started() != Mode::active) return nullptr;
-  drain_orphans();
   if (this_thread.ended) return nullptr;
-  Cache* cache = this_thread.parked != nullptr ? this_thread.parked : create_cache();
+  Cache* cache = create_cache();
   if (cache == nullptr) return nullptr;
-  this_thread.parked = nullptr;
   this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
   // It may allocate, so the cache must be in place first.
-  if (FREESTONE_LIKELY(watch_thread_end(cache))) return cache;
-  end_thread(cache);
-  return nullptr;
+  if (FREESTONE_UNLIKELY(!watch_thread_end(cache))) {
+    end_thread(cache);
+    return nullptr;
+  }
+  drain_orphans(*cache);
+  return cache;
 }
 
 }  // namespace freestone

@@ -1,4 +1,4 @@
-// Room 9, front: the calling thread's cache. lifecycle.cc makes it, parks it in a fork and ends it.
+// Room 9, front: the calling thread's cache. lifecycle.cc makes it and ends it.
 //
 // TLS holds its offset from `no_cache`, a cache without any block. So zeroed TLS means "no cache yet", both before TLS
 // is set up and in a thread that has not allocated, and the fast path needs no test.
@@ -9,10 +9,9 @@
 namespace freestone {
 
 struct ThreadState {
-  usize cache_offset = 0;   // of the thread's cache from no_cache
-  Cache* parked = nullptr;  // the thread's cache, from a fork to the child's first slow path
-  bool ended = false;       // the thread's destructor ran: no new cache
-  u64 random = 0;           // of the mitigations, while the thread has no cache
+  usize cache_offset = 0;  // of the thread's cache from no_cache
+  bool ended = false;      // the thread's destructor ran: no new cache
+  u64 random = 0;          // of the mitigations, while the thread has no cache
 };
 
 extern FREESTONE_HIDDEN Cache no_cache;

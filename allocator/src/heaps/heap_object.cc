@@ -65,13 +65,21 @@ struct HeapObjects {
     for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.release_after_fork();
     heap_object_lock.release_after_fork();
   }
-  static void after_fork_in_child() {
-    heap_object_lock.reset_in_child();
-    for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.reset_in_child();
+  FREESTONE_NO_ANALYSIS static void after_fork_in_child() {  // the locks are seized or not
+    const bool cut_short = heap_object_lock.seize_in_child();
+    HeapObject* previous = nullptr;
+    for (HeapObject* h = first_heap; h != nullptr; previous = h, h = h->next_) {
+      if (cut_short) h->previous_ = previous;
+      if (!h->lock_.seize_in_child()) continue;
+      h->count_anew();
+      h->lock_.unlock();
+    }
+    if (cut_short) heap_object_lock.unlock();
   }
   static void link(HeapObject* heap) FREESTONE_REQUIRES(heap_object_lock) {
     heap->next_ = first_heap;
     if (first_heap != nullptr) first_heap->previous_ = heap;
+    order_stores();  // FORK-3: the chain of `next_` is whole
     first_heap = heap;
   }
   static void unlink(HeapObject* heap) FREESTONE_REQUIRES(heap_object_lock) {
@@ -190,24 +198,52 @@ UnitIndex HeapObject::new_span(usize units, usize alignment_units, SizeClass siz
     span_bytes_.store_relaxed(span_bytes_.load_relaxed() - bytes);
     return kNoUnit;
   }
-  for (usize k = 0; k < units; ++k) {
-    const UnitIndex unit = span.first + static_cast<UnitIndex>(k);
-    record_of(unit).heap.object = address_of(this);
-    record_of(unit).heap.first = span.first;
-    set_tag(unit, kTagHeapObject);
-  }
   Record& record = record_of(span.first);
   record.run_units = static_cast<u32>(units);
   record.size_class = static_cast<u8>(size_class);
   record.heap.live = size_class == 0 ? 1 : 0;
+  for (unsigned w = 0; size_class != 0 && w < words_of(size_class); ++w)
+    record.words[w].store_relaxed(full_word(size_class, w));
+  for (usize k = units; k-- > 0;) {
+    const UnitIndex unit = span.first + static_cast<UnitIndex>(k);
+    record_of(unit).heap.object = address_of(this);
+    record_of(unit).heap.first = span.first;
+    order_stores();  // FORK-3: a first unit with the tag has its record, and the others have the tag
+    set_tag(unit, kTagHeapObject);
+  }
   return span.first;
+}
+
+// In the child of a fork: the spans with our tag and address are ours, whatever list another thread was moving them to.
+// What a thread held in a register is live and lost.
+void HeapObject::count_anew() {
+  full_ = kNoUnit;
+  for (UnitIndex& list : partial_) list = kNoUnit;
+  usize spans = sizeof(HeapObject);
+  usize blocks = 0;
+  usize bytes = 0;
+  const UnitIndex end = region.frontier.load_acquire();
+  for (UnitIndex unit = region.heap_start; unit < end; ++unit) {
+    if (tag_of(unit) != kTagHeapObject) continue;
+    Record& record = record_of(unit);
+    if (record.heap.object != address_of(this) || record.heap.first != unit) continue;
+    const SizeClass c = record.size_class;
+    const u32 used = c == 0 ? 1 : used_blocks(c, record);
+    record.heap.live = used;
+    push(is_listed_full(c, record) ? full_ : partial_[c], unit);
+    spans += units_to_bytes(record.run_units);
+    blocks += used;
+    bytes += used * (c != 0 ? bytes_of(c) : units_to_bytes(record.run_units));
+  }
+  span_bytes_.store_relaxed(spans);
+  live_blocks_.store_relaxed(blocks);
+  live_bytes_.store_relaxed(bytes);
 }
 
 UnitIndex HeapObject::new_slab(SizeClass c) {
   const u32 units = slab_units_of(c);
   const UnitIndex first = new_span(units, units, c);
   if (first == kNoUnit) return kNoUnit;
-  for (unsigned w = 0; w < words_of(c); ++w) record_of(first).words[w].store_relaxed(full_word(c, w));
   push(partial_[c], first);
   return first;
 }

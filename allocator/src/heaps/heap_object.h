@@ -67,6 +67,7 @@ class HeapObject {
   UnitIndex new_slab(SizeClass size_class) FREESTONE_REQUIRES(lock_);
   usize release_everything() FREESTONE_EXCLUDES(lock_);
   usize release_empty_slabs() FREESTONE_REQUIRES(lock_);
+  void count_anew() FREESTONE_REQUIRES(lock_);
   void push(UnitIndex& list, UnitIndex first);
   void remove(UnitIndex& list, UnitIndex first);
   void* allocate_small(SizeClass size_class) FREESTONE_REQUIRES(lock_);

@@ -1,22 +1,57 @@
-// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told.
+// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told, and
+// has it settled: what threads of the parent left half done is repaired before anybody meets it.
 //
-// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. If the mark is gone, a fork still
-// has to be handled: either the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it
-// does not count as a fork here. Without such pages, only the fork handlers tell a child what it is.
+// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. If the mark is gone, a fork has to
+// be settled: either the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it does
+// not count as a fork here. Without such pages, only the fork handlers tell a child what it is.
+//
+// FORK-4  Before a thread takes a lock, enters a bin or claims a slab, it has its process settled (settle_child). One
+//         thread does so, the others wait for it. So in an unsettled child all that is held was held at the fork, by
+//         threads that do not exist there or by the interrupted code of the one that does. The child may have started
+//         threads before: what a thread does without coming here concerns its own cache only.
 #pragma once
 
+#include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/units.h"
 
 namespace freestone {
 
+// Repairs the child. Runs in one thread, while no other is past settle_child. The front defines it.
+using ChildRepair = void (*)();
+extern FREESTONE_HIDDEN const ChildRepair repair_child;
+
+// The mark has a page to itself, even where pages have 64 KiB.
+#if defined(__x86_64__)
+inline constexpr usize kMarkBytes = 4 * kKiB;
+#else
+inline constexpr usize kMarkBytes = 64 * kKiB;
+#endif
+// Twice as large, because an aligned variable would leave a hole between our other variables.
+extern FREESTONE_HIDDEN char mark_room[2 * kMarkBytes];
+// 0: not settled; kSettled; else the thread_mark() of the thread that settles. Release and acquire: what the repair
+// wrote.
+inline constexpr usize kSettled = 1;
+inline Atomic<usize>& process_mark() {
+  return *reinterpret_cast<Atomic<usize>*>(round_up(address_of(mark_room), kMarkBytes));
+}
+
+// An address that belongs to the calling thread as long as it lives, in a child too.
+inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
+
 // At start.
 void mark_process();
-// Sets the mark again once the fork is handled. Called in a child by its only thread.
-void mark_child();
-bool notices_children();
-// Whether the mark is gone. Any thread of the child may ask.
-bool is_unmarked_child();
-// How many forks lie between the first process and this one, including one that is not handled yet.
+// Returns once the process is settled, or if the calling thread is at it. Any thread, with or without locks.
+void settle_child_slow();
+inline void settle_child() {
+  if (FREESTONE_UNLIKELY(process_mark().load_acquire() != kSettled)) settle_child_slow();
+}
+// Debug: FORK-4, in the calling thread.
+bool may_touch_shared();
+// Called by the fork handlers in the forking thread, before the fork and in the child, which is settled at once.
+void note_fork();
+void settle_forked_child();
+// How many forks lie between the first process and this one. Settles.
 u32 process_generation();
 
 }  // namespace freestone

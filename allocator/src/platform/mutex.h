@@ -8,7 +8,7 @@
 //
 // FORK-1  At every instruction a thread can tell which locks it holds, because the lock's word names the owner. When a
 //         signal handler forks, the interrupted code goes on in the child and keeps its locks. The other threads do not
-//         exist there, and their locks are reset.
+//         exist there, and their locks are reset before anybody takes one (FORK-4).
 // FORK-2  The forking thread may take a lock that is held for the fork as if it were free, because fork handlers of
 //         others may allocate.
 #pragma once
@@ -16,30 +16,25 @@
 #include "base/atomic.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "platform/child.h"
 #include "platform/lock_counts.h"
 #include "platform/os.h"
 
 namespace freestone {
-
-// Called by a thread that is about to sleep. In a child of a fork whose handlers did not run, it resets the locks that
-// threads of the parent held and returns true; the thread then tries again. The front defines it.
-using ForkNotice = bool (*)();
-extern FREESTONE_HIDDEN const ForkNotice fork_notice;
-
-// An address that belongs to the calling thread as long as it lives, in a child too.
-inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
 
 class FREESTONE_CAPABILITY Mutex {
  public:
   constexpr explicit Mutex(LockName name) : meter_(name) {}
 
   void lock() FREESTONE_ACQUIRES() {
+    settle_child();
     usize expected = kFree;
     const bool at_once = state_.replace_acquire(expected, thread_mark());
     if (FREESTONE_UNLIKELY(!at_once)) lock_slow();
     meter_.taken(!at_once);
   }
   bool try_lock() FREESTONE_TRY_ACQUIRES(true) {
+    settle_child();
     usize expected = kFree;
     if (!state_.replace_acquire(expected, thread_mark()) && !is_held_for_own_fork()) return false;
     meter_.taken(false);
@@ -63,14 +58,23 @@ class FREESTONE_CAPABILITY Mutex {
   void release_after_fork() {
     if (is_mine() && (state_.load_relaxed() & kForFork) != 0) release();
   }
-  // Called in the child, where no other holder exists. True if another thread was inside: the data that the lock guards
-  // then needs repair.
-  bool reset_in_child() FREESTONE_ASSERTS() {
+  // Called by the repair of a child, while nobody takes locks. True if another thread was inside at the fork: the
+  // caller then has the lock, repairs the data that it guards, and unlocks. If that is cut short by yet another fork,
+  // the next child begins again.
+  bool seize_in_child() FREESTONE_TRY_ACQUIRES(true) {
+    FREESTONE_CHECK("FORK-4", may_touch_shared());
     if (is_mine()) {
       release_after_fork();
       return false;
     }
-    return state_.exchange_acquire(kFree) != kFree;
+    if (state_.load_relaxed() == kFree) return false;
+    state_.store_relaxed(thread_mark());
+    meter_.taken(false);
+    return true;
+  }
+  // The same where nothing needs repair.
+  void reset_in_child() FREESTONE_EXCLUDES(this) {
+    if (seize_in_child()) unlock();
   }
 
  private:
@@ -79,6 +83,9 @@ class FREESTONE_CAPABILITY Mutex {
   static constexpr usize kForFork = 2;
   static constexpr usize kFlags = kSleepers | kForFork;
   static constexpr int kSpins = 64;
+  // A signal handler may fork in the midst of the wait, and the kernel then goes on with the wait in the child, where
+  // nobody releases the lock.
+  static constexpr u64 kLookMs = 20;
 
   usize owner() const { return state_.load_relaxed() & ~kFlags; }
   bool is_held_for_own_fork() const { return (state_.load_relaxed() & kForFork) != 0 && is_mine(); }
@@ -99,14 +106,15 @@ class FREESTONE_CAPABILITY Mutex {
       if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, thread_mark())) return;
     }
     for (;;) {
+      settle_child();
       usize now = state_.load_relaxed();
       if (now == kFree) {
         // Others may sleep too, so the flag stays. At worst it wakes one thread too many.
         if (state_.replace_acquire(now, thread_mark() | kSleepers)) return;
       } else if ((now & kSleepers) == 0 && !state_.replace_acquire(now, now | kSleepers)) {
         continue;
-      } else if (!fork_notice()) {
-        os::futex_wait(low_half(), static_cast<u32>(now | kSleepers));
+      } else {
+        os::futex_wait_for(low_half(), static_cast<u32>(now | kSleepers), kLookMs);
       }
     }
   }

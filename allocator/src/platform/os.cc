@@ -109,6 +109,14 @@ Failure map_at(void* address, usize bytes) {
   return {EEXIST};
 }
 
+void undo_map_at(void* address, usize bytes) {
+  const auto is_free = [](void* start, usize length) { return !map_at(start, length) && !unmap(start, length); };
+  if (is_free(address, bytes)) return;
+  // Ours is there as a whole and nothing lies behind it.
+  if (!advise(address, bytes, MADV_NORMAL) && is_free(static_cast<char*>(address) + bytes, page_bytes()))
+    unmap(address, bytes);
+}
+
 Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
@@ -252,7 +260,6 @@ void exit_now(int status) {
   for (;;) invoke(SYS_exit_group, static_cast<usize>(status));
 }
 
-void futex_wait(void* word, u32 expected) { invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, 0); }
 void futex_wait_for(void* word, u32 expected, u64 milliseconds) {
   const timespec limit{static_cast<time_t>(milliseconds / 1000), static_cast<long>(milliseconds % 1000) * 1'000'000};
   invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, address_of(&limit));

@@ -28,6 +28,9 @@ void* reserve(usize bytes, usize hint);
 void* map(usize bytes);
 // The same at exactly this place. EEXIST if a part of it is in use; any other error means that the kernel refused.
 Failure map_at(void* address, usize bytes);
+// In the child of a fork: undoes a map_at that another thread was in, whether it had taken place or not. A mapping of
+// somebody else, which made it fail, stays.
+void undo_map_at(void* address, usize bytes);
 // Grants access to reserved memory. Fails under strict overcommit, at a data limit, or when mappings run out.
 Failure commit(void* address, usize bytes);
 // Withdraws access; the memory stays.
@@ -95,8 +98,7 @@ u64 nanoseconds();
 // Since 1970.
 u64 wall_nanoseconds();
 
-void futex_wait(void* word, u32 expected);
-// The same, at most so long.
+// At most so long.
 void futex_wait_for(void* word, u32 expected, u64 milliseconds);
 void futex_wake_one(void* word);
 

@@ -175,7 +175,10 @@ void profile_after_fork_in_parent() {
   if (dump_pending.load_relaxed() != 0) ProfileLock taken;
 }
 void profile_after_fork_in_child() {
-  profile_store.lock.reset_in_child();
+  if (profile_store.lock.seize_in_child()) {
+    profile_store.repair_locked();
+    profile_store.lock.unlock();
+  }
   dump_pending.store_relaxed(0);
   restart_pending.store_relaxed(1);
 }

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/check.h"
 #include "platform/os.h"
@@ -51,12 +52,23 @@ void* ProfileStore::take(usize bytes) {
   if (used_ + bytes > committed_) {
     const usize more = min_of(round_up(used_ + bytes - committed_, kCommitStep), reserved_ - committed_);
     void* const piece = reinterpret_cast<void*>(base_ + committed_);
-    if (region.behind != 0 ? os::map_at(piece, more) : os::commit(piece, more)) return nullptr;
-    committed_ += more;
+    opening_ = more;
+    order_stores();
+    const os::Failure failure = region.behind != 0 ? os::map_at(piece, more) : os::commit(piece, more);
+    if (!failure) committed_ += more;
+    order_stores();
+    opening_ = 0;
+    if (failure) return nullptr;
   }
   void* memory = reinterpret_cast<void*>(base_ + used_);
   used_ += bytes;
   return memory;
+}
+
+// Whether the bytes behind are being mapped or are mapped and counted, nothing lies behind what is counted afterwards.
+void ProfileStore::repair_locked() {
+  if (opening_ != 0 && region.behind != 0) os::undo_map_at(reinterpret_cast<void*>(base_ + committed_), opening_);
+  opening_ = 0;
 }
 
 bool ProfileStore::grow_sites() {

@@ -109,6 +109,8 @@ class ProfileStore {
   void* scratch_locked(usize bytes) FREESTONE_REQUIRES(lock) { return take(bytes); }
   usize mark_locked() const FREESTONE_REQUIRES(lock) { return used_; }
   void release_scratch_locked(usize mark) FREESTONE_REQUIRES(lock) { used_ = mark; }
+  // FORK-5: in the child of a fork, if another thread had the lock.
+  void repair_locked() FREESTONE_REQUIRES(lock);
   // The range that holds all this.
   usize base() const FREESTONE_REQUIRES(lock) { return base_; }
   usize mapped() const FREESTONE_REQUIRES(lock) { return committed_; }
@@ -132,6 +134,7 @@ class ProfileStore {
   usize base_ FREESTONE_GUARDED_BY(lock) = 0;
   usize reserved_ FREESTONE_GUARDED_BY(lock) = 0;  // the length of the range
   usize committed_ FREESTONE_GUARDED_BY(lock) = 0;
+  usize opening_ FREESTONE_GUARDED_BY(lock) = 0;  // bytes behind those that are being mapped
   usize used_ FREESTONE_GUARDED_BY(lock) = 0;
 
   Site** sites_ FREESTONE_GUARDED_BY(lock) = nullptr;  // kPagesMax pointers, then pages

@@ -2,13 +2,12 @@
 
 #include "region/account.h"
 
-#include "base/check.h"
-
 namespace freestone {
 
 constinit Account account;
 constinit Atomic<u32> attention;
 constinit Atomic<u32> pressure_epoch;
+FREESTONE_THREAD_LOCAL usize bytes_ahead;
 
 namespace {
 
@@ -25,12 +24,17 @@ void note_raised(usize now) {
 
 }  // namespace
 
+// A thread is ahead before it charges and until it has uncharged: a signal handler that forks in between leaves the
+// child with too much charged rather than too little.
 bool charge_ahead(usize bytes) {
+  note_out_of_force(bytes);
+  order_stores();
   usize now = account.charged.load_relaxed();
   do {
     const usize hard = account.hard.load_relaxed();
     if (FREESTONE_UNLIKELY(bytes > hard || now > hard - bytes)) {
       account.refused_charges.add_relaxed(1);
+      note_in_force(bytes);
       return false;
     }
     FREESTONE_CHECK("ACCOUNT-2", now + bytes >= now && now + bytes <= hard);
@@ -46,11 +50,19 @@ bool charge(usize bytes) {
   return true;
 }
 
-void charge_anyway(usize bytes) { note_raised(account.charged.fetch_add_relaxed(bytes) + bytes); }
+void charge_anyway(usize bytes) {
+  note_out_of_force(bytes);
+  order_stores();
+  note_raised(account.charged.fetch_add_relaxed(bytes) + bytes);
+}
 
 void uncharge(usize bytes) {
   FREESTONE_CHECK("ACCOUNT-1", account.charged.load_relaxed() >= bytes);
   account.charged.sub_relaxed(bytes);
+  order_stores();
+  note_in_force(bytes);
 }
+
+void recount_charged(usize in_force) { account.charged.store_relaxed(in_force + bytes_ahead); }
 
 }  // namespace freestone

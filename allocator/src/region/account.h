@@ -6,11 +6,16 @@
 // ACCOUNT-2  `charged` rises only through charge() and charge_ahead(), never above the hard limit, or through
 //            charge_anyway(), for what the start needs. Code that takes memory charges first; code that gives it back
 //            uncharges afterwards. So the memory in use never exceeds the limit either, not even for a moment.
+// ACCOUNT-3  `charged` is the sum of what is in force (ACCOUNT-1) and of how far each thread is ahead: what it charged
+//            for and has not put in force yet, or put out of force and not uncharged yet. At rest no thread is ahead.
+//            So
+//            the child of a fork counts the account again from what is in force and from its only thread.
 //
 // Any thread, no lock. Slow paths read `attention` to learn that a room above wants to run.
 #pragma once
 
 #include "base/atomic.h"
+#include "base/check.h"
 #include "base/compiler.h"
 #include "base/units.h"
 
@@ -36,6 +41,14 @@ bool charge_ahead(usize bytes);
 void confirm_charge();
 void charge_anyway(usize bytes);
 void uncharge(usize bytes);
+
+// ACCOUNT-3, of the calling thread; modulo 2^64.
+extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL usize bytes_ahead;
+// Called where what counts as in use changes.
+inline void note_in_force(usize bytes) { bytes_ahead -= bytes; }
+inline void note_out_of_force(usize bytes) { bytes_ahead += bytes; }
+// In the child of a fork.
+void recount_charged(usize in_force);
 inline bool is_limited() { return account.hard.load_relaxed() != kNoLimit; }
 
 // The reasons why a slow path should call the attention hook; 0: none.
@@ -50,6 +63,7 @@ using AttentionHook = void (*)();
 extern FREESTONE_HIDDEN const AttentionHook attention_hook;
 
 inline void attend() {
+  FREESTONE_CHECK("ACCOUNT-3", bytes_ahead == 0);
   if (FREESTONE_UNLIKELY(attention.load_relaxed() != 0)) attention_hook();
 }
 

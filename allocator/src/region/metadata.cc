@@ -28,7 +28,7 @@ struct Piece {
 Piece* free_pieces[kSizes] FREESTONE_GUARDED_BY(metadata_lock);
 char* chunk_next FREESTONE_GUARDED_BY(metadata_lock) = nullptr;
 char* chunk_end FREESTONE_GUARDED_BY(metadata_lock) = nullptr;
-Atomic<usize> mapped_bytes;  // relaxed: statistics
+Atomic<usize> mapped_bytes;  // relaxed: written under the lock
 Atomic<usize> carved_bytes;
 
 unsigned size_index(usize bytes) {
@@ -61,9 +61,10 @@ char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
       return nullptr;
     }
     confirm_charge();
+    mapped_bytes.add_relaxed(chunk);
+    note_in_force(chunk);
     chunk_end = start + chunk;
     note_chunk(address_of(start), address_of(chunk_end));
-    mapped_bytes.add_relaxed(chunk);
   }
   chunk_next = start + bytes;
   carved_bytes.add_relaxed(bytes);
@@ -94,8 +95,11 @@ void return_metadata(void* memory, usize bytes) {
   free_pieces[index] = piece;
 }
 
+// A chunk that another thread had mapped and not noted yet stays behind, never touched.
 void repair_metadata_in_child() {
-  if (metadata_lock.reset_in_child()) chunk_next = chunk_end = nullptr;
+  if (!metadata_lock.seize_in_child()) return;
+  chunk_next = chunk_end = nullptr;
+  metadata_lock.unlock();
 }
 
 usize metadata_mapped_bytes() { return mapped_bytes.load_relaxed(); }

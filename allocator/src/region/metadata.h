@@ -32,7 +32,7 @@ struct MetadataRange {
 };
 usize metadata_ranges(MetadataRange* out, usize room);
 
-// Called in the child of a fork by its only thread. Drops the chunk that another thread was carving, if any.
+// In the child of a fork, by the thread that settles it. Drops the chunk that another thread was carving, if any.
 void repair_metadata_in_child();
 
 }  // namespace freestone

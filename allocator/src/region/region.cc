@@ -16,6 +16,7 @@ namespace freestone {
 constinit Region region;
 constinit Mutex span_lock{LockName::span};
 constinit Mutex growth_lock{LockName::growth};
+constinit Grown unadded;
 
 namespace {
 
@@ -71,32 +72,64 @@ enum class Outcome {
   ended,    // somebody else has the place of a table
 };
 
-Outcome open_piece(usize start, usize bytes) {
+// FORK-5: a piece that is being opened, or is open and not in force yet.
+struct Piece {
+  usize start = 0;
+  usize bytes = 0;       // 0: none
+  bool is_ours = false;  // the call is over
+};
+struct Growth {
+  Piece heap;
+  Piece tags;
+  Piece metadata;
+  UnitIndex skipped = 0;  // Region::skipped before
+};
+constinit Growth growth FREESTONE_GUARDED_BY(growth_lock);
+
+Outcome open_piece(Piece& piece, usize start, usize bytes) {
   if (bytes == 0) return Outcome::ours;
-  void* const piece = reinterpret_cast<void*>(start);
-  const os::Failure failure = region.reserved ? os::commit(piece, bytes) : os::map_at(piece, bytes);
-  if (!failure) return Outcome::ours;
-  return failure.error == EEXIST ? Outcome::taken : Outcome::refused;
+  piece.start = start;
+  piece.is_ours = false;
+  order_stores();
+  piece.bytes = bytes;
+  order_stores();
+  void* const address = reinterpret_cast<void*>(start);
+  const os::Failure failure = region.reserved ? os::commit(address, bytes) : os::map_at(address, bytes);
+  if (failure) {
+    piece.bytes = 0;
+    return failure.error == EEXIST ? Outcome::taken : Outcome::refused;
+  }
+  piece.is_ours = true;
+  return Outcome::ours;
 }
 
 // Undoes open_piece for a piece that nobody has touched.
-void close_piece(usize start, usize bytes) {
-  if (bytes == 0) return;
-  void* const piece = reinterpret_cast<void*>(start);
+void close_piece(Piece& piece) {
+  if (piece.bytes == 0) return;
+  void* const address = reinterpret_cast<void*>(piece.start);
+  const bool was_ours = piece.is_ours;
+  piece.is_ours = false;
+  order_stores();
   if (region.reserved) {
-    os::protect_none(piece, bytes);
+    os::protect_none(address, piece.bytes);
+  } else if (was_ours) {
+    os::unmap(address, piece.bytes);
   } else {
-    os::unmap(piece, bytes);
+    os::undo_map_at(address, piece.bytes);
   }
+  order_stores();
+  piece.bytes = 0;
 }
 
 // Lays the window out at `base` and maps the first piece of its tags.
 Outcome lay_out(usize base, usize window_bytes) FREESTONE_REQUIRES(growth_lock) {
   const usize units = window_bytes >> kUnitShift;
-  const Outcome outcome = open_piece(base, kTagStep);
+  Piece tags;
+  const Outcome outcome = open_piece(tags, base, kTagStep);
   if (outcome != Outcome::ours) return outcome;
-  tag_bytes = kTagStep;
   charge_anyway(kTagStep);
+  tag_bytes = kTagStep;
+  note_in_force(kTagStep);
   const UnitIndex start = heap_start_of(units);
   metadata_start = base - metadata_bytes_of(units);
   region.metadata = metadata_start - start / kGroupUnits / kSuperGroups * kSuperStride;
@@ -162,30 +195,35 @@ void advise_piece(UnitIndex first, UnitIndex end) {
   if (fills_frames()) os::advise_huge_pages(unit_address(rest), units_to_bytes(end - rest), os::HugePages::refuse);
 }
 
-Outcome open_tables(const TableRange& tags, const TableRange& metadata) {
-  Outcome outcome = open_piece(tags.start, tags.bytes);
+// Opens the pieces of the tables, or none of them.
+Outcome open_tables(const TableRange& tags, const TableRange& metadata) FREESTONE_REQUIRES(growth_lock) {
+  Outcome outcome = open_piece(growth.tags, tags.start, tags.bytes);
   if (outcome == Outcome::ours) {
-    outcome = open_piece(metadata.start, metadata.bytes);
-    if (outcome != Outcome::ours) close_piece(tags.start, tags.bytes);
+    outcome = open_piece(growth.metadata, metadata.start, metadata.bytes);
+    if (outcome != Outcome::ours) close_piece(growth.tags);
   }
   return outcome == Outcome::taken ? Outcome::ended : outcome;
 }
 
+[[maybe_unused]] bool nothing_grows() FREESTONE_REQUIRES(growth_lock) {
+  return growth.heap.bytes + growth.tags.bytes + growth.metadata.bytes + unadded.units == 0;
+}
+
 // Maps the units from `first` to `end`, skips those between the frontier and `first`, and moves the frontier to `end`.
 Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_lock) {
+  FREESTONE_CHECK("FORK-5", nothing_grows());
   const usize page = os::page_bytes();
   const usize more_tags = end > tag_bytes ? round_up(end, kTagStep) - tag_bytes : 0;
   const usize wanted = min_of(round_up(metadata_end(end) - metadata_start, page), region.base - metadata_start);
   const usize more_metadata = wanted > metadata_bytes ? wanted - metadata_bytes : 0;
   const usize tags_from = region.base + tag_bytes;
   const usize metadata_from = metadata_start + metadata_bytes;
-  const usize heap_from = address_of(unit_address(first));
-  const usize heap_bytes = units_to_bytes(end - first);
   if (!charge_ahead(more_tags + more_metadata)) return Outcome::refused;
-  Outcome outcome = open_piece(heap_from, heap_bytes);
+  growth.skipped = region.skipped.load_relaxed();
+  Outcome outcome = open_piece(growth.heap, address_of(unit_address(first)), units_to_bytes(end - first));
   if (outcome == Outcome::ours) {
     outcome = open_tables({tags_from, more_tags}, {metadata_from, more_metadata});
-    if (outcome != Outcome::ours) close_piece(heap_from, heap_bytes);
+    if (outcome != Outcome::ours) close_piece(growth.heap);
   }
   if (outcome != Outcome::ours) {
     uncharge(more_tags + more_metadata);
@@ -197,15 +235,18 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   if (address_of(&super) >= metadata_from) *reinterpret_cast<volatile char*>(&super) = 0;
   tag_bytes += more_tags;
   metadata_bytes += more_metadata;
+  note_in_force(more_tags + more_metadata);
   const UnitIndex old_frontier = region.frontier.load_relaxed();
   set_tags(old_frontier, first - old_frontier, kTagForeign);
-  region.skipped.store_relaxed(region.skipped.load_relaxed() + first - old_frontier);
+  region.skipped.store_relaxed(growth.skipped + first - old_frontier);
   advise_piece(first, end);
   FREESTONE_CHECK("REGION-2",
                   end > old_frontier && end <= tag_bytes && metadata_end(end) <= metadata_start + metadata_bytes);
+  unadded = {first, end - first};
   // REGION-2: tags and metadata are in place before another thread can see the frontier.
   region.frontier.store_release(end);
   region.frontier_bytes.store_release(units_to_bytes(end));
+  growth = {};
   return Outcome::ours;
 }
 
@@ -252,6 +293,28 @@ Grown commit_units(usize units) {
   // Not even one group is free beyond the frontier, and that will not change.
   if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
   return {};
+}
+
+FREESTONE_NO_ANALYSIS usize added_units() {
+  const bool has_passed = unadded.units != 0 && region.frontier.load_relaxed() > unadded.first;
+  return committed_units() - (has_passed ? unadded.units : 0);
+}
+
+void repair_growth_in_child() {
+  const UnitIndex frontier = region.frontier.load_relaxed();
+  // What the tables have gained is charged for, and stays.
+  if (growth.tags.start >= region.base + tag_bytes) close_piece(growth.tags);
+  if (growth.metadata.start >= metadata_start + metadata_bytes) close_piece(growth.metadata);
+  if (growth.heap.bytes != 0 && growth.heap.start >= address_of(unit_address(frontier))) {
+    close_piece(growth.heap);
+    region.skipped.store_relaxed(growth.skipped);
+    const UnitIndex first = unit_of(reinterpret_cast<void*>(growth.heap.start));
+    const auto end = static_cast<UnitIndex>(min_of<usize>(first, tag_bytes));
+    if (end > frontier) set_tags(frontier, end - frontier, kTagNone);
+    unadded.units = 0;
+  }
+  growth = {};
+  region.frontier_bytes.store_release(units_to_bytes(frontier));
 }
 
 bool has_plain_pages(UnitIndex unit) { return unit < plain_pages_end(); }

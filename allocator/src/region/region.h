@@ -209,6 +209,13 @@ struct Grown {
   usize units = 0;
 };
 Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
+// FORK-5: the units that the frontier has passed or is about to pass, and the span room has not added to its map yet.
+// The span room clears it.
+extern Grown unadded FREESTONE_GUARDED_BY(growth_lock);
+// In the child of a fork, if another thread was making the heap larger: undoes that, unless the frontier has moved.
+void repair_growth_in_child() FREESTONE_REQUIRES(growth_lock);
+// Of the heap's units below the frontier, those in the span room's map. Exact if nobody is changing either.
+usize added_units();
 // Whether a page of this unit has memory only once it was touched: no huge page brings it.
 bool has_plain_pages(UnitIndex unit);
 // Whether fill_frame may be used: with thp:auto, where the system gives huge pages on request, and without a limit.

@@ -7,6 +7,7 @@
 #include "cache/cache.h"
 #include "front/hardened.h"
 #include "front/sampled.h"
+#include "front/thread_cache.h"
 #include "heaps/heap_object.h"
 #include "report/statistics.h"
 #include "platform/os.h"
@@ -96,6 +97,11 @@ class Walker {
   void* context_;
 };
 
+// In the child of a fork: what the caches of other threads hold goes back.
+void drain_orphans() {
+  if (Cache* cache = ensure_cache(); cache != nullptr) freestone::drain_orphans(*cache);
+}
+
 struct Forward {
   bool (*visit)(void*, void*, usize);
   void* context;
@@ -111,7 +117,7 @@ bool forward(void* context, void* block, usize bytes) {
 }  // namespace
 
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context) {
-  drain_orphans();  // in the child of a fork: what the caches of other threads hold
+  drain_orphans();
   hardened::release_all_sealed();  // they are free, but the records do not say so while they wait
   usize counts[kClassEnd];
   count_cached(counts);

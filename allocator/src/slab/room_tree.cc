@@ -2,6 +2,8 @@
 
 #include "slab/room_tree.h"
 
+#include "platform/child.h"
+
 namespace freestone {
 
 Atomic<u32>& RoomTree::hint() const { return shard_rows[shard_].lowest_super[class_]; }
@@ -34,9 +36,16 @@ bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
   const u64 unit_bit = bit(unit % kGroupUnits);
   Atomic<u64>& word = slabs(unit / kGroupUnits);
   if ((word.load_seq() & unit_bit) == 0) return false;
-  watch.store_relaxed(unit);  // read only by the child of a fork, which has one thread
+  settle_child();
+  watch.store_relaxed(unit);  // read only by the repair of a child
   return (word.fetch_and_seq(~unit_bit) & unit_bit) != 0;
 }
+
+void RoomTree::repair(usize group) const {
+  if (slabs(group).load_seq() != 0) groups(group / kSuperGroups).or_seq(bit(group % kSuperGroups));
+}
+
+void RoomTree::repair_hint() const { lower_hint(static_cast<u32>(region.heap_start / kGroupUnits / kSuperGroups)); }
 
 bool RoomTree::finds(UnitIndex unit) const {
   const usize group = unit / kGroupUnits;
@@ -56,6 +65,7 @@ UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
     while (occupied != 0) {
       const unsigned position = lowest_bit(occupied);
       const usize group = usize{super} * kSuperGroups + position;
+      watch.store_relaxed(static_cast<UnitIndex>(group * kGroupUnits));  // for the bit of the group, which is cleared
       while (const u64 word = slabs(group).load_seq()) {
         const auto unit = static_cast<UnitIndex>(group * kGroupUnits + lowest_bit(word));
         if (claim(unit, watch)) {

@@ -28,11 +28,14 @@ class RoomTree {
 
   // Puts the token of the slab that starts at `unit` into the tree.
   void offer(UnitIndex unit);
-  // Takes the token of the lowest slab; `watch` holds the unit from before the token is taken. kNoUnit if there is
-  // none.
+  // Takes the token of the lowest slab. kNoUnit if there is none. For the child of a fork, `watch` names the slab from
+  // before its token is taken, and the group whose bit is being cleared.
   UnitIndex claim_lowest(Atomic<UnitIndex>& watch);
   // Takes the token of this slab if it lies in the tree.
   bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);
+  // In the child of a fork: SLAB-4 of a group, and TREE-1, after a search that was cut short.
+  void repair(usize group) const;
+  void repair_hint() const;
   // Debug: whether a search would find this slab (SLAB-4, TREE-1), while no other thread runs.
   bool finds(UnitIndex unit) const;
 

@@ -124,8 +124,10 @@ bool look_is_due(u32 events);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();
-// After a fork: offers again the slab whose token another thread held at that instant. `unit` may be kNoUnit.
+// After a fork, while no thread claims: offers again the slab whose token another thread held, and repairs what
+// searches had changed of the tree. `unit` is the thread's SlabUser::token and may be kNoUnit.
 void repair_slab_in_child(UnitIndex unit);
+void repair_trees_in_child();
 
 struct SlabCounts {
   usize slabs;

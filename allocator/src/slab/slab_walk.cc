@@ -13,8 +13,17 @@ void* block_start(SizeClass size_class, const void* pointer) {
   return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
 }
 
+void repair_trees_in_child() {
+  for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) RoomTree(shard, c).repair_hint();
+  }
+}
+
 void repair_slab_in_child(UnitIndex unit) {
   if (unit == kNoUnit) return;
+  for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) RoomTree(shard, c).repair(unit / kGroupUnits);
+  }
   const u8 tag = tag_of(unit);
   if (tag == kTagNone || tag > kLastSmallClass || slab_start(class_info(tag), unit) != unit) return;
   Record& record = record_of(unit);

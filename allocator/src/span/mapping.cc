@@ -20,12 +20,19 @@ namespace {
 // Where spans have guards, a mapping ends in a page that faults: the kernel puts the next one right behind it.
 usize guard_bytes() { return guards_spans() ? os::page_bytes() : 0; }
 
+// What a thread does to a mapping without the lock.
+constexpr usize kUnmapping = 1;
+constexpr usize kMoving = 2;
+constexpr usize kGoings = kUnmapping | kMoving;
+
 struct Entry {
   usize block = 0;  // what the program holds; 0: empty
   usize start = 0;  // of the mapping
   usize bytes = 0;  // of the mapping, from start, its guard included
   u64 request = 0;  // see mapped_request
+  usize going = 0;  // the mark of the thread that unmaps or moves it, and which of the two; 0: neither
 
+  bool is_going_by(usize mark) const { return going != 0 && (going & ~kGoings) == mark; }
   usize usable_bytes() const { return start + bytes - block - guard_bytes(); }
   void* guard() const { return reinterpret_cast<void*>(start + bytes - guard_bytes()); }
 };
@@ -36,11 +43,12 @@ void close_end(const Entry& entry) {
 }
 bool open_end(const Entry& entry) { return !guards_spans() || !os::guard_remove(entry.guard(), guard_bytes()); }
 
-// MAPPING-1  At least one entry is empty, also when all that are being moved are back: so every search ends.
+// MAPPING-1  At least one entry is empty: so every search ends.
 // MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
 //
 // FORK-3: at every instruction an entry with a block is complete, and the table in force holds all of them; while
 // one is being removed, another may be there twice or out of place.
+// FORK-5: a mapping that goes stays in the table until nothing of it is left but its addresses, or until it has moved.
 constexpr usize kFirstEntries = 16;
 Entry first_entries[kFirstEntries];
 struct Table {
@@ -58,17 +66,17 @@ struct Table {
 Table tables[2] FREESTONE_GUARDED_BY(mapping_lock) = {{first_entries, kFirstEntries}, {}};
 const Table* table FREESTONE_GUARDED_BY(mapping_lock) = &tables[0];
 usize live FREESTONE_GUARDED_BY(mapping_lock) = 0;
-// Entries that are out of the table while the kernel moves their pages.
-usize moving FREESTONE_GUARDED_BY(mapping_lock) = 0;
+usize going FREESTONE_GUARDED_BY(mapping_lock) = 0;  // how many of them go
 // Charged for, like the table once it is mapped.
 usize live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
-Entry* find(usize block) FREESTONE_REQUIRES(mapping_lock) {
+// The entry of a block that does not go, or that goes in this way. While one moves, its address may be given out again.
+Entry* find(usize block, usize goes = 0) FREESTONE_REQUIRES(mapping_lock) {
   for (usize i = table->home_of(block);; i = table->next(i)) {
     Entry& entry = table->entries[i];
-    if (entry.block == block) return &entry;
+    if (entry.block == block && entry.going == goes) return &entry;
     if (entry.block == 0) return nullptr;
   }
 }
@@ -79,6 +87,7 @@ void write(Entry& place, const Entry& entry) {
   place.start = entry.start;
   place.bytes = entry.bytes;
   place.request = entry.request;
+  place.going = entry.going;
   order_stores();
   place.block = entry.block;
 }
@@ -87,16 +96,17 @@ void put(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   write(table->place_for(entry.block), entry);
   ++live;
   live_bytes += entry.bytes;
+  note_in_force(entry.bytes);
   most_live = max_of(most_live, live);
   most_live_bytes = max_of(most_live_bytes, live_bytes);
-  FREESTONE_CHECK("MAPPING-1", live + moving < table->capacity);
+  FREESTONE_CHECK("MAPPING-1", live < table->capacity);
   FREESTONE_CHECK("MAPPING-2", find(entry.block) != nullptr);
 }
 
 // Of the entries from there to the next empty one.
 [[maybe_unused]] bool all_are_found(usize i) FREESTONE_REQUIRES(mapping_lock) {
   for (; table->entries[i].block != 0; i = table->next(i)) {
-    if (find(table->entries[i].block) != &table->entries[i]) return false;
+    if (find(table->entries[i].block, table->entries[i].going) != &table->entries[i]) return false;
   }
   return true;
 }
@@ -105,6 +115,8 @@ void put(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
 void erase(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   --live;
   live_bytes -= entry.bytes;
+  note_out_of_force(entry.bytes);
+  if (entry.going != 0) --going;
   const usize mask = table->capacity - 1;
   Entry* const entries = table->entries;
   usize gap = static_cast<usize>(&entry - entries);
@@ -124,20 +136,22 @@ void count_anew() FREESTONE_REQUIRES(mapping_lock) {
     changed = false;
     for (usize i = 0; i < table->capacity; ++i) {
       const Entry entry = table->entries[i];
-      if (entry.block == 0 || find(entry.block) == &table->entries[i]) continue;
+      if (entry.block == 0 || find(entry.block, entry.going) == &table->entries[i]) continue;
       table->entries[i].block = 0;
-      if (find(entry.block) == nullptr) write(table->place_for(entry.block), entry);
+      if (find(entry.block, entry.going) == nullptr) write(table->place_for(entry.block), entry);
       changed = true;
     }
   }
-  live = live_bytes = 0;
+  live = live_bytes = going = 0;
   for (usize i = 0; i < table->capacity; ++i) {
     if (table->entries[i].block == 0) continue;
     ++live;
+    going += table->entries[i].going != 0 ? 1 : 0;
     live_bytes += table->entries[i].bytes;
   }
 }
 
+// A mapping that another thread had made and not put into the table stays in the child of a fork as unused addresses.
 void* map_charged(usize bytes) {
   if (!charge_ahead(bytes)) return nullptr;
   void* start = os::map(bytes);
@@ -150,23 +164,54 @@ void* map_charged(usize bytes) {
 }
 
 usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
+// Of the table in force; the first one is not mapped.
+usize mapped_table_bytes() FREESTONE_REQUIRES(mapping_lock) {
+  return table->entries == first_entries ? 0 : table_bytes(table->capacity);
+}
+
+void begin_going(Entry& entry, usize how) FREESTONE_REQUIRES(mapping_lock) {
+  ++going;
+  entry.going = thread_mark() | how;
+}
+
+// In the child of a fork, of a mapping that went in another thread.
+void settle_going(Entry& entry) {
+  void* const start = reinterpret_cast<void*>(entry.start);
+  if ((entry.going & kUnmapping) != 0) {
+    const usize bytes = entry.bytes;
+    entry.block = 0;  // first: a child that comes after this one must not unmap it again
+    order_stores();
+    os::unmap(start, bytes);
+    return;
+  }
+  // If its place is free it has moved, and only that thread knew where.
+  if (!os::map_at(start, entry.bytes)) {
+    entry.block = 0;
+    os::unmap(start, entry.bytes);
+    return;
+  }
+  entry.going = 0;
+}
 
 // For one entry more. Keeps at least half of the table empty; false when MAPPING-1 asks for a larger one and the kernel
 // refuses.
 bool make_room() FREESTONE_REQUIRES(mapping_lock) {
   const Table old = *table;
-  if (live + moving < old.capacity / 2) return true;
+  if (live < old.capacity / 2) return true;
   auto* fresh = static_cast<Entry*>(map_charged(table_bytes(old.capacity * 2)));
-  if (fresh == nullptr) return live + moving + 1 < old.capacity;
+  if (fresh == nullptr) return live + 1 < old.capacity;
   Table& next = tables[table == &tables[0] ? 1 : 0];
   next = {fresh, old.capacity * 2};
   for (usize i = 0; i < old.capacity; ++i) {
     if (const Entry& entry = old.entries[i]; entry.block != 0) next.place_for(entry.block) = entry;
   }
+  const usize old_bytes = mapped_table_bytes();
   order_stores();
   table = &next;
-  if (old.entries != first_entries && !os::unmap(old.entries, table_bytes(old.capacity)))
-    uncharge(table_bytes(old.capacity));
+  note_in_force(mapped_table_bytes());
+  note_out_of_force(old_bytes);
+  if (old_bytes != 0) os::unmap(old.entries, old_bytes);
+  uncharge(old_bytes);
   return true;
 }
 
@@ -230,12 +275,18 @@ bool unmap_block(void* block) {
     LockGuard guard(mapping_lock);
     Entry* entry = find(address_of(block));
     if (entry == nullptr) return false;
+    begin_going(*entry, kUnmapping);
     removed = *entry;
-    erase(*entry);
   }
+  // Its memory goes while the entry is there: the child of a fork then knows that it is still mapped, and unmaps it.
   void* start = reinterpret_cast<void*>(removed.start);
-  // At the mapping limit munmap can fail; then the memory at least goes back, unless it is locked.
-  if (os::unmap(start, removed.bytes) && os::purge(start, removed.bytes)) return true;
+  const bool is_empty = !os::purge(start, removed.bytes);
+  {
+    LockGuard guard(mapping_lock);
+    erase(*find(removed.block, removed.going));
+  }
+  // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
+  if (os::unmap(start, removed.bytes) && !is_empty) return true;
   note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
   return true;
@@ -244,22 +295,27 @@ bool unmap_block(void* block) {
 void* remap_block(void* block, usize bytes) {
   const usize wanted = round_up(bytes, os::page_bytes()) + guard_bytes();
   if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr) return nullptr;
-  // The entry leaves the table while the kernel moves the pages: the old address may be handed out again at once.
   Entry entry;
+  usize moves;
   {
     LockGuard guard(mapping_lock);
     Entry* found = find(address_of(block));
     if (found == nullptr || found->start != found->block) return nullptr;
     if (wanted > found->bytes && !charge_ahead(wanted - found->bytes)) return nullptr;
     entry = *found;
-    erase(*found);
-    ++moving;
+    begin_going(*found, kMoving);
+    moves = found->going;
+    if (wanted < entry.bytes) {  // the end may be somebody else's before this is over
+      found->bytes = wanted;
+      live_bytes -= entry.bytes - wanted;
+      note_out_of_force(entry.bytes - wanted);
+    }
   }
   void* const moved = open_end(entry) ? os::remap(block, entry.bytes, wanted) : nullptr;
   const Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
   close_end(now);
   LockGuard guard(mapping_lock);
-  --moving;  // the place in the table that the entry left is still to be had: MAPPING-1
+  erase(*find(entry.block, moves));
   put(now);
   if (moved == nullptr) {
     if (wanted > entry.bytes) uncharge(wanted - entry.bytes);
@@ -273,15 +329,15 @@ void* remap_block(void* block, usize bytes) {
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  const usize of_table = table->entries == first_entries ? 0 : table_bytes(table->capacity);
-  return {live, live_bytes, of_table, most_live, most_live_bytes};
+  return {live, live_bytes, mapped_table_bytes(), most_live, most_live_bytes};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {
   LockGuard guard(mapping_lock);
   for (usize i = 0; i < table->capacity; ++i) {
     const Entry& entry = table->entries[i];
-    if (entry.block != 0) visit(context, reinterpret_cast<void*>(entry.block), entry.usable_bytes());
+    if (entry.block == 0 || entry.going != 0) continue;
+    visit(context, reinterpret_cast<void*>(entry.block), entry.usable_bytes());
   }
 }
 
@@ -290,8 +346,18 @@ MappingTable mapping_table() {
   return {address_of(table->entries), address_of(table->entries + table->capacity)};
 }
 
-void repair_mappings_in_child() {
-  if (mapping_lock.reset_in_child()) count_anew();
+FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the lock is seized or not
+  const bool changed = mapping_lock.seize_in_child();
+  if (changed) count_anew();
+  if (!changed && (going == 0 || !mapping_lock.try_lock())) return;
+  for (usize i = 0; i < table->capacity; ++i) {
+    Entry& entry = table->entries[i];
+    if (entry.block != 0 && entry.going != 0 && !entry.is_going_by(thread_mark())) settle_going(entry);
+  }
+  count_anew();
+  mapping_lock.unlock();
 }
+
+FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() { return live_bytes + mapped_table_bytes(); }
 
 }  // namespace freestone

@@ -41,8 +41,11 @@ struct MappingTable {
 };
 MappingTable mapping_table();
 
-// In the child of a fork, by its only thread: if another thread was inside, counts anew.
+// In the child of a fork, by the thread that settles it: if another thread was inside, counts anew; finishes what it
+// was unmapping, and leaves where it is what it was moving.
 void repair_mappings_in_child();
+// ACCOUNT-1, of the mappings and their table; then.
+usize charged_mapping_bytes();
 extern Mutex mapping_lock;
 
 }  // namespace freestone

@@ -49,10 +49,21 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, us
   }
 }
 
+// The units that the frontier has passed are in the map from here on.
+void add_grown() FREESTONE_REQUIRES(growth_lock, span_lock) {
+  span_map.add(unadded.first, unadded.units);
+  order_stores();
+  unadded.units = 0;  // FORK-5
+}
+
 // Moves the frontier and takes new units; with `fresh`, only units that were never in use. Charges for the units first,
 // so that a refusal by the limit leaves no trace.
 Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus) {
   LockGuard growing(growth_lock);
+  if (FREESTONE_UNLIKELY(unadded.units != 0)) {  // by a thread that a fork cut short
+    LockGuard guard(span_lock);
+    add_grown();
+  }
   if (!fresh) {
     // Another thread may have made room meanwhile.
     const Span span = take_free(units, alignment, refused, surplus);
@@ -60,15 +71,15 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
   }
   refused = !charge_ahead(units_to_bytes(units));
   if (refused) return {};
-  const Grown grown = commit_units(units + (fresh || alignment > kGroupUnits ? alignment : 0));
-  if (grown.units == 0) {
+  const Grown new_units = commit_units(units + (fresh || alignment > kGroupUnits ? alignment : 0));
+  if (new_units.units == 0) {
     uncharge(units_to_bytes(units));
     return {};
   }
   LockGuard guard(span_lock);
-  span_map.add(grown.first, grown.units);
+  add_grown();
   UnitIndex first = fresh ? kNoUnit : span_map.find(units, alignment);
-  if (first == kNoUnit) first = static_cast<UnitIndex>(round_up(grown.first, alignment));
+  if (first == kNoUnit) first = static_cast<UnitIndex>(round_up(new_units.first, alignment));
   uncharge(units_to_bytes(span_map.count_dirty(first, units)));
   confirm_charge();
   return take_found(first, units, surplus);
@@ -314,12 +325,26 @@ SpanCounts span_counts() {
   return {committed_units(), span_map.free_units(), span_map.dirty_units()};
 }
 
-void repair_spans_in_child() {
-  growth_lock.reset_in_child();  // units that are accessible and not in the map yet are lost
-  if (!span_lock.reset_in_child()) return;
-  span_map.count_anew();
-  FREESTONE_CHECK("FORK-3", span_map.is_valid());
+FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
+  const bool grew = growth_lock.seize_in_child();
+  const bool changed = span_lock.seize_in_child();
+  if (grew) repair_growth_in_child();
+  if (changed) {
+    if (grew && unadded.units != 0) {  // it may be half added
+      span_map.free_anew(unadded.first, unadded.units);
+      unadded.units = 0;
+    }
+    span_map.count_anew();
+    FREESTONE_CHECK("FORK-3", span_map.is_valid());
+    span_lock.unlock();
+  } else if (grew && unadded.units != 0 && span_lock.try_lock()) {  // else the interrupted code has it
+    add_grown();
+    span_lock.unlock();
+  }
+  if (grew) growth_lock.unlock();
 }
+
+FREESTONE_NO_ANALYSIS usize charged_span_bytes() { return units_to_bytes(span_map.charged_units()); }
 
 bool spans_are_valid() {
   LockGuard guard(span_lock);

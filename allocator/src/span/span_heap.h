@@ -63,9 +63,11 @@ bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard);
 
 SpanCounts span_counts();
 
-// Called in the child of a fork by its only thread: if another thread was inside, counts again what follows from the
-// bitmaps.
+// In the child of a fork, by the thread that settles it: if another thread was inside, counts again what follows from
+// the bitmaps, and finishes or undoes the growth of the heap.
 void repair_spans_in_child();
+// ACCOUNT-1, of the units; then.
+usize charged_span_bytes();
 
 // Debug: SPAN-1 and SPAN-3 hold for every word.
 bool spans_are_valid();

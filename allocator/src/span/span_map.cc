@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "config/build_config.h"
 #include "policy/policy.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -115,7 +116,13 @@ usize HeapStorage::step(unsigned level) const { return level == kSuperLevel ? kS
 void SpanMap::add(UnitIndex first, usize units) {
   tree_.cover(region.heap_start, first + units);
   added_ += units;
+  note_in_force(units_to_bytes(units));
   mark_free(first, units, false);
+}
+
+void SpanMap::free_anew(UnitIndex first, usize units) {
+  tree_.cover(region.heap_start, first + units);
+  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) { storage.free_word(word) |= mask; });
 }
 
 UnitIndex SpanMap::find(usize units, usize alignment) {
@@ -176,6 +183,7 @@ void SpanMap::mark_free_in(UnitIndex first, usize units, bool dirty, unsigned se
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ += units;
+  if (!dirty) note_out_of_force(units_to_bytes(units));
 }
 
 usize SpanMap::mark_taken(UnitIndex first, usize units) {
@@ -193,6 +201,7 @@ usize SpanMap::mark_taken(UnitIndex first, usize units) {
   });
   tree_.note_changed(first / kWordUnits, (first + units - 1) / kWordUnits);
   free_count_ -= units;
+  note_in_force(units_to_bytes(units - dirty));
   return dirty;
 }
 
@@ -266,6 +275,7 @@ void SpanMap::count_anew() {
   retries_ = false;
   free_count_ = 0;
   usize dirty_count = 0;
+  added_ = added_units();
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
   for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
     const u64 dirty = dirty_word(word) & storage.free_word(word);

@@ -74,9 +74,13 @@ class SpanMap {
   // Those that may go.
   usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
   usize live_units() const { return added_ - free_count_; }  // those that are being purged included
+  usize charged_units() const { return live_units() + dirty_units(); }  // ACCOUNT-1
 
-  // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps.
+  // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps and
+  // from the frontier.
   void count_anew() FREESTONE_REQUIRES(span_lock);
+  // Before that, if an `add` of these units was cut short, or had not begun: none of them was taken yet.
+  void free_anew(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 
   // Debug: SPAN-1 and SPAN-3 for every word.
   bool is_valid() FREESTONE_REQUIRES(span_lock);

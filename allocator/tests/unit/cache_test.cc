@@ -236,7 +236,7 @@ TEST(cache, TrimEmptiesTheBinsBetweenThreads) {
   run_threads(1, [&](unsigned) {
     Cache* cache = ensure_cache();
     void* blocks[4];
-    for (void*& block : blocks) block = take_one(c, cache->user);
+    for (void*& block : blocks) ASSERT_EQ(take_blocks(c, cache->user, 1, 1, &block), 1u);
     ASSERT_EQ(give_to_transfer(c, cache->user.shard, blocks, 4), 4u);
     ASSERT_EQ(in_transfer(c), 4u);
     trim(0);
@@ -252,8 +252,9 @@ TEST(cache, ThreadsThatEndAtOnceLeaveNothingInTheBins) {
     std::atomic<int> ready{0};
     run_threads(2, [&](unsigned) {
       Cache* cache = ensure_cache();
-      void* block = take_one(c, cache->user);
-      if (give_to_transfer(c, cache->user.shard, &block, 1) == 0) return_one(c, cache->user, block);
+      void* block = nullptr;
+      take_blocks(c, cache->user, 1, 1, &block);
+      if (give_to_transfer(c, cache->user.shard, &block, 1) == 0) return_blocks(c, cache->user, &block, 1);
       ++ready;
       while (ready != 2) std::this_thread::yield();
     });

@@ -112,7 +112,7 @@ TEST(front_fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
   lock.hold_for_fork();
   lock.release_after_fork();
   EXPECT_TRUE(lock.is_mine());
-  EXPECT_FALSE(lock.reset_in_child());
+  EXPECT_FALSE(lock.seize_in_child());
   EXPECT_TRUE(lock.is_mine());
   lock.unlock();
   EXPECT_FALSE(lock.is_mine());

@@ -93,7 +93,7 @@ TEST(platform_late_libc, FindsAFunctionOnceItsLibraryIsLoaded) {
   };
   EXPECT_EQ(find("freestone_no_such_function"), nullptr);
   EXPECT_EQ(find(""), nullptr);
-  EXPECT_EQ(find("environ"), nullptr) << "a variable";
+  EXPECT_NE(find("__nptl_nthreads"), nullptr) << "a variable";
   EXPECT_EQ(find("freestone_guest_function"), nullptr);
   void* const guest = dlopen(FREESTONE_LATE_GUEST, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(guest, nullptr) << dlerror();

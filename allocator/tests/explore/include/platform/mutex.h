@@ -4,12 +4,11 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "platform/child.h"
 #include "platform/lock_counts.h"
 #include "platform/os.h"
 
 namespace freestone {
-
-inline usize thread_mark() { return 16; }
 
 class FREESTONE_CAPABILITY Mutex {
  public:
