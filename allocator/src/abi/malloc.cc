@@ -30,8 +30,8 @@ __attribute__((noinline)) int posix_memalign_slow(void** result, usize alignment
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
   void* block = serve_aligned(bytes, alignment);
+  if (block == nullptr) return ENOMEM;  // as in glibc, errno says so too
   errno = saved;
-  if (block == nullptr) return ENOMEM;
   *result = block;
   return 0;
 }
