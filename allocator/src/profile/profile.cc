@@ -11,6 +11,7 @@
 #include "profile/python_names.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "platform/own_stack.h"
 
 namespace freestone {
 
@@ -163,10 +164,13 @@ int dump_profile(const char* path) {
   return dump_locked(path);
 }
 
-void dump_profile_in_signal(int) {
+static void dump_unless_locked() {
   if (!profile_store.lock.try_lock()) return dump_pending.store_seq(1);
   dump_locked(nullptr);
   profile_store.lock.unlock();
+}
+void dump_profile_in_signal(int) {
+  if (!os::run_on_own_stack(dump_unless_locked)) dump_pending.store_seq(1);
 }
 
 void profile_before_fork() { profile_store.lock.hold_for_fork(); }

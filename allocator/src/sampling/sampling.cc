@@ -183,6 +183,7 @@ void install(u64 number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigfillset(&action.sa_mask);  // run_on_own_stack
   sigaction(static_cast<int>(number), &action, nullptr);
 }
 

@@ -14,6 +14,7 @@
 #include "platform/message.h"
 #include "platform/mutex.h"
 #include "platform/os.h"
+#include "platform/own_stack.h"
 #include "region/account.h"
 #include "report/live_page.h"
 #include "report/statistics_report.h"
@@ -83,8 +84,11 @@ void act() {
 }
 
 // In the handler of a signal: at once if no lock stands in the way, else at the next slow path.
-void on_signal(int) {
+void report_in_signal() {
   if (!may_collect_here() || write_report() == EBUSY) attention.or_seq(kAttentionDump);
+}
+void on_signal(int) {
+  if (!os::run_on_own_stack(report_in_signal)) attention.or_seq(kAttentionDump);
 }
 
 void before_fork() {
@@ -107,6 +111,7 @@ FREESTONE_AT_START void install_signal() {
   const int wanted = static_cast<int>(options.stats_signal);
   if (wanted == installed_signal) return;
   struct sigaction action = {};
+  sigfillset(&action.sa_mask);  // run_on_own_stack
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   action.sa_handler = SIG_DFL;
   if (installed_signal != 0) sigaction(installed_signal, &action, nullptr);

@@ -1,0 +1,11 @@
+// Room 4, platform: a stack of our own for what handlers of signals do. A program may have its signals delivered on an
+// alternate stack of 8 KiB, of which the kernel's frame takes up to half.
+#pragma once
+
+namespace freestone::os {
+
+// Calls work() there. False, without a call, while another thread is there. The caller has all signals blocked: the
+// kernel would begin the next handler at the top of the alternate stack, over the frames that wait for this call.
+bool run_on_own_stack(void (*work)());
+
+}  // namespace freestone::os
