@@ -10,8 +10,8 @@ namespace freestone::os {
 
 namespace {
 
-// A profile is written in 20 KiB; allocator/tests/stress/small_stack_test.py would see a handler that needs more.
-constexpr usize kStackBytes = 128 * kKiB;
+// Statistics and profiles are written in 8 KiB of it.
+constexpr usize kStackBytes = 64 * kKiB;
 alignas(16) FREESTONE_FAR char own_stack[kStackBytes];
 // The thread that is on it; 0: none. The child of a fork finds a number of its parent, which no thread of its own has.
 Atomic<u32> owner;

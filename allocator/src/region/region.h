@@ -75,7 +75,7 @@ struct alignas(64) Record {
                            // had memory
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
-  u64 request_bytes;       // run: the bytes asked for (hardened) or sampled
+  u64 request_bytes;       // run: the bytes asked for (hardened) or sampled; slab: see look_of (slab_purge.cc)
   Atomic<u64> empty_pages; // slab: pages without memory behind them (SLAB-5)
   Atomic<u64> words[16];   // slab, also a heap object's: a set bit is a free block
   HeapObjectSpan heap;

@@ -36,6 +36,21 @@ class RoomTree {
   // In the child of a fork: SLAB-4 of a group, and TREE-1, after a search that was cut short.
   void repair(usize group) const;
   void repair_hint() const;
+  // Calls visit(unit) for each slab in the tree. Other threads may claim and offer slabs meanwhile.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    const UnitIndex frontier = region.frontier.load_acquire();
+    if (frontier == region.heap_start) return;  // no metadata yet
+    const auto first = static_cast<u32>(region.heap_start / kGroupUnits / kSuperGroups);
+    const auto last = static_cast<u32>((frontier - 1) / kGroupUnits / kSuperGroups);
+    for (u32 super = max_of(hint().load_seq(), first); super <= last; ++super) {
+      for (u64 occupied = groups(super).load_seq(); occupied != 0; occupied &= occupied - 1) {
+        const usize group = usize{super} * kSuperGroups + lowest_bit(occupied);
+        for (u64 word = slabs(group).load_seq(); word != 0; word &= word - 1)
+          visit(static_cast<UnitIndex>(group * kGroupUnits + lowest_bit(word)));
+      }
+    }
+  }
   // Debug: whether a search would find this slab (SLAB-4, TREE-1), while no other thread runs.
   bool finds(UnitIndex unit) const;
 

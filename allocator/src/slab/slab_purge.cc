@@ -62,6 +62,18 @@ u64 came_bytes() {
   return of(Came::fresh) + of(Came::again) - refilled_bytes.load_relaxed();
 }
 
+// What decides whether a slab has free pages with memory, in one number. A slab that looks as when it was last purged
+// has none, so that a program which asks for it all the time pays for what changed. The number stands where a run has
+// its request: only the holder of the token writes it, since the record may be a run's by the next moment. A reader of
+// another's number looks once more, or not at a slab that was emptied a moment ago.
+u64 look_of(SizeClass size_class, const u64* words, u64 empty_pages) {
+  u64 look = size_class ^ empty_pages;
+  for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) look = (look ^ words[w]) * 0x9E3779B97F4A7C15u + 1;
+  return look;
+}
+u64 last_look(const Record& record) { return __atomic_load_n(&record.request_bytes, __ATOMIC_RELAXED); }
+void set_last_look(Record& record, u64 look) { __atomic_store_n(&record.request_bytes, look, __ATOMIC_RELAXED); }
+
 // Gives back the free pages of one slab. Returns the bytes.
 usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack why) {
   const usize page = os::page_bytes();
@@ -71,11 +83,12 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   if (units_to_bytes(info.units) % page != 0) return 0;  // a page that reaches into neighbours is not ours to purge
   u64 words[kSlabWordsMax];
   load_words(info, record, words);
-  if ((free_pages(info, words, page) & ~record.empty_pages.load_relaxed()) == 0) return 0;
+  if (last_look(record) == look_of(size_class, words, record.empty_pages.load_relaxed())) return 0;
   if (!tree_of(record, size_class).claim(unit, user.token)) return 0;
   begin_holding(record);
   load_words(info, record, words);  // these stay free: nobody takes blocks without the token
   usize purged = 0;
+  bool refused = false;
   u64 empty = record.empty_pages.load_relaxed();
   expect_blocks_clear(unit, info, words, SlabPages(empty));
   unsigned most = 64;  // at once; after a refusal page by page, since one of them may be locked
@@ -84,6 +97,7 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
     const unsigned count = min_of(trailing_ones(left >> first), most);
     const u64 pages = low_mask(count) << first;
     if (!purge_range(unit_address(unit) + first * page, count * page, why)) {
+      refused = true;
       if (count == 1) left &= ~pages;
       most = 1;
       continue;
@@ -94,6 +108,7 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
     record.is_fresh = 0;
   }
   record.empty_pages.store_relaxed(empty);
+  if (!refused && !purges_pause()) set_last_look(record, look_of(size_class, words, empty));
   empty_bytes[size_class].add_relaxed(purged);
   end_holding(record, size_class, unit, load_words(info, record, words));
   if (looks_wholly_free(info, record)) try_release(size_class, unit, user);
@@ -202,7 +217,10 @@ void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_R
 usize purge_slabs(SlabUser& user, WentBack why) {
   usize purged = 0;
   if (why == WentBack::trim) end_purge_pause();
-  for_each_slab([&](UnitIndex unit, SizeClass size_class) { purged += purge_slab(size_class, unit, user, why); });
+  for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c)
+      RoomTree(shard, c).for_each([&](UnitIndex unit) { purged += purge_slab(c, unit, user, why); });
+  }
   user.token.store_relaxed(kNoUnit);
   return purged;
 }

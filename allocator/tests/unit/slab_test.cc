@@ -9,6 +9,7 @@
 
 #include "config/options.h"
 #include "platform/os.h"
+#include "slab/room_tree.h"
 #include "span/purge.h"
 #include "unit/support.h"
 
@@ -38,6 +39,58 @@ TEST(slab, PagesOfANewSlabThatNobodyTouchedDoNotGoBack) {
   EXPECT_EQ(purge_slabs(user, WentBack::trim), 0u) << "it never had that memory";
   EXPECT_TRUE(slabs_are_valid());
   return_blocks(c, user, &block, 1);
+  expect_valid_heap();
+}
+
+// A slab that looks as when it was last purged is passed over; one whose blocks were used since is not.
+TEST(slab, PagesThatWereUsedAgainGoBackAgain) {
+  ensure_started();
+  const SizeClass c = class_of(1152);
+  SlabUser user;
+  std::vector<void*> blocks = taken_blocks(user, c, 4 * kMiB);
+  const std::vector<void*> survivors = survivors_of(user, c, blocks);
+  purge_slabs(user, WentBack::trim);
+  EXPECT_EQ(purge_slabs(user, WentBack::trim), 0u) << "all of it went";
+  for (int round = 0; round < 3; ++round) {
+    void* again[64];
+    const unsigned got = take_blocks(c, user, 64, 64, again);
+    for (unsigned k = 0; k < got; ++k) std::memset(again[k], 1, class_info(c).bytes);
+    return_blocks(c, user, again, got);
+    EXPECT_GT(purge_slabs(user, WentBack::trim), 32 * kKiB) << "their pages have memory again";
+    EXPECT_EQ(purge_slabs(user, WentBack::trim), 0u);
+    EXPECT_TRUE(slabs_are_valid());
+  }
+  for (void* block : survivors) return_blocks(c, user, &block, 1);
+  expect_valid_heap();
+}
+
+// Slabs without room are not looked at.
+TEST(slab, ATreeVisitsTheSlabsThatHaveRoom) {
+  ensure_started();
+  const SizeClass c = class_of(7168);
+  SlabUser user;
+  const auto visited = [&] {
+    std::vector<UnitIndex> units;
+    units.reserve(1000);
+    RoomTree(user.shard, c).for_each([&](UnitIndex unit) { units.push_back(unit); });
+    std::sort(units.begin(), units.end());
+    return units;
+  };
+  std::vector<void*> blocks = taken_blocks(user, c, 8 * kMiB);
+  std::vector<UnitIndex> with_room = visited();
+  EXPECT_LE(with_room.size(), 1u) << "all but the last slab are full";
+  const auto slab_of = [&](void* block) { return unit_of(block) / class_info(c).units * class_info(c).units; };
+  for (usize k = 0; k < blocks.size(); k += 200) {
+    with_room.push_back(slab_of(blocks[k]));
+    return_blocks(c, user, &blocks[k], 1);
+    blocks[k] = nullptr;
+  }
+  std::sort(with_room.begin(), with_room.end());
+  with_room.erase(std::unique(with_room.begin(), with_room.end()), with_room.end());
+  EXPECT_EQ(visited(), with_room);
+  for (void* block : blocks) {
+    if (block != nullptr) return_blocks(c, user, &block, 1);
+  }
   expect_valid_heap();
 }
 
