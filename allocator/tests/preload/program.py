@@ -15,7 +15,8 @@ class Program:
     """A real program and what it plays.
 
     `needs`: executables without which it is skipped. `served`: a prefix of the name of the program that must run on the
-    library. `source`: the Debian source package that it reads as `session.source`; `build` prepares it once.
+    library. `source`: the Debian source package that it reads as `session.source`; `build` prepares it once. `prepare`:
+    makes what it reads as `session.source` where that is no source package; may raise sources.Unavailable.
     """
 
     needs: tuple[str, ...]
@@ -23,6 +24,7 @@ class Program:
     play: Callable[[Session], str]
     source: str = ""
     build: str = ""
+    prepare: Callable[[], Path] | None = None
 
 
 def digest(path: Path) -> str:

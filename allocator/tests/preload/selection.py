@@ -68,36 +68,20 @@ POSTGRES = """
     with regex
 """
 
-GLIBC = """
-    mallocbug tst-calloc tst-free-errno tst-malloc tst-malloc-fork-deadlock tst-malloc-stats-cancellation
-    tst-malloc-tcache-leak tst-malloc-thread-exit tst-malloc-too-large tst-malloc_info
-    tst-mallinfo2 tst-mallocfork tst-mallocfork2 tst-mallocfork3 tst-mallopt tst-memalign tst-obstack
-    tst-posix_memalign tst-pvalloc tst-pvalloc-fortify tst-realloc tst-reallocarray
-    tst-trim1 tst-valloc
-"""
-
 # It copies the last page of a block by glibc's layout, and so reads past the block's end; it is about errno.
-GLIBC_SETTINGS = {"tst-free-errno": {"FREESTONE_CONF": "check_libc:false"}}
+GLIBC_SETTINGS = {"malloc/tst-free-errno": {"FREESTONE_CONF": "check_libc:false"}}
 
-_INTERNAL = "an inner part of glibc that no program can call"
-_OF_GLIBC = "a setting of glibc's own malloc"
+# Whatever else builds is run: what fails without a library must fail alike.
 GLIBC_LEFT_OUT = {
+    **dict.fromkeys(("malloc/tst-malloc-usable", "malloc/tst-mxfast"), "a setting of glibc's own malloc"),
+    "malloc/tst-interpose-*": "the tests bring a malloc of their own, and fail without one",
     **dict.fromkeys(
-        ("tst-alloc_buffer", "tst-dynarray", "tst-dynarray-fail", "tst-dynarray-at-fail", "tst-scratch_buffer"),
-        _INTERNAL,
+        ("malloc/tst-safe-linking", "malloc/tst-malloc-backtrace"), "they damage glibc's own lists on purpose"
     ),
     **dict.fromkeys(
-        ("tst-malloc-check", "tst-malloc-usable", "tst-malloc-usable-tunables", "tst-mxfast", "tst-mtrace"), _OF_GLIBC
-    ),
-    **dict.fromkeys(("tst-mallocstate", "tst-compathooks-on", "tst-compathooks-off"), "hooks that glibc 2.34 took out"),
-    **dict.fromkeys(("tst-interpose-*",), "the tests bring a malloc of their own"),
-    **dict.fromkeys(("tst-safe-linking", "tst-malloc-backtrace"), "they damage glibc's own lists on purpose"),
-    **dict.fromkeys(
-        ("tst-tcfree1", "tst-tcfree2", "tst-tcfree3"),
+        ("malloc/tst-tcfree1", "malloc/tst-tcfree2", "malloc/tst-tcfree3"),
         "they free twice and read what is freed on purpose: the library says so",
     ),
-    "tst-mallocalign1": "it measures glibc's chunk headers",
-    "tst-malloc-thread-fail": "minutes of CPU time",
 }
 
 # Runs test modules of CPython; writes `test: result` for each test into the file named first.
@@ -141,10 +125,10 @@ $bin/psql -q -X -h $PWD -U postgres -c 'create database regression' -c "alter da
 )
 POSTGRES_STOP = POSTGRES_SHELL + "as_postgres $bin/pg_ctl -D $PWD/d -w -s -m fast stop\n"
 
-# glibc's tests as plain programs of this machine: their support functions in one archive, but for those that only
-# glibc's own tree can compile.
+# glibc's tests of all folders as plain programs of this machine, as far as they build outside glibc's own tree: their
+# support functions in one archive, but for those that only that tree can compile. fbtl is kFreeBSD's.
 GLIBC_BUILD = """
-mkdir -p shim freestone
+rm -rf shim freestone; mkdir shim freestone
 for name in libc-diag.h array_length.h intprops.h; do cp include/$name shim; done
 ln -sfn ../support shim/support
 flags="-O1 -w -fno-builtin -std=gnu11 -D_GNU_SOURCE -DTIMEOUTFACTOR=1 -include limits.h -I shim -I support"
@@ -154,8 +138,18 @@ for file in support/*.c; do
 done
 rm -f shim/test-driver.o shim/*-container.o shim/libsupport.a
 ar rc shim/libsupport.a shim/*.o
-for name in TESTS; do gcc $flags malloc/$name.c shim/libsupport.a -o freestone/$name -ldl; done
-""".replace("TESTS", " ".join(GLIBC.split()))
+places="*/*.c sysdeps/pthread/*.c sysdeps/unix/sysv/linux/*.c sysdeps/generic/*.c sysdeps/posix/*.c sysdeps/x86*/*.c"
+{
+  grep -lE '(test-skeleton|test-driver)[.]c[">]' $places
+  grep -lE '^#include "tst-[a-z0-9-]*[.]c"' $places
+} | grep -vE "^(fbtl|htl|hurd|mach)/|^support/test-driver" | sort -u > shim/tests
+export flags
+xargs -P2 -n1 sh -c '
+  test=${1%.c}
+  mkdir -p freestone/$(dirname $test)
+  gcc $flags -I $(dirname $1) $1 shim/libsupport.a -o freestone/$test -ldl -lm -lrt -lpthread -lresolv || true
+' sh < shim/tests
+"""
 
 BASH_BUILD = (
     "for name in recho zecho printenv xcase; do gcc -w -O1 -I . -I include support/$name.c -o tests/$name; done\n"

@@ -136,7 +136,11 @@ def unserved(program: Program, session: Session, library: Path | None) -> str:
 
 def play(program: Program, library: Path | None) -> Play:
     try:
-        source = sources.prepared(program.source, program.build) if program.source else Path("/nonexistent")
+        source = Path("/nonexistent")
+        if program.prepare:
+            source = program.prepare()
+        elif program.source:
+            source = sources.prepared(program.source, program.build)
     except sources.Unavailable as reason:
         return Play(skipped=str(reason))
     receive, send = multiprocessing.Pipe(duplex=False)
