@@ -161,7 +161,7 @@ class Late {
 
 constinit Late<int(pthread_key_t*, void (*)(void*))> key_create("pthread_key_create");
 constinit Late<int(pthread_key_t)> key_delete("pthread_key_delete");
-constinit Late<int(pthread_key_t, const void*)> set_specific("pthread_setspecific");
+constinit Late<int(pthread_key_t, usize)> set_specific("pthread_setspecific");
 constinit Late<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> create("pthread_create");
 constinit Late<int(pthread_attr_t*, usize)> set_stack_size("pthread_attr_setstacksize");
 constinit Late<int(pthread_t, const char*)> set_name("pthread_setname_np");
@@ -187,7 +187,10 @@ int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept {
   return call(key_create, key, destructor);
 }
 int pthread_key_delete(pthread_key_t key) noexcept { return call(key_delete, key); }
-int pthread_setspecific(pthread_key_t key, const void* value) noexcept { return call(set_specific, key, value); }
+int pthread_setspecific(pthread_key_t key, const void* value) noexcept {
+  // libc declares that the value is not looked at, so it is handed on as what nobody can look into.
+  return call(set_specific, key, reinterpret_cast<usize>(value));
+}
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) noexcept {
   return call(create, thread, attributes, body, argument);
 }

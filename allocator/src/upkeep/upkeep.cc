@@ -102,7 +102,10 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   report_after_fork_in_child();
   attention_lock.reset_in_child();
-  next_page_ms = 0;
+  if (attention_lock.try_lock()) {  // else this thread forked while it had it
+    next_page_ms = 0;
+    attention_lock.unlock();
+  }
   forget_background();
   if (options.background_purge) attention.or_seq(kAttentionBackground);
 }

@@ -11,7 +11,6 @@ namespace freestone::os {
 namespace {
 
 constexpr usize kSmallPage = 4 * kKiB;
-constexpr usize kMapFixedNoReplace = 0x100000;
 
 bool is_refusal(long result) { return result < 0 && result > -4096; }
 
@@ -29,10 +28,15 @@ long reserve_pages(usize bytes, usize page) {
 long map_pages(Arguments arguments, usize page) {
   const usize bytes = round_up(arguments[1], page);
   const bool is_file = (arguments[3] & MAP_ANONYMOUS) == 0;
-  if ((arguments[3] & (MAP_FIXED | kMapFixedNoReplace)) != 0) {
+  if ((arguments[3] & MAP_FIXED) != 0) {
     if (arguments[0] % page != 0) return -EINVAL;
     if (!is_file) arguments[1] = bytes;
     return call_kernel(SYS_mmap, arguments);
+  }
+  if (arguments[0] % page == 0 && arguments[0] != 0) {
+    const long got = call_kernel(SYS_mmap, arguments);
+    if (is_refusal(got) || static_cast<usize>(got) == arguments[0]) return got;
+    call_kernel(SYS_munmap, {{static_cast<usize>(got), bytes}});
   }
   const long place = reserve_pages(bytes, page);
   if (is_refusal(place)) return place;
@@ -59,23 +63,6 @@ long move_pages(Arguments arguments, usize page) {
   const long got = call_kernel(SYS_mremap, arguments);
   if (is_refusal(got)) call_kernel(SYS_munmap, {{static_cast<usize>(place), arguments[2]}});
   return got;
-}
-
-// A page is in memory if any of its parts is.
-long ask_pages(const Arguments& arguments, usize page) {
-  const usize start = arguments.at[0];
-  const usize pages = round_up(arguments.at[1], page) / page;
-  const usize parts = page / kSmallPage;
-  for (usize k = 0; k < pages; ++k) {
-    u8 present[64] = {};
-    const long result =
-        call_kernel(SYS_mincore, {{start + k * page, page, reinterpret_cast<usize>(present)}});
-    if (is_refusal(result)) return result;
-    u8 any = 0;
-    for (usize i = 0; i < parts; ++i) any |= present[i] & 1U;
-    reinterpret_cast<u8*>(arguments.at[2])[k] = any;
-  }
-  return 0;
 }
 
 struct Mapping {
@@ -147,7 +134,6 @@ long call_with_pages(long number, Arguments arguments, usize page) {
   switch (number) {
     case SYS_mmap: return map_pages(arguments, page);
     case SYS_mremap: return move_pages(arguments, page);
-    case SYS_mincore: return arguments[0] % page != 0 ? -EINVAL : ask_pages(arguments, page);
     case SYS_munmap:
     case SYS_mprotect:
     case SYS_madvise:

@@ -58,8 +58,8 @@ def refusals() -> list[Axis]:
 MEMORY = "madvise mprotect mremap munmap"
 BOUNDS = [
     *(axis(f"{call}.half", f"{call}=ENOMEM%2", call) for call in MEMORY.split()),
-    axis("all.ENOSYS", "madvise=ENOSYS mremap=ENOSYS mincore=ENOSYS getrandom=ENOSYS prlimit=ENOSYS sched=ENOSYS"),
-    axis("all.EPERM", "madvise=EPERM mremap=EPERM mprotect=EPERM munmap=EPERM mincore=EPERM"),
+    axis("all.ENOSYS", "madvise=ENOSYS mremap=ENOSYS getrandom=ENOSYS prlimit=ENOSYS sched=ENOSYS"),
+    axis("all.EPERM", "madvise=EPERM mremap=EPERM mprotect=EPERM munmap=EPERM"),
     Axis("memory.after_4", "mmap=ENOMEM@5", runs_out=True),
     Axis("memory.after_12", "mmap=ENOMEM@13", runs_out=True),
     Axis("memory.after_40", "mmap=ENOMEM@41", runs_out=True),
@@ -68,8 +68,8 @@ BOUNDS = [
     Axis("mappings.after_30", "full=30", runs_out=True),
     axis("page.16k", "page=16"),
     axis("page.64k", "page=64"),
-    Axis("window.reserved", "mmap_fixed=EOPNOTSUPP mmap_reserve=ENOMEM>100", runs_out=True),
-    Axis("window.taken", "mmap_fixed=EEXIST+129-1048576", runs_out=True),
+    Axis("window.reserved", "mmap_at=EPERM mmap_reserve=ENOMEM>100", runs_out=True),
+    Axis("window.taken", "mmap_at=ELSEWHERE+129-1048576", runs_out=True),
 ]
 
 # Both ends of what bounds caches, free memory, limits, samples and guards.

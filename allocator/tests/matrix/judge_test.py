@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import unittest
@@ -46,8 +47,8 @@ class StandIn(unittest.TestCase):
         for build in ("", "-hardened"):
             peace = play(Axis("peace"), build=build)
             self.assertIn("refused: 0", peace.failures[0].text)
-            self.assertTrue(self.of(peace, "mmap_fixed") & CALLED)
-            self.assertTrue(self.of(peace, "madvise_dontneed") & CALLED)
+            self.assertTrue(self.of(peace, "mmap_at") & CALLED)
+            self.assertTrue(self.of(peace, "madvise_no_huge") & CALLED)
             self.assertFalse([number for number, seen in peace.called.items() if seen & REFUSED])
 
     def test_a_rule_refuses_its_calls_and_no_others(self) -> None:
@@ -62,8 +63,8 @@ class StandIn(unittest.TestCase):
 
     def test_a_small_window_is_refused_no_further_than_it_reaches(self) -> None:
         for rule, call in (
-            ("mmap_fixed=EOPNOTSUPP mmap_reserve=ENOMEM>40", "mmap_reserve"),
-            ("mmap_fixed=EEXIST+100-1048576", "mmap_fixed"),
+            ("mmap_at=EPERM mmap_reserve=ENOMEM>40", "mmap_reserve"),
+            ("mmap_at=ELSEWHERE+100-1048576", "mmap_at"),
         ):
             with self.subTest(rule):
                 outcome = play(Axis("a", rule))
@@ -73,7 +74,7 @@ class StandIn(unittest.TestCase):
     def test_larger_pages_are_what_the_library_sees(self) -> None:
         outcome = play(Axis("a", "page=64"))
         self.assertIn("refused: 0", outcome.failures[0].text)
-        self.assertTrue(self.of(outcome, "mmap_fixed") & REFUSED)
+        self.assertTrue(self.of(outcome, "mmap_at") & REFUSED)
 
     def test_a_killing_rule_kills_once_main_has_begun(self) -> None:
         outcome = play(Axis("a", "mmap=KILL"))
@@ -142,7 +143,7 @@ class Judgement(unittest.TestCase):
             "freestone: double free of 0x7f00 (block of 16 bytes)",
             "freestone: SLAB-2 does not hold: condition",
             "stand-in: the heap is damaged: a slab",
-            "stand-in: killed for mincore, called at",
+            "stand-in: killed for prctl, called at",
         ):
             self.assertEqual(self.cases(f"std::bad_alloc\n{words}", 1), [(END, True)], words)
 
@@ -170,6 +171,13 @@ class Promises(unittest.TestCase):
             for pattern in row.axes.split():
                 one = promises.Row(row.kind, pattern, "*", "*", "")
                 self.assertTrue([a for a in axes() if one.excuses(a, "t", "c", False)], f"no axis is called {pattern}")
+
+    def test_every_call_of_the_source_has_a_row(self) -> None:
+        table = set(re.findall(r"SYS_\w+", (Path(__file__).parent / "points.def").read_text()))
+        sources = (Path(__file__).parents[2] / "src").rglob("*.cc")
+        made = {call for path in sources for call in re.findall(r"invoke\((SYS_\w+)", path.read_text())}
+        self.assertLessEqual({"SYS_mmap", "SYS_lseek"}, made)
+        self.assertEqual(table, made)
 
     def test_every_call_is_refused_by_each_error(self) -> None:
         names = {axis.name for axis in axes()}

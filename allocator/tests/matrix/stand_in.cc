@@ -4,11 +4,12 @@
 //
 //   STAND_IN         words with spaces between them
 //     CALL=ERROR       calls whose name in points.def begins with CALL fail: EPERM, ENOSYS, EINVAL, ENOMEM ...
+//     CALL=ELSEWHERE   a mapping lies elsewhere than where it was wanted, as if that place were taken
 //     CALL=KILL        such a call ends the process by SIGSYS, once main has begun
 //       ...@N            from the Nth call on
 //       ...%N            every Nth call only
 //       ...>MIB          only what is longer
-//       ...+MIB          only what lies so far or farther behind the first fixed mapping
+//       ...+MIB          only what lies so far or farther behind the first mapping that has its place
 //       ...-MIB          and nearer than so far
 //     page=KIB         pages have this size
 //     full=N           the table of mappings is full after N mappings
@@ -54,8 +55,6 @@ long invoke(long number, usize a, usize b, usize c, usize d, usize e, usize f);
 
 namespace {
 
-constexpr usize kMapFixedNoReplace = 0x100000;
-
 struct Point {
   const char* name;
   long number;
@@ -76,8 +75,9 @@ struct Error {
   int number;
 };
 constexpr int kKill = -1;
+constexpr int kElsewhere = -2;
 constexpr Error kErrors[] = {{"EPERM", EPERM},   {"ENOSYS", ENOSYS}, {"EINVAL", EINVAL},         {"ENOMEM", ENOMEM},
-                             {"EACCES", EACCES}, {"EAGAIN", EAGAIN}, {"EOPNOTSUPP", EOPNOTSUPP}, {"EEXIST", EEXIST},
+                             {"EACCES", EACCES}, {"EAGAIN", EAGAIN}, {"ELSEWHERE", kElsewhere},
                              {"KILL", kKill}};
 
 struct Rule {
@@ -96,7 +96,7 @@ unsigned rule_count = 0;
 usize page = 0;
 usize mappings_left = ~usize{0};
 Atomic<usize> mappings_made;
-Atomic<usize> first_fixed;  // where the first fixed mapping lies
+Atomic<usize> first_placed;  // where the first mapping lies that has its place
 u8* census = nullptr;
 bool in_main = false;  // written before the program has a second thread
 enum State : u32 { kFresh, kReading, kReady };
@@ -246,7 +246,7 @@ int error_for(unsigned point, const Arguments& arguments) {
     Rule& rule = rules[k];
     if ((rule.points >> point & 1) == 0 || (rule.error == kKill && !in_main)) continue;
     if (arguments.at[1] <= rule.above && rule.above != 0) continue;
-    const usize start = first_fixed.load_relaxed();
+    const usize start = first_placed.load_relaxed();
     const usize distance = arguments.at[0] - start;
     if (rule.behind != 0 && (start == 0 || distance < rule.behind || distance >= rule.nearer)) continue;
     const usize seen = rule.seen.fetch_add_relaxed(1) + 1;
@@ -297,10 +297,11 @@ __attribute__((noinline)) long invoke(long number, usize a, usize b, usize c, us
   if (const int error = error_for(point, arguments); error != 0) {
     if (error == kKill) kill_for(point, __builtin_return_address(0));
     note(point, 4);
+    if (error == kElsewhere) return call_kernel(number, {{0, b, c, d, e, f}});
     return -error;
   }
   const bool maps = number == SYS_mmap;
-  if (maps && (d & kMapFixedNoReplace) != 0 && first_fixed.load_relaxed() == 0) first_fixed.store_relaxed(a);
+  if (maps && a != 0 && (d & MAP_FIXED) == 0 && first_placed.load_relaxed() == 0) first_placed.store_relaxed(a);
   const usize made = maps ? mappings_made.fetch_add_relaxed(1) : mappings_made.load_relaxed();
   if (long refused; made >= mappings_left && refuse_mapping(number, arguments, refused)) {
     note(point, 4);

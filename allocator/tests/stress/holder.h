@@ -16,8 +16,8 @@ struct Held {
   std::function<void()> work;                  // in the thread that is held; its end is held, too
   std::function<bool(unsigned point)> act;     // at each point; false ends the child with status 1
   std::function<int()> judge;                  // at the end, when no thread is held: the child's exit status
-  bool all = true;      // of calls of a kind that come often, every one; else the first few and one in eight
-  unsigned offset = 0;  // which one
+  bool all = true;      // every call of a kind; else the first few and some of those behind, fewer the farther
+  unsigned offset = 0;  // which of them
 };
 
 struct HeldEnd {
