@@ -8,6 +8,7 @@ experiments of a worker that is lost are done elsewhere; what is finished is sto
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib
 import os
 import socket
@@ -34,6 +35,11 @@ class Work:
     name: str
     data: bytes
     arguments: tuple[str, ...]
+
+    @property
+    def request(self) -> str:
+        """All that was asked for, as one word; stored with the experiment."""
+        return hashlib.sha256("\0".join(self.arguments).encode() + b"\0\0" + self.data).hexdigest()[:16]
 
 
 def measure(name: str, data: bytes, arguments: Sequence[str]) -> tuple[str, str, bytes]:
@@ -70,8 +76,14 @@ def run(address: str, work: Sequence[Work], store: Path, say: Callable[[str], No
     distributed = _distributed()
     store.mkdir(parents=True, exist_ok=True)
     results = finished(store)
-    done = {experiment.id for result in results.values() for experiment in result.experiments}
-    left = [one for one in work if f"replay/{one.name}" not in done]
+    stored = {e.id: e.params.get("request") for result in results.values() for e in result.experiments}
+    left = [one for one in work if f"replay/{one.name}" not in stored]
+    other = [one.name for one in work if stored.get(f"replay/{one.name}", one.request) != one.request]
+    if other:
+        raise UserError(
+            f"{store}: holds {', '.join(other)} for another request: other rounds, seed, allocators or traces; "
+            "ask for the same, or name another folder"
+        )
     if len(left) < len(work):
         say(f"{len(work) - len(left)} experiments are in {store} already")
     if not left:
@@ -87,6 +99,7 @@ def run(address: str, work: Sequence[Work], store: Path, say: Callable[[str], No
             )
             for one in left
         ]
+        requests = {one.name: one.request for one in left}
         problems = []
         for future in distributed.as_completed(futures):
             try:
@@ -95,7 +108,7 @@ def run(address: str, work: Sequence[Work], store: Path, say: Callable[[str], No
                 problems.append(str(error))
                 say(f"left out: {error}")
                 continue
-            _add(results, machine, data, store)
+            _add(results, machine, data, store, requests[name])
             say(f"{name}: measured on {machine}")
         if problems and not results:
             raise UserError(f"nothing was measured: {problems[0]}")
@@ -104,11 +117,13 @@ def run(address: str, work: Sequence[Work], store: Path, say: Callable[[str], No
     return results
 
 
-def _add(results: dict[str, Result], machine: str, data: bytes, store: Path) -> None:
+def _add(results: dict[str, Result], machine: str, data: bytes, store: Path, request: str) -> None:
     with tempfile.NamedTemporaryFile(suffix=".json.gz") as file:
         file.write(data)
         file.flush()
         found = load(Path(file.name))
+    for experiment in found.experiments:
+        experiment.params["request"] = request
     known = results.get(machine)
     if known is None:
         results[machine] = found

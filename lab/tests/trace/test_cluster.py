@@ -86,6 +86,12 @@ def test_two_workers_count_what_one_process_counts_and_go_on_when_one_is_killed(
     assert alone == {name: together[name] for name in alone}
     again = cluster.run("tcp://127.0.0.1:1", work, tmp_path / "store", said.append)  # nothing is left to do
     assert "3 experiments are in" in said[-1] and list(again) == list(results)
+    for other in (
+        cluster.Work(work[0].name, work[0].data, (*ARGUMENTS[:1], "3", *ARGUMENTS[2:])),
+        cluster.Work(work[0].name, work[1].data, ARGUMENTS),
+    ):
+        with pytest.raises(UserError, match=f"holds {work[0].name} for another request"):
+            cluster.run("tcp://127.0.0.1:1", [other], tmp_path / "store", said.append)
 
 
 def test_an_address_without_a_scheduler_is_named(
