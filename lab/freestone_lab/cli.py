@@ -18,7 +18,8 @@ from freestone_lab.core.errors import UserError
 
 
 def run(arguments: list[str]) -> int:
-    """One call of the command: exit status 0 (fine), 1 (a gate or a check failed), 2 (wrong usage), 130 (Ctrl-C)."""
+    """One call of the command: exit status 0 (fine), 1 (a gate or a check failed), 2 (wrong usage), 3 (a gate of `diff`
+    cannot judge), 130 (Ctrl-C)."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(options.HELP.read_text(), end="")
         return 0

@@ -25,7 +25,7 @@ from freestone_lab.core.result import Experiment, control_name
 
 MARGIN = inference.SAME  # smaller differences are no reason to change
 MEMORY_LIMIT = 2.0
-MEMORY_FLOOR_KIB = 2048.0
+MEMORY_FLOOR_KIB = 4096.0
 
 Unknown = Literal["", "rounds", "not measured", "noise"]
 
@@ -133,7 +133,8 @@ class Decision:
 
     @property
     def settled(self) -> bool:
-        return not self.open
+        """Whether more rounds would change nothing."""
+        return not self.open and self.unknown in ("", "not measured")
 
 
 def decide(evidence: Evidence) -> Decision:
@@ -153,6 +154,27 @@ def decide(evidence: Evidence) -> Decision:
         use, _unknown(evidence, use, unsettled), unsettled, wasteful, tuple(n for n in lost if n != baseline),
         _more_rounds(evidence, use, unsettled),
     )  # fmt: skip
+
+
+def known_within(evidence: Evidence, precision: float | None) -> set[str]:
+    """The allocators whose time and memory are known within `precision` of the baseline's; all, without one."""
+    return {name for name in evidence.names[1:] if _is_known(evidence, name, precision)}
+
+
+def _is_known(evidence: Evidence, name: str, precision: float | None) -> bool:
+    if precision is None:
+        return True
+    found = (evidence.time(name, evidence.baseline), evidence.memory(name, evidence.baseline))
+    return max(estimate.half_width for estimate in found) <= precision
+
+
+def is_finished(evidence: Evidence, decision: Decision, precision: float | None) -> bool:
+    """Whether nothing is left to measure. The baseline's second run is to be known as well as the others."""
+    if evidence.rounds < LEAST_ROUNDS or not decision.settled:
+        return False
+    again = control_name(evidence.baseline)
+    names = [*evidence.names[1:], *([again] if values(evidence.experiment, again, evidence.times[0]) else [])]
+    return all(_is_known(evidence, name, precision) for name in names)
 
 
 def _unknown(evidence: Evidence, use: str, unsettled: Sequence[str]) -> Unknown:
@@ -181,13 +203,20 @@ def _settled(evidence: Evidence, use: str, other: str) -> bool:
 
 def _more_rounds(evidence: Evidence, use: str, unsettled: Sequence[str]) -> int | None:
     """How many rounds more would settle everything, if the ratios and their noise stay as they are."""
-    needed = 0
-    for other in unsettled:
-        rounds = _rounds_for(evidence.time(other, use), evidence.memory(other, use), evidence.alpha)
-        if rounds is None:
-            return None
-        needed = max(needed, rounds - evidence.rounds)
-    return max(needed, 1) if unsettled else 0
+    needed = [_rounds_for(evidence.time(o, use), evidence.memory(o, use), evidence.alpha) for o in unsettled]
+    if use != evidence.baseline and not evidence.better_in(use):
+        needed.append(_rounds_to_show(evidence, use))
+    known = [rounds for rounds in needed if rounds is not None]
+    if len(known) < len(needed):
+        return None
+    return max(1, max(known) - evidence.rounds) if known else 0
+
+
+def _rounds_to_show(evidence: Evidence, use: str) -> int | None:
+    """After how many rounds `use` is shown to be better than the baseline in something."""
+    costs = [evidence.time(use, evidence.baseline), evidence.memory(use, evidence.baseline)]
+    reached = [sequential.rounds_until(c.noise, -math.log(c.ratio), evidence.alpha) for c in costs]
+    return min((rounds for rounds in reached if rounds is not None), default=None)
 
 
 def _rounds_for(time: Estimate, memory: Estimate, alpha: float) -> int | None:

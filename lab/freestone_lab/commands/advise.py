@@ -5,19 +5,21 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+import time
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.analysis.decision import Decision, Evidence
+from freestone_lab.analysis.claims import spoken, tables
+from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of
 from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import save
 from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import preparation
-from freestone_lab.engine.advice import Advice, Adviser
+from freestone_lab.engine import preparation, session
 from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.engine.session import Outcome
 from freestone_lab.host import target
 from freestone_lab.measure import recognise, tree
 from freestone_lab.measure.recognise import Look
@@ -28,6 +30,7 @@ from freestone_lab.report.board import ask_for_more, board
 from freestone_lab.trace import replaying
 
 LIMIT_S, SERVER_LIMIT_S = 90.0, 120.0  # with a first build, the answer is there within three minutes
+REACH = 4  # a default limit grows to so many times itself, if the least look at everybody takes that
 MOST_ROUNDS = 1000
 
 
@@ -136,74 +139,74 @@ def task_of(options: Namespace) -> Task:
     )  # fmt: skip
 
 
-def _plan(options: Namespace, task: Task) -> Plan:
-    default = SERVER_LIMIT_S if task.server else LIMIT_S
-    limit = units.seconds(options.time_limit, "--time-limit") if options.time_limit else default
-    return Plan(
-        min_rounds=1, max_rounds=options.runs or MOST_ROUNDS, budget_s=None, precision=None,
-        seed=preparation.fresh_seed() if options.seed is None else options.seed, warmup=options.warmup,
-        limit_s=None if options.runs and not options.time_limit else limit, name_own=True,
-    )  # fmt: skip
-
-
-def _forecast(look: Look, spent_s: float, peers: int, plan: Plan) -> str:
-    least = 3 * (look.seconds + 0.1) * peers
-    most = f", at most {units.words(plan.limit_s)} in all" if plan.limit_s else ""
-    return f"measuring {peers} allocators takes about {units.words(spent_s + least)} or more{most}"
+def _limit(options: Namespace, task: Task) -> tuple[float | None, float | None]:
+    """How long it may take, and up to where that may grow for the least look at everybody."""
+    if options.time_limit:
+        return units.seconds(options.time_limit, "--time-limit"), None
+    usual = SERVER_LIMIT_S if task.server else LIMIT_S
+    return (None, None) if options.runs else (usual, REACH * usual)
 
 
 def run(options: Namespace) -> int:
     say = preparation.to_stderr
     task = task_of(options)
     found = target.resolve(task.argv, task.env or None)
-    plan = _plan(options, task)
+    limit_s, reach_s = _limit(options, task)
+    seed = preparation.fresh_seed() if options.seed is None else options.seed
+    plan = Plan(
+        rounds=options.runs or MOST_ROUNDS, decide=True, seed=seed, warmup=options.warmup, name_own=True
+    )  # fmt: skip
     path = outputs.usable(options.json or outputs.new_name("advise"), say)
     page = outputs.usable(options.report or path.with_name(path.name.removesuffix(".gz")).with_suffix(".html"), say)
     preparation.ensure_packages(packages.missing_peers(), say)
     preparation.ensure_library(say)
     chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
     out = terminal.console(stderr=True)
+    begun = time.monotonic()
     with ends_are_kept() as ended, board(out) as (show, tell):
 
-        def begin(look: Look, count: int, spent_s: float) -> None:
-            out.print(look.words(), markup=False, soft_wrap=True)
-            out.print(_forecast(look, spent_s, count, plan), markup=False, soft_wrap=True)
-
-        def more(evidence: Evidence, decision: Decision, round_s: float) -> float:
-            return ask_for_more((decision.more_rounds or MOST_ROUNDS) * round_s)
+        def more(_: Evidence, decision: Decision, round_s: float) -> float:
+            return 0.0 if decision.settled else ask_for_more((decision.more_rounds or MOST_ROUNDS) * round_s)
 
         def keep(result: Result) -> None:
             outputs.write(path, lambda place: save(result, place), say)
 
-        adviser = Adviser(
-            replace(task, caveats=(*task.caveats, *found.caveats)), chosen, plan, ["freestone", *sys.argv[1:]], begin,
-            show, keep, more, programs=[found.path, *found.interpreters], report=tell, image=str(found.image),
+        outcome = session.run(
+            [(replace(task, caveats=(*task.caveats, *found.caveats)), plan)], chosen, ["freestone", *sys.argv[1:]],
+            tell, programs=[found.path, *found.interpreters, found.image], keep=keep, more=more, board=show,
+            say=lambda text: out.print(text, markup=False, soft_wrap=True), limit_s=limit_s, reach_s=reach_s,
         )  # fmt: skip
-        advice = adviser.run()
-    _finish(advice, task, path, page, options)
+    if not outcome.result.experiments:
+        raise UserError("nothing could be compared within the limit")
+    measured = _finish(outcome, time.monotonic() - begun, task, path, page, options)
     if ended:
         return ended[0]
-    return 130 if advice.interrupted else 0 if advice.evidence.rounds else 1
+    return 130 if outcome.interrupted else 0 if measured else 1
 
 
-def _finish(advice: Advice, task: Task, path: Path, page: Path, options: Namespace) -> None:
-    """The card, on the terminal and at the head of the page."""
+def _finish(outcome: Outcome, elapsed_s: float, task: Task, path: Path, page: Path, options: Namespace) -> bool:
+    """The card, on the terminal and at the head of the page. Whether there are figures to compare."""
     written: list[Path] = []
     command = ("YOUR", "PROGRAM") if options.trace else task.argv
+    result, engine = outcome.result, outcome.engines[0]
+    evidence = evidence_of(engine.experiment, result.baseline)
 
     def draw(to: Path | None) -> card.Card:
         return card.make(
-            advice.evidence, advice.decision, advice.result.peers, command, page=to, round_s=advice.round_s,
-            elapsed_s=advice.elapsed_s, way=options.adopt, machine=card.machine_lines(advice.result),
+            evidence, decide(evidence), result.peers, command, page=to, round_s=engine.round_s, elapsed_s=elapsed_s,
+            way=options.adopt, machine=card.machine_lines(result),
         )  # fmt: skip
 
-    if advice.evidence.rounds:
+    analysed = tables(result)
+    result.claims = spoken(analysed)
+    outputs.write(path, lambda place: save(result, place), preparation.to_stderr)
 
-        def make(place: Path) -> None:
-            write_report([advice.result], place, card=draw(None))
+    def make(place: Path) -> None:
+        write_report([result], place, card=draw(None), tables=[analysed])
 
-        at = outputs.write(page, make, preparation.to_stderr)
-        written += [at] if at else []
+    at = outputs.write(page, make, preparation.to_stderr)
+    written += [at] if at else []
     print(draw(written[0] if written else None).text())
     print(f"figures   {path.name if path.parent == Path.cwd() else path}", file=sys.stderr)
     sys.stdout.flush()
+    return len(evidence.names) > 1

@@ -40,7 +40,7 @@ def _on_cluster(options: Namespace, wanted: list[str]) -> int:
         raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`")
     names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]
     arguments = ["--rounds", str(options.rounds or bencher.ROUNDS)]
-    arguments += ["--seed", str(preparation.fresh_seed() if options.seed is None else options.seed)]
+    arguments += [] if options.seed is None else ["--seed", str(options.seed)]
     for option, values in (("--with", options.with_), ("--only", options.only)):
         arguments += [word for value in values for word in (option, value)]
     work = [cluster.Work(path.stem, path.read_bytes(), tuple(arguments)) for path in corpus.traces(names)]
@@ -70,7 +70,7 @@ def run(options: Namespace) -> int:
     say = preparation.to_stderr
     if options.rounds and options.budget:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
-    sitting_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
+    limit_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
     plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
     plans = [(task, plan) for task in _tasks(wanted, program, say)]
     preparation.ensure_library(say)
@@ -79,9 +79,7 @@ def run(options: Namespace) -> int:
     if not options.no_null:
         chosen = bencher.with_null(chosen)
     to = places.places("bench", options)
-    say(bencher.forecast([task for task, _ in plans], chosen, plan, sitting_s))
+    say(bencher.forecast([task for task, _ in plans], chosen, plan, limit_s))
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
-        outcome = session.run(
-            plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=to.keep, say=say, sitting_s=sitting_s
-        )
+        outcome = session.run(plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=to.keep, say=say, limit_s=limit_s)
     return sitting.finish(outcome, to, ended)

@@ -9,13 +9,13 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.analysis.decision import decide, evidence_of
+from freestone_lab.analysis.decision import Decision, Evidence
+from freestone_lab.analysis.inference import SAME
 from freestone_lab.commands import places, sitting
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
 from freestone_lab.engine import preparation, session
-from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task, measuring_s
 from freestone_lab.host import target
 from freestone_lab.peers import packages, variants
@@ -25,32 +25,23 @@ from freestone_lab.workloads import defaults
 
 QUICK_BUDGET_S = 15.0
 BUDGET_S = 60.0
-JOBS_BUDGET_S = 115.0  # of the five default jobs together
+JOBS_BUDGET_S = 150.0  # of the default programs together
+PRECISE_BUDGET_S = 600.0
+PRECISION = SAME  # each ratio is to be known within this
 
 
 def plan_from(
-    budget: str | None,
-    precision: str | None,
-    rounds: int | None,
-    quick: bool,
-    counts: bool,
-    seed: int | None,
+    budget: str | None, precision: str | None, rounds: int | None, quick: bool, seed: int | None,
     default_s: float = BUDGET_S,
-) -> Plan:
-    """The stop rule that the options describe. UserError names an option that makes no sense."""
+) -> tuple[Plan, float | None]:  # fmt: skip
+    """The stop rule and the limit that the options describe. UserError names an option that makes no sense."""
     asked_s = None if budget is None else units.seconds(budget, "--budget")
-    budget_s = measuring_s(asked_s or (QUICK_BUDGET_S if quick else default_s))
-    wanted = units.fraction(precision, "--precision") if precision is not None else 0.01
-    if precision and not budget:
-        budget_s = 600.0
-    return Plan(
-        min_rounds=rounds or 10,
-        max_rounds=rounds or 100,
-        budget_s=None if rounds and not budget else budget_s,
-        precision=None if rounds else wanted,
-        seed=preparation.fresh_seed() if seed is None else seed,
-        counts=counts,
-    )
+    usual_s = PRECISE_BUDGET_S if precision else QUICK_BUDGET_S if quick else default_s
+    wanted = units.fraction(precision, "--precision") if precision is not None else PRECISION
+    chosen = preparation.fresh_seed() if seed is None else seed
+    if rounds:
+        return Plan(rounds=rounds, seed=chosen), None if asked_s is None else measuring_s(asked_s)
+    return Plan(decide=True, precision=wanted, seed=chosen), measuring_s(asked_s or usual_s)
 
 
 def user_task(options: Namespace) -> tuple[Task, list[Path]]:
@@ -82,20 +73,17 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
     return task, [found.path, *found.interpreters]
 
 
-def more(engine: Engine) -> float:
+def more(evidence: Evidence, decision: Decision, round_s: float) -> float:
     """If the decision is still open, asks whether to go on. Returns the seconds that the user grants."""
-    evidence = evidence_of(engine.experiment, engine.baseline.name)
-    decision = decide(evidence)
-    if decision.settled:
-        return 0.0
-    return ask_for_more((decision.more_rounds or evidence.rounds) * engine.round_s)
+    return 0.0 if decision.settled else ask_for_more((decision.more_rounds or evidence.rounds) * round_s)
 
 
 def run(options: Namespace) -> int:
-    plan = plan_from(
-        options.budget, options.precision, options.rounds, options.quick, options.counts, options.seed,
+    plan, limit_s = plan_from(
+        options.budget, options.precision, options.rounds, options.quick, options.seed,
         BUDGET_S if options.command else JOBS_BUDGET_S,
     )  # fmt: skip
+    plan = replace(plan, counts=options.counts, warmup=options.warmup, name_own=bool(options.command))
     say = preparation.to_stderr
     to = places.places("compare", options)
     with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch, ends_are_kept() as ended:
@@ -110,9 +98,8 @@ def run(options: Namespace) -> int:
         preparation.ensure_library(say)
         chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
         with terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
-            each = replace(plan, budget_share=len(tasks), warmup=options.warmup)
             outcome = session.run(
-                [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say,
-                keep=to.keep, more=more,
+                [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say,
+                keep=to.keep, more=more, limit_s=limit_s,
             )  # fmt: skip
-    return sitting.finish(outcome, to, ended)
+    return sitting.finish(outcome, to, ended, answer=True)

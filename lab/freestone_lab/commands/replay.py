@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from dataclasses import replace
 
 from freestone_lab.commands import compare, places, sitting
 from freestone_lab.core.errors import UserError
@@ -16,8 +15,8 @@ from freestone_lab.trace import recording, replaying
 
 
 def run(options: Namespace) -> int:
-    plan = compare.plan_from(
-        options.budget, options.precision, options.rounds, options.quick, False, options.seed
+    plan, limit_s = compare.plan_from(
+        options.budget, options.precision, options.rounds, options.quick, options.seed
     )  # fmt: skip
     if options.pace != 0 and not 0.001 <= options.pace <= 1000:  # not a number is neither
         raise UserError(f"--pace {options.pace:g}: expected 0, as fast as possible, or 0.001 to 1000 times as recorded")
@@ -29,9 +28,8 @@ def run(options: Namespace) -> int:
     preparation.ensure_library(say)
     chosen = preparation.choose_peers(options.with_, options.only)
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
-        each = replace(plan, budget_share=len(tasks))
         outcome = session.run(
-            [(t, each) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,
-            programs=[recording.native(recording.REPLAYER)], say=say, keep=to.keep,
+            [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,
+            programs=[recording.native(recording.REPLAYER)], say=say, keep=to.keep, limit_s=limit_s,
         )  # fmt: skip
     return sitting.finish(outcome, to, ended)

@@ -6,12 +6,13 @@ from freestone_lab.analysis.claims import Table, tables
 from freestone_lab.commands.places import Places
 from freestone_lab.core.result import Result
 from freestone_lab.engine.session import Outcome
-from freestone_lab.report import terminal
+from freestone_lab.report import card, terminal
+from freestone_lab.report.overview import analyse
 
 NOTHING_COMPARED = 1
 
 
-def show(result: Result, analysed: list[Table]) -> None:
+def show(result: Result, analysed: list[Table], verdicts: bool = True) -> None:
     """Tables, proof and verdicts on stdout."""
     out = terminal.console()
     for table in analysed:
@@ -19,20 +20,26 @@ def show(result: Result, analysed: list[Table]) -> None:
         out.print()
     if analysed:
         terminal.show_served(out, result)
-    for table in analysed:
+    for table in analysed if verdicts else ():
         terminal.show_verdict(out, table)
 
 
-def finish(outcome: Outcome, to: Places, ended: list[int]) -> int:
-    """Shows the tables, writes the files, and returns the status: 0, 1 if nothing could be compared, 128 + signal."""
+def finish(outcome: Outcome, to: Places, ended: list[int], answer: bool = False) -> int:
+    """Shows the tables, writes the files, and returns the status: 0, 1 if nothing could be compared, 128 + signal.
+
+    With `answer`, the last lines are the card's instead of a verdict on each table.
+    """
     result = outcome.result
     analysed = tables(result)
     written = to.write(result, analysed) if result.experiments else []
-    show(result, analysed)
+    found = card.of_result(result, analyse(result, analysed)) if answer and analysed else None
+    show(result, analysed, verdicts=found is None)
     out = terminal.console()
     for name, why in outcome.not_run.items():
         out.print(f"not run: {name}: {why}", markup=False)
     terminal.show_written(out, written)
+    if found is not None:
+        out.print(f"\n{found.text()}", markup=False, soft_wrap=True)
     if ended:
         return ended[0]
     if outcome.interrupted:

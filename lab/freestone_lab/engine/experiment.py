@@ -7,16 +7,17 @@ Comparisons are made within rounds (`analysis/claims.py`), so a slow drift of th
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.analysis.paired import estimate
+from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of, is_finished, known_within
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
@@ -36,16 +37,28 @@ WATCHED_LINGER_MS = 2_500  # long enough to see what a program that forks away l
 WATCH_EVERY_S = 0.05
 
 
-class Interrupted(Exception):
-    """Ctrl-C: `experiment` holds what was measured until then."""
+class Limit:
+    """The time that a sitting may take. No run starts that would end later."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        super().__init__("interrupted")
-        self.experiment = experiment
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        self.begun = time.monotonic()
+
+    def left(self) -> float:
+        return math.inf if self.seconds is None else self.seconds - (time.monotonic() - self.begun)
+
+    def grant(self, seconds: float) -> None:
+        if self.seconds is not None:
+            self.seconds += seconds
+
+    def reach(self, seconds: float) -> None:
+        """Makes the limit at least so long."""
+        if self.seconds is not None:
+            self.seconds = max(self.seconds, seconds)
 
 
 class Engine:
-    """Runs one task under all peers. Call `measure()` only once.
+    """Runs one task under all peers: `begin`, then `round` until it is `decided`, then `close`.
 
     `proven` holds the (program, allocator) pairs that this sitting has warmed up and proven. A workload program reads
     no files and says in every run who serves malloc, so a proven pair goes straight to its rounds.
@@ -53,7 +66,7 @@ class Engine:
 
     def __init__(
         self, task: Task, peers: Sequence[Peer], baseline: str, plan: Plan, report: Report,
-        proven: set[tuple[str, str]] | None = None, image: str | None = None,
+        proven: set[tuple[str, str]] | None = None, image: str | None = None, limit: Limit | None = None,
     ) -> None:  # fmt: skip
         base = next((p for p in peers if p.name == baseline), None)
         if base is None:
@@ -69,20 +82,25 @@ class Engine:
         self.peers = [base, again, *(p for p in others if p.name not in task.unfit)]
         self.random = random.Random(f"{plan.seed}/{task.id}".encode(errors="surrogateescape"))
         self.experiment = Experiment(
-            task.id, task.workload, dict(task.params), dict(PROCESS_SPECS), list(dict.fromkeys(task.caveats)), []
-        )
+            task.id, task.workload, dict(task.params), dict(PROCESS_SPECS), list(dict.fromkeys(task.caveats)), [],
+            list(task.judged),
+        )  # fmt: skip
         self.sampler = Sampler(task, plan, self.experiment, base.name)
         for peer in others:
             if peer.name in task.unfit:
                 self.caveat(f"{peer.name} is left out: {task.unfit[peer.name]}")
         self.placement = Placement(target=plan.cpus or ())
         self.timeout_s = task.timeout_s or WARM_UP_TIMEOUT_S
-        self.dropped: set[str] = set()
-        self.started = time.monotonic()
+        self.limit = limit or Limit()
+        self.dropped: set[str] = set()  # failed
+        self.lost: set[str] = set()  # shown to be no choice, and known well enough
+        self.started: Callable[[Engine, Look], None] = lambda *_: None  # told what the program is
+        self.decided = False
+        self.standing: tuple[Evidence, Decision] | None = None
+        self.rounds = 0
         self.runs = 0
         self.round_s = 0.0
         self.longest_s = 0.0
-        self.granted_s = 0.0  # beyond the limit
         self.image = image or task.argv[0]
         self.look: Look | None = None
         self.not_run = self.experiment.not_run  # allocators that there was no time for
@@ -93,38 +111,98 @@ class Engine:
         self.sampler.caveat(text)
 
     def measure(self) -> Experiment:
-        """Warm-up, rounds until the plan says stop, counts. Raises Interrupted on Ctrl-C."""
+        """All of it, where nothing else shares the time."""
         try:
-            with tempfile.TemporaryDirectory(prefix="freestone-") as scratch:
-                self._warm_up(Path(scratch))
-                self._rounds(Path(scratch))
-                if self.plan.counts:
-                    self._counts(Path(scratch))
-        except KeyboardInterrupt:
-            raise Interrupted(self.experiment) from None
-        self.sampler.closing_caveats(self.round_s)
+            self.begin()
+            while not self.decided and self.round():
+                pass
+            self.count()
+        finally:
+            self.close(False)
         return self.experiment
+
+    def begin(self) -> None:
+        """Round 0: what the program is, proof of who serves malloc, the golden output."""
+        self._folder = tempfile.TemporaryDirectory(prefix="freestone-")
+        self.scratch = Path(self._folder.name)
+        self._warm_up(self.scratch)
+
+    def round(self) -> bool:
+        """One run of everybody who is still in the race, in random order. False if the time was up before its end."""
+        begun = time.monotonic()
+        number = self.rounds + 1
+        order = self._active(number)
+        self.random.shuffle(order)
+        for peer in order:
+            if self.limit.left() < self.longest_s:
+                return self._end_early(number)
+            self._tell(peer, number)
+            sample, _ = self._once(peer, number, self.scratch, {})
+            if self._was_cut(sample):
+                return self._end_early(number)
+            self.experiment.samples.append(sample)
+            self.runs += 1
+            failures = sum(s.peer == peer.name and s.status != "ok" for s in self.experiment.samples)
+            if failures >= 2 or sample.status == "timeout":
+                self.dropped.add(peer.name)
+        self.rounds = number
+        self.round_s += (time.monotonic() - begun - self.round_s) / number
+        if self.plan.decide:
+            self._judge()
+        self.decided = self.decided or number >= self.plan.rounds
+        return True
+
+    def _was_cut(self, sample: Sample) -> bool:
+        """Whether the limit ended the run, which says nothing about the allocator."""
+        return sample.status == "timeout" and self.limit.left() <= 0
+
+    def _end_early(self, number: int) -> bool:
+        """The time is up. Who has no figure by then was not measured."""
+        if number == 1:
+            measured = {s.peer for s in self.experiment.samples}
+            for peer in self.peers:
+                if peer.name not in measured and peer.kind != "control":
+                    self.not_run[peer.name] = self._no_time()
+        return False
+
+    def _no_time(self) -> str:
+        return f"no time within {self.limit.seconds:.0f} s"
+
+    def _judge(self) -> None:
+        """Drops who has lost and is known well enough, and sees whether all is decided."""
+        controls = [p.name for p in self.peers if p.kind == "control"]
+        evidence = evidence_of(self.experiment, self.baseline.name, controls)
+        decision = decide(evidence)
+        self.standing = evidence, decision
+        self.lost |= known_within(evidence, self.plan.precision) & {*decision.lost, *decision.wasteful}
+        self.decided = is_finished(evidence, decision, self.plan.precision)
+
+    def count(self) -> None:
+        if self.plan.counts and self.rounds:
+            self._counts(self.scratch)
+
+    def close(self, interrupted: bool) -> None:
+        """Ends the experiment, however far it came."""
+        if interrupted:
+            self.caveat("interrupted: fewer rounds than planned")
+        self.sampler.closing_caveats()
+        if hasattr(self, "_folder"):
+            self._folder.cleanup()
 
     def _request(self, peer: Peer, extra: Mapping[str, str]) -> Request:
         padding = {PADDING: "x" * self.random.randrange(PADDING_LIMIT)}
-        left = self.left()
+        left = self.limit.left()
         return Request(
             argv=self.task.argv,
             env={**base_environment(self.task.env), **peer_environment(peer), **padding, **extra},
             cwd=self.task.cwd,
             stdin=self.task.stdin,
-            timeout_s=self.timeout_s if left is None else max(1.0, min(self.timeout_s, left * 1.05)),
+            timeout_s=max(1.0, min(self.timeout_s, left * 1.05)),
             placement=self.placement,
             library=os.path.realpath(peer.path) if peer.path else None,
             address_space_kib=available_kib() * 6 // 10 if peer.kind == "control" and peer.path else 0,
             linger_ms=self.task.linger_ms,
         )
-
-    def left(self) -> float | None:
-        """Seconds until the limit; None when there is none."""
-        if self.plan.limit_s is None:
-            return None
-        return self.plan.limit_s + self.granted_s - (time.monotonic() - self.started)
 
     def _once(
         self, peer: Peer, round_: int, scratch: Path, extra: Mapping[str, str], watcher: Watcher | None = None,
@@ -153,40 +231,41 @@ class Engine:
         return sample, run
 
     def _warm_up(self, scratch: Path) -> None:
-        """Round 0: what the program is, proof of who serves malloc, the golden output, and what there is time for."""
+        """The baseline first, which is the measure of all others; then its control; then the others in random order."""
         begun = time.monotonic()
         self._first(scratch)
-        first_s = time.monotonic() - begun
-        self._leave_out(first_s)
-        control, skipped, spent = self.peers[1], 0, first_s
-        for peer in self.peers[1:]:
-            known = (self.task.argv[0], peer.name) in self.proven
-            if known or (self.task.server is not None and peer is control):
-                skipped += 1
-                if peer is control:
-                    self._say_started()
+        control, rest = self.peers[1], self.peers[2:]
+        self.random.shuffle(rest)
+        known = {p.name for p in self.peers if (self.task.argv[0], p.name) in self.proven}
+        if control.name not in known and self.task.server is None:
+            self._warm(control, scratch)
+            self._second(control, scratch)
+        if self.look is not None:
+            self.started(self, self.look)
+        for peer in rest:
+            if peer.name in known:
                 continue
-            begun = time.monotonic()
-            for _ in range(self.plan.warmup):
-                self._once(peer, 0, scratch, {})
-            if peer is control:
-                self._second(peer, scratch)
-            else:
-                self._prove(peer, scratch)
-            spent += time.monotonic() - begun
-            if peer is control:
-                self._say_started()
-        self.round_s = spent * len(self.peers) / (len(self.peers) - skipped) if self.task.server is None else spent
+            if self.limit.left() < self.longest_s:
+                self._leave_out(peer)
+                continue
+            self._warm(peer, scratch)
+            self._prove(peer, scratch)
+        self.round_s = time.monotonic() - begun
 
-    def _say_started(self) -> None:
-        if self.plan.started is not None and self.look is not None:
-            self.plan.started(self.look)
+    def _leave_out(self, peer: Peer) -> None:
+        """There is no time for even one run."""
+        if peer.kind != "control":
+            self.not_run[peer.name] = self._no_time()
+        self.peers.remove(peer)
+
+    def _warm(self, peer: Peer, scratch: Path) -> None:
+        for _ in range(self.plan.warmup):
+            self._once(peer, 0, scratch, {})
 
     def _first(self, scratch: Path) -> None:
         """The baseline's first run: watched, proven, and the measure of all others."""
         self._tell(self.baseline, 0)
-        for _ in range(self.plan.warmup):
-            self._once(self.baseline, 0, scratch, {})
+        self._warm(self.baseline, scratch)
         folder = open_folder(scratch)
         watched = self.task.watched and self.task.server is None
         watcher = Watcher(self.task.argv, self.image) if watched else None
@@ -255,6 +334,9 @@ class Engine:
         self._tell(peer, 0)
         folder = open_folder(scratch)
         sample, _ = self._once(peer, 0, scratch, proof.environment(folder), proving=True)
+        if self._was_cut(sample):
+            self._leave_out(peer)
+            return
         if sample.status in ("ok", "wrong_output"):
             refusal, notes = proof.judge(proof.read_account(folder, self.task.cwd), peer)
             for note in notes:
@@ -269,29 +351,11 @@ class Engine:
         if sample.status in ("not_loaded", "timeout"):
             self.dropped.add(peer.name)
 
-    def _leave_out(self, first_s: float) -> None:
-        """Keeps as many allocators, in order, as the limit has time for. Each needs a proof and LEAST_ROUNDS."""
-        left = self.left()
-        if left is None:
-            return
-        rows = 2 if self.plan.control else 1
-        first_s *= SPARE
-        fixed = (1 + rows * LEAST_ROUNDS) * first_s  # the baseline's second run, and its rounds
-        each = (1 + LEAST_ROUNDS) * first_s
-        if left < fixed + each and self.plan.borrow is not None:
-            granted = self.plan.borrow(fixed + each - left)
-            self.granted_s, left = self.granted_s + granted, left + granted
-        affordable = max(1, int((left - fixed) / each))
-        kept, out = self.peers[2 : 2 + affordable], self.peers[2 + affordable :]
-        self.peers = [*self.peers[:2], *kept]
-        for peer in out:
-            self.not_run[peer.name] = f"no time within {self.plan.limit_s:.0f} s"
-
     def _learn(self, run: Run, sample: Sample) -> None:
         """Takes limits from the baseline's first run. If that fails, there is nothing to compare."""
-        if sample.status == "timeout" and self.plan.limit_s is not None:
+        if sample.status == "timeout" and self.limit.seconds is not None:
             raise UserError(
-                f"one run takes longer than the {self.plan.limit_s:.0f} s that there are: after {run.wall_s:.0f} s "
+                f"one run takes longer than the {self.limit.seconds:.0f} s that there are: after {run.wall_s:.0f} s "
                 f"{self.baseline.name} held {run.rss_kib / 1024:.0f} MiB; a comparison takes at least "
                 f"{2 * (1 + LEAST_ROUNDS)} runs"
             )
@@ -309,86 +373,22 @@ class Engine:
             rest = tuple(c for c in allowed if c not in self.plan.cpus)
             self.placement = Placement(self.plan.cpus, rest)
 
-    def _rounds(self, scratch: Path) -> None:
-        round_ = 0
-        spent: list[float] = [self.round_s]
-        while not self._enough(round_, spent):
-            round_ += 1
-            begun = time.monotonic()
-            order = self._active(round_)
-            self.random.shuffle(order)
-            for peer in order:
-                if self._no_time():
-                    return
-                self._tell(peer, round_)
-                sample, _ = self._once(peer, round_, scratch, {})
-                self.experiment.samples.append(sample)
-                self.runs += 1
-                failures = sum(s.peer == peer.name and s.status != "ok" for s in self.experiment.samples)
-                if failures >= 2 or sample.status == "timeout":
-                    self.dropped.add(peer.name)
-            spent.append(time.monotonic() - begun)
-            self.round_s = sum(spent[1:]) / len(spent[1:])
-            names = [p.name for p in self._active(round_ + 1)]
-            if self.plan.settled is not None and self.plan.settled(self.experiment, names):
-                return
-
-    def _no_time(self) -> bool:
-        """Whether the next run would end after the limit if it took as long as the longest so far."""
-        left = self.left()
-        if left is None or left >= self.longest_s:
-            return False
-        granted = self.plan.more() if self.plan.more else 0.0
-        self.granted_s += granted
-        return granted <= 0
-
     def _active(self, round_: int) -> list[Peer]:
-        return [p for p in self.peers if p.name not in self.dropped and not self._enough_of(p, round_)]
+        out = self.dropped | self.lost
+        return [p for p in self.peers if p.name not in out and not self._enough_of(p, round_)]
 
     def _enough_of(self, peer: Peer, round_: int) -> bool:
-        limit = self.plan.control_rounds
+        most = self.plan.control_rounds
         second = peer.name == control_name(self.baseline.name)
-        if second and not self.plan.control:
-            return True
-        return limit is not None and round_ > limit and peer.kind == "control" and not second
-
-    def _enough(self, rounds: int, spent: Sequence[float]) -> bool:
-        plan = self.plan
-        if rounds >= plan.max_rounds:
-            return True
-        if plan.precision is not None and rounds >= plan.min_rounds and self._precise(plan.precision):
-            return True
-        if plan.budget_s is None or rounds == 0:
-            return False
-        over = time.monotonic() - self.started + self.round_s - plan.budget_s - self.granted_s
-        if over > 0 and plan.more is not None:
-            self.granted_s += (granted := plan.more())
-            return granted < over
-        return over > 0
-
-    def _precise(self, precision: float) -> bool:
-        for peer in self.peers:
-            if peer.name in self.dropped or peer.name == self.baseline.name or peer.kind == "control":
-                continue
-            found = estimate(self.experiment, peer.name, self.baseline.name, "wall")
-            if found and found.half_width > precision:
-                return False
-        return True
+        return most is not None and round_ > most and peer.kind == "control" and not second
 
     def _tell(self, peer: Peer, round_: int) -> None:
-        active = len(self.peers) - len(self.dropped)
-        elapsed = time.monotonic() - self.started
-        remaining: float | None = None
-        rounds = self.plan.max_rounds
-        if self.plan.budget_s is not None:
-            remaining = max(0.0, self.plan.budget_s + self.granted_s - elapsed)
-            if self.round_s and round_:
-                left = remaining / self.round_s
-                rounds = min(rounds, max(round_, round_ + int(left)))
-                remaining = min(remaining, (rounds - round_ + 1) * self.round_s)
-        elif self.round_s and round_:
-            remaining = (rounds - round_ + 1) * self.round_s
-        self.report(Progress(self.task.id, peer.name, round_, self.runs, active * rounds, remaining))
+        active = len(self.peers) - len(self.dropped | self.lost)
+        left = self.limit.left()
+        rounds = min(self.plan.rounds, round_ + int(min(left / self.round_s, 1e6))) if self.round_s else round_
+        remaining = min(left, (rounds - round_ + 1) * self.round_s) if round_ else left
+        shown = None if math.isinf(remaining) else max(0.0, remaining)
+        self.report(Progress(self.task.id, peer.name, round_, self.runs, active * rounds, shown))
 
     def _counts(self, scratch: Path) -> None:
         """One run under callgrind and one under strace for every peer that works; their times are not figures."""

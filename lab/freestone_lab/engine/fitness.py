@@ -121,7 +121,7 @@ def noise(rounds: int = NOISE_ROUNDS, progress: Report = lambda p: None) -> Find
     """The A/A control on a short program: how small a difference this machine can show now."""
     program = "i=0; x=0; while [ $i -lt 12000 ]; do x=$((x + i)); i=$((i + 1)); done"
     task = Task("noise", "a short loop of /bin/sh", ("/bin/sh", "-c", program), cwd=Path("/"))
-    plan = Plan(min_rounds=rounds, max_rounds=rounds, budget_s=None, precision=None)
+    plan = Plan(rounds=rounds)
     try:
         experiment = Engine(task, [discover.find(discover.LIBC_PEER)], discover.LIBC_PEER, plan, progress).measure()
     except UserError as error:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Experiment, Peer
-from freestone_lab.measure.recognise import Look
+from freestone_lab.core.result import Peer
 from freestone_lab.measure.server import Server
 
 PADDING = "FREESTONE_PADDING"
@@ -48,30 +47,23 @@ class Task:
     ignore_failure: bool = False  # any exit status is success
     server: Server | None = None  # the program is a server, measured under load
     watched: bool = False  # the first run is watched for a program that does not end by itself
+    judged: tuple[str, ...] = ()  # the figures that decide, memory last; none: by what the program reports
 
 
 @dataclass(frozen=True)
 class Plan:
-    """When to stop and where to run. Without a budget and a precision, exactly `max_rounds` rounds are run."""
+    """When an experiment is decided, and where it runs. Without `decide`, exactly `rounds` rounds are run."""
 
-    min_rounds: int = 10
-    max_rounds: int = 60
-    budget_s: float | None = 60.0
-    budget_share: int = 1  # how many experiments divide the budget among them
-    precision: float | None = 0.01
+    rounds: int = 1000  # at most
+    decide: bool = False  # ends once the decision is settled, and who has lost does not run any more
+    precision: float | None = None  # with `decide`: only when each ratio is known within this
     seed: int = 0
     cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
     counts: bool = False
     control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
     series_rounds: int = SERIES_ROUNDS
-    limit_s: float | None = None  # no run starts that would end later; allocators that cost too much are left out
-    control: bool = True  # whether the A/A control runs in the rounds too
     name_own: bool = False  # a program that brings an allocator gives the baseline its name
     warmup: int = 0  # unmeasured runs of each peer before its proof
-    more: Callable[[], float] | None = None  # grants seconds beyond the limit, before measuring ends
-    borrow: Callable[[float], float] | None = None  # grants a rival seconds of later ones
-    started: Callable[[Look], None] | None = None  # told what the program is, after its first runs
-    settled: Callable[[Experiment, Sequence[str]], bool] | None = None  # gets the allocators that still run
 
 
 @dataclass(frozen=True)

@@ -152,17 +152,13 @@ class Sampler:
         for text in workload.get("caveats", []):
             self.caveat(text)
 
-    def closing_caveats(self, round_s: float) -> None:
-        """After all rounds: what a reader of the figures must know. A round took `round_s`."""
+    def closing_caveats(self) -> None:
+        """After all rounds: what a reader of the figures must know."""
         samples = [s for s in self.experiment.samples if s.round > 0]
         stolen = sum(s.gauges.get("steal", 0) > STEAL_LIMIT for s in samples)
         if stolen:
             self.caveat(f"in {stolen} of {len(samples)} runs the host took more than {STEAL_LIMIT:.0%} of the CPU time")
         rounds = max((s.round for s in samples), default=0)
         if 0 < rounds < LEAST_ROUNDS:
-            advice = f"{LEAST_ROUNDS} are the least, {Plan.min_rounds} are usual"
-            if self.plan.budget_s is not None:
-                need = round_s * (Plan.min_rounds + 2) * self.plan.budget_share
-                advice = f"--budget {need:.0f}s would allow {Plan.min_rounds}"
             counted = "1 round is" if rounds == 1 else f"{rounds} rounds are"
-            self.caveat(f"{counted} too few for a verdict; {advice}")
+            self.caveat(f"{counted} too few for a verdict; {LEAST_ROUNDS} are the least")

@@ -1,20 +1,23 @@
-"""One sitting of the lab: its peers, the order of its experiments, and what it keeps if it ends early."""
+"""One sitting of the lab: all its experiments, within one limit, until each is decided.
+
+First every experiment gets its first look in turn: warm-up, proof, and LEAST_ROUNDS rounds under every allocator. Then
+rounds go to whoever has fewest and is not decided, until all are or the time is up. What there was no time for is
+named.
+"""
 
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from freestone_lab.analysis.decision import Decision, Evidence
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result, control_name
-from freestone_lab.engine import schedule
-from freestone_lab.engine.experiment import SPARE, Engine, Interrupted
+from freestone_lab.engine.experiment import SPARE, Engine, Limit
 from freestone_lab.engine.plan import Plan, Report, Task
 from freestone_lab.engine.preparation import BASELINE, Say
 from freestone_lab.measure import fingerprint
@@ -23,138 +26,156 @@ from freestone_lab.measure.recognise import Look
 
 @dataclass(frozen=True)
 class Outcome:
-    """`not_run`: experiments and allocators that there was no time for, and why."""
+    """`not_run`: experiments and allocators that there was no time for, and why. `engines` did the work."""
 
     result: Result
     interrupted: bool
     not_run: dict[str, str] = field(default_factory=dict)
+    engines: list[Engine] = field(default_factory=list)
+
+
+@dataclass
+class Sitting:
+    """Runs tasks under the chosen allocators. Ctrl-C ends it and keeps what was measured.
+
+    `limit_s` is for all of it. If the least look at a single task takes longer, the limit grows, up to `reach_s`.
+    `more` may grant seconds beyond the limit. `keep` gets the result after every round of a single task, and after
+    every first look otherwise. `board` gets each round's standing. Among several tasks, one that fails under the
+    baseline is reported and left out. The error of a single task goes up.
+    """
+
+    tasks: Sequence[tuple[Task, Plan]]
+    chosen: Sequence[Peer]
+    command: Sequence[str]
+    report: Report
+    programs: Sequence[Path] = ()
+    keep: Callable[[Result], None] = lambda _: None
+    say: Say = lambda _: None
+    limit_s: float | None = None
+    reach_s: float | None = None
+    more: Callable[[Evidence, Decision, float], float] = lambda *_: 0.0
+    board: Callable[[Evidence, Decision], None] = lambda *_: None
+
+    def run(self) -> Outcome:
+        self.limit = Limit(self.limit_s)
+        self.engines: list[Engine] = []
+        self.not_run: dict[str, str] = {}
+        self.result = Result(
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=list(self.command),
+            seed=self.tasks[0][1].seed if self.tasks else 0,
+            fingerprint=fingerprint.collect(self.chosen, self.programs),
+            peers=list(self.chosen),
+            baseline=BASELINE,
+        )
+        interrupted = False
+        try:
+            self._first_looks()
+            self._rounds()
+            for engine in self.engines:
+                engine.count()
+        except KeyboardInterrupt:
+            interrupted = True
+            begun = {engine.task.id for engine in self.engines}
+            self.not_run |= {t.id: "the sitting was ended" for t, _ in self.tasks if t.id not in begun}
+        finally:
+            for engine in self.engines:
+                engine.close(interrupted)
+        self._store()
+        for engine in self.engines:
+            if not any(s.round > 0 for s in engine.experiment.samples):
+                self.not_run.setdefault(engine.task.id, "no time was left")
+        several = len(self.tasks) > 1
+        for engine in self.engines:
+            unmeasured = {(f"{n} in {engine.task.id}" if several else n): why for n, why in engine.not_run.items()}
+            self.not_run |= unmeasured
+        return Outcome(self.result, interrupted, self.not_run, self.engines)
+
+    def _first_looks(self) -> None:
+        proven: set[tuple[str, str]] = set()
+        speed = 0.0  # how much longer a run takes here than its task says, as far as is known
+        for task, plan in self.tasks:
+            foreseen = _least_s(task, self.chosen) * speed
+            if foreseen > self.limit.left():
+                self.not_run[task.id] = f"needs about {units.words(foreseen)}, more than is left"
+                continue
+            engine = Engine(task, self.chosen, BASELINE, plan, self.report, proven, self._image(), self.limit)
+            self.engines.append(engine)
+            if len(self.tasks) == 1:
+                engine.started = self._started
+            try:
+                engine.begin()
+                while not engine.decided and engine.rounds < LEAST_ROUNDS and self._round(engine):
+                    pass
+            except UserError as error:
+                self.engines.pop().close(False)
+                if len(self.tasks) == 1:
+                    raise
+                self.say(str(error))
+                continue
+            if task.seconds > 0 and engine.look is not None:
+                speed = max(speed, engine.look.seconds / task.seconds)
+            self._store()
+
+    def _rounds(self) -> None:
+        while True:
+            fit = [e for e in self.engines if not e.decided and e.longest_s <= self.limit.left()]
+            if fit:
+                engine = min(fit, key=lambda e: (e.rounds, e.round_s))
+                self._round(engine)
+            elif not self._granted():
+                return
+
+    def _round(self, engine: Engine) -> bool:
+        whole = engine.round()
+        if engine.standing is not None and len(self.tasks) == 1:
+            self.board(*engine.standing)
+            self._store()
+        return whole
+
+    def _granted(self) -> bool:
+        """Whether the user lets an open question go on."""
+        open_ = [e for e in self.engines if not e.decided and e.standing is not None]
+        if len(self.tasks) != 1 or not open_ or open_[0].standing is None:
+            return False
+        seconds = self.more(*open_[0].standing, open_[0].round_s)
+        self.limit.grant(seconds)
+        return seconds > 0
+
+    def _started(self, engine: Engine, look: Look) -> None:
+        """Says what the single program is and how long measuring takes, once its first runs are known."""
+        self.say(look.words())
+        count = len(engine.peers) - 1  # without the control
+        least = _least_s(engine.task, self.chosen) / engine.task.seconds * look.seconds * SPARE
+        if self.reach_s is not None:
+            self.limit.reach(min(least, self.reach_s))
+        most = f", at most {units.words(self.limit.seconds)} in all" if self.limit.seconds else ""
+        self.say(f"measuring {count} allocators takes about {units.words(least)} or more{most}")
+
+    def _image(self) -> str | None:
+        return str(self.programs[-1]) if len(self.tasks) == 1 and self.programs else None
+
+    def _store(self) -> None:
+        """Stores the result so far, so that even a killed sitting leaves it."""
+        if len(self.tasks) == 1 and self.engines:  # a program that brings an allocator has given the baseline its name
+            engine = self.engines[0]
+            again = control_name(engine.baseline.name)
+            self.result.baseline = engine.baseline.name
+            left_out = [p for p in self.chosen if p.name in engine.not_run and p not in engine.peers]
+            self.result.peers = [*(p for p in engine.peers if p.name != again), *left_out]
+        found = (engine.experiment for engine in self.engines)
+        self.result.experiments = [e for e in found if any(s.round > 0 for s in e.samples)]
+        self.keep(self.result)
+
+
+def _least_s(task: Task, chosen: Sequence[Peer]) -> float:
+    """What a first look takes, if a run takes what the task says: a proof and LEAST_ROUNDS of everybody."""
+    rows = 1 + sum(p.name not in task.unfit for p in chosen)
+    return (1 + LEAST_ROUNDS) * rows * task.seconds
 
 
 def run(
-    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, *,
-    programs: Sequence[Path] = (), keep: Callable[[Result], None] | None = None, say: Say | None = None,
-    sitting_s: float | None = None, more: Callable[[Engine], float] | None = None,
-) -> Outcome:  # fmt: skip
-    """Runs the experiments one after another. Ctrl-C ends the sitting and keeps what was measured.
-
-    All experiments whose plans share a budget divide it. An experiment whose share is too short takes from those after
-    it. When the seconds of a single experiment are over, it asks `more` for more. `sitting_s` is for the whole sitting:
-    it decides which experiments run and for how many rounds. `keep` gets the result after every experiment. Among
-    several tasks, one that fails under the baseline is reported and left out. The error of a single task goes up.
-    """
-    result = Result(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=list(command),
-        seed=tasks[0][1].seed if tasks else 0,
-        fingerprint=fingerprint.collect(chosen, programs),
-        peers=list(chosen),
-        baseline=BASELINE,
-    )
-    begun = time.monotonic()
-    proven: set[tuple[str, str]] = set()
-    tasks, not_run = _affordable(tasks, chosen, sitting_s)
-    costs = [schedule.cost(task, chosen) for task, _ in tasks]
-    pace = schedule.Pace()
-    speed = 0.0  # how much longer a run takes here than its task says, as far as is known
-    for place, (task, given) in enumerate(tasks):
-        started = time.monotonic()
-        later = [t for t, _ in tasks[place:]]
-        if place and not _enough_for(task, given, begun, speed):
-            not_run[task.id] = "no time was left"
-            continue
-        plan = _share(given, begun, later)
-        if sitting_s is not None:
-            left = sitting_s - (started - begun)
-            if place and left < costs[place].once + costs[place].round:
-                not_run[task.id] = "no time was left"
-                continue
-            rounds = schedule.allot(costs[place:], left / pace.factor())[0]
-            plan = replace(plan, min_rounds=rounds, max_rounds=rounds, limit_s=left)
-        if len(tasks) == 1:
-            plan = replace(plan, name_own=True, started=_teller(chosen, plan, say))
-        engine = Engine(task, chosen, BASELINE, plan, report, proven, _image(tasks, programs))
-        if len(tasks) == 1 and more is not None:
-            engine.plan = replace(plan, more=partial(more, engine))
-        try:
-            experiment = engine.measure()
-            _take_names(result, engine, len(tasks))
-            result.experiments.append(experiment)
-        except Interrupted as stopped:
-            _take_names(result, engine, len(tasks))
-            if any(s.round > 0 for s in stopped.experiment.samples):
-                stopped.experiment.caveats.append("interrupted: fewer rounds than planned")
-                result.experiments.append(stopped.experiment)
-            not_run |= {t.id: "the sitting was ended" for t, _ in tasks[place + 1 :]}
-            return Outcome(result, True, not_run)
-        except UserError as error:
-            if len(tasks) == 1 or say is None:
-                raise
-            say(str(error))
-        if engine.look is not None and task.seconds > 0:
-            speed = max(speed, engine.look.seconds / task.seconds)
-        not_run |= {(f"{n} in {task.id}" if len(tasks) > 1 else n): why for n, why in engine.not_run.items()}
-        pace.add(costs[place].once + costs[place].round * plan.max_rounds, time.monotonic() - started)
-        if keep:
-            keep(result)
-    return Outcome(result, False, not_run)
-
-
-def _affordable(
-    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], sitting_s: float | None
-) -> tuple[list[tuple[Task, Plan]], dict[str, str]]:
-    """As many experiments as can get LEAST_ROUNDS within the sitting, the cheapest first. At least one."""
-    if sitting_s is None:
-        return list(tasks), {}
-    costs = {task.id: schedule.cost(task, chosen) for task, _ in tasks}
-    needed = {name: c.once + LEAST_ROUNDS * c.round for name, c in costs.items()}
-    kept: set[str] = set()
-    spent = 0.0
-    for name in sorted(needed, key=lambda n: needed[n]):
-        spent += needed[name]
-        if spent <= sitting_s or not kept:
-            kept.add(name)
-    out = {name: f"needs about {units.words(s)}, more than is left" for name, s in needed.items() if name not in kept}
-    return [(task, plan) for task, plan in tasks if task.id in kept], out
-
-
-def _image(tasks: Sequence[tuple[Task, Plan]], programs: Sequence[Path]) -> str | None:
-    return str(programs[-1]) if len(tasks) == 1 and programs else None
-
-
-def _teller(chosen: Sequence[Peer], plan: Plan, say: Say | None) -> Callable[[Look], None] | None:
-    """Says what the program is and how long measuring takes, once its first runs are known."""
-    if say is None:
-        return None
-
-    def tell(look: Look) -> None:
-        say(look.words())
-        rounds = plan.min_rounds * look.seconds * (len(chosen) + 1)
-        most = f", at most {units.words(plan.budget_s)}" if plan.budget_s else ""
-        say(f"{plan.min_rounds} rounds under {len(chosen)} allocators take about {units.words(rounds)}{most}")
-
-    return tell
-
-
-def _take_names(result: Result, engine: Engine, tasks: int) -> None:
-    """A single program that brings an allocator has given the baseline its name."""
-    if tasks == 1 and engine.baseline.name != result.baseline:
-        result.baseline = engine.baseline.name
-        result.peers = [p for p in engine.peers if p.name != control_name(engine.baseline.name)]
-
-
-def _share(plan: Plan, begun: float, left: Sequence[Task]) -> Plan:
-    """The plan with its part of the common budget: the rest of it, divided by how long the remaining tasks take."""
-    if plan.budget_s is None:
-        return plan
-    part = left[0].seconds / sum(task.seconds for task in left)
-    rest = plan.budget_s - (time.monotonic() - begun)
-    mine = max(1.0, rest * part)
-    return replace(plan, budget_s=mine, limit_s=mine, borrow=lambda seconds: max(0.0, min(seconds, rest - mine)))
-
-
-def _enough_for(task: Task, plan: Plan, begun: float, speed: float) -> bool:
-    """Whether the common budget has time for the minimum: the baseline, its control and one rival."""
-    if plan.budget_s is None:
-        return True
-    least = 3 * (1 + LEAST_ROUNDS) * task.seconds * speed * SPARE
-    return plan.budget_s - (time.monotonic() - begun) >= least
+    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, **more: object
+) -> Outcome:
+    """One sitting; `more` are the other fields of Sitting."""
+    return Sitting(tasks, chosen, command, report, **more).run()  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from freestone_lab.measure.process import Run
 
 PROCESS_SPECS: dict[str, FigureSpec] = {
     "wall": FigureSpec("s", "lower", "time"),
-    "cpu": FigureSpec("s", "lower", "user + system time"),
+    "cpu": FigureSpec("s", "lower", "CPU time"),
     "user": FigureSpec("s", "lower", "user time"),
     "sys": FigureSpec("s", "lower", "system time"),
     "rss": FigureSpec("KiB", "lower", "peak memory"),

@@ -17,9 +17,11 @@ from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
 from freestone_lab.measure.load import RATE
+from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import show
 
 MOST_NAMED = 3
+UNKNOWN = "unknown"  # the first word of a card that recommends nothing
 UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
 UNFIT_STEAL = 0.05
 SURE = f"at most {ERROR_RATE * 100:g} % that any statement here is wrong"
@@ -39,6 +41,12 @@ class Card:
 
     lines: tuple[tuple[str, str], ...]
     ways: Mapping[str, Adoption] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """The first line as a headline."""
+        word, said = self.lines[0]
+        return said if word == UNKNOWN else f"{word} {said}"
 
     def text(self) -> str:
         return "\n".join(f"{word:<9} {said}" for word, said in self.lines)
@@ -95,7 +103,7 @@ def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
     """The first line: what to use, or why that is not known."""
     use, base = decision.use, evidence.baseline
     if decision.unknown:
-        return "not known", _why_unknown(evidence, decision)
+        return UNKNOWN, f"not known yet: {_why_unknown(evidence, decision)}"
     if use != base:
         return "use", f"{use} instead of {base}"
     return "keep", f"{base}: nothing measured is better" + (" by more than 3 %" if len(evidence.names) > 1 else "")
@@ -104,13 +112,13 @@ def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
 def _why_unknown(evidence: Evidence, decision: Decision) -> str:
     left = evidence.experiment.not_run
     if decision.unknown == "not measured":
-        return f"not measured: {', '.join(left)} ({next(iter(left.values()))})"
+        return f"{', '.join(left)} {'was' if len(left) == 1 else 'were'} not measured ({next(iter(left.values()))})"
     if decision.unknown == "rounds":
         counted = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''}"
         return f"{counted}; it takes {LEAST_ROUNDS} to say anything"
     if decision.use == evidence.baseline:
-        return f"nothing is shown to be better than {decision.use} yet, and {_some(decision.open)} may be"
-    return f"{decision.use} is not shown to be better than {evidence.baseline} yet"
+        return f"nothing is shown to be better than {decision.use}, and {' or '.join(decision.open)} may be"
+    return f"{decision.use} is not shown to be better than {evidence.baseline}"
 
 
 def _failures(experiment: Experiment) -> list[tuple[str, str]]:
@@ -122,8 +130,8 @@ def _failures(experiment: Experiment) -> list[tuple[str, str]]:
     return [("failed", f"{peer}: {why}") for peer, why in found.items()]
 
 
-def of_result(result: Result) -> Card | None:
-    """The card of a comparison, from what is stored; None where nothing was compared."""
+def of_result(result: Result, analysis: Analysis | None = None) -> Card | None:
+    """The card of a comparison, from what is stored; None where nothing was compared. `analysis` is the page's."""
     controls = [p.name for p in result.peers if p.kind == "control"]
     found = [evidence_of(e, result.baseline, controls) for e in result.experiments]
     found = [e for e in found if e.rounds > 0 and (len(e.names) > 1 or e.experiment.not_run)]
@@ -131,7 +139,7 @@ def of_result(result: Result) -> Card | None:
         return None
     words = result.command[result.command.index("--") + 1 :] if "--" in result.command else ["YOUR", "PROGRAM"]
     if len(result.experiments) > 1:
-        return _of_jobs(found, result, words)
+        return _of_jobs(found, analysis or analyse(result), words)
     evidence = found[0]
     spent = math.fsum(s.figures.get("wall", 0.0) for s in evidence.experiment.samples)
     return make(
@@ -161,7 +169,7 @@ def one_line(evidence: Evidence, decision: Decision) -> str:
     """The answer for one program in one sentence, memory beside time."""
     word, said = _answer(evidence, decision)
     base = evidence.baseline
-    head = f"{word} {said}" if word != "not known" else f"not known yet: {said}"
+    head = said if word == UNKNOWN else f"{word} {said}"
     shown = decision.use if decision.use != base else _best_rival(evidence)
     if shown is not None:
         figures = [*((_label(evidence, f), f) for f in evidence.times), ("memory", evidence.memory_figure)]
@@ -170,24 +178,38 @@ def one_line(evidence: Evidence, decision: Decision) -> str:
     same = [n for n in evidence.names[1:] if n != shown and is_same(evidence.time(n, base))]
     if same:
         head += f"; the same within 3 %: {', '.join(same)}"
-    still = [n for n in decision.open if n != shown]
+    still = [] if decision.unknown else decision.open
     return head + (f"; not told apart from {decision.use}: {', '.join(still)}" if still else "")
 
 
-def _of_jobs(found: Sequence[Evidence], result: Result, words: Sequence[str]) -> Card:
+def _overall(analysis: Analysis, count: int) -> list[tuple[str, str]]:
+    """Each allocator that ran in all programs: CPU time and memory over all of them, the fastest first."""
+    parts = {"CPU": analysis.ranked.get("speed", {}), "memory": analysis.ranked.get("memory", {})}
+    base, speeds = analysis.result.baseline, parts["CPU"]
+    names = sorted((n for n in speeds if n != base), key=lambda n: speeds[n].ratio)
+    said = []
+    for name in names:
+        found = {what: scores[name].estimate for what, scores in parts.items() if name in scores}
+        said.append(f"{name}: {', '.join(f'{what} {change(e)}' for what, e in found.items() if e is not None)}")
+    return [("all", f"{count} programs, geometric mean: {'; '.join(said[:MOST_NAMED])}")] if said else []
+
+
+def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]) -> Card:
     """A line for each program, and one for all."""
+    result = analysis.result
     decisions = [decide(evidence) for evidence in found]
     base, count = found[0].baseline, len(found)
     best = [d.use for d in decisions if not d.unknown]
     use, times = Counter(best).most_common(1)[0] if best else (base, 0)
     lines = [(e.experiment.id, one_line(e, d)) for e, d in zip(found, decisions, strict=True)]
     if times <= count / 2:
-        lines.insert(0, ("not known", f"no allocator is the best in most of {count} programs"))
+        lines.insert(0, (UNKNOWN, f"no allocator is shown to be the best in most of {count} programs"))
         ways: dict[str, Adoption] = {}
     else:
         verb = "use" if use != base else "keep"
         lines.insert(0, (verb, f"{use}{f' instead of {base}' if use != base else ''}: best in {times} of {count}"))
         ways = ways_of(next(p for p in result.peers if p.name == use), words)
+    lines += _overall(analysis, count)
     lines += [line for e in found for line in _failures(e.experiment)]
     lines += [*machine_lines(result), ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more")]
     if ways:
@@ -205,7 +227,7 @@ def _best_rival(evidence: Evidence) -> str | None:
 
 
 def _label(evidence: Evidence, figure: str) -> str:
-    return {"cpu": "CPU time", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
+    return {"cpu": "CPU", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
 
 
 def _change(evidence: Evidence, name: str, figure: str) -> str:

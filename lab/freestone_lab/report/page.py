@@ -181,7 +181,7 @@ def part_of(
         list(workloads.values()),
         [c for v in analysis.experiments if (c := composite_table(v, result.baseline)) is not None],
         subject_of(result),
-        card or (of_result(result) if "compare" in result.command[:2] else None),
+        card or (of_result(result, analysis) if "compare" in result.command[:2] else None),
     )
 
 

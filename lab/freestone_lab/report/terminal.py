@@ -26,8 +26,8 @@ from freestone_lab.report.export import noise, verdict_of
 from freestone_lab.report.quantity import show
 from freestone_lab.workloads.rows import WorkloadRun
 
-PLAIN_WIDTH = 160
-WIDE = 132
+PLAIN_WIDTH = 220
+WIDE = 66  # columns that each figure of a table takes
 _COLOURS = {"better": "green", "worse": "red", "same": "cyan", "inconclusive": "yellow"}
 
 
@@ -67,7 +67,7 @@ def show_table(out: Console, table: Table, figures: Sequence[str] | None = None)
     specs = table.experiment.specs
     names = [f for f in (figures or headline(table.experiment)) if f in specs]
     # On a narrow terminal each figure has a table of its own, so that no column is cut.
-    groups = [names] if out.width >= WIDE else [[name] for name in names]
+    groups = [names] if out.width >= WIDE * len(names) else [[name] for name in names]
     for group in groups:
         out.print(_grid(table, group))
     if any(row.counts for row in table.rows):

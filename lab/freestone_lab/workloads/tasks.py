@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core import paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
@@ -157,23 +158,25 @@ def _workload_runs(program: Path, name: str, app_names: Sequence[str]) -> list[T
 def plan(rounds: int | None, seed: int) -> Plan:
     """A plan for exactly this many rounds of each experiment."""
     count = rounds or ROUNDS
-    return Plan(
-        min_rounds=count, max_rounds=count, budget_s=None, precision=None, seed=seed, control_rounds=CONTROL_ROUNDS,
-        series_rounds=SERIES_ROUNDS,
-    )  # fmt: skip
+    return Plan(rounds=count, seed=seed, control_rounds=CONTROL_ROUNDS, series_rounds=SERIES_ROUNDS)
 
 
-def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, sitting_s: float | None) -> str:
+def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, limit_s: float | None) -> str:
     """One line before a sitting starts: what will run, and about how long it takes."""
     costs = [schedule.cost(task, chosen) for task in tasks]
-    rounds = [plan.max_rounds] * len(tasks) if sitting_s is None else schedule.allot(costs, sitting_s)
+    rounds = plan.rounds if limit_s is None else schedule.rounds_within(costs, limit_s, plan.rounds)
     judged = sum(p.kind != "control" for p in chosen)
-    expected = schedule.total(costs, rounds)
-    noun = "allocator" if judged == 1 else "allocators"
-    line = f"{schedule.rounds_words(rounds)} under {judged} {noun}: about {units.words(expected)}"
-    if sitting_s is not None and expected > sitting_s:
-        line += f", which is more than --budget {units.words(sitting_s)}: one round of each is the least"
-    return line + "; Ctrl-C keeps what was measured"
+    what = f"{_counted(len(tasks), 'experiment')} under {_counted(judged, 'allocator')}"
+    if limit_s is not None and rounds < LEAST_ROUNDS:
+        least = units.words(schedule.total(costs, LEAST_ROUNDS))
+        line = f"--budget {units.words(limit_s)} is too short for {what}: {LEAST_ROUNDS} rounds take about {least}"
+        return f"{line}; what there is no time for will be named"
+    expected = units.words(schedule.total(costs, rounds))
+    return f"{_counted(rounds, 'round')} of {what}: about {expected}; Ctrl-C keeps what was measured"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def with_null(chosen: Sequence[Peer]) -> list[Peer]:

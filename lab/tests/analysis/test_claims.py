@@ -141,7 +141,7 @@ def test_use_needs_an_interval_without_no_difference() -> None:
     for s in e.samples:
         if s.peer == "wild" and s.round % 3 == 0:
             s.figures["wall"] = 2.0
-    assert said(e).startswith("not known yet: nothing is shown to be better than glibc yet, and wild may be")
+    assert said(e).startswith("not known yet: nothing is shown to be better than glibc, and wild may be")
 
 
 def test_the_sentence_when_nobody_is_faster() -> None:

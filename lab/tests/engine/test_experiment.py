@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from freestone_lab.analysis import claims as compare
+from freestone_lab.analysis.decision import Decision
+from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample
 from freestone_lab.engine import experiment as method
 from freestone_lab.engine import plan as plans
+from freestone_lab.engine import session
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import process
@@ -28,7 +31,7 @@ GLIBC = Peer("glibc", None, "libc")
 
 
 def plan(rounds: int, **more: object) -> Plan:
-    fixed = Plan(min_rounds=rounds, max_rounds=rounds, budget_s=None, precision=None, seed=1)
+    fixed = Plan(rounds=rounds, seed=1)
     return dataclasses.replace(fixed, **more)  # type: ignore[arg-type]
 
 
@@ -148,6 +151,14 @@ def test_a_hundred_comparisons_of_glibc_with_itself_claim_a_difference_in_at_mos
     assert claims <= 5
 
 
+def test_a_run_that_the_limit_cuts_is_no_failure(controls: dict[str, Peer]) -> None:
+    slow = Task("t", "sh", ("/bin/sh", "-c", '[ -z "$LD_PRELOAD" ] || sleep 60'), cwd=Path("/"), timeout_s=90)
+    engine = Engine(slow, [GLIBC, controls["passthrough"]], "glibc", plan(2), lambda p: None, limit=method.Limit(4))
+    found = engine.measure()
+    assert engine.not_run is found.not_run and found.not_run["passthrough"] == "no time within 4 s"
+    assert all(s.status == "ok" for s in found.samples)
+
+
 def test_a_failing_command_is_an_error_not_a_table() -> None:
     broken = Task("t", "false", ("/bin/false",), cwd=Path("/"))
     with pytest.raises(UserError, match="'/bin/false' fails under glibc: exit status 1"):
@@ -238,17 +249,10 @@ def test_a_workload_that_prints_no_json_is_a_failure(tmp_path: Path) -> None:
         measured(silent, [], plan(2))
 
 
-def test_the_budget_ends_the_rounds(work: Path) -> None:
-    found = measured(task(work, "10", "10", "40"), [], plan(1000, budget_s=2.0, max_rounds=1000))
-    rounds = max(s.round for s in found.samples)
-    assert 3 <= rounds < 40
-
-
-def test_precision_ends_the_rounds_early(work: Path) -> None:
-    twin = Peer("twin", None, "libc")
-    loose = Plan(min_rounds=6, max_rounds=50, budget_s=60.0, precision=1e9, seed=1)  # any interval is narrow enough
-    found = measured(task(work), [twin], loose)
-    assert max(s.round for s in found.samples) == 6
+def test_a_settled_question_ends_the_rounds_early(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(method, "decide", lambda _: Decision("glibc", "", (), (), (), 0))
+    found = measured(task(work), [Peer("twin", None, "libc")], Plan(rounds=50, decide=True, seed=1))
+    assert max(s.round for s in found.samples) == LEAST_ROUNDS
 
 
 def test_too_few_rounds_are_said(work: Path) -> None:
@@ -261,9 +265,9 @@ def test_interruption_keeps_the_rounds_that_were_measured(work: Path) -> None:
         if progress.round == 4:
             raise KeyboardInterrupt
 
-    with pytest.raises(method.Interrupted) as caught:
-        Engine(task(work), [GLIBC], "glibc", plan(9), stop).measure()
-    assert {s.round for s in caught.value.experiment.samples} == {1, 2, 3}
+    outcome = session.run([(task(work), plan(9))], [GLIBC], ["x"], stop)
+    assert outcome.interrupted
+    assert {s.round for s in outcome.result.experiments[0].samples} == {1, 2, 3}
 
 
 def test_shown_controls_run_in_a_few_rounds_only(work: Path, controls: dict[str, Peer]) -> None:
@@ -296,7 +300,7 @@ def test_a_path_that_the_linker_would_split_is_refused(work: Path) -> None:
 def test_stolen_time_is_said() -> None:
     engine = Engine(Task("t", "w", ("/bin/true",)), [GLIBC], "glibc", plan(1), lambda p: None)
     engine.experiment.samples = [Sample("glibc", r, "ok", gauges={"steal": 0.2}) for r in range(1, 10)]
-    engine.sampler.closing_caveats(engine.round_s)
+    engine.sampler.closing_caveats()
     assert engine.experiment.caveats == ["in 9 of 9 runs the host took more than 5% of the CPU time"]
 
 
@@ -307,7 +311,7 @@ def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls:
         for n in (1000, 2000)
     ]
     seen: list[tuple[str, str, int]] = []
-    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    plan = Plan(rounds=1)
     proven: set[tuple[str, str]] = set()
     peers = [GLIBC, controls["passthrough"], controls["not-loading"]]
     found = [
@@ -324,7 +328,7 @@ def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls:
 
 def test_an_unfit_allocator_is_left_out_and_said(work: Path, controls: dict[str, Peer]) -> None:
     task = Task("t", "w", (str(work), "5", "5", "5"), unfit={"null": "it never frees"})
-    plan = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+    plan = Plan(rounds=1)
     found = Engine(task, [GLIBC, controls["null"]], "glibc", plan, lambda p: None).measure()
     assert {s.peer for s in found.samples} == {"glibc", "glibc again"}
     assert "null is left out: it never frees" in found.caveats

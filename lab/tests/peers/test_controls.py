@@ -111,7 +111,7 @@ def test_the_control_that_is_five_per_cent_slower_is_found_slower(tmp_path: Path
         pytest.skip(f"too noisy to set a delay of 5 %: {error}")
     plain, slow = dataclasses.replace(plain, name="plain"), dataclasses.replace(slow, name="slower")
     task = Task("work", "work", tuple(map(str, command)), cwd=Path("/"))
-    exactly = Plan(min_rounds=25, max_rounds=25, budget_s=None, precision=None, seed=1)
+    exactly = Plan(rounds=25, seed=1)
     table = claims.table_of(Engine(task, [plain, slow], "plain", exactly, lambda p: None).measure(), "plain")
     row = table.row("slower")
     assert row is not None

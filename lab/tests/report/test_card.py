@@ -59,6 +59,7 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
     lines = dict(found.lines)
     assert lines["use"] == "fast instead of glibc: best in 2 of 3"
     assert lines["a"].startswith("use fast instead of glibc; fast: time -20.0 %") and "memory +0.0 %" in lines["a"]
+    assert lines["all"].startswith("3 programs, geometric mean: fast: CPU -1.")
     assert lines["c"].startswith("keep glibc: nothing measured is better by more than 3 %; lean: time +40.0 %")
     assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
 

@@ -120,7 +120,9 @@ def test_nothing_is_ranked_while_somebody_was_not_measured() -> None:
     experiment = result.experiments[0]
     experiment.samples = [s for s in experiment.samples if s.peer not in ("mimalloc", "jemalloc")]
     experiment.not_run = {"mimalloc": "no time within 90 s", "jemalloc": "no time within 90 s"}
-    assert on_card(result).startswith("not known not measured: mimalloc, jemalloc (no time within 90 s)")
+    assert on_card(result).startswith(
+        "unknown   not known yet: mimalloc, jemalloc were not measured (no time within 90 s)"
+    )
     result.command[1] = "bench"
     text = on_page(result)
     assert (
@@ -147,7 +149,7 @@ def test_cpu_time_decides_where_wall_time_is_noise() -> None:
     result.fingerprint = {**result.fingerprint, "load": 70.0}
     text = on_card(result)
     assert (
-        text.startswith("use       freestone instead of glibc") and "\nCPU time  -" in text and "\ntime      " in text
+        text.startswith("use       freestone instead of glibc") and "\nCPU       -" in text and "\ntime      " in text
     )
     assert "unfit for wall time" in text
 

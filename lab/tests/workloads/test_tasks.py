@@ -17,7 +17,7 @@ from freestone_lab.workloads import apps, defaults, suites
 from freestone_lab.workloads import tasks as bench
 
 GLIBC = Peer("glibc", None, "libc")
-ONCE = Plan(min_rounds=1, max_rounds=1, budget_s=None, precision=None)
+ONCE = Plan(rounds=1)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_an_application_keeps_its_checks(tmp_path: Path) -> None:
 def test_the_null_allocators_cost_stands_beside_a_workload(program: Path, controls: dict[str, Peer]) -> None:
     (task,) = bench.select(["pair:size=64,rounds=20000,idle-ms=0"], program, silent)
     null = dataclasses.replace(controls["null"], kind="control")
-    found = Engine(task, [GLIBC, null], "glibc", dataclasses.replace(ONCE, max_rounds=2), lambda p: None).measure()
+    found = Engine(task, [GLIBC, null], "glibc", dataclasses.replace(ONCE, rounds=2), lambda p: None).measure()
     assert {s.status for s in found.samples} == {"ok"}
     values = {s.peer: s.figures["pair_ns"] for s in found.samples}
     assert values.keys() == {"glibc", "glibc again", "null"}
