@@ -35,6 +35,7 @@ PLOTS = Path("docs/plots")
 ELSEWHERE = {
     "mitigations",
     "memory-calls",
+    "known-costs",
     "program-costs",
     "programs",
     "suites",

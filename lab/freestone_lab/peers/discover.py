@@ -74,6 +74,11 @@ CONTROLS = (
         "libcontrol-slow.so",
         "glibc with a fixed delay of FREESTONE_CONTROL_SLOW_NS at each allocation and free",
     ),
+    ControlPeer(
+        "costly",
+        "libcontrol-costly.so",
+        "glibc with FREESTONE_CONTROL_CPU_PERMILLE and FREESTONE_CONTROL_MEMORY_PERMILLE thousandths on top",
+    ),
     ControlPeer("leaking", "libcontrol-leaking.so", "glibc, but every FREESTONE_CONTROL_EVERY-th free is forgotten"),
     ControlPeer("crashing", "libcontrol-crashing.so", "aborts at the first call"),
     ControlPeer("returning-null", "libcontrol-returning-null.so", "NULL after FREESTONE_CONTROL_AFTER allocations"),

@@ -25,7 +25,10 @@ QUICK: dict[str, str] = {
     "trace model": "{trace}",
 }
 # These measure for long, and write elsewhere when the place fails after all (core/outputs.py, which makes the folder).
-LONG = {"advise", "compare", "bench", "bench attacks", "bench mitigations", "bench memory-calls", "replay", "report"}
+LONG = {
+    "advise", "compare", "bench", "bench attacks", "bench mitigations", "bench memory-calls", "bench known-costs",
+    "replay", "report",
+}  # fmt: skip
 # Tested with the profiles that they read; `trace corpus` with the programs that it records.
 ELSEWHERE = {"profile", "profile show", "profile diff", "trace corpus"}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import peers_tools
@@ -14,6 +16,8 @@ from freestone_lab.analysis import claims
 from freestone_lab.core.result import Peer
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.measure import process
+from freestone_lab.measure.process import Request
 from freestone_lab.peers import abi_probe, controls, discover
 
 GLIBC = "glibc"
@@ -133,6 +137,22 @@ def test_leaking_forgets_every_nth_free(subject: Path) -> None:
     assert 1000 * 1000 <= every_other <= 1000 * 1100
     assert 500 * 1000 <= every_fourth <= 500 * 1100
     assert int(said(GLIBC, subject, "in-use", "2000")) < 2000
+
+
+@pytest.mark.parametrize("permille", [0, 100, 1000])
+def test_costly_takes_the_part_on_top(permille: int, subject: Path, tmp_path: Path) -> None:
+    peer = discover.find("costly")
+    assert peer.path is not None
+    program = [sys.executable, "-S", "-c", "x = bytearray(60 << 20)\nfor i in range(2000000): pass"]
+    parts = {f"FREESTONE_CONTROL_{what}_PERMILLE": str(permille) for what in ("CPU", "MEMORY")}
+    base, own = ({**os.environ, **more} for more in ({}, {"LD_PRELOAD": peer.path, **parts}))
+    plain, costly = (
+        process.run(Request(program, env, tmp_path), tmp_path / "out", tmp_path / "err") for env in (base, own)
+    )
+    wanted = plain.rss_kib * (1 + permille / 1000)
+    assert abs(costly.rss_kib - wanted) < 0.03 * wanted + 1024
+    if permille == 1000:  # twice the time is seen beside any load
+        assert costly.user_s + costly.sys_s > 1.4 * (plain.user_s + plain.sys_s)
 
 
 def test_crashing_dies_before_the_program_says_anything(subject: Path) -> None:

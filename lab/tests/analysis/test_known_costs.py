@@ -1,0 +1,29 @@
+"""Allocators of known cost are judged as they must be: never wrongly, and rarely left open."""
+
+from __future__ import annotations
+
+import pytest
+
+from freestone_lab.analysis import calibration
+from freestone_lab.analysis.calibration import COSTS, Cost
+
+TIMES = 12
+SHAPES = ("normal", "one slow run in ten")
+CLEAR = (Cost(0.9), Cost(memory=0.8), Cost(1.1), Cost(memory=1.2))
+
+
+@pytest.mark.parametrize("command", calibration.COMMANDS)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
+def test_known_costs_are_judged_rightly(cost: Cost, command: str) -> None:
+    for shape in SHAPES:
+        found = calibration.judge(cost, shape, command, TIMES)
+        assert not found.answers.get("wrong") and not found.verdicts.get("wrong"), found
+        if cost in CLEAR:
+            assert found.answers.get("right", 0) >= TIMES - 2, found
+            assert command == "advise" or found.verdicts.get("right", 0) >= TIMES - 2, found
+
+
+def test_a_settled_card_recommends_or_keeps() -> None:
+    """Measuring goes on while the leader is not shown to be better than the baseline."""
+    found = calibration.judge(Cost(0.9), "normal", "advise", 40)
+    assert found.answers == {"right": 40}, found
