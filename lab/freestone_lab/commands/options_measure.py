@@ -259,12 +259,10 @@ def report(parser: argparse.ArgumentParser) -> None:
 
         freestone report results/compare-20261120-120000.json
 
-        freestone report full.json.gz -o full.html --weights throughput=2,memory=3
+        freestone report full.json.gz -o full.html
     """
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="result files (.json or .json.gz)")
     output(parser, "default: the first result, as .html")
-    parser.add_argument("--weights", metavar="NAME=N,...",
-                        help="scorecard weights: throughput, latency, memory, tooling, security")  # fmt: skip
 
 
 def diff(parser: argparse.ArgumentParser) -> None:

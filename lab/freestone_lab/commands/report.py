@@ -6,12 +6,10 @@ from argparse import Namespace
 
 from freestone_lab.core.result_file import load
 from freestone_lab.report import write_report
-from freestone_lab.report.scorecard import parse_weights
 
 
 def run(options: Namespace) -> None:
     first = options.results[0]
     target = options.output or first.with_name(first.name.removesuffix(".gz")).with_suffix(".html")
-    weights = parse_weights(options.weights) if options.weights else None
-    write_report([load(path) for path in options.results], target, weights)
+    write_report([load(path) for path in options.results], target)
     print(f"written: {target}")

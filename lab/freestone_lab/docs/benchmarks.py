@@ -69,7 +69,7 @@ def stored_results(root: Path) -> list[Stored]:
             f"{root / RESULTS}: holds no result file; put one there that `freestone bench` wrote, as NAME.json.gz"
         )
     named = {f.name.split(".")[0]: f for f in files}
-    return [Stored(name, render.part_of(load(f), None)) for name, f in named.items() if name not in ELSEWHERE]
+    return [Stored(name, render.part_of(load(f))) for name, f in named.items() if name not in ELSEWHERE]
 
 
 def documents(root: Path) -> dict[Path, str]:

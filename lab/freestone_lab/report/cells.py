@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from datetime import datetime
@@ -18,7 +17,6 @@ from freestone_lab.report.charts import Chart
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall, swept
 from freestone_lab.report.plots import Look
 from freestone_lab.report.quantity import Role
-from freestone_lab.report.scorecard import TITLES, Scorecard
 
 ROLE_SPECS: dict[Role, FigureSpec] = {"speed": FigureSpec("s"), "latency": FigureSpec("s"), "memory": FigureSpec("KiB")}
 
@@ -203,14 +201,3 @@ def moment(created: str) -> str:
         return created
     zone = "" if when.tzinfo is None else " UTC" if not when.utcoffset() else when.strftime(" %z")
     return when.strftime("%Y-%m-%d %H:%M") + zone
-
-
-def score_data(card: Scorecard) -> str:
-    """What the page's sliders need, as JSON that is safe inside a script element."""
-    data = {
-        "criteria": card.criteria,
-        "titles": {c: TITLES[c] for c in card.criteria},
-        "weights": {c: card.weights[c] for c in card.criteria},
-        "rows": {n: {c: round(s.points, 4) for c, s in row.items()} for n, row in card.rows.items()},
-    }
-    return json.dumps(data).replace("</", "<\\/")

@@ -1,4 +1,4 @@
-"""Puts the analysis, the drawings and the scorecard into one HTML page that needs nothing else."""
+"""Puts the analysis and the drawings into one HTML page that needs nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from freestone_lab.report.composite import Composite, composite_table
 from freestone_lab.report.overview import Analysis, ExperimentView, Overall, analyse, pair
 from freestone_lab.report.plots import Look, Point, Span
 from freestone_lab.report.quantity import Role
-from freestone_lab.report.scorecard import TITLES, Scorecard, check_weights, facts, scorecard
 from freestone_lab.report.verdict import Conclusion, conclude
 
 OWN = "freestone"
@@ -55,7 +54,6 @@ class Part:
 
     analysis: Analysis
     verdict: Conclusion
-    card: Scorecard
     looks: dict[str, Look]
     pareto: Markup | None
     outside: str  # the points that the drawing leaves out
@@ -64,11 +62,6 @@ class Part:
     composites: list[Composite]
     subject: str
     answer: Card | None
-
-    @property
-    def names_winner(self) -> bool:
-        """Whether the scorecard may: not where the headline names nobody, and not beside the card of one program."""
-        return self.answer is None and not self.verdict.sentence.startswith(("No verdict", "No difference"))
 
 
 def looks_of(peers: Iterable[Peer], baseline: str) -> dict[str, Look]:
@@ -151,12 +144,7 @@ def single_ratios(analysis: Analysis, role: Role, peer: str) -> list[float]:
     return found
 
 
-def part_of(
-    result: Result,
-    weights: dict[str, float] | None,
-    card: Card | None = None,
-    tables: Sequence[Table] | None = None,
-) -> Part:
+def part_of(result: Result, card: Card | None = None, tables: Sequence[Table] | None = None) -> Part:
     analysis = analyse(result, tables)
     looks = looks_of(analysis.candidates, result.baseline)
     pareto, outside, forests = drawings(analysis, looks)
@@ -173,7 +161,6 @@ def part_of(
     return Part(
         analysis,
         conclude(analysis),
-        scorecard(analysis, weights),
         looks,
         pareto,
         outside,
@@ -228,10 +215,8 @@ def environment() -> jinja2.Environment:
         show_span=quantity.show_span,
         title_of=cells.title_of,
         legend=cells.legend,
-        score_data=lambda card: Markup(cells.score_data(card)),
         Markup=Markup,
         pick=lambda table, keys: [table[key] for key in keys],
-        titles=TITLES,
         role_titles=ROLE_TITLES,
         status_words=STATUS,
         wide=WIDE_TABLE,
@@ -241,41 +226,28 @@ def environment() -> jinja2.Environment:
 
 
 def render_report(
-    results: list[Result],
-    weights: dict[str, float] | None = None,
-    card: Card | None = None,
-    tables: Sequence[Sequence[Table]] | None = None,
-) -> str:
-    """The page as text; it opens with `card` when there is one. Raises UserError for weights that make no sense.
-
-    `tables` are those of each result, where the caller has them.
-    """
-    check_weights(weights)
+    results: list[Result], card: Card | None = None, tables: Sequence[Sequence[Table]] | None = None
+) -> str:  # fmt: skip
+    """The page as text; it opens with `card` when there is one. `tables` are those of each result, if known."""
     known: Sequence[Sequence[Table] | None] = tables or [None] * len(results)
-    parts = [part_of(result, weights, card, found) for result, found in zip(results, known, strict=True)]
+    parts = [part_of(result, card, found) for result, found in zip(results, known, strict=True)]
     return (
         environment()
         .get_template("report.html.j2")
         .render(
             parts=parts,
-            advised=card is not None,
             halo=Markup(svg.HALO),
             light=Markup(svg.variables(False)),
             dark=Markup(svg.variables(True)),
-            facts=facts(),
             ways=WAY_TITLES,
         )
     )
 
 
 def write_report(
-    results: list[Result],
-    path: Path,
-    weights: dict[str, float] | None = None,
-    card: Card | None = None,
-    tables: Sequence[Sequence[Table]] | None = None,
-) -> None:
+    results: list[Result], path: Path, card: Card | None = None, tables: Sequence[Sequence[Table]] | None = None
+) -> None:  # fmt: skip
     """Writes one self-contained HTML file for `results` to `path`."""
-    text = render_report(results, weights, card, tables)
+    text = render_report(results, card, tables)
     path.parent.mkdir(parents=True, exist_ok=True)
     outputs.write_whole(path, text)

@@ -37,10 +37,6 @@ COMPLAINTS = {
         "analysis/test_decision::test_memory_of_141_per_cent_is_shown_after_five_rounds",
     ],
     "memory is not in the verdict": ["report/test_page::test_verdict_names_the_winner_of_both"],
-    "the scorecard names a winner that the headline does not": [
-        "report/test_card::test_a_scorecard_names_no_winner_beside_the_card",
-        "report/test_page::test_verdict_without_a_control_claims_nothing",
-    ],
     "a budget is overrun": ["engine/test_budget::test_a_limit_is_kept_and_ends_in_an_answer"],
     "a budget ends in 48 lines without an answer": [
         "engine/test_budget::test_a_limit_is_kept_and_ends_in_an_answer",

@@ -74,11 +74,6 @@ def test_a_suites_page_has_no_card() -> None:
     assert "Use fast instead" not in text
 
 
-def test_a_scorecard_names_no_winner_beside_the_card() -> None:
-    text = render_report([result(job("a", {"fast": (0.7, 1.0)}), command=["freestone", "compare", "--", "x"])])
-    assert 'class="winner"' not in text and "The answer above is about time and memory alone" in text
-
-
 @pytest.mark.parametrize(("typed", "granted"), [(b"\n", 12.0), (b"q\n", 0.0)])
 def test_enter_goes_on_and_anything_else_ends(typed: bytes, granted: float, monkeypatch: pytest.MonkeyPatch) -> None:
     keyboard, screen = pty.openpty()
