@@ -1,10 +1,10 @@
 // replayer/calls.h: one allocation call of each kind. The allocator is the one that serves this process. Null is no
-// allocator: it hands out the same memory over and over, so a replay's time is then its own cost.
+// allocator: it hands out the same few resident pages over and over, so a replay's time is then its own cost.
 #pragma once
 
 #include <malloc.h>
-#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -96,23 +96,19 @@ struct Real {
     }
   }
 
-  static constexpr uint64_t kMostTouched = ~uint64_t{0};
+  static constexpr uint64_t kTouchMask = ~uint64_t{0};
 };
 
 struct Null {
-  static constexpr uint64_t kRegionBytes = uint64_t{256} << 20;
-  static constexpr uint64_t kMostTouched = kRegionBytes / 2;
+  // A block begins in the first half, and is touched within the next half behind its begin.
+  static constexpr uint64_t kHalfBytes = 16 << 10;
+  static constexpr uint64_t kTouchMask = kHalfBytes - 1;
 
   static void* take(uint64_t size) {
-    thread_local char* region = nullptr;
-    thread_local uint64_t used = 0;
-    if (!region)
-      region = static_cast<char*>(
-          mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    const uint64_t rounded = size > kMostTouched ? kMostTouched : (size + 15) & ~uint64_t{15};
-    if (used + rounded > kRegionBytes) used = 0;
+    static thread_local char region[2 * kHalfBytes];
+    static thread_local uint64_t used = 0;
     char* block = region + used;
-    used += rounded;
+    used = (used + ((std::min(size, kHalfBytes) + 15) & ~uint64_t{15})) & kTouchMask;
     return block;
   }
   static void* make(const Op& op) { return take(op.size); }

@@ -1,7 +1,7 @@
 // freestone-replay: makes the calls of a trace under the allocator that serves this process, and prints their cost.
 //
 //   freestone-replay plan [--process N] [--threads N] TRACE PLAN
-//   freestone-replay run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN
+//   freestone-replay run [--pace X] [--copies N] [--idle-ms N] [--own-kib N] [--null] PLAN
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -64,6 +64,8 @@ Words parse(int count, char** words) {
       found.run.pace = value;
     else if (word == "--copies" && value >= 1 && value <= 1024)
       found.run.copies = static_cast<unsigned>(value);
+    else if (word == "--own-kib")
+      found.run.own_kib = value;
     else if (word == "--idle-ms")
       found.run.idle_ms = static_cast<unsigned>(value);
     else
@@ -94,7 +96,7 @@ std::span<const uint8_t> map(const char* path) {
 }
 
 int run(const Words& words) {
-  if (words.plain_count != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--null] PLAN");
+  if (words.plain_count != 1) fail("expected: run [--pace X] [--copies N] [--idle-ms N] [--own-kib N] [--null] PLAN");
   const Plan plan(map(words.plain[0]));
   const Outcome outcome = run_plan(plan, words.run);
   print_report(plan, words.run, outcome);

@@ -29,24 +29,26 @@ class Figures {
 struct Times {
   const Outcome& outcome;
   double ns(double cycles) const { return std::max(0.0, cycles - outcome.clock_cycles) / outcome.cycles_per_ns; }
-  double seconds(const Histogram& of) const {
-    return std::max(0.0, static_cast<double>(of.sum) - outcome.clock_cycles * static_cast<double>(of.calls)) /
-           outcome.cycles_per_ns / 1e9;
+  double mean(const Histogram& of) const {
+    return of.timed ? ns(static_cast<double>(of.sum) / static_cast<double>(of.timed)) : 0;
   }
+  double seconds(const Histogram& of) const { return mean(of) * static_cast<double>(of.calls) / 1e9; }
   // Leaves out calls so long that another program may have run meanwhile.
   double undisturbed(const Histogram& of) const {
-    return seconds({of.counts, of.sum - of.long_sum, of.calls - of.long_calls, 0, 0});
+    return seconds({of.counts, of.sum - of.long_sum, of.timed - of.long_timed, 0, 0,
+                    of.calls - std::min(of.calls, of.long_timed * kTimedEvery)});
   }
-  double mean(const Histogram& of) const { return of.calls ? seconds(of) * 1e9 / static_cast<double>(of.calls) : 0; }
 };
 
-void print_figures(const Outcome& outcome) {
+void print_figures(const RunOptions& options, const Outcome& outcome) {
   const Times times{outcome};
   const uint64_t births = outcome.births.calls, deaths = outcome.deaths.calls;
+  const double whole = outcome.cpu_s - outcome.own_s;
   Figures figures;
+  if (whole > 0) figures.add("whole", whole, "s", "CPU time of the replay, less its own", 1);
   figures.add("calls", times.seconds(outcome.births) + times.seconds(outcome.deaths), "s", "time in malloc and free",
               births + deaths);
-  figures.add("rss", outcome.peak_kib, "KiB", "peak memory", 1);
+  figures.add("rss", outcome.peak_kib, "KiB", options.own_kib < 0 ? "peak memory" : "peak memory with start-up", 1);
   figures.add("rss_mean", outcome.mean_kib, "KiB", "mean memory", outcome.resident_kib.size());
   figures.add("rss_idle", outcome.idle_kib, "KiB", "memory after idle", 1);
   if (outcome.live_mean_kib > 0)
@@ -71,7 +73,7 @@ void print_report(const Plan& plan, const RunOptions& options, const Outcome& ou
       "{\"schema\":\"freestone-workload/"
       "1\",\"workload\":\"replay\",\"params\":{\"copies\":%u,\"pace\":%g,\"threads\":%llu},\"figures\":{",
       options.copies, options.pace, static_cast<unsigned long long>(header.threads));
-  print_figures(outcome);
+  print_figures(options, outcome);
   std::printf("},\"series\":{\"heap\":[");
   const size_t windows = outcome.resident_kib.size();
   for (size_t i = 0; i < windows; i++)
@@ -83,13 +85,15 @@ void print_report(const Plan& plan, const RunOptions& options, const Outcome& ou
                 static_cast<double>(plan.windows()[i].live_bytes) / 1024);
   std::printf(
       "]},\"calls\":%llu,\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":\"%s\",\"peak_live_kib\":%.0f,"
-      "\"clock_ns\":%.2f,\"dropped\":%llu,\"long_calls\":%llu,\"undisturbed_s\":%.9g,\"caveats\":[]}\n",
+      "\"clock_ns\":%.2f,\"dropped\":%llu,\"long_calls\":%llu,\"undisturbed_s\":%.9g,\"cpu_s\":%.9g,"
+      "\"own_s\":%.9g,\"begin_kib\":%.0f,\"caveats\":[]}\n",
       static_cast<unsigned long long>(outcome.births.calls + outcome.deaths.calls),
       static_cast<unsigned long long>(outcome.failures), static_cast<unsigned long long>(outcome.checksum),
       malloc_owner(), static_cast<double>(header.peak_live_bytes) / 1024, outcome.clock_cycles / outcome.cycles_per_ns,
       static_cast<unsigned long long>(header.dropped),
-      static_cast<unsigned long long>(outcome.births.long_calls + outcome.deaths.long_calls),
-      times.undisturbed(outcome.births) + times.undisturbed(outcome.deaths));
+      static_cast<unsigned long long>(outcome.births.long_timed + outcome.deaths.long_timed),
+      times.undisturbed(outcome.births) + times.undisturbed(outcome.deaths), outcome.cpu_s, outcome.own_s,
+      outcome.begin_kib);
 }
 
 }  // namespace freestone::trace

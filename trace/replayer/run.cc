@@ -46,6 +46,12 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+double cpu_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+}
+
 void sleep_until(uint64_t ns) {
   const timespec at{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
@@ -121,9 +127,11 @@ class Runner {
     Outcome outcome;
     outcome.clock_cycles = clock_cost();
     rusage before{}, after{};
-    base_kib_ = anonymous_kib();
+    outcome.begin_kib = anonymous_kib();
+    base_kib_ = options_.own_kib < 0 ? outcome.begin_kib : options_.own_kib;
     getrusage(RUSAGE_SELF, &before);
     started_ns_ = now_ns();
+    const double used_before = cpu_seconds();
     const uint64_t started = cycles();
     for (uint32_t c = 1; c < options_.copies; c++) create(c, 0);
     copies_[0].running.fetch_add(1);
@@ -133,6 +141,7 @@ class Runner {
       while (copies_[c].running.load()) sched_yield();
     }
     const uint64_t ended_ns = now_ns();
+    outcome.cpu_s = cpu_seconds() - used_before;
     outcome.cycles_per_ns =
         static_cast<double>(cycles() - started) / static_cast<double>(std::max<uint64_t>(1, ended_ns - started_ns_));
     outcome.wall_s = static_cast<double>(ended_ns - started_ns_) / 1e9;
@@ -250,16 +259,23 @@ class Runner {
   static void touch(uintptr_t block, const Op& op) {
     if (block == kNoMemory || block == 0) return;
     const uint64_t unit = op.size <= kPageBytes ? kLineBytes : kPageBytes;
-    const uint64_t end = std::min({uint64_t{op.touch_end} * unit, op.size, Allocator::kMostTouched});
+    const uint64_t end = std::min(uint64_t{op.touch_end} * unit, op.size);
     auto* bytes = reinterpret_cast<volatile char*>(block);
-    for (uint64_t at = uint64_t{op.touch_begin} * unit; at < end; at += unit) bytes[at] = 1;
+    for (uint64_t at = uint64_t{op.touch_begin} * unit; at < end; at += unit) bytes[at & Allocator::kTouchMask] = 1;
+  }
+
+  template <class Call>
+  static void count(Histogram& of, Call call) {
+    if (of.calls++ % kTimedEvery) return call();
+    const uint64_t begin = cycles();
+    call();
+    of.add(cycles() - begin);
   }
 
   template <class Allocator>
   void make(Copy& copy, PerThread& self, const Op& op) {
-    const uint64_t begin = cycles();
-    void* block = Allocator::make(op);
-    self.births.add(cycles() - begin);
+    void* block = nullptr;
+    count(self.births, [&] { block = Allocator::make(op); });
     if (op.flags & kFailed) {
       if (block) free_plain<Allocator>(block);
       return;
@@ -291,14 +307,11 @@ class Runner {
       if (block && op.size && op.size <= kPageBytes)  // a program often uses a block shortly before it ends
         static_cast<void>(*static_cast<volatile char*>(block));
       slot.store(0, std::memory_order_relaxed);  // only this thread reads it within the next two windows
-      const uint64_t begin = cycles();
-      Allocator::end(op, block);
-      self.deaths.add(cycles() - begin);
+      count(self.deaths, [&] { Allocator::end(op, block); });
       return;
     }
-    const uint64_t begin = cycles();
-    void* moved = Allocator::change(block, op.size);
-    self.births.add(cycles() - begin);
+    void* moved = nullptr;
+    count(self.births, [&] { moved = Allocator::change(block, op.size); });
     if (op.flags & kFailed) {
       if (moved) slot.store(reinterpret_cast<uintptr_t>(moved), std::memory_order_relaxed);  // as above
       return;
@@ -347,13 +360,14 @@ class Runner {
 void Histogram::merge(const Histogram& other) {
   for (size_t i = 0; i < counts.size(); i++) counts[i] += other.counts[i];
   sum += other.sum;
-  calls += other.calls;
+  timed += other.timed;
   long_sum += other.long_sum;
-  long_calls += other.long_calls;
+  long_timed += other.long_timed;
+  calls += other.calls;
 }
 
 double Histogram::percentile(double share) const {
-  const auto wanted = static_cast<uint64_t>(static_cast<double>(calls) * share);
+  const auto wanted = static_cast<uint64_t>(static_cast<double>(timed) * share);
   uint64_t seen = 0;
   for (unsigned i = 0; i < kBuckets; i++)
     if ((seen += counts[i]) > wanted) return static_cast<double>(lower_edge(i));
@@ -373,6 +387,15 @@ Plan::Plan(std::span<const uint8_t> bytes) {
   ops_ = reinterpret_cast<const Op*>(windows_ + header_->windows);
 }
 
-Outcome run_plan(const Plan& plan, const RunOptions& options) { return Runner(plan, options).run(); }
+Outcome run_plan(const Plan& plan, const RunOptions& options) {
+  Outcome outcome = Runner(plan, options).run();
+  if (options.null) return outcome;
+  RunOptions alone{};  // after the measured one, whose heap it would change: threads that it starts may allocate
+  alone.copies = options.copies;
+  alone.null = true;
+  alone.idle_ms = 0;
+  outcome.own_s = Runner(plan, alone).run().cpu_s;
+  return outcome;
+}
 
 }  // namespace freestone::trace

@@ -15,7 +15,11 @@ struct RunOptions {
   unsigned copies = 1;     // of the whole trace, side by side
   unsigned idle_ms = 200;  // the wait after the last call
   bool null = false;       // replay without an allocator
+  double own_kib = -1;     // memory that is no allocator's; below 0: what there is before the first call
 };
+
+// One call in so many is timed, as reading the counter takes longer than most calls; a prime meets all of a loop's.
+inline constexpr unsigned kTimedEvery = 7;
 
 // Times of calls, in cycles: exact below 64, then 16 steps to a doubling.
 struct Histogram {
@@ -23,9 +27,10 @@ struct Histogram {
   static constexpr uint64_t kLongCycles = 1 << 18;
   std::array<uint64_t, kBuckets> counts;
   uint64_t sum;
-  uint64_t calls;
+  uint64_t timed;
   uint64_t long_sum;  // calls of kLongCycles and more; on a busy machine another program ran during most of them
-  uint64_t long_calls;
+  uint64_t long_timed;
+  uint64_t calls;  // those that were not timed too
 
   static unsigned bucket(uint64_t cycles) {
     if (cycles < 64) return static_cast<unsigned>(cycles);
@@ -40,10 +45,10 @@ struct Histogram {
   void add(uint64_t cycles) {
     counts[bucket(cycles)]++;
     sum += cycles;
-    calls++;
+    timed++;
     if (cycles >= kLongCycles) {
       long_sum += cycles;
-      long_calls++;
+      long_timed++;
     }
   }
   void merge(const Histogram& other);
@@ -56,6 +61,9 @@ struct Outcome {
   uint64_t checksum = 0;
   uint64_t failures = 0;  // calls that returned no memory where the recorded one did
   double wall_s = 0;      // the replay without the idle time
+  double cpu_s = 0;       // of all threads in that time
+  double own_s = 0;       // the same of a second replay, without an allocator: no allocator's cost
+  double begin_kib = 0;   // memory before the first call
   double cycles_per_ns = 1;
   double clock_cycles = 0;  // what measuring adds to one call
   double peak_kib = 0;

@@ -73,10 +73,10 @@ def _over_programs(result: Result, peer: str, figure: str) -> list[str]:
 
 def _recorded_programs(root: Path) -> list[str]:
     result = _load(root / TRACES)
-    rounds = min(len(paired.values(e, result.baseline, "calls")) for e in result.experiments)
+    rounds = min(len(paired.values(e, result.baseline, "rss")) for e in result.experiments)
     values = [str(len(result.experiments)), str(rounds)]
     for figure, others in (
-        ("calls", ("jemalloc", "snmalloc")),
+        (trace_results.time_figure(result), ("jemalloc", "snmalloc")),
         ("rss", ("jemalloc", "gperftools", "snmalloc", "mimalloc")),
     ):
         values += _over_programs(result, "freestone", figure)
@@ -125,8 +125,8 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "Replayed, {} recorded programs (`./freestone bench traces`, {} rounds) take {} of glibc's time in malloc and "
-        "free ({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, gperftools "
+        "Replayed, {} recorded programs (`./freestone bench traces`, {} rounds) take {} of glibc's time "
+        "({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, gperftools "
         "{}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,

@@ -14,9 +14,11 @@ from freestone_lab.report import cells, quantity
 from freestone_lab.report.overview import failures_of
 
 NAME = "traces"
-FIGURES = {"calls": "time", "rss": "peak", "rss_mean": "mean resident"}
+TIMES = ("whole", "calls")  # results of former replayers hold only the time in calls
+MEMORY = {"rss": "peak", "rss_mean": "mean resident"}
+COUNTED = {"whole": "time is that of the whole replay, less its own", "calls": "time is that inside the calls alone"}
 WORST = 3  # rows that are named for each allocator and figure
-LEAST_S = 0.01  # a program whose calls take less under the baseline is not named for its time: chance decides it
+LEAST_S = 0.01  # a program that takes less under the baseline is not named for its time: chance decides it
 
 
 def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
@@ -38,6 +40,14 @@ def middle(result: Result, peer: str, figure: str) -> Estimate | None:
     return sequential.middle([log(x) for x in found], sequential.ERROR_RATE) if found else None
 
 
+def time_figure(result: Result) -> str:
+    return next((f for f in TIMES if any(f in e.specs for e in result.experiments)), TIMES[0])
+
+
+def _figures(result: Result) -> dict[str, str]:
+    return {time_figure(result): "time", **MEMORY}
+
+
 def section(result: Result) -> dict[str, Any]:
     """For the template."""
     names = [p.name for p in result.peers if p.kind != "control" and p.name != control_name(result.baseline)]
@@ -45,13 +55,15 @@ def section(result: Result) -> dict[str, Any]:
     rounds = sorted({len({s.round for s in e.samples if s.round > 0}) for e in result.experiments})
     spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else f"{rounds[0]}"
     load = float(result.fingerprint.get("load", 0.0))
+    figures = _figures(result)
     return {
         "about": f"{cells.moment(result.created)}. {cells.machine(result.fingerprint)}"
         f"{len(result.experiments)} programs, {spread} rounds"
+        + f"; {COUNTED[time_figure(result)]}"
         + (f"; other work ran beside it (load {load:.0f}), which widens the times" if load > 1 else ""),
         "command": result.command,
         "grid": grid(
-            ["allocator", *FIGURES.values(), *(f"worst in {what}" for what in FIGURES.values())],
+            ["allocator", *figures.values(), *(f"worst in {what}" for what in figures.values())],
             [[name, *_middle(result, name), *_worst(result, name)] for name in others],
         ),
         "failures": "; ".join(_failures(result.experiments)),
@@ -60,22 +72,22 @@ def section(result: Result) -> dict[str, Any]:
 
 def _middle(result: Result, name: str) -> list[str]:
     shown = []
-    for figure in FIGURES:
+    for figure in _figures(result):
         estimate = middle(result, name, figure)
         shown.append(quantity.ratio_and_span(estimate) if estimate else "-")
     return shown
 
 
 def _long(result: Result) -> set[str]:
-    base = {e.workload: paired.values(e, result.baseline, "calls").values() for e in result.experiments}
+    base = {e.workload: paired.values(e, result.baseline, time_figure(result)).values() for e in result.experiments}
     return {program for program, seconds in base.items() if seconds and min(seconds) >= LEAST_S}
 
 
 def _worst(result: Result, name: str) -> list[str]:
     shown, long = [], _long(result)
-    for figure in FIGURES:
+    for figure in _figures(result):
         found = ratios(result, name, figure)
-        if figure == "calls":
+        if figure in TIMES:
             found = {program: value for program, value in found.items() if program in long}
         worst = sorted(found, key=lambda program: -found[program])[:WORST]
         shown.append(", ".join(f"{program} {quantity.ratio(found[program])}" for program in worst))

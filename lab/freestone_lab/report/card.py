@@ -17,6 +17,7 @@ from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
 from freestone_lab.measure.load import RATE
+from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import show
 
@@ -83,6 +84,7 @@ def make(
         of = f"{shown}: " if shown != use or decision.unknown else ""
         lines += [(_label(evidence, f), of + _line(evidence, shown, f)) for f in evidence.times]
         lines.append(("memory", of + _line(evidence, shown, evidence.memory_figure)))
+    lines += _counted(evidence)
     others = [_beside(evidence, name, use) for name in decision.open]
     if others:
         lines.append(("close", f"not told apart from {use}: {_some(others)}"))
@@ -119,6 +121,13 @@ def _why_unknown(evidence: Evidence, decision: Decision) -> str:
     if decision.use == evidence.baseline:
         return f"nothing is shown to be better than {decision.use}, and {' or '.join(decision.open)} may be"
     return f"{decision.use} is not shown to be better than {evidence.baseline}"
+
+
+def _counted(evidence: Evidence) -> list[tuple[str, str]]:
+    """What the figures count, where they are not simply the program's."""
+    specs = evidence.experiment.specs
+    own = [f for f in (*evidence.times, evidence.memory_figure) if f in specs and specs[f] != PROCESS_SPECS.get(f)]
+    return [("counts", "; ".join(specs[f].label for f in own))] if any(specs[f].label for f in own) else []
 
 
 def _failures(experiment: Experiment) -> list[tuple[str, str]]:
@@ -227,7 +236,7 @@ def _best_rival(evidence: Evidence) -> str | None:
 
 
 def _label(evidence: Evidence, figure: str) -> str:
-    return {"cpu": "CPU", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
+    return {"cpu": "CPU", "whole": "CPU", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
 
 
 def _change(evidence: Evidence, name: str, figure: str) -> str:

@@ -71,13 +71,15 @@ def make_plan(trace: Path, way: Way) -> Path:
     return plan
 
 
-def command(plan: Path, way: Way, copies: int = 1, null: bool = False) -> list[str]:
-    """The command line of one replay."""
+def command(plan: Path, way: Way, copies: int = 1, null: bool = False, own_kib: float | None = None) -> list[str]:
+    """The command line of one replay. All memory but `own_kib` is the allocator's; by default, what the calls add."""
     words = [str(recording.native(recording.REPLAYER)), "run", "--idle-ms", str(way.idle_ms)]
     if way.pace:
         words += ["--pace", str(way.pace)]
     if copies > 1:
         words += ["--copies", str(copies)]
+    if own_kib is not None:
+        words += ["--own-kib", f"{own_kib:.0f}"]
     return [*words, *(["--null"] if null else []), str(plan)]
 
 
@@ -89,26 +91,27 @@ def replay(words: Sequence[str], preload: str | None = None) -> dict[str, Any]:
 
 
 def task(trace: Path, way: Way) -> Task:
-    """A replay as an experiment. It is run once without an allocator, to say what the replay itself costs."""
+    """A replay as an experiment. It runs without an allocator first, to know what replaying itself takes."""
     plan = make_plan(trace, way)
     alone = replay(command(plan, Way(idle_ms=0), null=True))
     recorded = int(alone["params"]["threads"])
     copies = max(1, -(-way.threads // recorded)) if way.threads else 1
     if copies > MOST_COPIES:
         raise UserError(f"--threads {way.threads}: expected at most {MOST_COPIES * recorded} of {trace}")
-    own = alone["figures"]["replay"]["value"]
+    own_s, own_kib = float(alone["cpu_s"]) * copies, float(alone["begin_kib"])
     caveats = [
-        f"{alone['calls'] * copies} calls; the replay alone, without an allocator, takes {own:.3g} s, which is in no "
-        f"figure of calls; {alone['clock_ns']:.0f} ns for reading the clock are taken off each call"
+        f"{alone['calls'] * copies} calls; counted are the CPU time of the whole replay, page faults and first touches "
+        f"included, less what the same replay takes without an allocator (about {own_s:.3g} s), and all memory, the "
+        f"allocator's start-up included, less {own_kib:.0f} KiB of the replayer's"
     ]
     if alone["dropped"]:
         caveats.append(f"{alone['dropped']} events name blocks that are not in the trace; they are left out")
     paced = alone["series"]["live"][-1][0] / way.pace if way.pace else 0.0
-    seconds = max(0.1, 4 * own * copies) + paced + way.idle_ms / 1000
+    seconds = max(0.1, 4 * own_s) + paced + way.idle_ms / 1000
     return Task(
         id=f"replay/{trace.stem}",
         workload=trace.stem,
-        argv=tuple(command(plan, way, copies)),
+        argv=tuple(command(plan, way, copies, own_kib=own_kib)),
         params={"trace": trace.name, "calls": alone["calls"] * copies, "threads": recorded * copies, "pace": way.pace},
         cwd=Path("/"),
         timeout_s=LEAST_TIMEOUT_S + 20 * seconds,

@@ -12,7 +12,7 @@ import synthetic
 
 from freestone_lab.commands import docs
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Experiment, Peer, Result, Sample
+from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.core.result_file import load, save
 from freestone_lab.docs import benchmarks, distance_table, pages, trace_results
 from freestone_lab.measure.samples import PROCESS_SPECS
@@ -83,23 +83,27 @@ def test_the_distance_from_the_best_names_the_rows_behind() -> None:
     result = Result(
         "2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("freestone", "/o")], experiments
     )
-    made = distance_table.section(page.part_of(result, None).analysis)
+    made = distance_table.section(page.part_of(result).analysis)
     assert made is not None
     assert "| freestone | 1.69 | 1 of 3 | b 4.00 | 1.57 | 1 of 3 | a 3.00 |" in made["all"]
     assert "| glibc | 1.26 | 1 of 3 | a 2.00 | 1.00 | 0 of 3 | a 1.00 |" in made["all"]
     assert "| time | b 4.00 (glibc) |" in made["ours"] and "| memory | a 3.00 (glibc) |" in made["ours"]
 
 
-def test_recorded_programs_have_a_table_that_names_the_worst_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("time", "said"), [("whole", "the whole replay, less its own"), ("calls", "inside the calls")])
+def test_recorded_programs_have_a_table_that_names_the_worst_rows(time: str, said: str) -> None:
     def sample(peer: str, round_: int, by: float) -> Sample:
-        return Sample(peer, round_, "ok", figures={"calls": 0.1 * by, "rss": 2048 * by, "rss_mean": 1024 * by})
+        figures = {"calls": 0.1, time: 0.1 * by, "rss": 2048 * by, "rss_mean": 1024 * by}
+        return Sample(peer, round_, "ok", figures=figures)
 
+    specs = {name: FigureSpec("s") for name in {"calls", time}}
     programs = [
-        Experiment(f"replay/p{n}", f"p{n}", samples=[sample("glibc", 1, 1), sample("own", 1, 0.5 + n / 10)])
+        Experiment(f"replay/p{n}", f"p{n}", {}, specs, samples=[sample("glibc", 1, 1), sample("own", 1, 0.5 + n / 10)])
         for n in range(12)
     ]
     result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("own", "/o")], programs)
     made = trace_results.section(result)
+    assert said in made["about"]
     assert "p11 1.60, p10 1.50, p9 1.40" in made["grid"] and "| own | 1.05 (" in made["grid"]
     assert made["failures"] == ""
     programs[3].samples.append(Sample("own", 2, "wrong_output", "checksum differs from glibc's"))

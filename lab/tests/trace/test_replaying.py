@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from trace_tools import with_right_checksums
 
+from freestone_lab.analysis import claims
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Peer
+from freestone_lab.engine.experiment import Engine
+from freestone_lab.engine.plan import Plan
 from freestone_lab.trace import layout, reader, recording, replaying
 
 BUILD = paths.build_dir()
@@ -168,9 +172,45 @@ def test_a_damaged_plan_is_refused(recorded: Recorded, tmp_path: Path) -> None:
 def test_a_trace_becomes_an_experiment(recorded: Recorded) -> None:
     task = replaying.task(recorded("hand-over", "30000"), replaying.Way(threads=5))
     assert task.params["threads"] == 6 and "--copies" in task.argv  # three copies of two threads
-    assert "the replay alone" in task.caveats[0]
+    assert "less what the same replay takes without an allocator" in task.caveats[0]
     printed = json.loads(subprocess.run(task.argv, capture_output=True, text=True, check=True).stdout)
     assert printed["schema"] == "freestone-workload/1" and printed["calls"] == task.params["calls"]
+
+
+def test_time_is_that_of_the_whole_replay_less_its_own(recorded: Recorded) -> None:
+    made = plan(recorded("partly-used"))
+    said, alone = run(made), run(made, "--null")
+    assert said["figures"]["whole"]["value"] == pytest.approx(said["cpu_s"] - said["own_s"], abs=1e-6)
+    assert alone["figures"]["faults"]["value"] < 50 < 1000 < said["figures"]["faults"]["value"], (
+        "first touches are the allocator's, none the replay's own"
+    )
+    assert said["own_s"] < said["cpu_s"] / 2, "most of this replay is first touches"
+
+
+STARTS = """
+#include <stdlib.h>
+#include <string.h>
+static char held[8 << 20];
+__attribute__((constructor)) static void start(void) { memset(held, 1, sizeof held); }
+void* malloc(size_t);
+"""
+
+
+def test_memory_that_an_allocator_takes_at_its_start_counts(recorded: Recorded, tmp_path: Path) -> None:
+    source, library = tmp_path / "starts.c", tmp_path / "starts.so"
+    source.write_text(STARTS)
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    words = replaying.task(recorded("churn", "3000"), replaying.Way(idle_ms=0)).argv
+    plain, started = (replaying.replay(words, preload)["figures"] for preload in (None, str(library)))
+    for name in ("rss", "rss_mean"):
+        more = started[name]["value"] - plain[name]["value"]
+        assert (8 << 10) - 64 < more < (8 << 10) + 512, name
+
+
+def test_the_headline_is_the_whole_replay_and_the_peak(recorded: Recorded) -> None:
+    task = replaying.task(recorded("partly-used"), replaying.Way(idle_ms=0))
+    found = Engine(task, [Peer("glibc", None, "libc")], "glibc", Plan(rounds=1), lambda _: None).measure()
+    assert claims.headline(found) == ["whole", "rss"]
 
 
 def test_what_is_no_trace_is_named(tmp_path: Path) -> None:
