@@ -24,7 +24,7 @@ from freestone_lab.host import target
 from freestone_lab.measure import recognise, tree
 from freestone_lab.measure.recognise import Look
 from freestone_lab.measure.server import Server, ready_of
-from freestone_lab.peers import packages, variants
+from freestone_lab.peers import packages
 from freestone_lab.report import card, terminal, write_report
 from freestone_lab.report.board import ask_for_more, board
 from freestone_lab.trace import replaying
@@ -160,7 +160,7 @@ def run(options: Namespace) -> int:
     page = outputs.usable(options.report or path.with_name(path.name.removesuffix(".gz")).with_suffix(".html"), say)
     preparation.ensure_packages(packages.missing_peers(), say)
     preparation.ensure_library(say)
-    chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
+    chosen = preparation.choose_peers(options.with_, options.only, options.option)
     out = terminal.console(stderr=True)
     begun = time.monotonic()
     with ends_are_kept() as ended, board(out) as (show, tell):
@@ -194,7 +194,7 @@ def _finish(outcome: Outcome, elapsed_s: float, task: Task, path: Path, page: Pa
     def draw(to: Path | None) -> card.Card:
         return card.make(
             evidence, decide(evidence), result.peers, command, page=to, round_s=engine.round_s, elapsed_s=elapsed_s,
-            way=options.adopt, machine=card.machine_lines(result),
+            way=options.adopt, about=[*card.versions(result), *card.machine_lines(result)],
         )  # fmt: skip
 
     analysed = tables(result)

@@ -41,7 +41,7 @@ def _on_cluster(options: Namespace, wanted: list[str]) -> int:
     names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]
     arguments = ["--rounds", str(options.rounds or bencher.ROUNDS)]
     arguments += [] if options.seed is None else ["--seed", str(options.seed)]
-    for option, values in (("--with", options.with_), ("--only", options.only)):
+    for option, values in (("--with", options.with_), ("--only", options.only), ("--option", options.option)):
         arguments += [word for value in values for word in (option, value)]
     work = [cluster.Work(path.stem, path.read_bytes(), tuple(arguments)) for path in corpus.traces(names)]
     store = options.resume or outputs.new_name("cluster", "")
@@ -75,7 +75,7 @@ def run(options: Namespace) -> int:
     plans = [(task, plan) for task in _tasks(wanted, program, say)]
     preparation.ensure_library(say)
     everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
-    chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only)
+    chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only, options.option)
     if not options.no_null:
         chosen = bencher.with_null(chosen)
     to = places.places("bench", options)

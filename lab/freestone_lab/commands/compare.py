@@ -18,7 +18,7 @@ from freestone_lab.core.signals import ends_are_kept
 from freestone_lab.engine import preparation, session
 from freestone_lab.engine.plan import Plan, Task, measuring_s
 from freestone_lab.host import target
-from freestone_lab.peers import packages, variants
+from freestone_lab.peers import packages
 from freestone_lab.report import terminal
 from freestone_lab.report.board import ask_for_more
 from freestone_lab.workloads import defaults
@@ -96,7 +96,7 @@ def run(options: Namespace) -> int:
             programs = [target.resolve(t.argv).image for t in tasks]
         preparation.ensure_packages(packages.missing_peers(), say)
         preparation.ensure_library(say)
-        chosen = variants.with_options(preparation.choose_peers(options.with_, options.only), options.option)
+        chosen = preparation.choose_peers(options.with_, options.only, options.option)
         with terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
             outcome = session.run(
                 [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell, programs=programs, say=say,

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-ALLOCATOR = "NAME|NAME=path.so"
+ALLOCATOR = "NAME|NAME=path.so|NAME=folder"
 
 
 def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -35,6 +35,9 @@ def allocators(parser: argparse.ArgumentParser) -> None:
                         help="add an allocator (repeatable; `all` adds every one found)")  # fmt: skip
     parser.add_argument("--only", action="append", default=[], metavar=ALLOCATOR,
                         help="compare glibc with just these (repeatable)")  # fmt: skip
+    parser.add_argument("--option", action="append", default=[], metavar="[NAME:]OPTION=V,V...",
+                        help="also measure an allocator (default freestone) with these settings; a name in capitals "
+                             "is an environment variable, as in mimalloc:MIMALLOC_ALLOW_THP=0")  # fmt: skip
 
 
 def seed(parser: argparse.ArgumentParser) -> None:
@@ -60,5 +63,3 @@ def habits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warmup", type=at_least(0), default=0, metavar="N", help="unmeasured runs of each allocator")
     parser.add_argument("--ignore-failure", action="store_true", help="accept any exit status")
     parser.add_argument("--shell", action="store_true", help="run CMD through /bin/sh -c")
-    parser.add_argument("--option", action="append", default=[], metavar="[NAME:]OPTION=V,V...",
-                        help="also measure an allocator (default freestone) with these settings")  # fmt: skip

@@ -26,7 +26,7 @@ def run(options: Namespace) -> int:
     to = places.places("replay", options)
     preparation.ensure_packages(packages.missing_peers(), say)
     preparation.ensure_library(say)
-    chosen = preparation.choose_peers(options.with_, options.only)
+    chosen = preparation.choose_peers(options.with_, options.only, options.option)
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
         outcome = session.run(
             [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,

@@ -21,7 +21,7 @@ from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
-from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment, peer_environment
+from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
 from freestone_lab.engine.sampling import Sampler
 from freestone_lab.engine.surroundings import available_kib, names_in, open_folder, shell
 from freestone_lab.measure import counts, proof, recognise, server
@@ -29,6 +29,7 @@ from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import Look, Watcher
 from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.peers.discover import preload_environment
 
 PADDING_LIMIT = 4096
 SPARE = 1.25  # a margin on the foreseen time of runs, because no two take the same
@@ -194,7 +195,7 @@ class Engine:
         left = self.limit.left()
         return Request(
             argv=self.task.argv,
-            env={**base_environment(self.task.env), **peer_environment(peer), **padding, **extra},
+            env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
             cwd=self.task.cwd,
             stdin=self.task.stdin,
             timeout_s=max(1.0, min(self.timeout_s, left * 1.05)),
@@ -397,7 +398,7 @@ class Engine:
             if peer.name in self.dropped or peer.name == control_name(self.baseline.name):
                 continue
             self._tell(peer, -1)
-            env = {**base_environment(self.task.env), **peer_environment(peer)}
+            env = {**base_environment(self.task.env), **preload_environment(peer)}
             figures = {}
             for name, counter in (("instructions", counts.instructions), ("syscalls", counts.syscalls)):
                 value = counter(self.task.argv, env, self.task.cwd, self.task.stdin, scratch)

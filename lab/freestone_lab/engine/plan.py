@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Peer
 from freestone_lab.measure.server import Server
 
 PADDING = "FREESTONE_PADDING"
@@ -93,14 +90,4 @@ def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
     if library_path:
         env["LD_LIBRARY_PATH"] = library_path
     env.update(extra)
-    return env
-
-
-def peer_environment(peer: Peer) -> dict[str, str]:
-    """The variables that put `peer` in charge of malloc."""
-    env = dict(peer.env)
-    if peer.path:
-        if re.search(r"[\s:]", peer.path):
-            raise UserError(f"'{peer.path}': the dynamic linker cannot preload a path with blanks or colons")
-        env["LD_PRELOAD"] = peer.path
     return env

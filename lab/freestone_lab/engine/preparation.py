@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.peers import discover, packages
+from freestone_lab.peers import discover, packages, variants
 
 # The rivals of a plain `compare`: one of each family, the newest that is present.
 FAMILIES = ("freestone", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc")
@@ -46,11 +46,16 @@ def ensure_packages(wanted: Sequence[str], say: Say) -> None:
         say(f"not installed; type: {packages.command_line(left)}")
 
 
-def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
+def choose_peers(with_names: Sequence[str], only: Sequence[str], options: Sequence[str] = ()) -> list[Peer]:
     """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer.
 
-    Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is.
+    Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is. Each value
+    of `options` makes a variant of its allocator.
     """
+    return variants.with_options(_chosen(with_names, only), options)
+
+
+def _chosen(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
     with_names, only = _split(with_names), _split(only)
     found = discover.discover()
     if "all" in with_names or "all" in only:
@@ -64,6 +69,8 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
     for family in FAMILIES:
         with contextlib.suppress(discover.PeerError):
             defaults.append(discover.discover(only=[family])[0])
+    also = [s.name for s in discover.SETTINGS if any(p.name == s.of != s.name for p in defaults)]
+    defaults += discover.discover(only=also) if also else []
     extra_peers = discover.discover(only=list(with_names)) if with_names else []
     return _unique([baseline, *defaults, *extra_peers])
 

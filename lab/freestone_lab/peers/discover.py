@@ -17,8 +17,8 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from freestone_lab.core import paths
@@ -32,6 +32,7 @@ from freestone_lab.host.libraries import inspect_library, owner, owning_packages
 from freestone_lab.host.libraries import library_paths as library_paths
 
 LIBC_PEER = "glibc"
+DESCRIPTION = "peer.json"  # in a peer's folder
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,26 @@ CONTROLS = (
     ControlPeer("not-loading", "libcontrol-not-loading.so", "exports no malloc: the program stays on glibc"),
 )
 
-# A plain family name means its newest variant that is present.
+
+@dataclass(frozen=True)
+class Setting:
+    """A peer with an environment: how it runs best (`name` is `of`), or as a row of its own beside it."""
+
+    name: str
+    of: str
+    env: tuple[tuple[str, str], ...]
+    note: str
+
+
+SETTINGS = (
+    Setting(
+        "tcmalloc", "tcmalloc", (("GLIBC_TUNABLES", "glibc.pthread.rseq=0"),),
+        "caches per processor: glibc leaves restartable sequences to it",
+    ),
+    Setting("mimalloc-no-thp", "mimalloc", (("MIMALLOC_ALLOW_THP", "0"),), "without huge pages"),
+)  # fmt: skip
+
+# A plain family name means its newest variant that is present; the first is the newest there is.
 ALIASES: dict[str, tuple[str, ...]] = {
     "libc": (LIBC_PEER,),
     "system": (LIBC_PEER,),
@@ -230,24 +250,43 @@ def _numbers(path: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", str(path))]
 
 
+def _described(folder: Path, name: str = "") -> Peer:
+    """The peer that the folder's peer.json describes."""
+    raw = json.loads((folder / DESCRIPTION).read_text())
+    return _from_file(
+        name or str(raw["name"]),
+        folder / str(raw["library"]),
+        version=str(raw.get("version", "")),
+        origin=str(raw.get("origin", "given")),
+        note=str(raw.get("note", "")),
+        env=tuple((str(key), str(value)) for key, value in raw.get("env", {}).items()),
+    )
+
+
 def _installed() -> list[Peer]:
     found = []
-    for description in sorted(cache_folder().glob("*/peer.json")):
+    for description in sorted(cache_folder().glob(f"*/{DESCRIPTION}")):
         try:
-            raw = json.loads(description.read_text())
-            found.append(
-                _from_file(
-                    str(raw["name"]),
-                    description.parent / str(raw["library"]),
-                    version=str(raw["version"]),
-                    origin=str(raw["origin"]),
-                    note=str(raw.get("note", "")),
-                    env=tuple((str(key), str(value)) for key, value in raw.get("env", {}).items()),
-                )
-            )
+            found.append(_described(description.parent))
         except (PeerError, OSError, ValueError, KeyError, TypeError):
             continue  # a half-written or broken build is not a peer; `freestone peers install` makes it anew
     return found
+
+
+def _set(found: Sequence[Peer]) -> list[Peer]:
+    """The peers at their best, each followed by what SETTINGS makes of it."""
+    made = []
+    for peer in found:
+        own = {s.name: replace(peer, name=s.name, env=(*s.env, *peer.env), note=f"{peer.note}; {s.note}".strip("; "))
+               for s in SETTINGS if s.of == peer.name}  # fmt: skip
+        made += [own.pop(peer.name, peer), *own.values()]
+    return made
+
+
+def outdated(names: Collection[str]) -> list[str]:
+    """Of each family in `names`, the newest member that `freestone peers install` builds, if it is not among them."""
+    older = {old: newest for newest, *others in ALIASES.values() for old in others}
+    return [new for new in dict.fromkeys(older.get(n, "") for n in names) if new and new not in names]
 
 
 def _controls() -> list[Peer]:
@@ -264,11 +303,18 @@ def _controls() -> list[Peer]:
 
 
 def from_spec(spec: str) -> Peer:
-    """The peer that `NAME=path.so` describes. Raises PeerError when it cannot serve a program's malloc."""
+    """The peer that `NAME=path.so` describes. Raises PeerError when it cannot serve a program's malloc.
+
+    The path may be a folder: with a peer.json (library, env, version, note), or with one library that exports malloc.
+    """
     name, separator, text = spec.partition("=")
     if not separator or not text or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise PeerError(f"{spec!r}: expected NAME=path.so, NAME of letters, digits and . _ + -")
     path = Path(text).expanduser().absolute()
+    if (path / DESCRIPTION).is_file():
+        return _from_description(path, name)
+    if path.is_dir():
+        path = _library_in(path)
     facts = inspect_library(path)
     missing = [wanted for wanted in CORE_NAMES if wanted not in facts.exports]
     if "malloc" in missing:
@@ -278,6 +324,26 @@ def from_spec(spec: str) -> Peer:
     return _from_file(name, path, version=_upstream(package.partition(" ")[2]), origin=package or "given", note=note)
 
 
+def _from_description(folder: Path, name: str) -> Peer:
+    try:
+        return _described(folder, name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PeerError(f"{folder / DESCRIPTION}: expected library and what else there is: {error}") from None
+
+
+def _library_in(folder: Path) -> Path:
+    """The one library of a folder, such as a build's, that exports malloc."""
+    found: dict[Path, Path] = {}
+    for path in (p for part in ("", "lib", ".libs") for p in sorted((folder / part).glob("*.so*"))):
+        with contextlib.suppress(PeerError):
+            if "malloc" in inspect_library(path).exports:
+                found.setdefault(path.resolve(), path)
+    if len(found) != 1:
+        held = ", ".join(path.name for path in found.values()) or "none"
+        raise PeerError(f"{folder}: expected one library that exports malloc, found {held}")
+    return next(iter(found.values()))
+
+
 def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Peer]:
     """Every allocator of this machine, then those of `extra` (`NAME=path.so`, which replaces an equal name).
 
@@ -285,7 +351,7 @@ def discover(extra: Sequence[str] = (), *, only: Sequence[str] = ()) -> list[Pee
     `NAME=path.so`. Raises PeerError for a missing name and for a library that it cannot use.
     """
     table: dict[str, Peer] = {}
-    for peer in [_glibc(), *_freestone(), *_packaged(), *_scudo(), *_installed(), *_controls()]:
+    for peer in [_glibc(), *_freestone(), *_packaged(), *_scudo(), *_set(_installed()), *_controls()]:
         table.setdefault(peer.name, peer)
     for spec in extra:
         given = from_spec(spec)
@@ -321,5 +387,7 @@ def preload_environment(peer: Peer) -> dict[str, str]:
     """The variables that run a program under `peer`. Lay them over the program's own environment."""
     env = dict(peer.env)
     if peer.path is not None:
+        if re.search(r"[\s:]", peer.path):
+            raise UserError(f"'{peer.path}': the dynamic linker cannot preload a path with blanks or colons")
         env["LD_PRELOAD"] = peer.path
     return env

@@ -18,6 +18,7 @@ from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
 from freestone_lab.measure.load import RATE
 from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.peers import discover
 from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import show
 
@@ -73,7 +74,7 @@ def ways_of(peer: Peer, command: Sequence[str]) -> dict[str, Adoption]:
 
 def make(
     evidence: Evidence, decision: Decision, peers: Sequence[Peer], command: Sequence[str], *, page: Path | None,
-    round_s: float, elapsed_s: float, way: str = "preload", machine: Sequence[tuple[str, str]] = (),
+    round_s: float, elapsed_s: float, way: str = "preload", about: Sequence[tuple[str, str]] = (),
 ) -> Card:  # fmt: skip
     """The card of a measurement, however far it came."""
     use, base = decision.use, evidence.baseline
@@ -92,13 +93,21 @@ def make(
         lines.append(("options", best))
     if decision.wasteful:
         lines.append(("left out", f"{_some(decision.wasteful)}: more than {MEMORY_LIMIT:g} times the memory"))
-    lines += [*_failures(evidence.experiment), *machine]
+    lines += [*_failures(evidence.experiment), *about]
     lines.append(("sure", _sure(evidence, decision, round_s, elapsed_s)))
-    if ways:
-        lines += [("adopt", ways[way].adopt.replace("\n", "; ")), ("undo", ways[way].undo)]
+    lines += _adopting(ways, way)
     if page is not None:
         lines.append(("page", _near(page)))
     return Card(tuple(lines), ways)
+
+
+def _adopting(ways: Mapping[str, Adoption], way: str = "preload") -> list[tuple[str, str]]:
+    """In stages: one place first, what to watch there, and how to go back."""
+    if not ways:
+        return []
+    how = ways[way].adopt.replace("\n", "; ")
+    watch = "on one machine of several first; watch its CPU time, memory and errors for a day"
+    return [("adopt", f"{how} ({watch}; undo: {ways[way].undo})")]
 
 
 def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
@@ -153,8 +162,18 @@ def of_result(result: Result, analysis: Analysis | None = None) -> Card | None:
     spent = math.fsum(s.figures.get("wall", 0.0) for s in evidence.experiment.samples)
     return make(
         evidence, decide(evidence), result.peers, words, page=None, round_s=spent / evidence.rounds, elapsed_s=spent,
-        machine=machine_lines(result),
+        about=[*versions(result), *machine_lines(result)],
     )  # fmt: skip
+
+
+def versions(result: Result) -> list[tuple[str, str]]:
+    """What was measured in which version, and which newer allocators could be."""
+    found = {p.path: f"{p.name} {p.version}" for p in reversed(result.peers) if p.version and p.kind != "control"}
+    if not found:
+        return []
+    newer = discover.outdated([p.name for p in result.peers])
+    more = f"; newer: freestone peers install {' '.join(newer)}" if newer else ""
+    return [("versions", ", ".join(reversed(found.values())) + more)]
 
 
 def machine_lines(result: Result) -> list[tuple[str, str]]:
@@ -167,6 +186,8 @@ def machine_lines(result: Result) -> list[tuple[str, str]]:
     load = median(s.gauges.get("load", 0.0) for s in samples)
     stolen = median(s.gauges.get("steal", 0.0) for s in samples)
     said = f"load {before:.1f} before, {load:.1f} during, on {cpus} CPUs"
+    if result.fingerprint.get("thp"):
+        said += f", huge pages {result.fingerprint['thp']}"
     if before >= UNFIT_LOAD * cpus:
         return [("machine", f"{said}: unfit for wall time, for others are at work; CPU time says more")]
     if stolen > UNFIT_STEAL:
@@ -220,9 +241,12 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
         ways = ways_of(next(p for p in result.peers if p.name == use), words)
     lines += _overall(analysis, count)
     lines += [line for e in found for line in _failures(e.experiment)]
-    lines += [*machine_lines(result), ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more")]
-    if ways:
-        lines += [("adopt", ways["preload"].adopt), ("undo", ways["preload"].undo)]
+    lines += [
+        *versions(result),
+        *machine_lines(result),
+        ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more"),
+    ]
+    lines += _adopting(ways)
     return Card(tuple(lines), ways)
 
 

@@ -163,8 +163,8 @@ def served_by(result: Result, peer: Peer) -> dict[str, Any]:
 
 
 def machine(fingerprint: dict[str, Any]) -> str:
-    """The machine in half a line: processor, CPUs, kernel, as far as they are known."""
-    forms = {"cpu": "{}", "cpus": "{} CPUs", "kernel": "kernel {}", "libc": "{}"}
+    """The machine in half a line: processor, CPUs, kernel, libc, mode of huge pages, as far as they are known."""
+    forms = {"cpu": "{}", "cpus": "{} CPUs", "kernel": "kernel {}", "libc": "{}", "thp": "huge pages {}"}
     facts = dict(fingerprint)
     if isinstance(facts.get("cpu"), dict):
         facts["cpu"] = facts["cpu"].get("model name")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from command_tools import freestone
 
+from freestone_lab.commands import options
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
 from freestone_lab.core.result_file import load
@@ -125,6 +126,14 @@ def test_options_are_swept_in_the_same_run(work: Path, tmp_path: Path, controls:
     assert "options" in card_of(done.stdout)
     wrong = freestone(tmp_path, "advise", *given[:2], "--option", "nobody:x=1", "--", str(work))
     assert wrong.returncode == 2 and "nobody" in wrong.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "replay", "compare", "advise"])
+def test_every_command_that_measures_takes_settings(command: str) -> None:
+    setting = "mimalloc:MIMALLOC_ALLOW_THP=0"
+    assert options.parse(command, ["--option", setting, *(["x.fst"] if command == "replay" else [])]).option == [
+        setting
+    ]
 
 
 def test_a_slow_allocator_is_not_recommended(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from freestone_lab.engine import preparation
 from freestone_lab.peers import abi_probe, discover, install
 
 
@@ -220,3 +221,53 @@ def test_a_half_written_library_costs_its_own_row_only(
     assert str(folder / "libfreestone.so") in said
     with pytest.raises(discover.PeerError, match=r"libfreestone\.so: is"):
         discover.find(f"mine={folder / 'libfreestone.so'}")
+
+
+def _installed(library: Path, cache: Path, *names: str) -> None:
+    for name in names:
+        (cache / name).mkdir(parents=True)
+        shutil.copy(library, cache / name / "lib.so")
+        facts = {"name": name, "library": "lib.so", "version": "9.9", "origin": "x", "env": {"OWN": name}}
+        (cache / name / "peer.json").write_text(json.dumps(facts))
+
+
+def test_peers_run_at_their_best_and_with_settings_that_change_much(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
+    _installed(library, tmp_path / "cache", "tcmalloc", "mimalloc")
+    found = {peer.name: dict(peer.env) for peer in discover.discover()}
+    assert found["tcmalloc"] == {"GLIBC_TUNABLES": "glibc.pthread.rseq=0", "OWN": "tcmalloc"}
+    assert found["mimalloc"] == {"OWN": "mimalloc"}
+    assert found["mimalloc-no-thp"] == {"MIMALLOC_ALLOW_THP": "0", "OWN": "mimalloc"}
+    chosen = preparation.choose_peers([], [])
+    assert {"tcmalloc", "mimalloc", "mimalloc-no-thp"} <= {p.name for p in chosen}, "a plain compare shows both"
+    assert "mimalloc-no-thp" not in {p.name for p in preparation.choose_peers([], ["mimalloc"])}
+
+
+def test_newer_allocators_of_the_same_families_are_offered() -> None:
+    assert discover.outdated(["glibc", "jemalloc-deb", "gperftools", "mimalloc"]) == ["jemalloc", "tcmalloc"]
+    assert discover.outdated(["jemalloc-deb", "jemalloc"]) == []
+
+
+def test_a_folder_stands_for_its_library(library: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    (build / "lib").mkdir(parents=True)
+    _built(build / "lib", "helper", "int answer(void) { return 42; }")
+    with pytest.raises(discover.PeerError, match=r"expected one library that exports malloc, found none"):
+        discover.find(f"mine={build}")
+    shutil.copy(library, build / "lib" / "libmine.so.2")
+    (build / "lib" / "libmine.so").symlink_to("libmine.so.2")
+    assert discover.find(f"mine={build}").path in {str(build / "lib" / name) for name in ("libmine.so", "libmine.so.2")}
+    shutil.copy(library, build / "libother.so")
+    with pytest.raises(discover.PeerError, match=r"found libother\.so, libmine\.so"):
+        discover.find(f"mine={build}")
+
+
+def test_a_folder_may_describe_its_peer(library: Path, tmp_path: Path) -> None:
+    _installed(library, tmp_path, "good")
+    found = discover.find(f"mine={tmp_path / 'good'}")
+    assert (found.name, found.version, dict(found.env)) == ("mine", "9.9", {"OWN": "good"})
+    (tmp_path / "good" / "peer.json").write_text("{}")
+    with pytest.raises(discover.PeerError, match=r"peer\.json: expected library and"):
+        discover.find(f"mine={tmp_path / 'good'}")

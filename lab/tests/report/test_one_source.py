@@ -6,6 +6,7 @@ import html
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,16 @@ def test_a_program_that_waits_is_judged_by_its_time() -> None:
         sample.figures["wall"] = 6.0 + sample.figures["cpu"] / 1e4
         sample.figures["cpu"], sample.figures["rss"] = sample.figures["cpu"] / 1e3, 1e5
     assert on_card(result).startswith("keep      glibc")
+
+
+def test_the_card_says_versions_newer_ones_and_the_mode_of_huge_pages() -> None:
+    result = synthetic.program(["glibc", "freestone", "jemalloc", "gperftools"])
+    result.peers = [replace(p, name="jemalloc-deb") if p.name == "jemalloc" else p for p in result.peers]
+    for sample in result.experiments[0].samples:
+        sample.peer = "jemalloc-deb" if sample.peer == "jemalloc" else sample.peer
+        sample.gauges = {"load": 0.5}
+    text = on_card(result)
+    said = "glibc 1.2.3, freestone 1.2.3, jemalloc-deb 1.2.3, gperftools 1.2.3"
+    assert f"versions  {said}; newer: freestone peers install jemalloc tcmalloc" in text
+    assert re.search(r"^machine .*, huge pages madvise", text, re.MULTILINE)
+    assert "huge pages madvise" in on_page(result)
