@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -59,8 +60,20 @@ class Reader {
  public:
   explicit Reader(std::span<const uint8_t> data) : data_(data) {}
 
-  TraceFile read() {
+  TraceFile read(bool partial) {
+    file_.bytes = data_.size();
     read_header();
+    try {
+      read_blocks();
+    } catch (const Error& error) {
+      if (!partial) throw;
+      file_.cut = error.what();
+    }
+    return std::move(file_);
+  }
+
+ private:
+  void read_blocks() {
     uint64_t offset = sizeof(fst_header);
     uint64_t count = 0;
     for (;; count++) {
@@ -71,21 +84,45 @@ class Reader {
       const uint64_t end = offset + sizeof head + head.stored_bytes;
       if (head.type == FST_BLOCK_INDEX) {
         check_end(offset, end, count, payload.size());
-        break;
+        return;
       }
-      if (head.type == FST_BLOCK_EVENTS)
-        decode(head, offset, payload);
-      else if (head.type == FST_BLOCK_SUMMARY)
-        file_.incomplete =
-            std::string(payload.begin(), payload.end()).find("\"end\":\"max-bytes\"") != std::string::npos;
-      else if (head.type > FST_BLOCK_INDEX || head.type == 0)
-        fail(offset, "a block's type is " + std::to_string(head.type));
+      take(head, offset, payload);
       offset = end;
     }
-    return std::move(file_);
   }
 
- private:
+  void take(const fst_block& head, uint64_t offset, const Bytes& payload) {
+    switch (head.type) {
+      case FST_BLOCK_EVENTS:
+        return decode(head, offset, payload);
+      case FST_BLOCK_META:
+        file_.meta.assign(payload.begin(), payload.end());
+        return;
+      case FST_BLOCK_SUMMARY:
+        file_.summary.assign(payload.begin(), payload.end());
+        file_.incomplete = file_.summary.find("\"end\":\"max-bytes\"") != std::string::npos;
+        return;
+      case FST_BLOCK_GAP:
+        file_.gaps.push_back({head.first_time, head.last_time});
+        return;
+      case FST_BLOCK_SAMPLES: {
+        VarintReader values(payload);
+        for (uint32_t i = 0; i < head.events; i++) {
+          values.next();
+          uint64_t& most = file_.resident_kib[head.process];
+          most = std::max(most, values.next());
+          values.next();
+        }
+        if (values.failed || !values.at_end()) fail(offset, "a curve has another number of points than it says");
+        return;
+      }
+      case FST_BLOCK_STACKS:
+        return;
+      default:
+        fail(offset, "a block's type is " + std::to_string(head.type));
+    }
+  }
+
   void read_header() {
     if (data_.size() < sizeof(fst_header)) fail(0, "expected the 64 bytes of a trace's header");
     const auto header = copy_at<fst_header>(data_, 0);
@@ -207,10 +244,10 @@ class Reader {
 
 }  // namespace
 
-TraceFile read_trace(const std::string& path) {
+TraceFile read_trace(const std::string& path, bool partial) {
   try {
     const Bytes bytes = read_whole(path);
-    return Reader(bytes).read();
+    return Reader(bytes).read(partial);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -37,13 +38,24 @@ struct ThreadEvents {
   std::vector<Event> events;
 };
 
+struct Gap {
+  uint64_t first_time;
+  uint64_t last_time;
+};
+
 struct TraceFile {
   uint64_t step_ns = 0;
   bool incomplete = false;  // its size ended the recording, so events may name missing objects
+  uint64_t bytes = 0;       // of the file
+  std::string meta;         // JSON, as recorded
+  std::string summary;
+  std::string cut;  // what is missing at the end, where that was allowed
   std::vector<ThreadEvents> threads;
+  std::vector<Gap> gaps;
+  std::map<uint32_t, uint64_t> resident_kib;  // by process: the most
 };
 
-// Reads the whole file. Throws Error.
-TraceFile read_trace(const std::string& path);
+// Reads the whole file. Throws Error. With `partial`, one that is damaged or cut is read as far as it goes.
+TraceFile read_trace(const std::string& path, bool partial = false);
 
 }  // namespace freestone::trace

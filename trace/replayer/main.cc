@@ -1,6 +1,7 @@
 // freestone-replay: makes the calls of a trace under the allocator that serves this process, and prints their cost.
 //
 //   freestone-replay plan [--process N] [--threads N] TRACE PLAN
+//   freestone-replay info [--partial] TRACE
 //   freestone-replay run [--pace X] [--copies N] [--idle-ms N] [--own-kib N] [--null] PLAN
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "replayer/info.h"
 #include "replayer/report.h"
 #include "replayer/run.h"
 
@@ -33,6 +35,7 @@ namespace {
 struct Words {
   const char* plain[2];
   unsigned plain_count = 0;
+  bool partial = false;
   PlanOptions plan;
   RunOptions run;
 };
@@ -42,8 +45,8 @@ Words parse(int count, char** words) {
   Words found{};
   for (int i = 2; i < count; i++) {
     const std::string_view word = words[i];
-    if (word == "--null") {
-      found.run.null = true;
+    if (word == "--null" || word == "--partial") {
+      (word == "--null" ? found.run.null : found.partial) = true;
       continue;
     }
     if (!word.starts_with("--")) {
@@ -82,6 +85,12 @@ void make(const Words& words) {
     fail("'" + std::string(words.plain[1]) + "' cannot be written: " + std::strerror(errno));
 }
 
+void show(const Words& words) {
+  if (words.plain_count != 1) fail("expected: info [--partial] TRACE");
+  print_info(read_trace(words.plain[0], words.partial));
+  std::fflush(stdout);
+}
+
 // Maps the file and makes it resident. As a file, it does not count as the allocator's memory.
 std::span<const uint8_t> map(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
@@ -114,9 +123,10 @@ int main(int count, char** words) {
   const std::string_view verb = count > 1 ? words[1] : "";
   try {
     if (verb == "plan") return make(parse(count, words)), 0;
+    if (verb == "info") return show(parse(count, words)), 0;
     if (__gnu_cxx::__freeres) __gnu_cxx::__freeres();
     if (verb == "run") return run(parse(count, words));
-    fail("expected `plan` or `run`, found '" + std::string(verb) + "'");
+    fail("expected `plan`, `run` or `info`, found '" + std::string(verb) + "'");
   } catch (const std::exception& error) {
     fail(error.what());
   }

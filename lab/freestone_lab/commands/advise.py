@@ -158,8 +158,7 @@ def run(options: Namespace) -> int:
     )  # fmt: skip
     path = outputs.usable(options.json or outputs.new_name("advise"), say)
     page = outputs.usable(options.report or path.with_name(path.name.removesuffix(".gz")).with_suffix(".html"), say)
-    preparation.ensure_packages(packages.missing_peers(), say)
-    preparation.ensure_library(say)
+    preparation.get_ready(packages.missing_peers(), limit_s, options.install, say)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
     out = terminal.console(stderr=True)
     begun = time.monotonic()

@@ -73,7 +73,7 @@ def run(options: Namespace) -> int:
     limit_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
     plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
     plans = [(task, plan) for task in _tasks(wanted, program, say)]
-    preparation.ensure_library(say)
+    preparation.get_ready([], None, False, say)
     everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
     chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only, options.option)
     if not options.no_null:

@@ -87,15 +87,14 @@ def run(options: Namespace) -> int:
     say = preparation.to_stderr
     to = places.places("compare", options)
     with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch, ends_are_kept() as ended:
+        wanted = [] if options.command else packages.missing_programs(defaults.PROGRAMS)
+        preparation.get_ready([*wanted, *packages.missing_peers()], limit_s, options.install, say)
         if options.command:
             task, programs = user_task(options)
             tasks = [task]
         else:
-            preparation.ensure_packages(packages.missing_programs(defaults.PROGRAMS), say)
             tasks = defaults.tasks(Path(scratch), options.quick, say)
             programs = [target.resolve(t.argv).image for t in tasks]
-        preparation.ensure_packages(packages.missing_peers(), say)
-        preparation.ensure_library(say)
         chosen = preparation.choose_peers(options.with_, options.only, options.option)
         with terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
             outcome = session.run(

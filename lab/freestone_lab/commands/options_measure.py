@@ -11,6 +11,7 @@ from freestone_lab.commands.options_shared import (
     at_least,
     exports,
     habits,
+    installing,
     output,
     program,
     seed,
@@ -19,6 +20,8 @@ from freestone_lab.commands.options_shared import (
 
 def compare(parser: argparse.ArgumentParser) -> None:
     """Which allocator is best for CMD? Time and memory under each, with evidence.
+
+    It says first how long it takes and what it installs and builds.
 
     Without CMD, five programs of this machine are run within two and a half minutes, with --quick one. CPU time counts
     beside time. Who is shown to be slower leaves the race; measuring ends when the answer is settled and each ratio is
@@ -34,6 +37,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
     """
     program(parser, needed=False)
     allocators(parser)
+    installing(parser)
     parser.add_argument("--budget", "--time-limit", metavar="60s", help="stop after this long, in all")
     parser.add_argument(
         "--precision",
@@ -85,6 +89,7 @@ def advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pid", type=at_least(1), metavar="N", help="the program that runs as process N")
     parser.add_argument("--trace", type=Path, metavar="APP.fst", help="the program whose calls were recorded there")
     allocators(parser)
+    installing(parser)
     habits(parser)
     parser.add_argument("--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument(

@@ -40,6 +40,10 @@ def allocators(parser: argparse.ArgumentParser) -> None:
                              "is an environment variable, as in mimalloc:MIMALLOC_ALLOW_THP=0")  # fmt: skip
 
 
+def installing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--install", action="store_true", help="install the Debian packages that are missing, unasked")
+
+
 def seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=at_least(0), metavar="N", help="repeat an order of runs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import ALLOCATOR, allocators, at_least, exports, program, seed
+from freestone_lab.commands.options_shared import ALLOCATOR, allocators, at_least, exports, installing, program, seed
 
 
 def _pace(text: str) -> float:
@@ -57,6 +57,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
     allocators(parser)
+    installing(parser)
     parser.add_argument("--pace", type=_pace, default=0.0, metavar="X",
                         help="1.0: as fast as recorded; default: as fast as possible")  # fmt: skip
     parser.add_argument("--threads", type=at_least(1), metavar="N",

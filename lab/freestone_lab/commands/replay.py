@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 
 from freestone_lab.commands import compare, places, sitting
+from freestone_lab.core import builds
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.signals import ends_are_kept
 from freestone_lab.engine import preparation, session
@@ -24,12 +25,11 @@ def run(options: Namespace) -> int:
     tasks = [replaying.task(path, way) for path in options.traces]
     say = preparation.to_stderr
     to = places.places("replay", options)
-    preparation.ensure_packages(packages.missing_peers(), say)
-    preparation.ensure_library(say)
+    preparation.get_ready(packages.missing_peers(), limit_s, options.install, say)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
     with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
         outcome = session.run(
             [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,
-            programs=[recording.native(recording.REPLAYER)], say=say, keep=to.keep, limit_s=limit_s,
+            programs=[builds.built(recording.REPLAYER)], say=say, keep=to.keep, limit_s=limit_s,
         )  # fmt: skip
     return sitting.finish(outcome, to, ended)

@@ -14,7 +14,6 @@ from freestone_lab.report import trace_page
 from freestone_lab.trace import (
     behaviour,
     corpus,
-    describe,
     fidelity,
     fitted,
     foreign,
@@ -39,11 +38,6 @@ def load(path: Path, partial: bool = False) -> Trace:
 
 def usage(_: Namespace) -> None:
     raise UserError("expected a word after `trace`; see freestone trace --help")
-
-
-def info(options: Namespace) -> None:
-    for line in describe.lines(load(options.trace, options.partial), options.trace.stat().st_size):
-        print(line)
 
 
 def check(options: Namespace) -> int:

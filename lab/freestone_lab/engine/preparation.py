@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from freestone_lab.core import paths
+from freestone_lab.core import builds, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import discover, packages, variants
@@ -19,21 +18,45 @@ BASELINE = discover.LIBC_PEER
 Say = Callable[[str], None]
 
 
-def ensure_library(say: Say) -> None:
+LIBRARY = "libfreestone.so"
+BUILD_WORDS = "about a minute and 200 MiB in build/"
+
+
+def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bool, say: Say) -> None:
+    """Says how long a sitting takes, what it installs and builds and how much disk that needs; then does it.
+
+    Packages are installed with `install`, or if the user at the terminal agrees. Without them there are fewer
+    allocators and programs.
+    """
+    if limit_s is not None:
+        say(f"measuring takes at most {units.words(limit_s)}")
+    if packages_wanted:
+        mib = packages.installed_mib(packages_wanted)
+        size = f" (about {mib:.0f} MiB)" if mib else ""
+        what = f"{' '.join(packages_wanted)}{size}"
+        if install or _agreed(f"Install {what}?"):
+            say(f"installing {what}")
+            ensure_packages(packages_wanted, say)
+        else:
+            say(f"not here and left out: {what}; --install installs them")
+    _ensure_library(say)
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _ensure_library(say: Say) -> None:
     """Builds libfreestone if this repository has none yet. If that fails, it says so and goes on without it."""
     try:
-        root = paths.root()
-    except UserError:
-        return
-    if (paths.build_dir() / "libfreestone.so").exists():
-        return
-    say("building libfreestone (once)")
-    done = subprocess.run(
-        [str(root / "freestone"), "lib"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
-    )
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        say(f"libfreestone could not be built and is left out: {lines[-1] if lines else 'no message'}")
+        if not (paths.build_dir() / LIBRARY).exists():
+            say(f"building libfreestone, once: {BUILD_WORDS}")
+        builds.built(LIBRARY)
+    except UserError as error:
+        say(f"libfreestone is left out: {error}")
 
 
 def ensure_packages(wanted: Sequence[str], say: Say) -> None:

@@ -1,22 +1,20 @@
-"""profile.proto, the format of pprof: its schema as a table, decoded by the protobuf library.
+"""profile.proto, the format of pprof: its schema as a table, and the wire format of protobuf as far as that needs it.
 
 Field numbers are those of the published format (perftools.profiles.Profile); fields that no heap profile needs are left
-out, and protobuf skips them.
+out, and are skipped.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from functools import cache
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError
 
-PACKAGE = "perftools.profiles"
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is stored
 # message: (field, number, type, repeated); a type that is a message's name refers to it
 SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
     "ValueType": [("type", 1, "int64", False), ("unit", 2, "int64", False)],
@@ -62,29 +60,106 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
 }
 
 
-@cache
-def message_class() -> Any:
-    """The class of perftools.profiles.Profile."""
-    field = descriptor_pb2.FieldDescriptorProto
-    kinds = {
-        "int64": field.TYPE_INT64,
-        "uint64": field.TYPE_UINT64,
-        "string": field.TYPE_STRING,
-        "bool": field.TYPE_BOOL,
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends. IndexError where the data ends first, ValueError if it is longer than 64 bits."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is too long")
+
+
+def _stored(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Each stored field of a message: its number, how it is stored, its value."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, way = key >> 3, key & 7
+        if number == 0 or way not in (VARINT, FIXED64, BYTES, FIXED32):
+            raise ValueError(f"byte {at} begins no field")
+        if way == VARINT:
+            value, at = _varint(data, at)
+            yield number, way, value
+            continue
+        length, at = _varint(data, at) if way == BYTES else (8 if way == FIXED64 else 4, at)
+        if length > len(data) - at:
+            raise ValueError("a field is longer than what is left")
+        yield number, way, data[at : at + length]
+        at += length
+
+
+def _signed(value: int, type_: str) -> int:
+    return value - (1 << 64) if type_ == "int64" and value >> 63 else value
+
+
+def _packed(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        yield value
+
+
+def parse(message: str, data: bytes) -> Any:
+    """A message of SCHEMA with its fields as attributes. ValueError or IndexError for damaged data."""
+    fields = {number: (name, type_, repeated) for name, number, type_, repeated in SCHEMA[message]}
+    empty: dict[str, Any] = {
+        name: [] if repeated else "" if type_ == "string" else 0 for name, type_, repeated in fields.values()
     }
-    file = descriptor_pb2.FileDescriptorProto(name="freestone/profile.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for field_name, number, kind, repeated in fields:
-            entry = message.field.add(name=field_name, number=number)
-            entry.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
-            if kind in kinds:
-                entry.type = kinds[kind]
-            else:
-                entry.type, entry.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Profile"))
+    found = SimpleNamespace(**empty)
+    for number, way, value in _stored(data):
+        if number not in fields:
+            continue
+        name, type_, repeated = fields[number]
+        values: list[Any]
+        if isinstance(value, int):
+            values = [_signed(value, type_)] if type_ not in SCHEMA and type_ != "string" else []
+        elif way != BYTES:
+            continue
+        elif type_ == "string":
+            values = [value.decode()]
+        elif type_ in SCHEMA:
+            values = [parse(type_, value)]
+        else:
+            values = [_signed(one, type_) for one in _packed(value)]
+        if repeated:
+            getattr(found, name).extend(values)
+        elif values:
+            setattr(found, name, values[-1])
+    return found
+
+
+def _number(value: int) -> bytes:
+    value &= 0xFFFFFFFFFFFFFFFF
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def serialize(message: str, values: dict[str, Any]) -> bytes:
+    """The bytes of a message of SCHEMA. Fields that are 0 or empty are left out, as protobuf does."""
+    out = []
+
+    def add(number: int, data: bytes) -> None:
+        out.append(_number(number << 3 | BYTES) + _number(len(data)) + data)
+
+    for name, number, type_, repeated in SCHEMA[message]:
+        value = values.get(name)
+        every = value if repeated else [value] if value else []
+        if type_ in SCHEMA or type_ == "string":
+            for one in every or ():
+                add(number, one.encode() if type_ == "string" else serialize(type_, one))
+        elif repeated and every:
+            add(number, b"".join(map(_number, every)))
+        elif every:
+            out.append(_number(number << 3 | VARINT) + _number(int(every[0])))
+    return b"".join(out)
 
 
 def decode(data: bytes, name: str) -> Profile:
@@ -94,10 +169,9 @@ def decode(data: bytes, name: str) -> Profile:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise ProfileError(f"{name}: its gzip data is damaged: {error}") from error
-    raw = message_class()()
     try:
-        raw.ParseFromString(data)
-    except DecodeError as error:
+        raw = parse("Profile", data)
+    except (ValueError, IndexError) as error:
         raise ProfileError(f"{name}: is not a pprof profile (profile.proto): {error}") from error
     strings = list(raw.string_table)
     if not strings or not raw.sample_type:
@@ -156,49 +230,51 @@ class _Numbers(dict[Any, int]):
 def encode(profile: Profile, default_type: str = "") -> bytes:
     """The profile as a gzipped profile.proto with its names, files and lines inside, so that every reader shows it
     the same. `default_type` is the name of the view that readers open first."""
-    raw = message_class()()
     strings = _Numbers(0)
     strings[""] = 0
     functions, locations = _Numbers(1), _Numbers(1)
     mappings = {m.path: number for number, m in reversed(list(enumerate(profile.mappings, start=1)))}
-    for name, unit in profile.sample_types:
-        raw.sample_type.add(type=strings[name], unit=strings[unit])
+    samples, places = [], []
+    types = [{"type": strings[name], "unit": strings[unit]} for name, unit in profile.sample_types]
     for stack, values in profile.samples:
-        sample = raw.sample.add(value=list(values))
+        numbers = []
         for group in reversed(_groups(stack)):
             known = len(locations)
-            number = locations[group]
+            numbers.append(locations[group])
             if len(locations) == known:
-                sample.location_id.append(number)
                 continue
-            sample.location_id.append(number)
             outer = group[0]
-            location = raw.location.add(id=number, address=outer.address, mapping_id=mappings.get(outer.module, 0))
-            for frame in reversed(group):
-                if frame.function:
-                    location.line.add(function_id=functions[frame.function, frame.file], line=frame.line)
-    for (name, file), number in functions.items():
-        raw.function.add(id=number, name=strings[name], system_name=strings[name], filename=strings[file])
-    for number, m in enumerate(profile.mappings, start=1):
-        raw.mapping.add(
-            id=number,
-            memory_start=m.start,
-            memory_limit=m.limit,
-            file_offset=m.offset,
-            filename=strings[m.path],
-            build_id=strings[m.build_id],
-            has_functions=True,
-            has_filenames=True,
-            has_line_numbers=True,
-            has_inline_frames=True,
-        )
-    raw.time_nanos = int(profile.time * 1e9)
-    raw.duration_nanos = int(profile.duration * 1e9)
-    raw.comment.extend(strings[note] for note in profile.notes)
-    if default_type:
-        raw.default_sample_type = strings[default_type]
-    raw.string_table.extend(strings)
-    return gzip.compress(raw.SerializeToString(), mtime=0)
+            lines = [
+                {"function_id": functions[frame.function, frame.file], "line": frame.line}
+                for frame in reversed(group)
+                if frame.function
+            ]
+            mapping = mappings.get(outer.module, 0)
+            places.append({"id": numbers[-1], "address": outer.address, "mapping_id": mapping, "line": lines})
+        samples.append({"location_id": numbers, "value": list(values)})
+    message = {
+        "sample_type": types,
+        "sample": samples,
+        "mapping": [
+            {
+                "id": number, "memory_start": m.start, "memory_limit": m.limit, "file_offset": m.offset,
+                "filename": strings[m.path], "build_id": strings[m.build_id], "has_functions": 1, "has_filenames": 1,
+                "has_line_numbers": 1, "has_inline_frames": 1,
+            }
+            for number, m in enumerate(profile.mappings, start=1)
+        ],
+        "location": places,
+        "function": [
+            {"id": number, "name": strings[name], "system_name": strings[name], "filename": strings[file]}
+            for (name, file), number in functions.items()
+        ],
+        "time_nanos": int(profile.time * 1e9),
+        "duration_nanos": int(profile.duration * 1e9),
+        "comment": [strings[note] for note in profile.notes],
+        "default_sample_type": strings[default_type] if default_type else 0,
+    }  # fmt: skip
+    message["string_table"] = list(strings)
+    return gzip.compress(serialize("Profile", message), mtime=0)
 
 
 def _groups(stack: tuple[Frame, ...]) -> list[tuple[Frame, ...]]:

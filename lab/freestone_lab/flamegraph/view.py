@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
-import jinja2
-from markupsafe import Markup
-
-from freestone_lab.core import outputs
+from freestone_lab.core import outputs, theme
 from freestone_lab.flamegraph.model import Frame, Profile, ProfileError
-from freestone_lab.report import svg
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -107,15 +105,12 @@ def render_profiles(
     if not profiles:
         raise ProfileError("no profile to show")
     data = json.dumps(payload(profiles, compare, view), separators=(",", ":")).replace("</", "<\\/")
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    return env.get_template("profile.html.j2").render(
-        title=title,
-        data=Markup(data),
-        light=Markup(svg.variables(False)),
-        dark=Markup(svg.variables(True)),
-    )
+    values = {
+        "title": escape(title), "data": data, "light": theme.variables(False), "dark": theme.variables(True),
+        "style": (TEMPLATES / "profile.css").read_text(), "script": (TEMPLATES / "profile.js").read_text(),
+    }  # fmt: skip
+    page = (TEMPLATES / "profile.html").read_text()
+    return re.sub(r"\{\{ (\w+) \}\}", lambda name: values[name[1]], page)
 
 
 def write_profiles(

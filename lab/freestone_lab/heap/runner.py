@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.core import elf, paths
+from freestone_lab.core import builds, elf
 from freestone_lab.core.errors import UserError
 from freestone_lab.host import target
 from freestone_lab.measure import proof
@@ -29,14 +29,7 @@ class Prepared:
 
 def library(hardened: bool) -> Path:
     """The library, built first if it is missing. UserError if that fails."""
-    name = "libfreestone-hardened.so" if hardened else "libfreestone.so"
-    path = paths.build_dir() / name
-    if not path.exists():
-        command = [str(paths.root() / "freestone"), "lib", *(["--hardened"] if hardened else [])]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
-        if done.returncode != 0 or not path.exists():
-            raise UserError(f"{name} could not be built; the build's messages stand above")
-    return path
+    return builds.built("libfreestone-hardened.so" if hardened else "libfreestone.so")
 
 
 def load_order(image: Path, preload: Path, env: Mapping[str, str]) -> list[str]:

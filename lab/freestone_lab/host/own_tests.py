@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from freestone_lab.core import paths
+from freestone_lab.core import builds, paths
 from freestone_lab.core.errors import UserError
 
 
@@ -130,9 +130,10 @@ def build_part(part: Part, jobs: int) -> Tally:
     """Configures and builds one preset. A build that fails counts as one failed test."""
     configure = ["cmake", "--preset", part.preset]
     build = ["cmake", "--build", "--preset", part.preset, "-j", str(jobs)]
-    for step in (configure, build):
-        if _run(step, paths.root()) != 0:
-            return Tally(failed=1, problems=[f"{part.preset}: '{' '.join(step)}' failed"])
+    with builds.lock(part.preset):
+        for step in (configure, build):
+            if _run(step, paths.root()) != 0:
+                return Tally(failed=1, problems=[f"{part.preset}: '{' '.join(step)}' failed"])
     return Tally()
 
 

@@ -6,6 +6,7 @@ PROGRAMS is the one table of programs that tests and default comparisons need: p
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,16 @@ def missing_programs(programs: Iterable[str] = PROGRAMS) -> list[str]:
     packages = [PROGRAMS[p] for p in programs if shutil.which(p) is None]
     packages += [package for path, package in FILES.items() if not Path(path).exists()]
     return list(dict.fromkeys(packages))
+
+
+def installed_mib(wanted: Sequence[str]) -> float:
+    """What these packages take on the disk, themselves; 0 if nobody knows."""
+    try:
+        command = ["apt-cache", "show", "--no-all-versions", *wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return 0.0
+    return sum(int(kib) for kib in re.findall(r"^Installed-Size: (\d+)", done.stdout, re.MULTILINE)) / 1024
 
 
 def missing_peers() -> list[str]:

@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from freestone_lab.analysis.claims import Table, change
-from freestone_lab.core import outputs
+from freestone_lab.core import outputs, theme
 from freestone_lab.core.result import Peer, Result
 from freestone_lab.report import cells, charts, plots, quantity, series, svg
 from freestone_lab.report.card import Card, of_result
@@ -237,8 +237,8 @@ def render_report(
         .render(
             parts=parts,
             halo=Markup(svg.HALO),
-            light=Markup(svg.variables(False)),
-            dark=Markup(svg.variables(True)),
+            light=Markup(theme.variables(False)),
+            dark=Markup(theme.variables(True)),
             ways=WAY_TITLES,
         )
     )

@@ -1,4 +1,4 @@
-"""Starts the recorder, after all that can be checked before a program runs; builds the native parts when needed."""
+"""Starts the recorder, after all that can be checked before a program runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.core import paths
+from freestone_lab.core import builds, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.host import target
 from freestone_lab.measure import proof
@@ -34,22 +34,10 @@ class Request:
     under: str | None = None  # the allocator that serves the program; None: its own
 
 
-def native(name: str) -> Path:
-    """A built native part; built first when it is missing."""
-    path = paths.build_dir() / name
-    if path.exists():
-        return path
-    if paths.installed() is None:
-        subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL, check=False)
-    if not path.exists():
-        raise UserError(f"{path} is missing: './freestone build {name}' makes it")
-    return path
-
-
 def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
     """The writer's command line and environment. UserError for what cannot be recorded."""
     env = {k: v for k, v in os.environ.items() if k != "FREESTONE_ROOT"}
-    words = [str(native(WRITER)), "--output", str(request.output)]
+    words = [str(builds.built(WRITER)), "--output", str(request.output)]
     paths.must_be_writable(request.output, "--output")
     if bool(request.command) == (request.pid is not None):
         raise UserError("expected either a command after -- or --pid N")
@@ -59,7 +47,7 @@ def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
             raise UserError(
                 f"'{found.image}' has a malloc of its own, in front of which no preloaded library can stand"
             )
-        words += ["--library", str(native(LIBRARY)), "--name", found.path.name]
+        words += ["--library", str(builds.built(LIBRARY)), "--name", found.path.name]
     if request.under:
         peer = discover.find(request.under)
         words += ["--allocator", peer.name]

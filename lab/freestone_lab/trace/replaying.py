@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.core import inputs, paths
+from freestone_lab.core import builds, inputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
 from freestone_lab.trace import fitted, recording, writer
@@ -41,7 +41,7 @@ def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> str
 
 def make_plan(trace: Path, way: Way) -> Path:
     """The plan of a trace, kept among what the lab makes for itself; made anew when what makes it changed."""
-    replayer = recording.native(recording.REPLAYER)
+    replayer = builds.built(recording.REPLAYER)
     try:
         data = inputs.read_whole(trace)
     except OSError as error:
@@ -73,7 +73,7 @@ def make_plan(trace: Path, way: Way) -> Path:
 
 def command(plan: Path, way: Way, copies: int = 1, null: bool = False, own_kib: float | None = None) -> list[str]:
     """The command line of one replay. All memory but `own_kib` is the allocator's; by default, what the calls add."""
-    words = [str(recording.native(recording.REPLAYER)), "run", "--idle-ms", str(way.idle_ms)]
+    words = [str(builds.built(recording.REPLAYER)), "run", "--idle-ms", str(way.idle_ms)]
     if way.pace:
         words += ["--pace", str(way.pace)]
     if copies > 1:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
-from freestone_lab.core import paths, units
+from freestone_lab.core import builds, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.engine import schedule
@@ -35,11 +35,7 @@ APP_SECONDS = 0.65  # about what a real program's fixed work takes
 
 def workload_program() -> Path:
     """The built workload program; built first when it is missing."""
-    path = paths.build_dir() / suites.PROGRAM
-    if not path.exists():
-        command = [str(paths.root() / "freestone"), "build", suites.PROGRAM]
-        if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
-            raise UserError(f"{suites.PROGRAM} could not be built; the build's messages stand above")
+    builds.built(suites.PROGRAM)
     return suites.program()
 
 

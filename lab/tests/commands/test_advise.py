@@ -17,6 +17,7 @@ from freestone_lab.commands import options
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
 from freestone_lab.core.result_file import load
+from freestone_lab.peers import packages
 from freestone_lab.trace import recording
 
 SERVER = """
@@ -267,3 +268,25 @@ def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
     listed = freestone(tmp_path, "peers")
     assert listed.returncode == 0
     assert not re.search(r"passthrough|returning-null|corrupting", listed.stdout)
+
+
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_nothing_is_installed_unasked(
+    command: str, work: Path, tmp_path: Path, only: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[str] = []
+    monkeypatch.setattr(packages, "missing_peers", lambda: ["libnobody1"])
+    monkeypatch.setattr(packages, "installed_mib", lambda _: 12.0)
+
+    def install(wanted: list[str]) -> list[str]:
+        installed.extend(wanted)
+        return []
+
+    monkeypatch.setattr(packages, "install", install)
+    words = [command, *only, "--time-limit", "60s", "--runs", "1", "--", str(work), "1000"]
+    done = freestone(tmp_path, *words)
+    assert "not here and left out: libnobody1 (about 12 MiB); --install installs them" in done.stderr and not installed
+    first = done.stderr.index("measuring takes at most ")
+    assert first < done.stderr.index("libnobody1") < done.stderr.index("a program that ends")
+    done = freestone(tmp_path, command, "--install", *words[1:])
+    assert "installing libnobody1 (about 12 MiB)" in done.stderr and installed == ["libnobody1"]

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,3 +169,21 @@ def test_a_lock_file_holds_what_the_project_asks_for_and_hashes_for_all(file: st
     assert len(locked) == len(re.findall(r"^\S", text, re.MULTILINE)), "an entry without a version or a hash"
     assert "//" not in text, "no address: the machine's settings say where packages come from"
     assert (environment.WITNESS if file == "requirements.txt" else own_tests.RUNNER) in locked
+
+
+@needs_library
+def test_profiles_need_no_package(bare: Machine, compile_to_preload: Callable[[str, str], Path]) -> None:
+    source = "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 9000; i++) if (!malloc(5000)) return 1; }\n"
+    program = compile_to_preload("grows.c", source)
+    pprof, page = bare.root / "own.pb.gz", bare.root / "own.html"
+    for words in (["profile", "-o", str(pprof), "--", str(program)], ["profile", "show", str(pprof), "-o", str(page)]):
+        done = bare.freestone(*words)
+        assert done.returncode == 0, done.stderr
+    assert "main" in page.read_text()
+
+
+@pytest.mark.skipif(not (paths.build_dir() / "freestone-replay").exists(), reason="the replayer is not built")
+def test_trace_info_needs_no_package(bare: Machine) -> None:
+    done = bare.freestone("trace", "info", str(paths.root() / "trace" / "corpus" / "redis.fst"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "752481 events" in done.stdout and "at most 6.9 MiB live in 129600 objects" in done.stdout

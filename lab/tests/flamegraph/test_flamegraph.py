@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import random
 import re
@@ -82,17 +84,33 @@ def test_profile_written_by_go_is_read_with_its_names_and_sums() -> None:
 def test_inlined_calls_of_pprof_become_frames_outermost_first() -> None:
     from freestone_lab.flamegraph import pprof
 
-    raw = pprof.message_class()()
-    raw.string_table.extend(["", "inuse_space", "bytes", "outer", "inner", "a.cc"])
-    raw.sample_type.add(type=1, unit=2)
-    raw.function.add(id=1, name=3, filename=5)
-    raw.function.add(id=2, name=4, filename=5)
-    location = raw.location.add(id=7, address=0x10)
-    location.line.add(function_id=2, line=20)  # the innermost stands first
-    location.line.add(function_id=1, line=10)
-    raw.sample.add(location_id=[7], value=[64])
-    stack = pprof.decode(raw.SerializeToString(), "x").samples[0][0]
+    lines = [{"function_id": 2, "line": 20}, {"function_id": 1, "line": 10}]  # the innermost stands first
+    raw = {
+        "string_table": ["", "inuse_space", "bytes", "outer", "inner", "a.cc"],
+        "sample_type": [{"type": 1, "unit": 2}],
+        "function": [{"id": 1, "name": 3, "filename": 5}, {"id": 2, "name": 4, "filename": 5}],
+        "location": [{"id": 7, "address": 0x10, "line": lines}],
+        "sample": [{"location_id": [7], "value": [64]}],
+    }
+    stack = pprof.decode(pprof.serialize("Profile", raw), "x").samples[0][0]
     assert [(f.function, f.line, f.inlined) for f in stack] == [("outer", 10, False), ("inner", 20, True)]
+
+
+def test_a_profile_that_is_written_reads_the_same_and_damage_is_one_error() -> None:
+    from freestone_lab.flamegraph import pprof
+
+    inner = (Frame("outer", "a.cc", 10, False, "/bin/x", 0x10), Frame("inner", "a.cc", 20, True, "/bin/x", 0x10))
+    samples: list[Sample] = [(inner, (1, -64)), ((Frame(module="/bin/x", address=1 << 63),), (2, 1 << 40))]
+    types = [("inuse_objects", "count"), ("inuse_space", "bytes")]
+    written = Profile(types, samples, 3.0, 0.5, "x", [Mapping(0, 1 << 20, 0, "/bin/x", "ab")], ["a note"])
+    data = gzip.decompress(pprof.encode(written, "inuse_space"))
+    assert pprof.decode(data, "x") == written
+    source = random.Random(1)
+    for _ in range(3000):
+        damaged = bytearray(data[: source.randrange(1, len(data) + 1)])
+        damaged[source.randrange(len(damaged))] ^= 1 << source.randrange(8)
+        with contextlib.suppress(ProfileError):
+            pprof.decode(bytes(damaged), "x")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What libfreestone writes is read back by the readers that people have: the protobuf library and the real Go pprof."""
+"""What libfreestone writes is read back by the readers that people have: ours and the real Go pprof."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def total(profile: Profile, kind: str) -> int:
     return sum(values[index] for _, values in of_program(profile))
 
 
-def test_protobuf_reads_the_sums_and_the_functions(program: Path, tmp_path: Path) -> None:
+def test_ours_reads_the_sums_and_the_functions(program: Path, tmp_path: Path) -> None:
     profile = profiling.load([profiled(program, tmp_path / "p.pb")])[0]
     assert total(profile, "inuse_space") == LIVE
     assert total(profile, "alloc_space") == ALLOCATED
