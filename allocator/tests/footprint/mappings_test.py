@@ -1,6 +1,7 @@
-"""Addresses that a small program takes, and what a tool that follows every mapping pays for them.
+"""Addresses that a small program takes, what a tool that follows every mapping pays for them, and how many mappings a
+large heap is.
 
-Both are compared with the C library's malloc.
+The first two are compared with the C library's malloc.
 """
 
 from __future__ import annotations
@@ -48,6 +49,35 @@ class AddressSpace(unittest.TestCase):
             print(f"{tool}: {base_seconds:.2f} s, {base_kib} KiB; ours {seconds:.2f} s, {kib} KiB")
             self.assertLessEqual(kib, 2 * base_kib)
             self.assertLessEqual(seconds, 4 * base_seconds + 1)
+
+
+class LargeHeap(unittest.TestCase):
+    """100 GiB of addresses; of the memory, a page a block is touched at most."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def counts(self, mebibytes: int) -> list[int]:
+        command = [harness.PROBES / "mappings_probe", str(mebibytes), "1", "100"]
+        done = harness.run(command, extra={"FREESTONE_CONF": "thp:off"})
+        if done.status == 3:
+            self.skipTest("the kernel does not give 100 GiB of addresses")
+        self.assertEqual(done.status, 0, done)
+        print(f"mappings with blocks of {mebibytes} MiB: {done.out.strip()}")
+        return [int(word) for word in done.out.split()]
+
+    def test_of_runs_is_as_many_mappings_as_a_small_one(self) -> None:
+        for mebibytes in (2, 24):
+            start, small, large, half, none = self.counts(mebibytes)
+            self.assertLessEqual(small, start + 8)
+            self.assertLessEqual(max(large, half, none), small + 4)
+
+    def test_of_own_mappings_has_one_for_each_at_most(self) -> None:
+        start, _, large, half, none = self.counts(128)
+        self.assertLessEqual(large, start + 12)  # neighbours are one
+        self.assertLessEqual(half, start + 400 + 12)
+        self.assertLessEqual(none, start + 12)
 
 
 if __name__ == "__main__":

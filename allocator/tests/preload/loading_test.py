@@ -51,6 +51,48 @@ class ThreadKeys(unittest.TestCase):
         self.assertEqual(self.caches_left(run([PROBES / "keys_probe", "late"]), keys), 1)
 
 
+class Once(unittest.TestCase):
+    """What a shell that is served says about its children, and finds in its environment."""
+
+    def setUp(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+
+    def served(self, conf: str, preload: str) -> list[str]:
+        script = "grep -c libfreestone /proc/$$/maps; grep -c libfreestone /proc/self/maps; echo $LD_PRELOAD"
+        extra = {"FREESTONE_CONF": conf, "LD_PRELOAD": preload}
+        own, child, left = run(["/bin/sh", "-c", script], extra=extra).out.split("\n")[:3]
+        return [str(own != "0"), str(child != "0"), left]
+
+    def test_the_children_are_served_unless_it_is_told_not_to(self) -> None:
+        library = str(harness.LIBRARY)
+        self.assertEqual(self.served("", library), ["True", "True", library])
+        self.assertEqual(self.served("preload:always", library), ["True", "True", library])
+        self.assertEqual(self.served("preload:once", library), ["True", "False", ""])
+
+    def test_other_libraries_stay_in_the_list_in_their_order(self) -> None:
+        library, other, last = str(harness.LIBRARY), str(EARLY), str(PROBES / "witness.so")
+        for given, left in (
+            (f"{library}:{other}", other),
+            (f"{other}:{library}", other),
+            (f"{other} {library} {last}", f"{other}:{last}"),
+            (f"{library}::{library}:{last}:", last),
+            (f"{library}.none:{other}:{library}", f"{library}.none:{other}"),
+        ):
+            with self.subTest(given):
+                served = self.served("preload:once", given)
+                self.assertEqual(served, ["True", "False", left])
+
+    def test_a_name_without_a_folder_is_found(self) -> None:
+        assert harness.LIBRARY is not None
+        script = "grep -c libfreestone /proc/self/maps; echo [$LD_PRELOAD]"
+        extra = {
+            "FREESTONE_CONF": "preload:once",
+            "LD_PRELOAD": harness.LIBRARY.name,
+            "LD_LIBRARY_PATH": str(harness.LIBRARY.parent),
+        }
+        self.assertEqual(run(["/bin/sh", "-c", script], extra=extra).out, "0\n[]\n")
+
+
 class LoadedLate(unittest.TestCase):
     def setUp(self) -> None:
         harness.require_freestone("a promise of libfreestone")
