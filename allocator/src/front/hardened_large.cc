@@ -9,6 +9,7 @@
 #include "front/sampled.h"
 #include "front/zero_size.h"
 #include "platform/os.h"
+#include "region/guarding.h"
 #include "span/free_memory.h"
 #include "span/mapping.h"
 #include "span/run.h"
@@ -89,7 +90,7 @@ void release_sealed(usize address) {
 u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
 
 void seal(void* block, usize bytes) {
-  if (!guards_spans() || os::guard_install(block, bytes)) {
+  if (!guards_spans() || !close_range(block, bytes)) {
     // The memory goes, the addresses stay open.
     if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
     if (guards_spans()) return deallocate(block);
@@ -110,7 +111,7 @@ Pages tail_pages(void* block, usize bytes) {
 }
 bool open_tail(void* block, usize bytes) {
   const Pages tail = tail_pages(block, bytes);
-  return tail.bytes == 0 || !os::guard_remove(tail.from, tail.bytes);
+  return tail.bytes == 0 || open_range(tail.from, tail.bytes);
 }
 
 // Lengthens a block's span where it is.
@@ -203,7 +204,8 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
     return false;
   }
   const Pages tail = tail_pages(block, bytes);
-  const bool sealed_tail = bytes < claim.bytes && tail.bytes > 0 && !os::guard_install(tail.from, tail.bytes);
+  const bool sealed_tail =
+      bytes < claim.bytes && tail.bytes > 0 && guards_spans() && close_range(tail.from, tail.bytes);
   // Clears what a shrink gives up and what stood behind the old end, because a later growth would show them.
   const usize old_end = static_cast<usize>(old_behind.end - start);
   const usize open_end = sealed_tail ? min_of(old_end, static_cast<usize>(tail.from - start)) : old_end;

@@ -10,6 +10,7 @@
 #include "platform/file.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/guarding.h"
 
 namespace freestone {
 
@@ -258,7 +259,9 @@ bool place_region() {
   if (kMitigations.guards && os::page_bytes() <= kUnitBytes && os::address_limit_bytes() >= kUnlimitedBytes &&
       os::data_limit_bytes() >= kUnlimitedBytes) {
     void* const trial = tag_table();  // nothing stands there yet
-    region.guards = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
+    const bool by_advice = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
+    region.guarding = by_advice ? Guarding::advice : Guarding::protection;
+    if (!by_advice) find_guard_budget();
   }
   return true;
 }

@@ -115,6 +115,10 @@ struct alignas(4096) Super {
   Atomic<u64> groups_with_room[kShardsMax][kTagCount];
 };
 
+// How memory is made to fault: not at all; by withdrawing access, which costs mappings (guarding.h); by the kernel's
+// guard regions.
+enum class Guarding : u8 { none, protection, advice };
+
 struct Region {
   usize base = 0;                // hot: read by every free
   // Hot: from base to the frontier; 0 until there is a window, so that every address is refused.
@@ -128,7 +132,7 @@ struct Region {
   bool reserved = false;         // the window is reserved as a whole
   // An address behind the window, where one more structure can grow undisturbed; 0 if the window is reserved.
   usize behind = 0;
-  bool guards = false;           // see guards_spans
+  Guarding guarding = Guarding::none;  // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
 
@@ -196,8 +200,8 @@ inline bool in_window(const void* pointer) {
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
 // Whether inaccessible units follow slabs and runs. They cost address space and count as data, so there are none if the
-// process started with a limit on either, and none on a kernel without guard regions or with pages larger than a unit.
-inline bool guards_spans() { return kMitigations.guards && region.guards; }
+// process started with a limit on either, and none with pages larger than a unit.
+inline bool guards_spans() { return kMitigations.guards && region.guarding != Guarding::none; }
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();

@@ -9,6 +9,7 @@
 #include "heaps/heap_object.h"
 #include "limits/limits.h"
 #include "region/account.h"
+#include "region/guarding.h"
 #include "region/metadata.h"
 #include "region/traffic.h"
 #include "span/mapping.h"
@@ -125,6 +126,9 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   s.reclaims = reclaim_counts().reclaims;
   s.failed_allocations = reclaim_counts().failed_allocations;
   s.pressure_reactions = pressure_reactions();
+  const GuardCounts guards = guard_counts();
+  s.guard_mappings = guards.mappings;
+  s.guard_mappings_max = guards.mappings_max;
   s.fragmentation_permille = s.charged_bytes == 0 ? 0 : less(s.charged_bytes, s.live_bytes) * 1000 / s.charged_bytes;
   for (unsigned k = 0; k < os::kCallKinds; ++k) s.system_calls[k] = os::calls(static_cast<os::CallKind>(k));
 }

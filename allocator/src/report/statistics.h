@@ -71,6 +71,8 @@ struct Statistics {
   usize reclaims;             // times everything was given back because an allocation found no memory
   usize failed_allocations;
   usize pressure_reactions;
+  usize guard_mappings;       // that guards make where the kernel has no guard regions
+  usize guard_mappings_max;   // 0: guards are no mappings, or there are none
   usize threads;              // with a cache
   usize fragmentation_permille;  // the part of charged that is not live
   usize system_calls[os::kCallKinds];
@@ -99,7 +101,7 @@ struct Figure {
   Kind kind;
   const char* help;
 };
-inline constexpr usize kFigureCount = 41;
+inline constexpr usize kFigureCount = 43;
 extern const Figure kFigures[kFigureCount];
 extern const char* const kSystemCallNames[os::kCallKinds];
 

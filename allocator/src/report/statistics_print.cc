@@ -60,6 +60,10 @@ constinit const Figure kFigures[kFigureCount] = {
     {"failed_allocations", &Statistics::failed_allocations, kCounter, "Allocations that returned null."},
     {"pressure_reactions", &Statistics::pressure_reactions, kCounter,
      "Times that everything was given back because the machine or container was short."},
+    {"guard_mappings", &Statistics::guard_mappings, kGauge,
+     "Mappings that guards make, where the kernel has no guard regions."},
+    {"guard_mappings_max", &Statistics::guard_mappings_max, kGauge,
+     "The most that they may make; 0 where guards make none."},
     {"threads", &Statistics::threads, kGauge, "Threads that hold a cache."},
 };
 
@@ -177,6 +181,8 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
   out.text("\n");
   count_line(out, s.live_blocks, "live blocks");
   count_line(out, s.threads, "threads with a cache");
+  if (s.guard_mappings_max != 0) count_line(out, s.guard_mappings, "mappings that guards make");
+  if (s.guard_mappings_max != 0) count_line(out, s.guard_mappings_max, "mappings that guards may make");
   count_line(out, s.fragmentation_permille, "per mille of charged that is not live (fragmentation)");
   count_line(out, s.purge_calls, "purge calls");
   count_line(out, s.reclaims, "times all was given back for want of memory");

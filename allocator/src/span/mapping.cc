@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/guarding.h"
 #include "region/region.h"
 #include "region/traffic.h"
 
@@ -31,6 +32,7 @@ struct Entry {
   usize bytes = 0;  // of the mapping, from start, its guard included
   u64 request = 0;  // see mapped_request
   usize going = 0;  // the mark of the thread that unmaps or moves it, and which of the two; 0: neither
+  bool is_closed = false;  // its guard faults
 
   bool is_going_by(usize mark) const { return going != 0 && (going & ~kGoings) == mark; }
   usize usable_bytes() const { return start + bytes - block - guard_bytes(); }
@@ -38,10 +40,8 @@ struct Entry {
 };
 
 // Where the kernel refuses, the page stays accessible.
-void close_end(const Entry& entry) {
-  if (guards_spans()) os::guard_install(entry.guard(), guard_bytes());
-}
-bool open_end(const Entry& entry) { return !guards_spans() || !os::guard_remove(entry.guard(), guard_bytes()); }
+void close_end(Entry& entry) { entry.is_closed = guards_spans() && close_range(entry.guard(), guard_bytes()); }
+bool open_end(const Entry& entry) { return !entry.is_closed || open_range(entry.guard(), guard_bytes()); }
 
 // MAPPING-1  At least one entry is empty: so every search ends.
 // MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
@@ -88,6 +88,7 @@ void write(Entry& place, const Entry& entry) {
   place.bytes = entry.bytes;
   place.request = entry.request;
   place.going = entry.going;
+  place.is_closed = entry.is_closed;
   order_stores();
   place.block = entry.block;
 }
@@ -244,6 +245,7 @@ void* map_block(usize bytes, usize alignment) {
     }
   }
   os::unmap(reinterpret_cast<void*>(entry.start), entry.bytes);
+  if (entry.is_closed) forget_range();
   uncharge(entry.bytes);
   return nullptr;
 }
@@ -287,6 +289,7 @@ bool unmap_block(void* block) {
   }
   // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
   if (os::unmap(start, removed.bytes) && !is_empty) return true;
+  if (removed.is_closed) forget_range();
   note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
   return true;
@@ -311,9 +314,10 @@ void* remap_block(void* block, usize bytes) {
       note_out_of_force(entry.bytes - wanted);
     }
   }
-  void* const moved = open_end(entry) ? os::remap(block, entry.bytes, wanted) : nullptr;
-  const Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
-  close_end(now);
+  const bool is_open = open_end(entry);
+  void* const moved = is_open ? os::remap(block, entry.bytes, wanted) : nullptr;
+  Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
+  if (is_open) close_end(now);
   LockGuard guard(mapping_lock);
   erase(*find(entry.block, moves));
   put(now);

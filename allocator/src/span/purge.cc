@@ -6,6 +6,7 @@
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/guarding.h"
 #include "span/free_memory.h"
 #include "span/recent_need.h"
 #include "span/run.h"
@@ -98,11 +99,10 @@ usize due_by_decay() FREESTONE_REQUIRES(span_lock) {
 bool empty_memory(const SpanMap::DirtyStretch& stretch, WentBack why) {
   const usize bytes = units_to_bytes(stretch.units);
   // A filter of system calls may know no guards.
-  if (!guards_spans() || os::guard_install(unit_address(stretch.first), bytes))
+  if (!guards_spans() || !close_units(stretch.first, stretch.units, GuardOf::free_memory))
     return purge_range(unit_address(stretch.first), bytes, why);
   note_purge(true);
   note_back(why, units_to_bytes(count_bits(stretch.dirty)));
-  set_tags(stretch.first, stretch.units, kTagGuard);
   return true;
 }
 

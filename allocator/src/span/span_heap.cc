@@ -9,6 +9,7 @@
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"
+#include "region/guarding.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/run.h"
@@ -118,18 +119,16 @@ bool open_guards(UnitIndex first, usize units) {
   }
   if (end == 0) return true;
   const UnitIndex start = first + static_cast<UnitIndex>(from);
-  if (os::guard_remove(unit_address(start), units_to_bytes(end - from))) return false;
-  set_tags(start, end - from, kTagNone);
-  return true;
+  return open_units(start, end - from);
 }
 
 bool are_guards(UnitIndex first, usize units) { return all_tagged(first, units, kTagGuard); }
 
 // Makes free units guards. They lose their contents, so these are checked first.
-void close_guards(UnitIndex first, usize units, bool zeroed) {
+void close_guards(UnitIndex first, usize units, bool zeroed, GuardOf what) {
   if (are_guards(first, units)) return;
   if (!zeroed) expect_units_clear(first, units);  // HARD-2
-  if (!os::guard_install(unit_address(first), units_to_bytes(units))) set_tags(first, units, kTagGuard);
+  close_units(first, units, what);
 }
 
 // Takes `units` units, of which `opened` from `skip` on are not guards.
@@ -192,11 +191,11 @@ usize random_gap() {
 
 // Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
 // faults.
-void close_front(UnitIndex first) {
+void close_front(UnitIndex first, GuardOf what) {
   if (first == region.heap_start || tag_of(first - 1) == kTagGuard) return;
   const Span unit = extend_span(first - 1, 0, 1);
   if (unit.first == kNoUnit) return;
-  close_guards(first - 1, 1, unit.zeroed);
+  close_guards(first - 1, 1, unit.zeroed, what);
   return_span(first - 1, 1, !unit.zeroed && tag_of(first - 1) != kTagGuard);
 }
 
@@ -211,8 +210,9 @@ Span take_between_guards(usize units, usize alignment, usize guard) {
     span = take_opened(units + guard, alignment, 0, units);
   }
   if (span.first == kNoUnit) return span;
-  close_guards(span.first + static_cast<UnitIndex>(units), guard, span.is_zero(units, guard));
-  close_front(span.first);
+  const GuardOf what = guard == units ? GuardOf::slab : GuardOf::run;
+  close_guards(span.first + static_cast<UnitIndex>(units), guard, span.is_zero(units, guard), what);
+  close_front(span.first, what);
   return span;
 }
 
@@ -243,7 +243,7 @@ Span take_guarded_span(usize units, usize alignment, usize guard) {
 }
 
 void return_sealed_span(UnitIndex first, usize units, usize guard) {
-  set_tags(first, units, kTagGuard);
+  note_closed_units(first, units);
   return_guarded_span(first, units, guard, false);
 }
 
@@ -251,8 +251,8 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   bool dirty = true;
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
-    if (guards_spans() && bytes <= kSealedBytesMax && !os::guard_install(unit_address(first), bytes))
-      return return_sealed_span(first, units, guard);
+    if (guards_spans() && bytes <= kSealedBytesMax && close_units(first, units, GuardOf::free_memory))
+      return return_guarded_span(first, units, guard, false);
     dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
     if (dirty) std::memset(unit_address(first), 0, bytes);
   }
@@ -312,7 +312,7 @@ bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard) 
     return_span(taken.first, more, !taken.zeroed);
     return false;
   }
-  close_guards(behind, guard, taken.is_zero(more - guard, guard));
+  close_guards(behind, guard, taken.is_zero(more - guard, guard), GuardOf::run);
   if (kMitigations.zero_on_free && units_to_bytes(more) <= kLookedAtBytesMax) {
     if (!was_guard) expect_clear(unit_address(start), units_to_bytes(guard));
     expect_taken_clear(taken, more - guard);

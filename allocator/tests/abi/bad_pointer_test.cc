@@ -299,7 +299,6 @@ TEST(InteriorPointer, OfABlockBehindAGuardEndsInOneClearLineAndAbort) {
 
 TEST(MappedBlock, FaultsBehindItsLastPage) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
-  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
   constexpr size_t kMapped = 40 << 20, kAllButTheMark = kMapped - 8;
   for (const bool resized : {false, true}) {
     for (const bool beyond : {false, true}) {
@@ -321,7 +320,6 @@ TEST(MappedBlock, FaultsBehindItsLastPage) {
 // A large block that shrinks keeps its place in the hardened build, and what it gives up faults.
 TEST(ShrunkLargeBlock, FaultsBehindItsNewEnd) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
-  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
   constexpr size_t kBytes = 200000;
   const ChildEnd control = run_in_child([] {
     auto* block = static_cast<volatile char*>(api().malloc(kBytes));
@@ -363,7 +361,6 @@ TEST(ShrunkLargeBlock, GrowsAgainAndIsReusedWhole) {
 // A large block that grows keeps its place where it can. What it gains is zero, and the page behind it faults.
 TEST(GrownLargeBlock, KeepsItsPlaceAndFaultsBehindItsNewEnd) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
-  if (!kernel_has_guards()) GTEST_SKIP() << "this kernel has no guard pages";
   for (const size_t start : {size_t{40000}, size_t{100000}, size_t{140000}, size_t{500000}}) {
     const auto grow = [start](bool overflow) {
       int moves = 0;

@@ -1,11 +1,12 @@
 """Addresses that a small program takes, what a tool that follows every mapping pays for them, and how many mappings a
-large heap is.
+large heap is, with the guards of a kernel that has no guard regions too.
 
 The first two are compared with the C library's malloc.
 """
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import subprocess
@@ -78,6 +79,34 @@ class LargeHeap(unittest.TestCase):
         self.assertLessEqual(large, start + 12)  # neighbours are one
         self.assertLessEqual(half, start + 400 + 12)
         self.assertLessEqual(none, start + 12)
+
+
+class GuardsOfAnOlderKernel(unittest.TestCase):
+    """Before Linux 6.13 each guard is a mapping: they have an eighth of what a process may have (PROTECT-1)."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if not harness.IS_HARDENED:
+            raise unittest.SkipTest("a promise of the hardened build")
+
+    def test_leave_the_program_its_mappings(self) -> None:
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+        budget = allowed // 8
+        if allowed > 1 << 18:
+            self.skipTest("this kernel allows so many mappings that filling them takes minutes")
+        command = [*harness.older_kernel(), harness.PROBES / "guards_probe", str(budget), "20000"]
+        done = harness.run([*command, str(allowed * 13 // 16)], extra={"FREESTONE_CONF": "stats_print:true"})
+        self.assertEqual(done.status, 0, done)
+        start, filled, moved, got = done.out.split()
+        print(f"mappings: {done.out.strip()} of {allowed}")
+        self.assertEqual(got, "got")
+        self.assertGreater(int(filled), budget // 2)
+        self.assertLessEqual(max(int(filled), int(moved)), int(start) + budget + 64)
+        lines = re.findall(r"^ +(\d+)  (mappings that .*)$", done.err, re.MULTILINE)
+        told = {text: int(count) for count, text in lines}
+        self.assertEqual(told["mappings that guards may make"], budget)
+        self.assertLessEqual(told["mappings that guards make"], budget)
+        self.assertGreater(told["mappings that guards make"], budget // 2)
 
 
 if __name__ == "__main__":

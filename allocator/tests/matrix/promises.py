@@ -87,7 +87,7 @@ ROWS = (
     ),
     Row(
         MISSED,
-        "madvise.* madvise_guard_*.* mremap.half all.*",
+        "madvise.* mremap.half all.*",
         "abi.bad_pointer.hardened sampling.guard.*",
         "MappedBlock.* ShrunkLargeBlock.* GrownLargeBlock.* *",
         "nothing faults without guards",

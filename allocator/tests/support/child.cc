@@ -81,13 +81,4 @@ ChildEnd run_program(const std::string& path, const std::string& argument, const
   return collect(child, errors_file);
 }
 
-bool kernel_has_guards() {
-  constexpr int kGuardInstall = 102;
-  if (madvise(nullptr, 0, 0x7fffffff) == 0) return false;
-  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const bool has = page != MAP_FAILED && madvise(page, 4096, kGuardInstall) == 0;
-  if (page != MAP_FAILED) munmap(page, 4096);
-  return has;
-}
-
 }  // namespace freestone_test

@@ -26,7 +26,4 @@ ChildEnd run_in_child(const std::function<int()>& body, const std::function<void
 // Forks and execs argv[0] (with the environment as it is, plus `variables`, each "NAME=value").
 ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable = "");
 
-// An emulator says success to any advice, also to what nobody knows.
-bool kernel_has_guards();
-
 }  // namespace freestone_test

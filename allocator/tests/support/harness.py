@@ -64,6 +64,11 @@ def run(
     return Finished(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
+def older_kernel() -> list[str | Path]:
+    """What a command begins with to meet a kernel before 5.14: no populated pages, no guard regions, no collapse."""
+    return [PROBES / "refuse_advice", "22", "23", "25", "102", "103", "--"]
+
+
 def require_freestone(reason: str) -> None:
     """Skip the running test on any other allocator."""
     if not IS_FREESTONE:

@@ -54,6 +54,8 @@ FIGURES = {
         "counter",
         "Times that everything was given back because the machine or container was short.",
     ),
+    "guard_mappings": ("gauge", "Mappings that guards make, where the kernel has no guard regions."),
+    "guard_mappings_max": ("gauge", "The most that they may make; 0 where guards make none."),
     "threads": ("gauge", "Threads that hold a cache."),
 }
 SYSTEM_CALLS = "System calls made by the allocator."

@@ -1,0 +1,131 @@
+// Room 5, region: see guarding.h.
+
+#include "region/guarding.h"
+
+#include "base/atomic.h"
+#include "platform/file.h"
+#include "platform/os.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr usize kMappingsUsual = 65530;
+constexpr usize kBudgetDivisor = 8;
+constexpr usize kMappingsOfRange = 2;
+
+// Relaxed: a number that publishes nothing. What units add changes under span_lock.
+Atomic<usize> mappings;
+Atomic<usize> mappings_max;  // written at start
+
+usize most_for(GuardOf what) {
+  const usize most = mappings_max.load_relaxed();
+  switch (what) {
+    case GuardOf::range: return most;
+    case GuardOf::run: return most - most / 8;
+    case GuardOf::free_memory: return most - most / 4;
+    case GuardOf::slab: return most / 2;
+  }
+  return 0;
+}
+
+bool is_guard(UnitIndex unit) {
+  return unit < region.frontier.load_relaxed() && tag_of(unit) == kTagGuard;
+}
+
+// Where a guard begins or ends among the units or at either end of them.
+usize borders(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
+  usize count = 0;
+  bool before = is_guard(first - 1);
+  for (usize k = 0; k <= units; ++k) {
+    const bool now = is_guard(first + static_cast<UnitIndex>(k));
+    count += now != before ? 1 : 0;
+    before = now;
+  }
+  return count;
+}
+
+// Makes all of the units guards or none of them, by their tags, and counts the borders. False, and nothing has changed,
+// when more than `most` mappings would result.
+bool tag_units(UnitIndex first, usize units, bool guards, usize most) {
+  LockGuard guard(span_lock);
+  const usize before = borders(first, units);
+  const usize after = (is_guard(first - 1) != guards ? 1 : 0) +
+                      (is_guard(first + static_cast<UnitIndex>(units)) != guards ? 1 : 0);
+  if (after > before && mappings.load_relaxed() + after - before > most) return false;
+  set_tags(first, units, guards ? kTagGuard : kTagNone);
+  mappings.add_relaxed(after - before);
+  return true;
+}
+
+bool take_mappings_of_range() {
+  if (mappings.fetch_add_relaxed(kMappingsOfRange) + kMappingsOfRange <= most_for(GuardOf::range)) return true;
+  mappings.sub_relaxed(kMappingsOfRange);
+  return false;
+}
+
+bool protect(void* start, usize bytes) { return !os::purge(start, bytes) && !os::protect_none(start, bytes); }
+
+}  // namespace
+
+void find_guard_budget() {
+  char text[32];
+  const usize length = os::read_file("/proc/sys/vm/max_map_count", text, sizeof text);
+  usize allowed = 0;
+  for (usize k = 0; k < length && text[k] >= '0' && text[k] <= '9'; ++k)
+    allowed = allowed * 10 + static_cast<usize>(text[k] - '0');
+  mappings_max.store_relaxed((allowed != 0 ? allowed : kMappingsUsual) / kBudgetDivisor);
+}
+
+bool close_units(UnitIndex first, usize units, GuardOf what) {
+  void* const start = unit_address(first);
+  if (region.guarding == Guarding::advice) {
+    if (os::guard_install(start, units_to_bytes(units))) return false;
+    set_tags(first, units, kTagGuard);
+    return true;
+  }
+  if (!tag_units(first, units, true, most_for(what))) return false;
+  if (protect(start, units_to_bytes(units))) return true;
+  tag_units(first, units, false, ~usize{0});
+  return false;
+}
+
+bool open_units(UnitIndex first, usize units) {
+  void* const start = unit_address(first);
+  if (region.guarding == Guarding::advice) {
+    if (os::guard_remove(start, units_to_bytes(units))) return false;
+    set_tags(first, units, kTagNone);
+    return true;
+  }
+  if (os::commit(start, units_to_bytes(units))) return false;
+  return tag_units(first, units, false, ~usize{0});
+}
+
+bool close_range(void* start, usize bytes) {
+  if (region.guarding == Guarding::advice) return !os::guard_install(start, bytes);
+  if (!take_mappings_of_range()) return false;
+  if (protect(start, bytes)) return true;
+  forget_range();
+  return false;
+}
+
+bool open_range(void* start, usize bytes) {
+  if (region.guarding == Guarding::advice) return !os::guard_remove(start, bytes);
+  if (os::commit(start, bytes)) return false;
+  forget_range();
+  return true;
+}
+
+void forget_range() {
+  if (region.guarding == Guarding::protection) mappings.sub_relaxed(kMappingsOfRange);
+}
+
+void note_closed_units(UnitIndex first, usize units) {
+  if (region.guarding == Guarding::advice) return set_tags(first, units, kTagGuard);
+  tag_units(first, units, true, ~usize{0});
+  forget_range();
+}
+
+GuardCounts guard_counts() { return {mappings.load_relaxed(), mappings_max.load_relaxed()}; }
+
+}  // namespace freestone

@@ -1,0 +1,71 @@
+/* Fills the heap with large blocks, moves them about, and says how many mappings the process has; then takes most of
+ * the mappings that the kernel allows, and says whether it got them.
+ *   guards_probe BLOCKS OPERATIONS MAPPINGS      prints "START FILLED MOVED got|refused" */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { kBlocksMax = 1 << 16, kPage = 4096 };
+static void* blocks[kBlocksMax];
+
+static int mappings(void) {
+  static char text[1 << 16];
+  const int file = open("/proc/self/maps", O_RDONLY);
+  int lines = 0;
+  for (ssize_t length; (length = read(file, text, sizeof text)) > 0;) {
+    for (ssize_t k = 0; k < length; ++k) lines += text[k] == '\n';
+  }
+  close(file);
+  return lines;
+}
+
+static unsigned long drawn = 12345;
+static size_t draw(size_t bound) {
+  drawn = drawn * 6364136223846793005UL + 1442695040888963407UL;
+  return (size_t)(drawn >> 33) % bound;
+}
+
+/* Mostly runs; some blocks of slabs, a few mappings of their own. */
+static size_t size(void) {
+  switch (draw(16)) {
+    case 0: return 1 + draw(32 << 10);
+    case 1: return draw(64) == 0 ? (40 << 20) + draw(1 << 20) : 1 << 20;
+    default: return (33 << 10) + draw(300 << 10);
+  }
+}
+
+static const char* take_mappings(size_t count) {
+  char* const pages = mmap(NULL, (count + 1) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (size_t k = 1; k < count; k += 2) {
+    if (pages == MAP_FAILED || mprotect(pages + k * kPage, kPage, PROT_READ) != 0) return "refused";
+  }
+  return "got";
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const size_t count = (size_t)atol(argv[1]);
+  const int start = mappings();
+  for (size_t k = 0; k < count; ++k) {
+    if ((blocks[k] = malloc(size())) == NULL) return 3;
+  }
+  const int filled = mappings();
+  int moved = filled;
+  for (long k = 0; k < atol(argv[2]); ++k) {
+    void** const block = &blocks[draw(count)];
+    if (draw(4) == 0) {
+      if ((*block = realloc(*block, size())) == NULL) return 3;
+    } else {
+      free(*block);
+      if ((*block = malloc(size())) == NULL) return 3;
+    }
+    if (k % 1000 == 0) {
+      const int now = mappings();
+      if (now > moved) moved = now;
+    }
+  }
+  printf("%d %d %d %s\n", start, filled, moved, take_mappings((size_t)atol(argv[3])));
+  return 0;
+}
