@@ -2,6 +2,7 @@
 
 #include "leaks/leak.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -127,6 +128,17 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   out << "]}\n";
 }
 
+bool put_json(const LeakCounts& counts, const LostSite* sites, unsigned count, MemoryText& text)
+    FREESTONE_REQUIRES(profile_store.lock) {
+  constexpr usize kBufferBytes = 16 * kKiB;
+  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
+  ProfileReport report;
+  if (buffer == nullptr || !report.gather(false)) return false;
+  Output out(text, buffer, kBufferBytes);
+  write_json(counts, sites, count, report, out);
+  return out.flush();
+}
+
 void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) FREESTONE_REQUIRES(profile_store.lock) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 32];
@@ -143,14 +155,14 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
   if (!written) (Message() << "the leak report cannot be written to " << path).write();
 }
 
-}  // namespace
-
-LeakCounts report_leaks() {
+// Searches, and hands what it found to tell(counts, sites, count).
+template <typename Tell>
+LeakCounts search(const StandingThreads* standing, Tell tell) {
   // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
   LeakCounts counts{};
-  counts.scanned = reachable.find();
+  counts.scanned = reachable.find(standing);
   ProfileLock lock;
   const usize mark = profile_store.mark_locked();
   const unsigned site_count = profile_store.site_count();
@@ -174,13 +186,31 @@ LeakCounts report_leaks() {
     }
     heap_sort(sites, count, [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; });
   }
-  if (options.leak_file[0] == '\0') {
-    print_report(counts, sites, count);
-  } else {
-    save_json(counts, sites, count);
-  }
+  tell(counts, sites, count);
   profile_store.release_scratch_locked(mark);
   return counts;
+}
+
+}  // namespace
+
+LeakCounts report_leaks() {
+  return search(nullptr, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
+                             FREESTONE_REQUIRES(profile_store.lock) {
+    if (options.leak_file[0] == '\0') {
+      print_report(counts, sites, count);
+    } else {
+      save_json(counts, sites, count);
+    }
+  });
+}
+
+int write_leaks(MemoryText& text, const StandingThreads& standing) {
+  bool good = false;
+  search(&standing, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
+                        FREESTONE_REQUIRES(profile_store.lock) {
+    good = put_json(counts, sites, count, text);
+  });
+  return good ? 0 : ENOMEM;
 }
 
 void report_leaks_at_exit() {

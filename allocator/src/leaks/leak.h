@@ -7,10 +7,17 @@
 #pragma once
 
 #include "base/units.h"
+#include "profile/profile_output.h"
 
 namespace freestone {
 
 enum class LeakMode : u8 { off, report, exact };
+
+// Threads that a debugger made stand still: where the used part of the stack of each begins.
+struct StandingThreads {
+  const u64* stack_pointers;
+  usize count;
+};
 
 struct LeakCounts {
   double lost_objects;  // estimates in sampled mode
@@ -26,5 +33,8 @@ struct LeakCounts {
 LeakCounts report_leaks();
 // The same. If blocks were lost, it then ends the process with the status of the option leak_error.
 void report_leaks_at_exit();
+// Writes the report as JSON into memory. All other threads stand still, and their registers lie in some mapping. ENOMEM
+// if memory is out.
+int write_leaks(MemoryText& text, const StandingThreads& standing);
 
 }  // namespace freestone

@@ -43,7 +43,14 @@ void on_stop(int) {
 
 class StoppedThreads {
  public:
-  StoppedThreads() {
+  explicit StoppedThreads(const StandingThreads* standing) {
+    stopped_count.store_relaxed(0);
+    if (standing != nullptr) {
+      const usize count = min_of<usize>(standing->count, kThreadsMax);
+      for (usize i = 0; i < count; ++i) stack_pointers[i] = standing->stack_pointers[i];
+      stopped_count.store_relaxed(static_cast<u32>(count));
+      return;
+    }
     // A real-time signal that the program does not use.
     for (signal_ = SIGRTMAX - 1; signal_ > SIGRTMIN; --signal_) {
       sigaction(signal_, nullptr, &before_);
@@ -55,7 +62,6 @@ class StoppedThreads {
     sigfillset(&action.sa_mask);
     sigaction(signal_, &action, nullptr);
     keep_stopped.store_release(1);
-    stopped_count.store_relaxed(0);
     os::for_each_thread(
         [](void* self, unsigned tid) {
           auto* threads = static_cast<StoppedThreads*>(self);
@@ -67,6 +73,7 @@ class StoppedThreads {
       os::sleep_microseconds(500);
   }
   ~StoppedThreads() {
+    if (signal_ == 0) return;
     keep_stopped.store_release(0);
     os::sleep_microseconds(1000);
     // The handler stays. A thread that blocked the signal may still receive it, and then returns at once.
@@ -84,7 +91,7 @@ class StoppedThreads {
   }
 
  private:
-  int signal_ = 0;
+  int signal_ = 0;  // 0: they stood still before
   unsigned asked_ = 0;
   struct sigaction before_;
 };
@@ -115,7 +122,6 @@ class Scan {
   Scan(Reachable& result, const os::PageTable& pages) : result_(result), pages_(pages) {}
 
   bool prepare() {
-    hardened::release_all_sealed();  // reading sealed blocks would fault
     heap_start_ = address_of(unit_address(region.heap_start));
     heap_end_ = address_of(unit_address(region.frontier.load_acquire()));
     result_.bits_bytes_ = round_up((heap_end_ - heap_start_) / 16 / 8 + 8, os::page_bytes());
@@ -332,13 +338,13 @@ class Scan {
   bool failed_ = false;
 };
 
-bool Reachable::find() {
+bool Reachable::find(const StandingThreads* standing) {
   // Too large for a stack; only one search runs at a time.
   alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
   const os::PageTable pages;
   Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
-  StoppedThreads others;
+  StoppedThreads others(standing);
   return scan.run();
 }
 

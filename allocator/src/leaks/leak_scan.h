@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "leaks/leak.h"
 
 namespace freestone {
 
@@ -9,8 +10,9 @@ namespace freestone {
 // or not.
 class Reachable {
  public:
-  // Stops the other threads, scans, and lets them go on. False if memory is out or /proc is missing.
-  bool find();
+  // Stops the other threads, scans, and lets them go on. False if memory is out or /proc is missing. If a debugger made
+  // them stand still, `standing` says where, and their registers lie in some mapping.
+  bool find(const StandingThreads* standing);
   ~Reachable();
   bool holds(const void* block) const;
 

@@ -168,6 +168,7 @@ void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
   }
   for (unsigned i = 0; i < profile_store.site_count(); ++i) {
     const Site& site = profile_store.site(i);
+    if (site.samples == 0) continue;  // of an earlier profile
     const Amount peak = profile_store.peak_of(site);
     const u64 values[kTypes] = {whole(site.allocated.objects),
                                 whole(site.allocated.bytes),

@@ -21,6 +21,21 @@ Atomic<u32> dump_pending;     // a signal asked for a dump while the lock was ta
 Atomic<u32> restart_pending;  // the child of a fork starts anew
 Atomic<u32> dumps;
 
+void write_locked(ProfileReport& report, ProfileFormat format, Output& out) FREESTONE_REQUIRES(profile_store.lock) {
+  const auto view = static_cast<ProfileView>(options.prof_view);
+  report.sample_bytes = profile_sample_bytes.load_relaxed();
+  if (format == ProfileFormat::collapsed) {
+    report.find_symbols();
+    write_collapsed(report, view, out);
+  } else if (format == ProfileFormat::heap_v2) {
+    write_heap_v2(report, out);
+  } else {
+    write_pprof(report, view, out);
+  }
+}
+
+bool ends_at_unmapped() { return static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer; }
+
 int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 64];
@@ -34,22 +49,12 @@ int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   int error = ENOMEM;
-  if (buffer != nullptr && report.gather(static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer)) {
-    report.sample_bytes = profile_sample_bytes.load_relaxed();
-    const auto format = static_cast<ProfileFormat>(options.prof_format);
-    const auto view = static_cast<ProfileView>(options.prof_view);
+  if (buffer != nullptr && report.gather(ends_at_unmapped())) {
     const os::File file = os::File::create(temporary);
     error = file.is_open() ? 0 : EIO;
     if (error == 0) {
       Output out(file, buffer, kBufferBytes);
-      if (format == ProfileFormat::collapsed) {
-        report.find_symbols();
-        write_collapsed(report, view, out);
-      } else if (format == ProfileFormat::heap_v2) {
-        write_heap_v2(report, out);
-      } else {
-        write_pprof(report, view, out);
-      }
+      write_locked(report, static_cast<ProfileFormat>(options.prof_format), out);
       if (!out.flush() || (!in_place && !os::rename_file(temporary, path))) error = EIO;
       if (error != 0 && !in_place) os::remove_file(temporary);
     }
@@ -148,11 +153,10 @@ void print_sample_stack(const void* block) {
   profile_store.lock.unlock();
 }
 
-void restart_profile() {
+void begin_profile() {
   const u64 now = os::nanoseconds();
   ProfileLock lock;
-  profile_store.forget_tracked_locked(now);
-  profile_store.restart_locked(now);
+  profile_store.begin_locked(now);
 }
 
 unsigned capture_profile_stack(usize* frames) {
@@ -162,6 +166,22 @@ unsigned capture_profile_stack(usize* frames) {
 int dump_profile(const char* path) {
   ProfileLock lock;
   return dump_locked(path);
+}
+
+int write_profile(MemoryText& text, ProfileFormat format) {
+  constexpr usize kBufferBytes = 16 * kKiB;
+  ProfileLock lock;
+  const usize mark = profile_store.mark_locked();
+  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
+  ProfileReport report;
+  bool good = buffer != nullptr && report.gather(ends_at_unmapped());
+  if (good) {
+    Output out(text, buffer, kBufferBytes);
+    write_locked(report, format, out);
+    good = out.flush();
+  }
+  profile_store.release_scratch_locked(mark);
+  return good ? 0 : ENOMEM;
 }
 
 static void dump_unless_locked() {

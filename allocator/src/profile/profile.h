@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "profile/profile_report.h"
 #include "profile/profile_store.h"
 #include "stacks/unwind.h"
 
@@ -14,6 +15,8 @@ namespace freestone {
 // Writes the profile to `path`, or to the file of the option prof_file if it is null. Returns 0 or an errno value. Any
 // thread, but not a signal handler: the option prof_signal serves those.
 int dump_profile(const char* path);
+// Writes the profile into memory. ENOMEM if that is out.
+int write_profile(MemoryText& text, ProfileFormat format);
 // The handler of prof_signal: writes the profile now, or leaves it to the thread that holds the lock.
 void dump_profile_in_signal(int);
 
@@ -32,9 +35,8 @@ void remove_tracked_sample(void* block);
 // lock is taken.
 void print_sample_stack(const void* block);
 
-// Forgets the sums so far, the peak and the lifetimes. Live samples stay, except those whose free nobody would have
-// seen.
-void restart_profile();
+// Begins a profile that stands alone: nothing that was sampled earlier counts in it.
+void begin_profile();
 
 void profile_before_fork();
 void profile_after_fork_in_parent();

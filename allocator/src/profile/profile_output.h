@@ -1,5 +1,5 @@
-// Room 13, profile: writes text and protobuf fields through a buffer into a file. The caller brings the buffer, so
-// nothing allocates.
+// Room 13, profile: writes text and protobuf fields through a buffer into a file or into memory. The caller brings the
+// buffer, so nothing allocates from the heap.
 #pragma once
 
 #include <cstring>
@@ -7,12 +7,53 @@
 #include "base/digits.h"
 #include "base/units.h"
 #include "platform/file.h"
+#include "platform/os.h"
 
 namespace freestone {
 
+// Text in a mapping of its own.
+class MemoryText {
+ public:
+  const char* data() const { return data_; }
+  usize length() const { return length_; }
+  // False if memory is out.
+  bool append(const void* text, usize bytes) {
+    if (bytes > capacity_ - length_ && !grow(length_ + bytes)) return false;
+    std::memcpy(data_ + length_, text, bytes);
+    length_ += bytes;
+    return true;
+  }
+  // Room for so many bytes, all zero.
+  bool reserve(usize bytes) { return bytes <= capacity_ || grow(bytes); }
+  void release() {
+    if (data_ != nullptr) os::unmap(data_, capacity_);
+    data_ = nullptr;
+    length_ = capacity_ = 0;
+  }
+
+ private:
+  bool grow(usize bytes) {
+    const usize wanted = max_of(round_up(bytes, 64 * kKiB), 2 * capacity_);
+    auto* larger = static_cast<char*>(os::map(wanted));
+    if (larger == nullptr) return false;
+    if (data_ != nullptr) {
+      std::memcpy(larger, data_, length_);
+      os::unmap(data_, capacity_);
+    }
+    data_ = larger;
+    capacity_ = wanted;
+    return true;
+  }
+
+  char* data_ = nullptr;
+  usize length_ = 0;
+  usize capacity_ = 0;
+};
+
 class Output {
  public:
-  Output(const os::File& file, char* buffer, usize capacity) : file_(file), buffer_(buffer), capacity_(capacity) {}
+  Output(const os::File& file, char* buffer, usize capacity) : file_(&file), buffer_(buffer), capacity_(capacity) {}
+  Output(MemoryText& text, char* buffer, usize capacity) : text_(&text), buffer_(buffer), capacity_(capacity) {}
 
   void raw(const void* data, usize bytes) {
     while (bytes > 0) {
@@ -35,7 +76,7 @@ class Output {
   Output& operator<<(u64 number) { return digits(Digits::decimal(number)); }
   Output& hex(usize value) { return digits(Digits::hexadecimal(value)); }
   bool flush() {
-    good_ = good_ && file_.write(buffer_, used_);
+    good_ = good_ && (file_ != nullptr ? file_->write(buffer_, used_) : text_->append(buffer_, used_));
     used_ = 0;
     return good_;
   }
@@ -46,7 +87,8 @@ class Output {
     return *this;
   }
 
-  const os::File& file_;
+  const os::File* file_ = nullptr;
+  MemoryText* text_ = nullptr;
   char* buffer_;
   usize capacity_;
   usize used_ = 0;

@@ -150,7 +150,8 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
     ++totals_.dropped;
     return nullptr;
   }
-  *sample = {site, address_of(block), bytes, weight, now_ns, os::thread_id(), index};
+  // The caller read the clock before it had the lock: the profile may have begun in between.
+  *sample = {site, address_of(block), bytes, weight, max_of(now_ns, begun_ns_), os::thread_id(), index};
   before_change(*site);
   ++totals_.samples;
   ++site->samples;
@@ -168,7 +169,15 @@ LiveSample* ProfileStore::add_locked(const usize* frames, unsigned depth, void* 
   return sample;
 }
 
+void ProfileStore::recycle(LiveSample& sample) {
+  const u32 index = sample.link;
+  sample.site = nullptr;
+  sample.link = pool_free_;
+  pool_free_ = index;
+}
+
 void ProfileStore::remove_locked(LiveSample& sample, u64 now_ns) {
+  if (!counts(sample)) return recycle(sample);
   Site& site = *sample.site;
   before_change(site);
   site.live.take(sample.weight, sample.bytes);
@@ -177,11 +186,8 @@ void ProfileStore::remove_locked(LiveSample& sample, u64 now_ns) {
   site.live_sample_bytes -= sample.bytes;
   FREESTONE_CHECK("STORE-1", site.live_samples != ~u64{0} && (site.live_samples != 0 || site.live_sample_bytes == 0));
   if (site.live_samples == 0) site.live = {};  // drops rounding errors
-  site.freed[lifetime_index(now_ns - sample.born_ns)].add(sample.weight, sample.bytes);
-  const u32 index = sample.link;
-  sample.site = nullptr;
-  sample.link = pool_free_;
-  pool_free_ = index;
+  site.freed[lifetime_index(max_of(now_ns, sample.born_ns) - sample.born_ns)].add(sample.weight, sample.bytes);
+  recycle(sample);
 }
 
 usize ProfileStore::slot_of(usize block) const { return mix_bits(block) & (tracked_slots_ - 1); }
@@ -233,12 +239,21 @@ LiveSample* ProfileStore::untrack_locked(const void* block) {
   return found;
 }
 
-void ProfileStore::forget_tracked_locked(u64 now_ns) {
+void ProfileStore::begin_locked(u64 now_ns) {
   for (usize slot = 0; slot < tracked_slots_; ++slot) {
-    if (tracked_[slot] != nullptr) remove_locked(*tracked_[slot], now_ns);
+    // While no profile ran, nobody saw the frees of tracked blocks.
+    if (tracked_[slot] != nullptr) recycle(*tracked_[slot]);
     tracked_[slot] = nullptr;
   }
   __atomic_store_n(&tracked_count_, usize{0}, __ATOMIC_RELAXED);
+  begun_ns_ = now_ns;
+  totals_ = {};
+  for (u32 i = 0; i < site_count_; ++i) {
+    Site& site = *site_at(i);
+    site.live = {};
+    site.live_samples = site.live_sample_bytes = 0;
+  }
+  restart_locked(now_ns);
 }
 
 void ProfileStore::restart_locked(u64 now_ns) {

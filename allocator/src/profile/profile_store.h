@@ -8,7 +8,7 @@
 // There is one lock, held for short updates and while a report is written. A signal handler must not wait for it (see
 // try_lock).
 //
-// STORE-1  site.live_* are the sums over the live samples of the site.
+// STORE-1  site.live_* are the sums over the live samples of the site that count: those taken since begin_locked.
 // STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest. The site's first
 //          change after that instant saves it (peak_epoch counts such instants).
 #pragma once
@@ -84,12 +84,13 @@ class ProfileStore {
   // Samples of ordinary blocks are found by their address.
   void track_locked(LiveSample& sample) FREESTONE_REQUIRES(lock);
   LiveSample* untrack_locked(const void* block) FREESTONE_REQUIRES(lock);
-  // For a new profile: while none ran, nobody saw the frees of tracked blocks.
-  void forget_tracked_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
   // Any thread, without the lock. False while nothing is tracked.
   FREESTONE_NO_ANALYSIS bool tracks_any() const { return __atomic_load_n(&tracked_count_, __ATOMIC_RELAXED) != 0; }
 
+  // Begins a profile that stands alone: no earlier sample counts in it. The sample of a block that is still live stays
+  // known, because the block's record leads to it.
+  void begin_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
   // Forgets the allocations so far, the peak and the lifetimes, but not what is live.
   void restart_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
@@ -99,10 +100,11 @@ class ProfileStore {
     return site.peak_epoch == peak_epoch_ ? site.peak : site.live;
   }
   const StoreTotals& totals() const FREESTONE_REQUIRES(lock) { return totals_; }
+  // Visits the live samples that count.
   template <typename Visit>
   void for_each_live(Visit visit) const FREESTONE_REQUIRES(lock) {
     for (u32 i = 0; i < pool_used_; ++i) {
-      if (const LiveSample& sample = *sample_at(i); sample.site != nullptr) visit(sample);
+      if (const LiveSample& sample = *sample_at(i); sample.site != nullptr && counts(sample)) visit(sample);
     }
   }
   // Memory for a report, valid until release_scratch_locked. Null if memory is out.
@@ -126,6 +128,8 @@ class ProfileStore {
   Site* site_at(unsigned index) const FREESTONE_REQUIRES(lock) { return sites_[index / kPerPage] + index % kPerPage; }
   LiveSample* sample_at(u32 index) const FREESTONE_REQUIRES(lock) { return pool_[index / kPerPage] + index % kPerPage; }
   void before_change(Site& site) FREESTONE_REQUIRES(lock);
+  bool counts(const LiveSample& sample) const FREESTONE_REQUIRES(lock) { return sample.born_ns >= begun_ns_; }
+  void recycle(LiveSample& sample) FREESTONE_REQUIRES(lock);
   usize slot_of(usize block) const FREESTONE_REQUIRES(lock);
 
   static constexpr unsigned kPerPage = 1024;
@@ -148,6 +152,7 @@ class ProfileStore {
   usize tracked_slots_ FREESTONE_GUARDED_BY(lock) = 0;
   usize tracked_count_ FREESTONE_GUARDED_BY(lock) = 0;
   u64 peak_epoch_ FREESTONE_GUARDED_BY(lock) = 0;
+  u64 begun_ns_ FREESTONE_GUARDED_BY(lock) = 0;
   StoreTotals totals_ FREESTONE_GUARDED_BY(lock){};
 };
 

@@ -63,6 +63,7 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
   row("t0", sums[0], sums[1], sums[2], sums[3]);
   for (unsigned i = 0; i < profile_store.site_count(); ++i) {
     const Site& site = profile_store.site(i);
+    if (site.samples == 0) continue;  // of an earlier profile
     out << '@';
     for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) {
       if (!is_python_frame(site.frames[k])) (out << ' ').hex(site.frames[k]);  // a reader knows addresses only

@@ -233,19 +233,27 @@ FREESTONE_AT_START __attribute__((destructor(101))) void on_exit() {
 constinit const StartObservers start_observers = start;
 constinit const ForkHooks sampling_fork_hooks = {before_fork, after_fork_in_parent, after_fork_in_child};
 
-void start_profile() {
+void start_profile_of(u64 mean_bytes) {
   const u32 before = wanted.load_acquire();
   if ((before & (kProfiling | kExact)) == 0) {
-    set_profile_rate(options.prof_sample_bytes);
-    restart_profile();
+    set_profile_rate(mean_bytes);
+    begin_profile();
   }
   if ((before & kProfiling) == 0) want(before | kProfiling);
+}
+
+void end_profile() {
+  const u32 before = wanted.load_acquire();
+  if ((before & kProfiling) != 0) want(before & ~u32{kProfiling});
+}
+
+void start_profile() {
+  start_profile_of(options.prof_sample_bytes);
   renew_own_sampling();
 }
 
 void stop_profile() {
-  const u32 before = wanted.load_acquire();
-  if ((before & kProfiling) != 0) want(before & ~u32{kProfiling});
+  end_profile();
   renew_own_sampling();
 }
 

@@ -8,14 +8,19 @@
 // The rooms below are reached through front/sampled.h: this room defines `start_observers`. Any thread.
 #pragma once
 
+#include "base/units.h"
+
 namespace freestone {
 
 // Starts a profile in the whole process with the mean of the option prof_sample_bytes: in the calling thread at once,
-// in others from their next refill, or when they call this too. Sums begin anew; of the blocks that were sampled
-// earlier, those stay in the live view whose free is always seen.
+// in others from their next refill, or when they call this too. The profile stands alone: no earlier sample counts.
 void start_profile();
 // Likewise. Samples that were taken stay.
 void stop_profile();
+// The same for a caller that may be inside the library: it leaves the calling thread's cache alone. Every thread starts
+// and stops at its next slow path.
+void start_profile_of(u64 mean_bytes);
+void end_profile();
 bool profile_is_active();
 
 }  // namespace freestone

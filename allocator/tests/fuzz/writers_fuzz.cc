@@ -114,6 +114,9 @@ void write_profiles(fuzz::Input input) {
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(victim));
     } else if (what == 255) {
       store.restart_locked(now);
+    } else if (what == 254) {
+      store.begin_locked(now);
+      live.clear();
     } else {
       usize frames[kFramesMax];
       const unsigned depth = what % 12;
