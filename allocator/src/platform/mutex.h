@@ -124,6 +124,19 @@ class FREESTONE_CAPABILITY Mutex {
 };
 static_assert(kCountsLocks || sizeof(Mutex) == sizeof(usize));
 
+// Whether it is free, or becomes free within a bounded number of pauses: not if the interrupted code of this thread
+// holds it, nor if a thread does that stands still.
+inline bool becomes_free(Mutex& lock) FREESTONE_NO_ANALYSIS {
+  for (int spins = 0; spins < 1000; ++spins) {
+    if (lock.try_lock()) {
+      lock.unlock();
+      return true;
+    }
+    cpu_relax();
+  }
+  return false;
+}
+
 class FREESTONE_SCOPED_CAPABILITY LockGuard {
  public:
   explicit LockGuard(Mutex& mutex) FREESTONE_ACQUIRES(mutex) : mutex_(mutex) { mutex_.lock(); }

@@ -11,10 +11,10 @@
 
 namespace freestone {
 
-namespace {
-
 // FORK-3: a list is whole at every instruction. A piece may be in no list.
 constinit Mutex metadata_lock{LockName::metadata};
+
+namespace {
 
 constexpr usize kFirstChunk = 64 * kKiB;
 constexpr usize kLaterChunk = 512 * kKiB;

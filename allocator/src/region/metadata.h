@@ -10,6 +10,8 @@
 
 namespace freestone {
 
+extern Mutex metadata_lock;
+
 inline constexpr usize kMetadataPieceMin = 64;
 inline constexpr usize kMetadataPieceMax = 64 * kKiB;
 

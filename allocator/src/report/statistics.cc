@@ -133,16 +133,10 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   for (unsigned k = 0; k < os::kCallKinds; ++k) s.system_calls[k] = os::calls(static_cast<os::CallKind>(k));
 }
 
-FREESTONE_NO_ANALYSIS bool may_collect_here() {
+bool may_collect_here() {
   Mutex* const locks[] = {&heap_object_lock, &cache_registry_lock, &mapping_lock, &growth_lock, &span_lock};
   for (Mutex* lock : locks) {
-    bool free = false;
-    for (int spins = 0; spins < 1000 && !free; ++spins) {
-      free = lock->try_lock();
-      if (!free) cpu_relax();
-    }
-    if (!free) return false;
-    lock->unlock();
+    if (!becomes_free(*lock)) return false;
   }
   return true;
 }

@@ -19,6 +19,7 @@
 #include "report/live_page.h"
 #include "report/statistics_report.h"
 #include "upkeep/background.h"
+#include "upkeep/visit.h"
 
 namespace freestone {
 
@@ -58,13 +59,14 @@ void act_locked(u32 why) FREESTONE_REQUIRES(attention_lock) {
     attention.and_seq(~kAttentionDump);
     if (write_report() == EIO) complain_once();
   }
-  if ((why & kAttentionTimer) != 0) {
+  if ((why & (kAttentionTimer | kAttentionLook)) != 0) {
     const u64 now = os::coarse_milliseconds();
     if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms) &&
         write_report() == EIO)
       complain_once();
     if (options.pressure && is_due(next_pressure_ms, now, kPressurePeriodMs)) look_at_pressure();
-    if (options.live_page && (next_page_ms == 0 || now >= next_page_ms)) {
+    if ((why & kAttentionLook) != 0) end_forgotten_looks(now);
+    if ((options.live_page || page_is_looked_at()) && (next_page_ms == 0 || now >= next_page_ms)) {
       next_page_ms = now + kPagePeriodMs;
       refresh_live_page();
     }
@@ -106,6 +108,7 @@ void after_fork_in_child() {
     next_page_ms = 0;
     attention_lock.unlock();
   }
+  forget_look_at_page();
   forget_background();
   if (options.background_purge) attention.or_seq(kAttentionBackground);
 }
@@ -135,7 +138,9 @@ __attribute__((constructor(102))) void on_load() {
 }
 
 FREESTONE_AT_START __attribute__((destructor)) void on_exit() {
-  if (mode() == Mode::active) write_final_report();
+  if (mode() != Mode::active) return;
+  write_final_report();
+  if (page_is_looked_at()) remove_live_page();
 }
 
 }  // namespace
@@ -154,7 +159,7 @@ FREESTONE_AT_START void apply_upkeep_options() {
   // At once: a program that is idle takes no slow path.
   if (options.live_page) {
     refresh_live_page();
-  } else {
+  } else if (!page_is_looked_at()) {
     remove_live_page();
   }
   if (options.background_purge) {
