@@ -51,6 +51,7 @@ class Profile:
     label: str = ""
     mappings: list[Mapping] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what must be read with it
+    period: int = 0  # mean bytes between two samples; 0 when unknown, 1 when each block is one
 
     def total(self, index: int) -> int:
         return sum(values[index] for _, values in self.samples)

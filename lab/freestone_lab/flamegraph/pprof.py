@@ -54,6 +54,8 @@ SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
         ("string_table", 6, "string", True),
         ("time_nanos", 9, "int64", False),
         ("duration_nanos", 10, "int64", False),
+        ("period_type", 11, "ValueType", False),
+        ("period", 12, "int64", False),
         ("comment", 13, "int64", True),
         ("default_sample_type", 14, "int64", False),
     ],
@@ -212,6 +214,7 @@ def convert(raw: Any, strings: list[str], name: str) -> Profile:
         name,
         list(mappings.values()),
         [strings[c] for c in raw.comment],
+        raw.period,
     )
 
 
@@ -273,6 +276,9 @@ def encode(profile: Profile, default_type: str = "") -> bytes:
         "comment": [strings[note] for note in profile.notes],
         "default_sample_type": strings[default_type] if default_type else 0,
     }  # fmt: skip
+    if profile.period > 0:
+        message["period_type"] = {"type": strings["space"], "unit": strings["bytes"]}
+        message["period"] = profile.period
     message["string_table"] = list(strings)
     return gzip.compress(serialize("Profile", message), mtime=0)
 

@@ -35,7 +35,11 @@ def read_profile(path: Path) -> Profile:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
     if not data:
         raise ProfileError(f"{path}: is empty; expected a pprof profile, collapsed stacks or heap_v2 text")
-    name = path.name
+    return parse_profile(data, path.name)
+
+
+def parse_profile(data: bytes, name: str) -> Profile:
+    """The profile in the bytes of a file called `name`. Raises ProfileError."""
     if data.startswith((b"heap_v2/", b"heap profile:")):
         return heap_v2(data.decode(errors="replace"), name)
     if data[:2] == b"\x1f\x8b" or not is_text(data):

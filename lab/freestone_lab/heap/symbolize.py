@@ -25,8 +25,11 @@ RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 MANGLED = re.compile(r"^_{1,3}[ZR]")
 
 
-def symbolize(profile: Profile) -> Profile:
-    """The profile with as many addresses resolved as possible. Notes name the files that did not help."""
+def symbolize(profile: Profile, root: str = "") -> Profile:
+    """The profile with as many addresses resolved as possible.
+
+    Notes name the files that did not help. `root` is where the process sees its files, such as /proc/PID/root.
+    """
     wanted: dict[str, set[int]] = {}
     for stack, _ in profile.samples:
         for frame in stack:
@@ -35,12 +38,13 @@ def symbolize(profile: Profile) -> Profile:
     notes = list(profile.notes)
     resolved: dict[tuple[str, int], list[Frame]] = {}
     for module, addresses in wanted.items():
-        reason = unusable(module, profile.mappings)
+        file = root + module
+        reason = unusable(file, {m.build_id.lower() for m in profile.mappings if m.path == module and m.build_id})
         if reason:
             notes.append(f"{module}: {reason}; its addresses are shown as they are")
             continue
-        virtual = {a: v for a in addresses if (v := virtual_address(module, a, profile.mappings)) is not None}
-        names = lookup(module, sorted(set(virtual.values())))
+        virtual = {a: v for a in addresses if (v := virtual_address(file, module, a, profile.mappings)) is not None}
+        names = lookup(file, sorted(set(virtual.values())))
         for address, place in virtual.items():
             found = names.get(place, [])
             if found:
@@ -52,6 +56,16 @@ def symbolize(profile: Profile) -> Profile:
         for stack, values in profile.samples
     ]
     return replace(profile, samples=demangled(samples), notes=notes)
+
+
+def by_place(profile: Profile) -> Profile:
+    """The profile with `module+offset` where a name is missing, as for stripped programs: the same in every run."""
+
+    def named(frame: Frame) -> Frame:
+        offset = None if frame.function else file_offset(frame.module, frame.address, profile.mappings)
+        return frame if offset is None else replace(frame, function=f"{Path(frame.module).name}+{offset:#x}")
+
+    return replace(profile, samples=[(tuple(map(named, stack)), values) for stack, values in profile.samples])
 
 
 def demangled(samples: list[Sample]) -> list[Sample]:
@@ -76,14 +90,12 @@ def demangle(names: Sequence[str]) -> list[str]:
     return lines if done.returncode == 0 and len(lines) == len(names) else list(names)
 
 
-def unusable(module: str, mappings: Iterable[Mapping]) -> str | None:
-    """Why the file on disk cannot name the addresses, or None."""
-    path = Path(module)
-    if not path.is_file():
+def unusable(file: str, expected: set[str]) -> str | None:
+    """Why the file on disk cannot name the addresses, or None. `expected` are the build-ids that it may have."""
+    if not Path(file).is_file():
         return "no such file here"
-    expected = {m.build_id.lower() for m in mappings if m.path == module and m.build_id}
     try:
-        found = build_id(module)
+        found = build_id(file)
     except (OSError, ElfError):
         return "not an ELF file"
     if expected and found not in expected:
@@ -102,13 +114,18 @@ def segments(module: str) -> list[elf.Segment]:
         return Elf(file).segments
 
 
-def virtual_address(module: str, address: int, mappings: Iterable[Mapping]) -> int | None:
-    """The file's own virtual address for a run-time address, by its mapping and segments."""
+def file_offset(module: str, address: int, mappings: Iterable[Mapping]) -> int | None:
+    """How far from the file's start a run-time address lies, by its mapping."""
     mapping = next((m for m in mappings if m.path == module and m.start <= address < m.limit), None)
-    if mapping is None:
+    return None if mapping is None else address - mapping.start + mapping.offset
+
+
+def virtual_address(file: str, module: str, address: int, mappings: Iterable[Mapping]) -> int | None:
+    """The file's own virtual address for a run-time address, by its mapping and segments."""
+    offset = file_offset(module, address, mappings)
+    if offset is None:
         return None
-    offset = address - mapping.start + mapping.offset
-    for start, size, virtual in segments(module):
+    for start, size, virtual in segments(file):
         if start <= offset < start + size:
             return offset - start + virtual
     return None
