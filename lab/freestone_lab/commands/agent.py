@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -21,9 +22,14 @@ def run(options: Namespace) -> int:
         raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
     if options.push and not options.push.startswith(("http://", "https://")):
         raise UserError(f"--push '{options.push}': expected the http:// or https:// address of a store of profiles")
+    with contextlib.ExitStack() as looks:
+        return _serve(options, every, host, port, looks)
+
+
+def _serve(options: Namespace, every: float, host: str, port: str, looks: contextlib.ExitStack) -> int:
     if options.once:
         if options.all:
-            agent.show_all()
+            agent.show_all(looks)
         print(agent.scrape(), end="")
         return 0
     if options.push:
@@ -41,7 +47,7 @@ def run(options: Namespace) -> int:
         pushing.start()
     while not stop.wait(every):
         if options.all:
-            agent.show_all()
+            agent.show_all(looks)
     server.shutdown()
     if pushing is not None:
         pushing.join()

@@ -22,9 +22,9 @@ def run(options: Namespace) -> int:
     if options.pid is not None:
         seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
         found = profiling.look(options.pid, options.sample_bytes, seconds)
-        for note in profiling.notes_on(options.pid):
+        for note in found.notes:
             print(f"note: {note}", file=sys.stderr)
-        _write([found], path, f"Heap of process {options.pid}", view="inuse_space")
+        _write([found], path, f"Heap of {found.label}, {found.duration:.1f} s", view="inuse_space")
         _finish(path, options.open_page)
         return 0
     done = profiling.run(options.command, profiling.Form(options.form), options.sample_bytes, options.keep)

@@ -14,7 +14,7 @@ from typing import Any
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, Sample
 from freestone_lab.heap import attach, runner, watch
-from freestone_lab.heap.symbolize import symbolize
+from freestone_lab.heap.symbolize import by_place, symbolize
 
 SCHEMA = "freestone-leaks/1"
 SAMPLED_MEAN = 64 * 1024  # bytes between samples: enough to find what grows, cheap enough for servers
@@ -55,8 +55,8 @@ class Searched:
         return any(p.lost_blocks > 0 for p in self.processes)
 
 
-def read(text: str) -> Leaks:
-    """A report that libfreestone wrote, with its addresses resolved."""
+def read(text: str, root: str = "") -> Leaks:
+    """A report that libfreestone wrote, with its addresses resolved by the files below `root`."""
     try:
         raw: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
@@ -80,7 +80,7 @@ def read(text: str) -> Leaks:
         for site in raw["sites"]
     ]
     types = [("lost_objects", "count"), ("lost_space", "bytes")]
-    profile = symbolize(Profile(types, stacks, mappings=mappings))
+    profile = by_place(symbolize(Profile(types, stacks, mappings=mappings), root))
     return Leaks(
         raw["process"],
         raw["mode"] == "exact",
@@ -109,7 +109,7 @@ def run(command: Sequence[str], *, exact: bool) -> Searched:
         def last_look(pids: list[int]) -> None:
             for pid in pids:
                 with contextlib.suppress(UserError):
-                    attach.Process(pid).call("freestone_leak_check")
+                    (Path(folder) / f"leaks.{pid}").write_bytes(attach.Process(pid).leaks())
 
         done = watch.run(prepared.argv, prepared.program, env, last_look)
         written = sorted(Path(folder).iterdir(), key=lambda p: (p.stat().st_mtime_ns, p.name))
@@ -127,14 +127,7 @@ def look(pid: int, seconds: float | None) -> Leaks:
     process = attach.Process(pid)
     with attach.look_until(pid, seconds) as wait, attach.sampled(process, SAMPLED_MEAN):
         wait()
-        with attach.file_of(process, "leaks") as (name, written):
-            attach.set_option(process, "leak_file", name)
-            process.call("freestone_leak_check")
-            attach.set_option(process, "leak_file", "")
-            try:
-                return read(written.read_text(errors="surrogateescape"))
-            except FileNotFoundError as error:
-                raise UserError(f"process {pid} could not write {name}") from error
+        return read(process.leaks().decode(errors="surrogateescape"), f"/proc/{pid}/root")
 
 
 def _reason(returncode: int) -> str:

@@ -13,19 +13,18 @@ from freestone_lab.core.errors import UserError
 AT_BASE = 7  # of the auxiliary vector: where the kernel has put the dynamic linker, 0 if the program has none
 LINKERS_OWN = "_r_debug"  # a symbol that a dynamic linker exports
 
-EXPECTED = ("freestone_option_set", "freestone_prof_start", "freestone_prof_stop", "freestone_prof_dump")
+ROOM, ENTRY = "freestone_visit", "freestone_visit_enter"
 
 
 @dataclass(frozen=True)
 class Library:
-    """Where libfreestone lies in a process: its functions, and its code as ranges of addresses."""
+    """Where libfreestone keeps its room for visits in a process, and where a visit begins."""
 
     path: str
-    functions: dict[str, int]
-    code: tuple[tuple[int, int], ...]
-
-    def holds(self, address: int) -> bool:
-        return any(start <= address < end for start, end in self.code)
+    room: int
+    room_end: int
+    entry: int
+    entry_end: int
 
 
 def find_library(pid: int) -> Library:
@@ -33,7 +32,7 @@ def find_library(pid: int) -> Library:
 
     UserError if there is none, or if its code is not what the processor runs.
     """
-    files: dict[str, list[tuple[int, int, int, str]]] = {}
+    files: dict[str, tuple[int, int]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
     except ProcessLookupError as error:
@@ -46,7 +45,7 @@ def find_library(pid: int) -> Library:
         words = line.split(maxsplit=5)
         if len(words) == 6 and words[5].startswith("/"):
             start, end = (int(x, 16) for x in words[0].split("-"))
-            files.setdefault(words[5].removesuffix(" (deleted)"), []).append((start, end, int(words[2], 16), words[1]))
+            files.setdefault(words[5].removesuffix(" (deleted)"), (start, end))
     try:
         program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
     except OSError:
@@ -54,17 +53,18 @@ def find_library(pid: int) -> Library:
     for path in sorted(files, key=lambda p: ("libfreestone" not in p, p != program)):
         if "libfreestone" not in path and path != program:
             break
-        start, end, _, _ = files[path][0]
-        functions = _functions(Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), start)
-        if not functions:
-            functions = _functions(Path(f"/proc/{pid}/root{path}"), start)
-        if functions:
+        start, end = files[path]
+        places = _places(Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), start)
+        if not places:
+            places = _places(Path(f"/proc/{pid}/root{path}"), start)
+        if "libfreestone" in path and places and ROOM not in places:
+            raise UserError(f"process {pid} runs under another version of libfreestone than this tool's")
+        if ROOM in places and ENTRY in places:
             if path != program and not _is_run_by_the_processor(pid):
                 raise UserError(
                     f"process {pid} runs under an emulator or a tool such as valgrind; a look from outside would end it"
                 )
-            code = tuple((start, end) for start, end, _, rights in files[path] if "x" in rights)
-            return Library(path, functions, code)
+            return Library(path, *places[ROOM], *places[ENTRY])
     raise UserError(f"process {pid} does not run under libfreestone; start it with 'freestone run -- CMD'")
 
 
@@ -84,8 +84,8 @@ def _is_run_by_the_processor(pid: int) -> bool:
         return True  # it may not be traced either
 
 
-def _functions(path: Path, mapped_at: int) -> dict[str, int]:
-    """The addresses of the functions that a debugger may call; empty when the file is not libfreestone."""
+def _places(path: Path, mapped_at: int) -> dict[str, tuple[int, int]]:
+    """From where to where libfreestone's exported names reach; empty when the file cannot be read."""
     try:
         with path.open("rb") as file:
             image = Elf(file)
@@ -93,8 +93,10 @@ def _functions(path: Path, mapped_at: int) -> dict[str, int]:
                 return {}
             first = min(segment.address for segment in image.segments)
             base = mapped_at - first // 4096 * 4096 if image.kind == SHARED else 0
-            symbols = image.symbols(".dynsym", ".symtab")
-            found = {x.name: base + x.address for x in symbols if x.defined and x.name.startswith("freestone_")}
+            return {
+                x.name: (base + x.address, base + x.address + x.size)
+                for x in image.symbols(".dynsym", ".symtab")
+                if x.defined and x.name.startswith("freestone_")
+            }
     except (OSError, ElfError, ValueError):
         return {}
-    return found if all(name in found for name in EXPECTED) else {}

@@ -52,14 +52,14 @@ def scrape() -> str:
     return metrics.render((metrics.service_of_process(pid, s.program), s) for pid, s in shown())
 
 
-def show_all() -> None:
-    """Turns the live page on in every process under libfreestone that shows none yet, if it may trace it."""
+def show_all(looks: contextlib.ExitStack) -> None:
+    """Lets every process under libfreestone that shows none yet keep a live page until `looks` ends, if it may."""
     visible = {pid for pid, _ in shown()}
     for entry in PROC.iterdir():
         if entry.name.isdigit() and int(entry.name) not in visible:
             try:
                 if "libfreestone" in (entry / "maps").read_text(errors="surrogateescape"):
-                    attach.set_option(attach.Process(int(entry.name)), "live_page", "true")
+                    looks.enter_context(attach.shown(int(entry.name)))
             except (UserError, OSError):
                 continue
 

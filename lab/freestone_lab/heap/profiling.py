@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import os
 import signal
 import tempfile
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ from pathlib import Path
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Profile
-from freestone_lab.flamegraph.readers import read_profile
-from freestone_lab.heap import attach, runner, watch
-from freestone_lab.heap.symbolize import symbolize
+from freestone_lab.flamegraph.readers import parse_profile, read_profile
+from freestone_lab.heap import attach, estimate, runner, watch
+from freestone_lab.heap.snapshot import bytes_text
+from freestone_lab.heap.symbolize import by_place, symbolize
 
 PREFIX = "profile"
 SAMPLE_BYTES = 512 * 1024  # mean bytes between samples: what a server does not notice
@@ -38,7 +38,7 @@ class Profiled:
 
 def load(files: Sequence[Path]) -> list[Profile]:
     """The profiles in `files`, their addresses resolved. Raises ProfileError."""
-    return [symbolize(read_profile(path)) for path in files]
+    return [by_place(symbolize(read_profile(path))) for path in files]
 
 
 def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> str:
@@ -67,7 +67,8 @@ def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None
         def last_look(pids: list[int]) -> None:
             for pid in pids:
                 with contextlib.suppress(UserError):
-                    attach.Process(pid).call("freestone_prof_dump", str(folder / f"{PREFIX}.{pid}"))
+                    written = attach.Process(pid).profile(attach.CONFIGURED)
+                    (folder / f"{PREFIX}.{pid}").write_bytes(written)
 
         done = watch.run(prepared.argv, prepared.program, env, last_look)
         written = [path for path in set(folder.glob(f"{PREFIX}.*")) - already if path.stat().st_size > 0]
@@ -91,10 +92,29 @@ def look(pid: int, sample_bytes: int, seconds: float | None) -> Profile:
     goes on. Raises UserError when the process ends meanwhile.
     """
     process = attach.Process(pid)
-    with attach.look_until(pid, seconds) as wait, attach.sampled(process, sample_bytes):
+    with attach.look_until(pid, seconds) as wait, attach.sampled(process, sample_bytes) as own:
         wait()
+        if not process.is_profiling():
+            raise UserError(f"process {pid} ended the look: this program stood still for too long, or another ended it")
         found = read_now(process)
-    return replace(found, notes=[*found.notes, *notes_on(pid)])
+    window = "sampled during this look" if own else "sampled since the program or another look began to"
+    return replace(found, notes=[f"{summary(found)}, {window}", *found.notes, *notes_on(pid)])
+
+
+def summary(profile: Profile) -> str:
+    """What the profile is about: the process, the time, the samples, and the bounds that they allow."""
+    live, allocated = estimate.of_view(profile, "inuse"), estimate.of_view(profile, "alloc")
+    parts = [profile.label, f"{profile.duration:.1f} s"]
+    if live is not None and allocated is not None:
+        parts.append(f"about {allocated.samples} samples of what was allocated: {_bounds(allocated)}")
+        parts.append(f"{live.samples} of what is live: {_bounds(live)}")
+    return ", ".join(parts)
+
+
+def _bounds(found: estimate.Estimate) -> str:
+    if found.samples == 0:
+        return f"less than {bytes_text(found.high)}"
+    return f"{bytes_text(found.low)} to {bytes_text(found.high)}"
 
 
 def notes_on(pid: int) -> list[str]:
@@ -113,11 +133,16 @@ def notes_on(pid: int) -> list[str]:
 
 def read_now(process: attach.Process) -> Profile:
     """What the process has sampled so far, its addresses resolved."""
-    with attach.file_of(process, "profile") as (name, written):
-        if (error := process.call("freestone_prof_dump", name)) != 0:
-            raise UserError(f"process {process.pid} could not write {name}: {os.strerror(error)}")
-        profile = read_profile(written)
-    return symbolize(replace(profile, label=f"process {process.pid}"))
+    profile = parse_profile(process.profile(), f"the profile of process {process.pid}")
+    profile = replace(profile, label=f"process {process.pid} ({program_of(process.pid)})")
+    return by_place(symbolize(profile, f"/proc/{process.pid}/root"))
+
+
+def program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name.removesuffix(" (deleted)")
+    except OSError:
+        return "unknown program"
 
 
 def status(returncode: int) -> int:

@@ -16,9 +16,8 @@ import pytest
 
 from freestone_lab.core import elf, paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.flamegraph.readers import read_profile
-from freestone_lab.heap import attach, watch
-from freestone_lab.heap.symbolize import symbolize
+from freestone_lab.heap import attach, profiling, tracing, watch
+from freestone_lab.heap.visiting import Answer, Errand
 
 # Three threads: one allocates, one computes with vector registers and compares, one sleeps in the kernel.
 SOURCE = r"""
@@ -97,87 +96,55 @@ def ended_well(child: subprocess.Popen[bytes]) -> bool:
 def test_many_looks_leave_registers_and_interrupted_calls_as_they_were(running: subprocess.Popen[bytes]) -> None:
     process = attach.Process(running.pid)
     for _ in range(LOOKS):
-        assert process.call_on_every_thread("freestone_prof_is_active") >= 1
+        for tid in process.threads():
+            on_thread(process, tid, Errand.is_profiling)
     assert ended_well(running)
 
 
-def test_a_profile_by_number_names_what_allocates(running: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def on_thread(process: attach.Process, tid: int, errand: Errand) -> Answer:
+    """An errand on this thread and no other, as often as it takes."""
+    while (answer := process._visit_on(tid, errand, 0)) is None or answer.result == errno.EBUSY:
+        pass
+    return answer
+
+
+def test_a_profile_by_number_names_what_allocates(running: subprocess.Popen[bytes]) -> None:
     process = attach.Process(running.pid)
-    attach.set_option(process, "prof_sample_bytes", "4096")
-    process.call_on_every_thread("freestone_prof_start")
-    written = tmp_path / "heap.pb"
     functions: set[str] = set()
-    while "take" not in functions:
-        time.sleep(0.05)
-        assert process.call("freestone_prof_dump", str(written)) == 0
-        profile = symbolize(read_profile(written))
-        functions = {frame.function.split("(")[0] for stack, _ in profile.samples for frame in stack}
-    process.call_on_every_thread("freestone_prof_stop")
-    assert process.call("freestone_prof_is_active") == 0
+    with attach.sampled(process, 4096):
+        while "take" not in functions:
+            time.sleep(0.05)
+            profile = profiling.read_now(process)
+            functions = {frame.function.split("(")[0] for stack, _ in profile.samples for frame in stack}
+    assert not process.is_profiling()
     assert ended_well(running)
-
-
-# The stack of a thread that waits holds a dead word of the library: what was called before it left it there.
-WAITING = r"""
-#include <cstdint>
-#include <cstdlib>
-#include <unistd.h>
-__attribute__((noinline)) static long waits(std::uintptr_t word) {
-  volatile std::uintptr_t dead[64];
-  for (volatile std::uintptr_t& one : dead) one = word;
-  char line[8];
-  return read(0, line, sizeof line) + (dead[7] == 0);
-}
-int main() {
-  free(malloc(100));
-  if (write(2, "up\n", 3) != 3) return 4;
-  return waits(reinterpret_cast<std::uintptr_t>(&malloc) + 1) < 0;
-}
-"""
-
-
-def test_a_thread_that_waits_is_no_thread_inside_the_allocator(
-    compile_to_preload: Callable[[str, str], Path],
-) -> None:
-    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so")}
-    program = compile_to_preload("waiting.cc", WAITING)
-    with subprocess.Popen([program], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        assert child.stderr is not None and child.stderr.readline() == b"up\n"
-        assert attach.Process(child.pid).call("freestone_prof_is_active") == 0
-        assert ended_well(child)
 
 
 def test_a_look_that_meets_another_tries_again(
     running: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals = [PermissionError(errno.EPERM, "another look had the thread, and has let go of it")] * 20
-    real = attach._ptrace
+    refusals = [PermissionError(errno.EPERM, "a debugger had the thread, and has let go of it")] * 20
+    real = tracing.ptrace
 
-    def ptrace(request: int, *arguments: int) -> None:
-        if request == attach.PTRACE_SEIZE and refusals:
+    def ptrace(request: int, *arguments: int) -> int:
+        if request == tracing.PTRACE_SEIZE and refusals:
             raise refusals.pop()
-        real(request, *arguments)
+        return real(request, *arguments)
 
-    monkeypatch.setattr(attach, "_ptrace", ptrace)
-    assert attach.Process(running.pid).call("freestone_prof_is_active") == 0
+    monkeypatch.setattr(tracing, "ptrace", ptrace)
+    assert not attach.Process(running.pid).is_profiling()
     assert not refusals
     assert ended_well(running)
 
 
-def test_a_look_leaves_the_options_as_they_were(running: subprocess.Popen[bytes]) -> None:
-    process = attach.Process(running.pid)
-    attach.set_option(process, "prof_sample_bytes", "65536")
-    with attach.sampled(process, 4096):
-        assert attach.option(process, "prof_sample_bytes") == "4096"
-        assert process.call("freestone_prof_is_active") == 1
-    assert attach.option(process, "prof_sample_bytes") == "65536"
-    assert process.call("freestone_prof_is_active") == 0
-    assert ended_well(running)
-
-
-def test_an_option_that_does_not_exist_is_refused_by_name(running: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(UserError, match="no_such_option:1"):
-        attach.set_option(attach.Process(running.pid), "no_such_option", "1")
+def test_lookers_at_one_process_take_turns(running: subprocess.Popen[bytes]) -> None:
+    script = (
+        "import sys; from freestone_lab.heap import attach\n"
+        "process = attach.Process(int(sys.argv[1]))\n"
+        "for _ in range(20): process.is_profiling()"
+    )
+    lookers = [subprocess.Popen([sys.executable, "-c", script, str(running.pid)]) for _ in range(4)]
+    assert [looker.wait() for looker in lookers] == [0] * 4
     assert ended_well(running)
 
 
@@ -206,7 +173,7 @@ def test_a_look_leaves_a_program_alone_that_the_processor_does_not_run(tool: tup
         assert child.poll() is None
     try:
         if tool == ("ld.so",):
-            attach.set_option(attach.Process(child.pid), "live_page", "false")
+            assert not attach.Process(child.pid).is_profiling()
         else:
             with pytest.raises(UserError, match="runs under an emulator or a tool such as valgrind"):
                 attach.Process(child.pid)
@@ -255,7 +222,7 @@ def test_profile_by_number_writes_the_page_and_the_process_goes_on(
     _, errors = looking.communicate()
     assert (looking.returncode, running.poll()) == (0, None), errors
     assert "churn" in page.read_text()
-    assert attach.Process(running.pid).call("freestone_prof_is_active") == 0
+    assert not attach.Process(running.pid).is_profiling()
     assert ended_well(running)
 
 
@@ -264,7 +231,7 @@ def test_ctrl_c_ends_the_look_and_not_the_program(running: subprocess.Popen[byte
     page = tmp_path / "heap.html"
     looking = freestone("profile", "--pid", str(running.pid), "-o", str(page))
     process = attach.Process(running.pid)
-    while process.call("freestone_prof_is_active") == 0:
+    while not process.is_profiling():
         time.sleep(0.05)
     looking.send_signal(signal.SIGINT)
     assert looking.wait() == 0

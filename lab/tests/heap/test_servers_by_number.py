@@ -118,7 +118,7 @@ def functions_while_it_serves(pid: int, ask: Ask, wanted: str) -> set[str]:
             profile = profiling.look(pid, 4096, 0.3)
         assert answers and all(answer == answers[-1] or answer.startswith("ok") for answer in answers)
         found |= {frame.function for stack, _ in profile.samples for frame in stack}
-    assert attach.Process(pid).call("freestone_prof_is_active") == 0
+    assert not attach.Process(pid).is_profiling()
     assert ask(1), "it goes on serving"
     return found
 
