@@ -66,12 +66,9 @@ inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
 
-// Dirty free memory kept for reuse: the option dirty_bytes plus this fraction of what is in use. The second bounds what
-// is kept because it was needed again soon after it went back; a large heap keeps up to half of what is in use instead.
-// Only runs above the third count: in a heap whose sizes drift, smaller spans would keep what no other size can use.
+// Of what fell out of use for the first time so much stays for reuse: the option dirty_bytes plus this fraction of what
+// is in use.
 inline constexpr usize kDirtyLiveDivisor = 8;
-inline constexpr usize kRegretBytes = 20 * kMiB;
-inline constexpr usize kRegrettedRunBytes = 256 * kKiB;
 // The most that one system call gives back, and the most that one free gives back beyond twice what it freed. Both
 // bound how long a free takes.
 inline constexpr usize kPurgeBytesPerCall = kMiB;

@@ -1,10 +1,9 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
-// By a watermark: the option dirty_bytes, an eighth of what is live, and what is likely to be needed again soon
-// (recent_need.h). More dirty memory than that is surplus. The free that finds it gives back a few MiB plus twice what
-// it freed; the next frees give back the rest. A thread that takes clean units while there is surplus does the same. So
-// the heap never holds more than its recent peak and what the watermark always allows. By decay: what nobody needed
-// since the last step goes with a half-life.
+// By one law (retention.h): of what fell out of use the option dirty_bytes and an eighth of what is live stay dirty, or
+// what came back before. More than that is surplus. The free that finds it gives back a few MiB plus twice what it
+// freed; the next frees give back the rest. A thread that takes clean units while there is surplus does the same. With
+// time the law allows less (decay_spans).
 //
 // The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2). What it refuses, as it does
 // where a page is locked, is split down to a page, and only that page waits, kRefusedMs. If it refuses often in a row,
@@ -25,7 +24,7 @@ extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 usize purge_spans(usize keep_bytes, WentBack why);
 // When that was last due, by the coarse clock. Written under span_lock.
 extern FREESTONE_HIDDEN Atomic<u64> last_decay_ms;
-// Gives back what was not needed for a while, when a step of it is due.
+// Gives back what the law allows no longer, when a tick of it is due.
 bool decay_is_due();
 void decay_spans();
 
@@ -35,7 +34,6 @@ void note_filled(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 // free. `first` is the first unit taken, `dirty` how many of them were dirty.
 struct Surplus {
   usize units = 0;
-  WentBack why = WentBack::surplus;
 };
 Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) FREESTONE_REQUIRES(span_lock);
 Surplus surplus_after_return(usize units) FREESTONE_REQUIRES(span_lock);

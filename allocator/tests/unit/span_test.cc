@@ -175,7 +175,7 @@ TEST(span, ASpanKnowsWhichOfItsUnitsWereInUse) {
 TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
   const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
   purge_spans(0, WentBack::trim);
-  const usize units = bytes_to_units(kRegretBytes);  // all of it is kept by regret alone, however slow the machine is
+  const usize units = bytes_to_units(20 * kMiB);
   const auto cycle = [&] {
     const u64 before = bytes_given_back();
     const Span span = take_span(units, 1);
