@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def freestone(folder: Path, *words: str, **env: str) -> Done:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.chdir(folder)
+        patch.setattr(sys, "argv", ["freestone", *words])
         for name, value in env.items():
             patch.setenv(name, value)
         status = cli.run(list(words))

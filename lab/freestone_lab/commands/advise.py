@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import shlex
 import signal
-import sys
-import time
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from freestone_lab.analysis.claims import spoken, tables
-from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of
-from freestone_lab.core import outputs, units
+from freestone_lab.commands import compare, places, sitting
+from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Result
-from freestone_lab.core.result_file import save
-from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import preparation, session
+from freestone_lab.engine import preparation
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import Plan, Task
-from freestone_lab.engine.session import Outcome
 from freestone_lab.host import target
 from freestone_lab.measure import recognise, tree
 from freestone_lab.measure.recognise import Look
 from freestone_lab.measure.server import Server, ready_of
 from freestone_lab.peers import packages
-from freestone_lab.report import card, terminal, write_report
-from freestone_lab.report.board import ask_for_more, board
+from freestone_lab.report.board import ask_for_more
 from freestone_lab.trace import replaying
 
 LIMIT_S, SERVER_LIMIT_S = 90.0, 120.0  # with a first build, the answer is there within three minutes
@@ -56,7 +49,7 @@ def _stop_signal(text: str) -> signal.Signals:
         raise UserError(f"--stop '{text}': expected a signal such as TERM, INT or QUIT") from None
 
 
-def _server_task(options: Namespace) -> Task:
+def _server_task(options: Namespace) -> tuple[Task, list[Path]]:
     for option in ("ready", "load"):
         if getattr(options, option) is None:
             raise UserError(f"--server needs --{option}; see freestone advise --help")
@@ -64,28 +57,19 @@ def _server_task(options: Namespace) -> Task:
     idle = 0.0 if options.idle in ("0", "0s") else units.seconds(options.idle, "--idle")
     load = ("/bin/sh", "-c", options.load) if options.shell else _words(options.load, "--load")
     target.resolve(load)
-    return Task(
+    task = Task(
         id=Path(argv[0]).name,
         workload=options.server,
         argv=_shelled(argv, options),
         cwd=Path.cwd(),
         timeout_s=units.seconds(options.timeout, "--timeout") if options.timeout else None,
         server=Server(ready_of(options.ready), load, _stop_signal(options.stop), idle),
+        prepare=options.prepare,
+        cleanup=options.cleanup,
+        ignore_failure=options.ignore_failure,
     )
-
-
-def _batch_task(options: Namespace) -> Task:
-    argv, unwrapped = target.behind_shim(options.command)
-    return Task(
-        id=Path(options.command[0]).name,
-        workload=shlex.join(options.command),
-        argv=_shelled(argv, options),
-        cwd=Path.cwd(),
-        stdin=options.stdin,
-        timeout_s=units.seconds(options.timeout, "--timeout") if options.timeout else None,
-        caveats=(unwrapped,) if unwrapped else (),
-        watched=True,
-    )
+    found = target.resolve(task.argv)
+    return replace(task, caveats=tuple(found.caveats)), [found.path, *found.interpreters, found.image]
 
 
 def _running(pid: int) -> tuple[list[str], Path, dict[str, str]]:
@@ -101,7 +85,7 @@ def _running(pid: int) -> tuple[list[str], Path, dict[str, str]]:
         raise UserError(f"--pid {pid}: it belongs to somebody else; run this as its user or as root") from None
 
 
-def _about_running(options: Namespace) -> Task:
+def _about_running(options: Namespace) -> tuple[Task, list[Path]]:
     """To measure a running process, its command starts again. A server must be loaded instead."""
     argv, cwd, env = _running(options.pid)
     if not argv:
@@ -118,7 +102,8 @@ def _about_running(options: Namespace) -> Task:
             f"    {recognise.advice(argv, serving)}"
         )
     options.command = argv
-    return replace(_batch_task(options), cwd=cwd, env=env)
+    task, programs = compare.user_task(options)
+    return replace(task, cwd=cwd, env=env), programs
 
 
 def _mapped(pid: int) -> list[str]:
@@ -126,86 +111,35 @@ def _mapped(pid: int) -> list[str]:
     return list(dict.fromkeys(line[line.index("/") :] for line in lines if "/" in line))
 
 
-def task_of(options: Namespace) -> Task:
-    """What to measure, as the options say it: a command, a server, or a process that runs."""
+def task_of(options: Namespace) -> tuple[Task, list[Path]]:
+    """What to measure, as the options say it (a command, a server, a process that runs), and the programs behind it."""
     given = [name for name in ("command", "server", "pid", "trace") if getattr(options, name)]
     if len(given) != 1:
         raise UserError("advise needs one of: -- CMD, --server 'CMD', --pid N, --trace FILE")
     if options.trace:
-        return replaying.task(options.trace, replaying.Way())
-    task = _server_task(options) if options.server else _about_running(options) if options.pid else _batch_task(options)
-    return replace(
-        task, prepare=options.prepare, cleanup=options.cleanup, ignore_failure=options.ignore_failure
-    )  # fmt: skip
+        task = replaying.task(options.trace, replaying.Way())
+        return task, [Path(task.argv[0])]
+    if options.server:
+        return _server_task(options)
+    return _about_running(options) if options.pid else compare.user_task(options)
 
 
-def _limit(options: Namespace, task: Task) -> tuple[float | None, float | None]:
-    """How long it may take, and up to where that may grow for the least look at everybody."""
+def _budget(options: Namespace, task: Task) -> Budget:
     if options.time_limit:
-        return units.seconds(options.time_limit, "--time-limit"), None
+        return Budget(units.seconds(options.time_limit, "--time-limit"), ask=ask_for_more)
     usual = SERVER_LIMIT_S if task.server else LIMIT_S
-    return (None, None) if options.runs else (usual, REACH * usual)
+    return Budget() if options.runs else Budget(usual, REACH * usual, ask_for_more)
 
 
 def run(options: Namespace) -> int:
-    say = preparation.to_stderr
-    task = task_of(options)
-    found = target.resolve(task.argv, task.env or None)
-    limit_s, reach_s = _limit(options, task)
-    seed = preparation.fresh_seed() if options.seed is None else options.seed
+    task, programs = task_of(options)
+    budget = _budget(options, task)
     plan = Plan(
-        rounds=options.runs or MOST_ROUNDS, decide=True, seed=seed, warmup=options.warmup, name_own=True
+        rounds=options.runs or MOST_ROUNDS, decide=True, warmup=options.warmup, name_own=True,
+        seed=preparation.fresh_seed() if options.seed is None else options.seed,
+        share=not options.runs and not options.trace,
     )  # fmt: skip
-    path = outputs.usable(options.json or outputs.new_name("advise"), say)
-    page = outputs.usable(options.report or path.with_name(path.name.removesuffix(".gz")).with_suffix(".html"), say)
-    preparation.get_ready(packages.missing_peers(), limit_s, options.install, say)
+    to = places.places("advise", options)
+    preparation.get_ready(packages.missing_peers(), budget.seconds, options.install, preparation.to_stderr)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
-    out = terminal.console(stderr=True)
-    begun = time.monotonic()
-    with ends_are_kept() as ended, board(out) as (show, tell):
-
-        def more(_: Evidence, decision: Decision, round_s: float) -> float:
-            return 0.0 if decision.settled else ask_for_more((decision.more_rounds or MOST_ROUNDS) * round_s)
-
-        def keep(result: Result) -> None:
-            outputs.write(path, lambda place: save(result, place), say)
-
-        outcome = session.run(
-            [(replace(task, caveats=(*task.caveats, *found.caveats)), plan)], chosen, ["freestone", *sys.argv[1:]],
-            tell, programs=[found.path, *found.interpreters, found.image], keep=keep, more=more, board=show,
-            say=lambda text: out.print(text, markup=False, soft_wrap=True), limit_s=limit_s, reach_s=reach_s,
-        )  # fmt: skip
-    if not outcome.result.experiments:
-        raise UserError("nothing could be compared within the limit")
-    measured = _finish(outcome, time.monotonic() - begun, task, path, page, options)
-    if ended:
-        return ended[0]
-    return 130 if outcome.interrupted else 0 if measured else 1
-
-
-def _finish(outcome: Outcome, elapsed_s: float, task: Task, path: Path, page: Path, options: Namespace) -> bool:
-    """The card, on the terminal and at the head of the page. Whether there are figures to compare."""
-    written: list[Path] = []
-    command = ("YOUR", "PROGRAM") if options.trace else task.argv
-    result, engine = outcome.result, outcome.engines[0]
-    evidence = evidence_of(engine.experiment, result.baseline)
-
-    def draw(to: Path | None) -> card.Card:
-        return card.make(
-            evidence, decide(evidence), result.peers, command, page=to, round_s=engine.round_s, elapsed_s=elapsed_s,
-            way=options.adopt, about=[*card.versions(result), *card.machine_lines(result)],
-        )  # fmt: skip
-
-    analysed = tables(result)
-    result.claims = spoken(analysed)
-    outputs.write(path, lambda place: save(result, place), preparation.to_stderr)
-
-    def make(place: Path) -> None:
-        write_report([result], place, card=draw(None), tables=[analysed])
-
-    at = outputs.write(page, make, preparation.to_stderr)
-    written += [at] if at else []
-    print(draw(written[0] if written else None).text())
-    print(f"figures   {path.name if path.parent == Path.cwd() else path}", file=sys.stderr)
-    sys.stdout.flush()
-    return len(evidence.names) > 1
+    return sitting.hold([(task, plan)], chosen, to, budget, "card only", programs, options.adopt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,9 @@ from freestone_lab.analysis.claims import tables
 from freestone_lab.commands import places, sitting
 from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import preparation, session
-from freestone_lab.engine.plan import Task, measuring_s
+from freestone_lab.engine import preparation
+from freestone_lab.engine.budget import Budget, measuring_s
+from freestone_lab.engine.plan import Task
 from freestone_lab.report import terminal, write_report
 from freestone_lab.trace import cluster, corpus
 from freestone_lab.workloads import apps
@@ -80,6 +79,4 @@ def run(options: Namespace) -> int:
         chosen = bencher.with_null(chosen)
     to = places.places("bench", options)
     say(bencher.forecast([task for task, _ in plans], chosen, plan, limit_s))
-    with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
-        outcome = session.run(plans, chosen, ["freestone", *sys.argv[1:]], tell, keep=to.keep, say=say, limit_s=limit_s)
-    return sitting.finish(outcome, to, ended)
+    return sitting.hold(plans, chosen, to, Budget(limit_s))

@@ -61,6 +61,7 @@ def places(kind: str, options: Namespace) -> Places:
     say = preparation.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
     page = options.report or result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
-    asked = [(options.csv, _csv), (options.markdown, _markdown), (options.gbench, _google_benchmark)]
+    forms = {"csv": _csv, "markdown": _markdown, "gbench": _google_benchmark}
+    asked = [(getattr(options, name, None), write) for name, write in forms.items()]
     others = {outputs.usable(path, say): write for path, write in asked if path is not None}
     return Places(result, outputs.usable(page, say), others)

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 
 from freestone_lab.commands import compare, places, sitting
 from freestone_lab.core import builds
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.signals import ends_are_kept
-from freestone_lab.engine import preparation, session
+from freestone_lab.engine import preparation
 from freestone_lab.peers import packages
-from freestone_lab.report import terminal
 from freestone_lab.trace import recording, replaying
 
 
 def run(options: Namespace) -> int:
-    plan, limit_s = compare.plan_from(
-        options.budget, options.precision, options.rounds, options.quick, options.seed
-    )  # fmt: skip
+    plan, budget = compare.plan_from(options)
     if options.pace != 0 and not 0.001 <= options.pace <= 1000:  # not a number is neither
         raise UserError(f"--pace {options.pace:g}: expected 0, as fast as possible, or 0.001 to 1000 times as recorded")
     way = replaying.Way(options.pace, options.threads, options.process)
     tasks = [replaying.task(path, way) for path in options.traces]
     say = preparation.to_stderr
     to = places.places("replay", options)
-    preparation.get_ready(packages.missing_peers(), limit_s, options.install, say)
+    preparation.get_ready(packages.missing_peers(), budget.seconds, options.install, say)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
-    with ends_are_kept() as ended, terminal.progress(terminal.console(stderr=True), len(tasks)) as tell:
-        outcome = session.run(
-            [(t, plan) for t in tasks], chosen, ["freestone", *sys.argv[1:]], tell,
-            programs=[builds.built(recording.REPLAYER)], say=say, keep=to.keep, limit_s=limit_s,
-        )  # fmt: skip
-    return sitting.finish(outcome, to, ended)
+    programs = [builds.built(recording.REPLAYER)]
+    return sitting.hold([(task, plan) for task in tasks], chosen, to, budget, programs=programs)

@@ -7,6 +7,7 @@ Comparisons are made within rounds (`analysis/claims.py`), so a slow drift of th
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -14,17 +15,27 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of, is_finished, known_within
+from freestone_lab.analysis.decision import (
+    MEMORY_FLOOR_KIB,
+    Decision,
+    Evidence,
+    decide,
+    evidence_of,
+    is_finished,
+    known_within,
+)  # fmt: skip
+from freestone_lab.analysis.inference import LEAST_MARGIN
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
 from freestone_lab.engine.sampling import Sampler
 from freestone_lab.engine.surroundings import available_kib, names_in, open_folder, shell
-from freestone_lab.measure import counts, proof, recognise, server
+from freestone_lab.measure import counts, proof, recognise, server, share
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import Look, Watcher
@@ -38,26 +49,6 @@ WATCHED_LINGER_MS = 2_500  # long enough to see what a program that forks away l
 WATCH_EVERY_S = 0.05
 
 
-class Limit:
-    """The time that a sitting may take. No run starts that would end later."""
-
-    def __init__(self, seconds: float | None = None) -> None:
-        self.seconds = seconds
-        self.begun = time.monotonic()
-
-    def left(self) -> float:
-        return math.inf if self.seconds is None else self.seconds - (time.monotonic() - self.begun)
-
-    def grant(self, seconds: float) -> None:
-        if self.seconds is not None:
-            self.seconds += seconds
-
-    def reach(self, seconds: float) -> None:
-        """Makes the limit at least so long."""
-        if self.seconds is not None:
-            self.seconds = max(self.seconds, seconds)
-
-
 class Engine:
     """Runs one task under all peers: `begin`, then `round` until it is `decided`, then `close`.
 
@@ -67,7 +58,7 @@ class Engine:
 
     def __init__(
         self, task: Task, peers: Sequence[Peer], baseline: str, plan: Plan, report: Report,
-        proven: set[tuple[str, str]] | None = None, image: str | None = None, limit: Limit | None = None,
+        proven: set[tuple[str, str]] | None = None, image: str | None = None, budget: Budget | None = None,
     ) -> None:  # fmt: skip
         base = next((p for p in peers if p.name == baseline), None)
         if base is None:
@@ -92,7 +83,7 @@ class Engine:
                 self.caveat(f"{peer.name} is left out: {task.unfit[peer.name]}")
         self.placement = Placement(target=plan.cpus or ())
         self.timeout_s = task.timeout_s or WARM_UP_TIMEOUT_S
-        self.limit = limit or Limit()
+        self.budget = budget or Budget()
         self.dropped: set[str] = set()  # failed
         self.lost: set[str] = set()  # shown to be no choice, and known well enough
         self.started: Callable[[Engine, Look], None] = lambda *_: None  # told what the program is
@@ -104,6 +95,7 @@ class Engine:
         self.longest_s = 0.0
         self.image = image or task.argv[0]
         self.look: Look | None = None
+        self.nothing_to_win = False  # malloc is so small a part of the program that nothing is measured
         self.not_run = self.experiment.not_run  # allocators that there was no time for
         if os.environ.get("LD_PRELOAD"):
             self.caveat(f"LD_PRELOAD={os.environ['LD_PRELOAD']} of the calling shell was left out")
@@ -135,7 +127,7 @@ class Engine:
         order = self._active(number)
         self.random.shuffle(order)
         for peer in order:
-            if self.limit.left() < self.longest_s:
+            if self.budget.left() < self.longest_s:
                 return self._end_early(number)
             self._tell(peer, number)
             sample, _ = self._once(peer, number, self.scratch, {})
@@ -155,7 +147,7 @@ class Engine:
 
     def _was_cut(self, sample: Sample) -> bool:
         """Whether the limit ended the run, which says nothing about the allocator."""
-        return sample.status == "timeout" and self.limit.left() <= 0
+        return sample.status == "timeout" and self.budget.left() <= 0
 
     def _end_early(self, number: int) -> bool:
         """The time is up. Who has no figure by then was not measured."""
@@ -167,7 +159,7 @@ class Engine:
         return False
 
     def _no_time(self) -> str:
-        return f"no time within {self.limit.seconds:.0f} s"
+        return f"no time within {self.budget.seconds:.0f} s"
 
     def _judge(self) -> None:
         """Drops who has lost and is known well enough, and sees whether all is decided."""
@@ -192,7 +184,7 @@ class Engine:
 
     def _request(self, peer: Peer, extra: Mapping[str, str]) -> Request:
         padding = {PADDING: "x" * self.random.randrange(PADDING_LIMIT)}
-        left = self.limit.left()
+        left = self.budget.left()
         return Request(
             argv=self.task.argv,
             env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
@@ -243,15 +235,33 @@ class Engine:
             self._second(control, scratch)
         if self.look is not None:
             self.started(self, self.look)
-        for peer in rest:
+        if self.plan.share:
+            self._sample_share(scratch)
+        for peer in rest if not self.nothing_to_win else ():
             if peer.name in known:
                 continue
-            if self.limit.left() < self.longest_s:
+            if self.budget.left() < self.longest_s:
                 self._leave_out(peer)
                 continue
             self._warm(peer, scratch)
             self._prove(peer, scratch)
         self.round_s = time.monotonic() - begun
+
+    def _sample_share(self, scratch: Path) -> None:
+        """What an allocator could win at most, from one run of the baseline with its calls timed."""
+        if self.look is None or self.look.own is not None:
+            return  # another allocator's calls would not be timed
+        said = open_folder(scratch) / "timed"
+        timed = Peer("timed calls", str(share.library()), "control")
+        self._tell(timed, 0)
+        with contextlib.suppress(UserError):
+            self._once(timed, 0, scratch, {share.VARIABLE: str(said)})
+        found = share.read(said)
+        if found is None:
+            return
+        self.experiment.params["malloc"] = asdict(found)
+        small = found.bound < LEAST_MARGIN and found.heap_kib < MEMORY_FLOOR_KIB
+        self.decided = self.nothing_to_win = small
 
     def _leave_out(self, peer: Peer) -> None:
         """There is no time for even one run."""
@@ -354,9 +364,9 @@ class Engine:
 
     def _learn(self, run: Run, sample: Sample) -> None:
         """Takes limits from the baseline's first run. If that fails, there is nothing to compare."""
-        if sample.status == "timeout" and self.limit.seconds is not None:
+        if sample.status == "timeout" and self.budget.seconds is not None:
             raise UserError(
-                f"one run takes longer than the {self.limit.seconds:.0f} s that there are: after {run.wall_s:.0f} s "
+                f"one run takes longer than the {self.budget.seconds:.0f} s that there are: after {run.wall_s:.0f} s "
                 f"{self.baseline.name} held {run.rss_kib / 1024:.0f} MiB; a comparison takes at least "
                 f"{2 * (1 + LEAST_ROUNDS)} runs"
             )
@@ -385,7 +395,7 @@ class Engine:
 
     def _tell(self, peer: Peer, round_: int) -> None:
         active = len(self.peers) - len(self.dropped | self.lost)
-        left = self.limit.left()
+        left = self.budget.left()
         rounds = min(self.plan.rounds, round_ + int(min(left / self.round_s, 1e6))) if self.round_s else round_
         remaining = min(left, (rounds - round_ + 1) * self.round_s) if round_ else left
         shown = None if math.isinf(remaining) else max(0.0, remaining)

@@ -60,6 +60,7 @@ class Plan:
     control_rounds: int | None = None  # controls besides the A/A control run in this many rounds only; None: in all
     series_rounds: int = SERIES_ROUNDS
     name_own: bool = False  # a program that brings an allocator gives the baseline its name
+    share: bool = False  # what an allocator could win is sampled first, and nothing is measured where that is nothing
     warmup: int = 0  # unmeasured runs of each peer before its proof
 
 
@@ -76,11 +77,6 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-def measuring_s(budget_s: float) -> float:
-    """The part of a budget that measures. The rest draws the page."""
-    return max(budget_s * 0.6, budget_s - max(4.0, budget_s * 0.05))
 
 
 def base_environment(extra: Mapping[str, str]) -> dict[str, str]:

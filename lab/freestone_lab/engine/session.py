@@ -17,7 +17,8 @@ from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, Result, control_name
-from freestone_lab.engine.experiment import SPARE, Engine, Limit
+from freestone_lab.engine.budget import Budget
+from freestone_lab.engine.experiment import SPARE, Engine
 from freestone_lab.engine.plan import Plan, Report, Task
 from freestone_lab.engine.preparation import BASELINE, Say
 from freestone_lab.measure import fingerprint
@@ -38,8 +39,7 @@ class Outcome:
 class Sitting:
     """Runs tasks under the chosen allocators. Ctrl-C ends it and keeps what was measured.
 
-    `limit_s` is for all of it. If the least look at a single task takes longer, the limit grows, up to `reach_s`.
-    `more` may grant seconds beyond the limit. `keep` gets the result after every round of a single task, and after
+    `budget` is for all of it. `keep` gets the result after every round of a single task, and after
     every first look otherwise. `board` gets each round's standing. Among several tasks, one that fails under the
     baseline is reported and left out. The error of a single task goes up.
     """
@@ -51,13 +51,11 @@ class Sitting:
     programs: Sequence[Path] = ()
     keep: Callable[[Result], None] = lambda _: None
     say: Say = lambda _: None
-    limit_s: float | None = None
-    reach_s: float | None = None
-    more: Callable[[Evidence, Decision, float], float] = lambda *_: 0.0
+    budget: Budget = field(default_factory=Budget)
     board: Callable[[Evidence, Decision], None] = lambda *_: None
 
     def run(self) -> Outcome:
-        self.limit = Limit(self.limit_s)
+        self.budget.begin()
         self.engines: list[Engine] = []
         self.not_run: dict[str, str] = {}
         self.result = Result(
@@ -96,10 +94,10 @@ class Sitting:
         speed = 0.0  # how much longer a run takes here than its task says, as far as is known
         for task, plan in self.tasks:
             foreseen = _least_s(task, self.chosen) * speed
-            if foreseen > self.limit.left():
+            if foreseen > self.budget.left():
                 self.not_run[task.id] = f"needs about {units.words(foreseen)}, more than is left"
                 continue
-            engine = Engine(task, self.chosen, BASELINE, plan, self.report, proven, self._image(), self.limit)
+            engine = Engine(task, self.chosen, BASELINE, plan, self.report, proven, self._image(), self.budget)
             self.engines.append(engine)
             if len(self.tasks) == 1:
                 engine.started = self._started
@@ -119,7 +117,7 @@ class Sitting:
 
     def _rounds(self) -> None:
         while True:
-            fit = [e for e in self.engines if not e.decided and e.longest_s <= self.limit.left()]
+            fit = [e for e in self.engines if not e.decided and e.longest_s <= self.budget.left()]
             if fit:
                 engine = min(fit, key=lambda e: (e.rounds, e.round_s))
                 self._round(engine)
@@ -138,18 +136,16 @@ class Sitting:
         open_ = [e for e in self.engines if not e.decided and e.standing is not None]
         if len(self.tasks) != 1 or not open_ or open_[0].standing is None:
             return False
-        seconds = self.more(*open_[0].standing, open_[0].round_s)
-        self.limit.grant(seconds)
-        return seconds > 0
+        evidence, decision = open_[0].standing
+        return not decision.settled and self.budget.extend((decision.more_rounds or evidence.rounds) * open_[0].round_s)
 
     def _started(self, engine: Engine, look: Look) -> None:
         """Says what the single program is and how long measuring takes, once its first runs are known."""
         self.say(look.words())
         count = len(engine.peers) - 1  # without the control
         least = _least_s(engine.task, self.chosen) / engine.task.seconds * look.seconds * SPARE
-        if self.reach_s is not None:
-            self.limit.reach(min(least, self.reach_s))
-        most = f", at most {units.words(self.limit.seconds)} in all" if self.limit.seconds else ""
+        self.budget.grow(least)
+        most = f", at most {units.words(self.budget.seconds)} in all" if self.budget.seconds else ""
         self.say(f"measuring {count} allocators takes about {units.words(least)} or more{most}")
 
     def _image(self) -> str | None:
@@ -165,7 +161,8 @@ class Sitting:
             self.result.peers = [*(p for p in engine.peers if p.name != again), *left_out]
         found = (engine.experiment for engine in self.engines)
         self.result.experiments = [e for e in found if any(s.round > 0 for s in e.samples)]
-        self.keep(self.result)
+        if self.result.experiments:
+            self.keep(self.result)
 
 
 def _least_s(task: Task, chosen: Sequence[Peer]) -> float:

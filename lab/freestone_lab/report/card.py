@@ -12,12 +12,13 @@ from statistics import median
 
 from freestone_lab.analysis.claims import change
 from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
-from freestone_lab.analysis.inference import is_same
+from freestone_lab.analysis.inference import SAME, is_same
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
 from freestone_lab.measure.load import RATE
 from freestone_lab.measure.samples import PROCESS_SPECS
+from freestone_lab.measure.share import Share
 from freestone_lab.peers import discover
 from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import show
@@ -97,7 +98,7 @@ def make(
     lines.append(("sure", _sure(evidence, decision, round_s, elapsed_s)))
     lines += _adopting(ways, way)
     if page is not None:
-        lines.append(("page", _near(page)))
+        lines.append(("page", near(page)))
     return Card(tuple(lines), ways)
 
 
@@ -148,22 +149,45 @@ def _failures(experiment: Experiment) -> list[tuple[str, str]]:
     return [("failed", f"{peer}: {why}") for peer, why in found.items()]
 
 
-def of_result(result: Result, analysis: Analysis | None = None) -> Card | None:
+def of_result(
+    result: Result, analysis: Analysis | None = None, way: str = "preload", page: Path | None = None
+) -> Card | None:  # fmt: skip
     """The card of a comparison, from what is stored; None where nothing was compared. `analysis` is the page's."""
     controls = [p.name for p in result.peers if p.kind == "control"]
     found = [evidence_of(e, result.baseline, controls) for e in result.experiments]
     found = [e for e in found if e.rounds > 0 and (len(e.names) > 1 or e.experiment.not_run)]
     if not found:
         return None
-    words = result.command[result.command.index("--") + 1 :] if "--" in result.command else ["YOUR", "PROGRAM"]
+    words = _started(result.command)
     if len(result.experiments) > 1:
         return _of_jobs(found, analysis or analyse(result), words)
     evidence = found[0]
     spent = math.fsum(s.figures.get("wall", 0.0) for s in evidence.experiment.samples)
+    about = [*_share(evidence.experiment), *versions(result), *machine_lines(result)]
     return make(
-        evidence, decide(evidence), result.peers, words, page=None, round_s=spent / evidence.rounds, elapsed_s=spent,
-        about=[*versions(result), *machine_lines(result)],
+        evidence, decide(evidence), result.peers, words, page=page, round_s=spent / evidence.rounds, elapsed_s=spent,
+        way=way, about=about,
     )  # fmt: skip
+
+
+def _started(command: Sequence[str]) -> list[str]:
+    """The command line that was measured, for the line that adopts an allocator."""
+    if "--" in command:
+        return list(command[command.index("--") + 1 :])
+    return shlex.split(command[command.index("--server") + 1]) if "--server" in command else ["YOUR", "PROGRAM"]
+
+
+def _share(experiment: Experiment) -> list[tuple[str, str]]:
+    sampled = experiment.params.get("malloc")
+    return [("malloc", Share(**sampled).words())] if isinstance(sampled, dict) else []
+
+
+def nothing_to_win(experiment: Experiment, baseline: str) -> str:
+    """The whole answer for a program in which malloc does not matter."""
+    said = Card(
+        (("keep", f"{baseline}: {_share(experiment)[0][1]}"), ("sure", "not measured; --runs 10 does it anyway"))
+    )
+    return said.text()
 
 
 def versions(result: Result) -> list[tuple[str, str]]:
@@ -205,11 +229,18 @@ def one_line(evidence: Evidence, decision: Decision) -> str:
         figures = [*((_label(evidence, f), f) for f in evidence.times), ("memory", evidence.memory_figure)]
         parts = [f"{label} {_change(evidence, shown, f)}" for label, f in figures if f in evidence.experiment.specs]
         head += f"; {shown}: {', '.join(parts)}"
+    wide = [n for n in evidence.names[1:] if n not in decision.lost and not _is_close(evidence, n)]
     same = [n for n in evidence.names[1:] if n != shown and is_same(evidence.time(n, base))]
     if same:
         head += f"; the same within 3 %: {', '.join(same)}"
+    if wide:
+        head += f"; not known within 3 %: {', '.join(wide)}"
     still = [] if decision.unknown else decision.open
     return head + (f"; not told apart from {decision.use}: {', '.join(still)}" if still else "")
+
+
+def _is_close(evidence: Evidence, name: str) -> bool:
+    return evidence.time(name, evidence.baseline).half_width <= SAME
 
 
 def _overall(analysis: Analysis, count: int) -> list[tuple[str, str]]:
@@ -250,7 +281,7 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
     return Card(tuple(lines), ways)
 
 
-def _near(page: Path) -> str:
+def near(page: Path) -> str:
     return page.name if page.parent == Path.cwd() else str(page)
 
 

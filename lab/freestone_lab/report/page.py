@@ -144,7 +144,7 @@ def single_ratios(analysis: Analysis, role: Role, peer: str) -> list[float]:
     return found
 
 
-def part_of(result: Result, card: Card | None = None, tables: Sequence[Table] | None = None) -> Part:
+def part_of(result: Result, tables: Sequence[Table] | None = None) -> Part:
     analysis = analyse(result, tables)
     looks = looks_of(analysis.candidates, result.baseline)
     pareto, outside, forests = drawings(analysis, looks)
@@ -168,7 +168,7 @@ def part_of(result: Result, card: Card | None = None, tables: Sequence[Table] | 
         list(workloads.values()),
         [c for v in analysis.experiments if (c := composite_table(v, result.baseline)) is not None],
         subject_of(result),
-        card or (of_result(result, analysis) if "compare" in result.command[:2] else None),
+        of_result(result, analysis) if result.command[1:2] in (["compare"], ["advise"]) else None,
     )
 
 
@@ -226,11 +226,11 @@ def environment() -> jinja2.Environment:
 
 
 def render_report(
-    results: list[Result], card: Card | None = None, tables: Sequence[Sequence[Table]] | None = None
+    results: list[Result], tables: Sequence[Sequence[Table]] | None = None
 ) -> str:  # fmt: skip
-    """The page as text; it opens with `card` when there is one. `tables` are those of each result, if known."""
+    """The page as text; about compare and advise it opens with the card. `tables` are each result's, if known."""
     known: Sequence[Sequence[Table] | None] = tables or [None] * len(results)
-    parts = [part_of(result, card, found) for result, found in zip(results, known, strict=True)]
+    parts = [part_of(result, found) for result, found in zip(results, known, strict=True)]
     return (
         environment()
         .get_template("report.html.j2")
@@ -245,9 +245,9 @@ def render_report(
 
 
 def write_report(
-    results: list[Result], path: Path, card: Card | None = None, tables: Sequence[Sequence[Table]] | None = None
+    results: list[Result], path: Path, tables: Sequence[Sequence[Table]] | None = None
 ) -> None:  # fmt: skip
     """Writes one self-contained HTML file for `results` to `path`."""
-    text = render_report(results, card, tables)
+    text = render_report(results, tables)
     path.parent.mkdir(parents=True, exist_ok=True)
     outputs.write_whole(path, text)

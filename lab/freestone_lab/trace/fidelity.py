@@ -7,7 +7,6 @@ library that reads the counter around each call as the replayer does.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import subprocess
 import tempfile
@@ -17,11 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.measure import counts, fingerprint
+from freestone_lab.measure import counts, fingerprint, share
 from freestone_lab.trace import corpus, fitted, reader, replaying
-from freestone_lab.workloads import app_table
 
 SCHEMA = "freestone-fidelity/1"
 COMMAND = "freestone trace fidelity"
@@ -141,18 +138,15 @@ def _add(to: dict[str, list[float]], found: dict[str, float]) -> None:
 
 def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
     """What the process with the most calls says of itself."""
-    source, library = Path(__file__).parent / "timed.c", paths.cache_dir() / "timed.so"
-    app_table.compile_c([source], library, "-shared", "-fPIC")
     said.unlink(missing_ok=True)
-    env = {**os.environ, **row.env, "LD_PRELOAD": str(library), "FREESTONE_TIMED": str(said)}
+    env = {**os.environ, **row.env, "LD_PRELOAD": str(share.library()), share.VARIABLE: str(said)}
     with (row.stdin or Path(os.devnull)).open("rb") as stdin:
         done = subprocess.run(
             row.argv, cwd=row.cwd, env=env, stdin=stdin, capture_output=True, timeout=corpus.SECONDS, check=False
         )
     if done.returncode != 0 or not said.exists():
         raise UserError(f"{row.name}: status {done.returncode}, and nothing was timed")
-    lines: list[dict[str, Any]] = [json.loads(line) for line in said.read_text().splitlines()]
-    return max(lines, key=lambda line: int(line["calls"]))
+    return max(share.lines(said), key=lambda line: int(line["calls"]))
 
 
 def to_store(schema: str, rows: Sequence[Any], failed: Sequence[str] = ()) -> dict[str, Any]:

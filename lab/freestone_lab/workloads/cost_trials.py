@@ -17,6 +17,7 @@ from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.result import Peer
 from freestone_lab.engine import session
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import Plan, Report, Task
 from freestone_lab.peers import discover
 
@@ -95,7 +96,7 @@ def _judge(task: Task, cost: Cost, command: str, sittings: int, report: Report, 
     for seed in range(sittings):
         plan = Plan(decide=True, precision=COMMANDS[command], seed=seed)
         chosen = [discover.find(discover.LIBC_PEER), costly(cost)]
-        outcome = session.run([(task, plan)], chosen, ["x"], report, limit_s=LIMIT_S[command])
+        outcome = session.run([(task, plan)], chosen, ["x"], report, budget=Budget(LIMIT_S[command]))
         experiment = outcome.result.experiments[0]
         decision = decide(evidence_of(experiment, calibration.BASELINE))
         row = table_of(experiment, calibration.BASELINE).row(calibration.SHIM)

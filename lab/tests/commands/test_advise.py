@@ -290,3 +290,19 @@ def test_nothing_is_installed_unasked(
     assert first < done.stderr.index("libnobody1") < done.stderr.index("a program that ends")
     done = freestone(tmp_path, command, "--install", *words[1:])
     assert "installing libnobody1 (about 12 MiB)" in done.stderr and installed == ["libnobody1"]
+
+
+SPINS = "int main(void) { for (volatile long i = 0; i < 150000000; i++) {} return 0; }\n"
+
+
+def test_nothing_is_measured_where_nothing_can_be_won(tmp_path: Path, only: list[str], work: Path) -> None:
+    (tmp_path / "spins.c").write_text(SPINS)
+    subprocess.run(["cc", str(tmp_path / "spins.c"), "-o", str(tmp_path / "spins")], check=True)
+    done = freestone(tmp_path, "advise", *only, "--", "./spins")
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"keep +glibc: malloc takes \S+ % of the CPU time, .*at most \S+ % to win", done.stdout), (
+        done.stdout
+    )
+    assert "round 1" not in done.stderr and not files(tmp_path, "freestone-advise-*")
+    done = freestone(tmp_path, "advise", *only, "--time-limit", "20s", "--", str(work), "300000", "256")
+    assert " to win, but for caches; " in card_of(done.stdout)["malloc"], done.stdout

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from freestone_lab.analysis.decision import Decision, Evidence
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.result import Peer, Sample
 from freestone_lab.engine import session
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import fingerprint
@@ -62,9 +63,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     yield made
 
 
-def compare(seconds: float, jobs: list[Task] = JOBS, decide: bool = False, **more: object) -> session.Outcome:
+def compare(seconds: float, jobs: list[Task] = JOBS, decide: bool = False, **more: Any) -> session.Outcome:
     plan = Plan(rounds=100, decide=decide)
-    return session.run([(job, plan) for job in jobs], PEERS, ["x"], lambda _: None, limit_s=seconds, **more)
+    return session.run([(job, plan) for job in jobs], PEERS, ["x"], lambda _: None, budget=Budget(seconds, **more))
 
 
 def rounds(outcome: session.Outcome) -> dict[str, dict[str, int]]:
@@ -111,7 +112,7 @@ def test_who_is_left_out_is_drawn_by_lot(clock: Clock) -> None:
     left = set()
     for seed in range(20):
         plan = [(JOBS[0], Plan(rounds=100, seed=seed))]
-        left |= set(session.run(plan, PEERS, ["x"], lambda _: None, limit_s=6.0).not_run)
+        left |= set(session.run(plan, PEERS, ["x"], lambda _: None, budget=Budget(6.0)).not_run)
     assert left >= {"a", "b", "c", "d", "e"}
 
 
@@ -145,11 +146,11 @@ def test_going_on_gives_more_rounds_and_ending_ends(clock: Clock) -> None:
     plain = rounds(compare(60, task, decide=True))["v"]["a"]
     asked: list[float] = []
 
-    def grant(_: Evidence, __: Decision, round_s: float) -> float:
-        asked.append(round_s)
-        return 10 * round_s if len(asked) == 1 else 0.0
+    def grant(seconds: float) -> float:
+        asked.append(seconds)
+        return 72.0 if len(asked) == 1 else 0.0
 
     begun = clock.now
-    more = rounds(compare(60, task, decide=True, more=grant))["v"]["a"]
+    more = rounds(compare(60, task, decide=True, ask=grant))["v"]["a"]
     assert len(asked) == 2 and plain + 8 <= more <= plain + 13
-    assert clock.now - begun <= 60 + 11 * asked[0]
+    assert clock.now - begun <= 60 + 72 * 1.1

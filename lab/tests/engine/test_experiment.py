@@ -21,6 +21,7 @@ from freestone_lab.core.result import Experiment, Peer, Sample
 from freestone_lab.engine import experiment as method
 from freestone_lab.engine import plan as plans
 from freestone_lab.engine import session
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import process
@@ -153,7 +154,7 @@ def test_a_hundred_comparisons_of_glibc_with_itself_claim_a_difference_in_at_mos
 
 def test_a_run_that_the_limit_cuts_is_no_failure(controls: dict[str, Peer]) -> None:
     slow = Task("t", "sh", ("/bin/sh", "-c", '[ -z "$LD_PRELOAD" ] || sleep 60'), cwd=Path("/"), timeout_s=90)
-    engine = Engine(slow, [GLIBC, controls["passthrough"]], "glibc", plan(2), lambda p: None, limit=method.Limit(4))
+    engine = Engine(slow, [GLIBC, controls["passthrough"]], "glibc", plan(2), lambda p: None, budget=Budget(4))
     found = engine.measure()
     assert engine.not_run is found.not_run and found.not_run["passthrough"] == "no time within 4 s"
     assert all(s.status == "ok" for s in found.samples)

@@ -8,6 +8,7 @@ import pytest
 
 from freestone_lab.core.result import Peer
 from freestone_lab.engine import schedule, session
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.engine.schedule import Cost
 from freestone_lab.workloads import tasks as bench
@@ -41,7 +42,7 @@ def test_the_forecast_names_rounds_allocators_and_time() -> None:
 
 def sitting(work: Path, seconds: float) -> session.Outcome:
     tasks = [Task(f"t{i}", "w", (str(work), "5", "10", "10"), cwd=Path("/"), seconds=0.3) for i in range(3)]
-    return session.run([(t, Plan(rounds=10)) for t in tasks], [GLIBC], ["x"], lambda p: None, limit_s=seconds)
+    return session.run([(t, Plan(rounds=10)) for t in tasks], [GLIBC], ["x"], lambda p: None, budget=Budget(seconds))
 
 
 def test_a_sitting_runs_every_experiment(work: Path) -> None:

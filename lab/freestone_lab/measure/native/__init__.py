@@ -1,4 +1,5 @@
-"""The two small C programs of the lab, compiled at first use: `launch` (runs and measures one child) and `probe`."""
+"""The small C programs of the lab, compiled at first use: `launch` (runs and measures one child), `probe`, and the
+library `timed`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from freestone_lab.core.errors import UserError
 
 FLAGS = {
     "launch": ["-static", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"],
+    "timed": ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"],
     "probe": ["-O0", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ldl"],
 }
 

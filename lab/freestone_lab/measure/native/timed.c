@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@ enum { kLongCycles = 1 << 18 };  // as the replayer's: in such a call another pr
 static atomic_ullong cycles, calls, long_calls;
 static unsigned long long started_cycles, started_ns;
 static long base_kib;
+static double cpu_before;
+static long faults_before;
 static char said[4096];  // where to write; nginx empties its environment
 
 // What the program itself maps without a file: glibc's malloc does not come through here.
@@ -50,6 +53,18 @@ static uint64_t now_ns(void) {
   struct timespec found;
   clock_gettime(CLOCK_MONOTONIC, &found);
   return (uint64_t)found.tv_sec * 1000000000u + (uint64_t)found.tv_nsec;
+}
+
+static double cpu_s(void) {
+  struct timespec found;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &found);
+  return (double)found.tv_sec + (double)found.tv_nsec / 1e9;
+}
+
+static long faults(void) {
+  struct rusage found;
+  getrusage(RUSAGE_SELF, &found);
+  return found.ru_minflt;
 }
 
 static void add(uint64_t taken) {
@@ -172,11 +187,15 @@ __attribute__((constructor)) static void begin_here(void) {
   const char* path = getenv("FREESTONE_TIMED");
   if (path && strlen(path) < sizeof said) strcpy(said, path);
   base_kib = kib("/proc/self/smaps", "Anonymous:", 0);
+  cpu_before = cpu_s();
+  faults_before = faults();
   started_ns = now_ns();
   started_cycles = now();
 }
 
 __attribute__((destructor)) static void end_here(void) {
+  const long faulted = faults() - faults_before;
+  double cpu = cpu_s() - cpu_before;
   const double per_ns = (double)(now() - started_cycles) / (double)(now_ns() - started_ns);
   uint64_t costs[1001], clock = ~UINT64_C(0);
   for (int i = 0; i < 1001; i++) {
@@ -190,14 +209,17 @@ __attribute__((destructor)) static void end_here(void) {
   }
   const unsigned long long timed = atomic_load(&calls), longer = atomic_load(&long_calls);
   const double taken = (double)atomic_load(&cycles) - (double)clock * (double)timed;
+  cpu -= (double)clock * (double)(timed + longer) / per_ns / 1e9;  // what the timing itself took
   const long mapped = mapped_kib();
-  const long peak = kib("/proc/self/status", "VmHWM:", -1) - kib("/proc/self/status", "RssFile:", -1) -
+  const long whole = kib("/proc/self/status", "VmHWM:", -1);
+  const long peak = whole - kib("/proc/self/status", "RssFile:", -1) -
                     kib("/proc/self/status", "RssShmem:", -1) - kib("/proc/self/smaps", "Anonymous:", 1) - base_kib -
                     mapped;
-  char line[256];
+  char line[320];
   const int length = snprintf(
-      line, sizeof line, "{\"calls\":%llu,\"long_calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"mapped_kib\":%ld}\n",
-      timed + longer, longer, taken / per_ns / 1e9, peak, mapped);
+      line, sizeof line, "{\"calls\":%llu,\"long_calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"mapped_kib\":%ld,"
+      "\"rss_kib\":%ld,\"cpu_s\":%.9f,\"faults\":%ld}\n",
+      timed + longer, longer, taken / per_ns / 1e9, peak, mapped, whole, cpu, faulted);
   const int fd = said[0] ? open(said, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
   if (fd >= 0 && write(fd, line, (size_t)length) != length) _exit(1);
 }
