@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from freestone_lab.analysis import inference
 from freestone_lab.analysis.claims import headline
@@ -18,6 +18,7 @@ from freestone_lab.analysis.paired import estimate, values
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Result, control_name
+from freestone_lab.measure import provenance
 
 ALIASES = {"time": "wall", "memory": "rss", "faults": "minor_faults"}
 
@@ -53,6 +54,7 @@ class Comparison:
     broken: list[str]  # peers that ran well in A and fail in B, each with its reason
     only_a: list[str]
     only_b: list[str]
+    apart: list[str] = field(default_factory=list)  # where A and B measured different programs or inputs
 
 
 def parse_gate(text: str) -> Gate:
@@ -102,7 +104,9 @@ def compare(
             changes += [
                 _change(before, after, peer, f, a.baseline, absolute or a.baseline != b.baseline, alpha) for f in wanted
             ]
-    return Comparison(changes, broken, [i for i in ours if i not in theirs], [i for i in theirs if i not in ours])
+    apart = [s for i in shared for s in provenance.differences(i, ours[i].made_of, theirs[i].made_of)]
+    only_a, only_b = [i for i in ours if i not in theirs], [i for i in theirs if i not in ours]
+    return Comparison(changes, broken, only_a, only_b, apart)
 
 
 def _change(

@@ -42,7 +42,8 @@ def profile(parser: argparse.ArgumentParser) -> None:
     """Where a program's memory comes from: run it, look at it while it runs, or show profiles that exist.
 
     Ctrl-C ends the look and writes the page. With CMD the program ends too, and the exit status is its own; with --pid
-    it goes on. An output file called .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
+    it goes on. The functions that hold most stand on stderr. An output file called .json has all of them, one called
+    .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
 
     Examples:
 
@@ -107,6 +108,7 @@ def leaks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--error", type=at_least(0, 255), default=23, metavar="N",
                         help="exit status when something was lost; 0: CMD's own")  # fmt: skip
     parser.add_argument("--depth", type=at_least(1), default=16, metavar="N", help="calls shown per place")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found as JSON")
 
 
 def agent(parser: argparse.ArgumentParser) -> None:

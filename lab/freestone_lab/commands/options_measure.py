@@ -27,6 +27,9 @@ def compare(parser: argparse.ArgumentParser) -> None:
     beside time. Who is shown to be slower leaves the race; measuring ends when the answer is settled and each ratio is
     known within --precision. The last lines are the answer.
 
+    Exit status: 0 an answer, also "not known yet"; 1 nothing could be compared; 2 wrong usage, or a program that cannot
+    be measured; 128 + N ended by signal N, with what was measured until then.
+
     Examples:
 
         freestone compare -- python3 my_script.py

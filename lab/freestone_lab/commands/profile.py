@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import webbrowser
 from argparse import Namespace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph import table
 from freestone_lab.flamegraph.model import Profile
 from freestone_lab.flamegraph.pprof import encode
 from freestone_lab.flamegraph.view import write_profiles
@@ -34,8 +36,12 @@ def run(options: Namespace) -> int:
 
 
 def _write(profiles: list[Profile], path: Path, title: str, *, view: str) -> None:
-    """Writes a page, or pprof with its names inside if the file is called .pb or .pb.gz."""
-    if path.name.endswith((".pb", ".pb.gz")):
+    """A table on stderr; the file is a page, JSON if it is called .json, pprof with names inside if .pb or .pb.gz."""
+    for line in table.lines(profiles[-1], view):
+        print(line, file=sys.stderr)
+    if path.suffix == ".json":
+        outputs.write_whole(path, json.dumps(table.as_json(profiles[-1]), indent=1) + "\n")
+    elif path.name.endswith((".pb", ".pb.gz")):
         outputs.write_whole(path, encode(profiles[0], view))
     else:
         write_profiles(profiles, path, title, view=view)

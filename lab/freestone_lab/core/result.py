@@ -73,6 +73,7 @@ class Experiment:
     samples: list[Sample] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)  # the figures that decide, memory last; empty: by what it has
     not_run: dict[str, str] = field(default_factory=dict)  # allocators that were not measured, and why
+    made_of: dict[str, Any] = field(default_factory=dict)  # command line, program and inputs, with version and hashes
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,17 @@ The same results give the same bytes. `outdated` tells what the repository's cop
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.analysis import inference
+from freestone_lab.analysis.claims import verdict_word
+from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Peer, Result
+from freestone_lab.core.result import FigureSpec, Peer, Result, control_name
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import distance_table, pages, trace_results
 from freestone_lab.docs.pages import cell_text, grid, with_section
@@ -19,7 +23,7 @@ from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
 from freestone_lab.report.charts import Chart
 from freestone_lab.report.composite import Composite
-from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall
+from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall, pair
 from freestone_lab.report.page import Part, WorkloadView
 from freestone_lab.report.quantity import Role
 from freestone_lab.report.series import MEMORY_CURVE
@@ -29,7 +33,7 @@ from freestone_lab.workloads import suites
 DOCUMENT = Path("docs/BENCHMARKS.md")
 README = Path("README.md")
 README_RESULT = "full"
-README_ROWS = 10
+PROGRAM = "app/"  # begins the name of a real program's experiment
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
 ELSEWHERE = {
@@ -81,13 +85,47 @@ def documents(root: Path) -> dict[Path, str]:
         found.update({PLOTS / name: text for name, (_, text) in plots.items()})
         sections.append(section(stored, {name: title for name, (title, _) in plots.items()}))
         if stored.name == README_RESULT and (root / README).is_file():
-            table = overview(stored.part)[: README_ROWS + 2]
             page = (root / README).read_text(encoding="utf-8")
-            found[README] = with_section(page, README, "overall", "\n".join(table))
+            found[README] = with_section(page, README, "overall", by_kind(stored.part.analysis))
     file = root / RESULTS / f"{trace_results.NAME}.json.gz"
     traces = trace_results.section(load(file)) if file.is_file() else None
     found[DOCUMENT] = pages.render("benchmarks.md.j2", sections=sections, articles=ARTICLES, traces=traces)
     return found
+
+
+def by_kind(analysis: Analysis) -> str:
+    """Real programs, then synthetic workloads, time and memory of each: the middle one, with a column per allocator."""
+    programs = [v for v in analysis.experiments if v.experiment.id.startswith(PROGRAM)]
+    kinds = {
+        "real programs": programs,
+        "synthetic workloads": [v for v in analysis.experiments if v not in programs],
+    }
+    base = analysis.result.baseline
+    roles: dict[str, Role] = {"time": "speed", "memory": "memory"}
+    found = {
+        (kind, what): {p.name: _claimed(analysis, role, p.name, views) for p in analysis.candidates if p.name != base}
+        for kind, views in kinds.items()
+        if views
+        for what, role in roles.items()
+    }
+    first = next(iter(found.values()))
+    names = sorted(first, key=lambda n: e.ratio if (e := first[n][0]) is not None else math.inf)
+    rows = []
+    for (kind, what), cells_of in found.items():
+        count = max((e.pairs for e, _ in cells_of.values() if e is not None), default=0)
+        shown = [marked(quantity.ratio_and_span(e), word) if e else "-" for e, word in map(cells_of.__getitem__, names)]
+        rows.append([f"{count} {kind}: {what}", *shown])
+    return grid([f"to {base}", *names], rows)
+
+
+def _claimed(analysis: Analysis, role: Role, name: str, views: list[ExperimentView]) -> tuple[Estimate | None, str]:
+    """The middle ratio to the baseline over some of the experiments, and what it lets us say."""
+    base = analysis.result.baseline
+    again = control_name(base)
+    found = pair(analysis, role, name, base, views)[0]
+    floor = inference.noise_floor(pair(analysis, role, again, base, views)[0])
+    said = inference.verdict(found, floor, "lower", lambda: pair(analysis, role, name, again, views)[0])
+    return found, verdict_word(said, FigureSpec("s"))
 
 
 def drawings(stored: Stored) -> dict[str, tuple[str, str]]:

@@ -35,7 +35,7 @@ from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
 from freestone_lab.engine.sampling import Sampler
 from freestone_lab.engine.surroundings import available_kib, names_in, open_folder, shell
-from freestone_lab.measure import counts, proof, recognise, server, share
+from freestone_lab.measure import counts, proof, provenance, recognise, server, share
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import Look, Watcher
@@ -116,6 +116,8 @@ class Engine:
 
     def begin(self) -> None:
         """Round 0: what the program is, proof of who serves malloc, the golden output."""
+        given = [self.task.stdin] if self.task.stdin else []
+        self.experiment.made_of = provenance.of(self.task.argv, self.task.cwd, [*given, *self.task.inputs])
         self._folder = tempfile.TemporaryDirectory(prefix="freestone-")
         self.scratch = Path(self._folder.name)
         self._warm_up(self.scratch)

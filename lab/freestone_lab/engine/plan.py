@@ -31,6 +31,7 @@ class Task:
     cwd: Path = Path()
     stdin: Path | None = None
     output_files: tuple[Path, ...] = ()
+    inputs: tuple[Path, ...] = ()  # that its command line does not name
     expect_exit: int = 0
     timeout_s: float | None = None
     linger_ms: int = 0

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.core import paths
 from freestone_lab.core.elf import Elf, ElfError
 from freestone_lab.core.result import Peer
+from freestone_lab.measure import provenance
 from freestone_lab.measure.samples import digest
 
 _CPU_KEYS = ("model name", "vendor_id", "cpu MHz", "cache size", "microcode", "flags")
@@ -88,6 +90,8 @@ def collect(peers: Iterable[Peer] = (), programs: Iterable[Path] = ()) -> dict[s
     """Everything as a JSON object. Values that the machine does not tell are empty strings."""
     os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', read("/etc/os-release"), re.MULTILINE))
     return {
+        "lab": paths.version(),
+        "commit": provenance.commit(),
         "cpu": cpu(),
         "cpus": os.cpu_count() or 1,
         "cpus_allowed": sorted(os.sched_getaffinity(0)),

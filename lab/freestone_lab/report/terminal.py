@@ -214,6 +214,8 @@ def show_changes(out: Console, found: Comparison, objections: Objections) -> Non
     show_grid(out, ("experiment", "allocator", "figure", "change", "95 % interval", "verdict"), rows, "from A to B")
     for line in found.broken:
         out.print(f"  [red]broken[/]: {escape(line)}")
+    for line in found.apart:
+        out.print(f"  [yellow]not the same[/]: {escape(line)}")
     if found.only_a:
         out.print(f"  only in A: {escape(', '.join(found.only_a))}", style="dim")
     if found.only_b:

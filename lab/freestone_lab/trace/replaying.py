@@ -116,6 +116,7 @@ def task(trace: Path, way: Way) -> Task:
         cwd=Path("/"),
         timeout_s=LEAST_TIMEOUT_S + 20 * seconds,
         read="workload",
+        inputs=(trace,),
         caveats=tuple(caveats),
         seconds=seconds,
     )

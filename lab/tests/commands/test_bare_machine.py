@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -180,6 +181,14 @@ def test_profiles_need_no_package(bare: Machine, compile_to_preload: Callable[[s
         done = bare.freestone(*words)
         assert done.returncode == 0, done.stderr
     assert "main" in page.read_text()
+    as_json = bare.root / "own.json"
+    done = bare.freestone("profile", "show", str(pprof), "-o", str(as_json))
+    assert re.search(r"^inuse_space: .* MiB; itself", done.stderr, re.MULTILINE), done.stderr
+    assert json.loads(as_json.read_text())["schema"] == "freestone-profile/1"
+    lost = bare.root / "lost.json"
+    bare.freestone("leaks", "--json", str(lost), "--error", "0", "--", str(program))
+    (process,) = json.loads(lost.read_text())["processes"]
+    assert process["lost_bytes"] >= 8000 * 5000 and process["places"]
 
 
 @pytest.mark.skipif(not (paths.build_dir() / "freestone-replay").exists(), reason="the replayer is not built")

@@ -17,6 +17,7 @@ from freestone_lab.core.result_file import load, save
 from freestone_lab.docs import benchmarks, distance_table, pages, trace_results
 from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report import page
+from freestone_lab.report.overview import analyse
 from freestone_lab.workloads import suites
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,3 +149,26 @@ def test_every_published_experiment_of_the_suite_is_named() -> None:
     articles = {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")}
     assert articles >= set("01234")
     assert benchmarks.published(dataclasses.replace(result, experiments=[])) == ""
+
+
+def test_programs_and_synthetic_workloads_have_rows_of_their_own() -> None:
+    def sample(peer: str, number: int, time: float, memory: float) -> Sample:
+        noise = 1 + number % 3 / 1000
+        return Sample(peer, 1, "ok", figures={"wall": time * noise, "cpu": time * noise, "rss": 1000 * memory * noise})
+
+    kinds = {"app": (0.97, 1.1), "micro": (0.5, 1.0)}
+    experiments = [
+        Experiment(
+            f"{kind}/p{n}", f"{kind}{n}", specs=dict(PROCESS_SPECS),
+            samples=[sample("glibc", n, 1, 1), sample("glibc again", n, 1, 1), sample("own", n, *by)],
+        )
+        for kind, by in kinds.items()
+        for n in range(15)
+    ]  # fmt: skip
+    peers = [Peer("glibc", None, "libc"), Peer("glibc again", None, "control"), Peer("own", "/o")]
+    table = benchmarks.by_kind(analyse(Result("2026-11-20T12:00:00Z", ["x"], 1, {}, peers, experiments)))
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [row[0] for row in rows] == [
+        f"| 15 {kind}: {what}" for kind in ("real programs", "synthetic workloads") for what in ("time", "memory")
+    ]
+    assert [row[1].split(" (")[0] for row in rows] == ["**0.97", "*1.10", "**0.50", "1.00"]

@@ -5,6 +5,7 @@ Several tests stand for a fault found in published measurements; each names it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
@@ -13,19 +14,21 @@ from pathlib import Path
 
 import pytest
 
+from freestone_lab.analysis import changes
 from freestone_lab.analysis import claims as compare
 from freestone_lab.analysis.decision import Decision
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Experiment, Peer, Sample
+from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.engine import experiment as method
 from freestone_lab.engine import plan as plans
 from freestone_lab.engine import session
 from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
-from freestone_lab.measure import process
+from freestone_lab.measure import fingerprint, process, provenance
 from freestone_lab.measure.process import Request, Run
+from freestone_lab.measure.samples import digest
 from freestone_lab.workloads import suites
 
 GLIBC = Peer("glibc", None, "libc")
@@ -150,6 +153,23 @@ def test_a_hundred_comparisons_of_glibc_with_itself_claim_a_difference_in_at_mos
         assert row is not None and row.status == "ok"
         claims += row.cells["wall"].verdict in ("better", "worse")
     assert claims <= 5
+
+
+def test_an_experiment_says_what_it_was_made_of(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("a")
+    reads = Task("t", "t", (str(work), "10", "5", "input"), cwd=tmp_path, stdin=tmp_path / "input")
+    found = Engine(reads, [GLIBC], "glibc", plan(1), lambda p: None).measure()
+    assert found.made_of["argv"] == list(reads.argv)
+    assert found.made_of["program"]["sha256"] == digest(work)
+    assert found.made_of["inputs"] == {str(tmp_path / "input"): digest(tmp_path / "input")}
+    again = dataclasses.replace(found, made_of=copy.deepcopy(found.made_of))
+    again.made_of["inputs"] = {"/elsewhere/input": "0"}
+    a, b = (Result("", [], 0, {}, [GLIBC], [one]) for one in (found, again))
+    assert changes.compare(a, a).apart == []
+    assert changes.compare(a, b).apart == ["t: other content of input"]
+    again.made_of["program"] = {"path": "x", "sha256": "1", "version": "work 2"}
+    assert changes.compare(a, b).apart[0].startswith("t: another program: ")
+    assert provenance.commit() and fingerprint.collect()["commit"] == provenance.commit()
 
 
 def test_a_run_that_the_limit_cuts_is_no_failure(controls: dict[str, Peer]) -> None:

@@ -16,6 +16,7 @@ import browser
 import pytest
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.flamegraph import table
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample
 from freestone_lab.flamegraph.readers import read_profile, unbiased
 from freestone_lab.flamegraph.view import payload, render_profiles
@@ -111,6 +112,21 @@ def test_a_profile_that_is_written_reads_the_same_and_damage_is_one_error() -> N
         damaged[source.randrange(len(damaged))] ^= 1 << source.randrange(8)
         with contextlib.suppress(ProfileError):
             pprof.decode(bytes(damaged), "x")
+
+
+def test_a_table_names_what_holds_most_and_counts_recursion_once() -> None:
+    a, b = Frame("a"), Frame("b")
+    profile = Profile([("inuse_space", "bytes")], [((a, b, a), (100,)), ((a, b), (4096,))], notes=["seen"])
+    assert table.lines(profile, "inuse_space") == [
+        "inuse_space: 4.1 KiB; itself, with what it calls, function",
+        "     4.0 KiB    4.1 KiB  b",
+        "       100 B    4.1 KiB  a",
+    ]
+    found = table.as_json(profile)
+    assert found["schema"] == "freestone-profile/1" and found["notes"] == ["seen"]
+    assert found["functions"][0] == {
+        "function": "a", "file": "", "module": "", "self": {"inuse_space": 100}, "total": {"inuse_space": 4196},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
