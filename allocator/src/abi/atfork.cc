@@ -2,11 +2,13 @@
 //
 // libc runs the handlers before a fork in reverse order of registration, and those after a fork in order of
 // registration. Ours hold locks, so they must run last before the fork and first after it. So this file registers them
-// when the first library registers a handler, even if that library's constructor runs before ours. Each program and
-// library has a copy of pthread_atfork, which calls libc's __register_atfork; so that is the name to define. In a fully
-// static program libc's own definition wins, because this one is weak, and our constructor registers the handlers.
+// when the first library registers a handler, even if that library's constructor runs before ours. With glibc each
+// program and library has a copy of pthread_atfork, which calls libc's __register_atfork; so that is the name to
+// define. In a fully static program libc's own definition wins, because this one is weak, and our constructor registers
+// the handlers. With musl the name is pthread_atfork, and the shared library alone defines it (abi/pthread_atfork.cc).
 
 #include <dlfcn.h>
+#include <features.h>
 
 #include <cerrno>
 
@@ -44,7 +46,7 @@ constinit const ForkHooks abi_fork_hooks = {before_fork, after_fork_in_parent, a
 
 }  // namespace freestone
 
-#if !FREESTONE_PREFIXED
+#if !FREESTONE_PREFIXED && defined(__GLIBC__)
 using namespace freestone;
 
 extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(),

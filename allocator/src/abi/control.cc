@@ -32,8 +32,18 @@ void write_to_file(void* file, const char* text, usize length) {
 }
 void ignore_complaint(const char*, const char*, usize, const char*) {}
 
-struct mallinfo2 heap_info(const Statistics& s) {
-  struct mallinfo2 info = {};
+struct HeapInfo {  // glibc's mallinfo2
+  usize arena;
+  usize smblks;
+  usize hblks;
+  usize hblkhd;
+  usize fsmblks;
+  usize uordblks;
+  usize fordblks;
+  usize keepcost;
+};
+HeapInfo heap_info(const Statistics& s) {
+  HeapInfo info = {};
   info.arena = s.committed_bytes;
   info.hblks = s.mapped_blocks;
   info.hblkhd = s.mapped_bytes;
@@ -45,12 +55,6 @@ struct mallinfo2 heap_info(const Statistics& s) {
   return info;
 }
 
-struct mallinfo2 heap_info() {
-  Statistics s;
-  collect_statistics(s, ProcessFigures::left_out);
-  return heap_info(s);
-}
-
 // Glibc's text, which is what scripts look for.
 void print_glibc_lines(const Statistics& s) {
   const auto text = [](const Message& line) { write_to_stderr(nullptr, line.data(), line.length()); };
@@ -59,7 +63,7 @@ void print_glibc_lines(const Statistics& s) {
     for (usize least = 1'000'000'000; least > max_of<usize>(value, 1); least /= 10) line << ' ';
     text(line << u64{value} << '\n');
   };
-  const struct mallinfo2 heap = heap_info(s);
+  const HeapInfo heap = heap_info(s);
   const MappingCounts mappings = mapping_counts();
   text(Message("Arena 0:\n"));
   figure("system bytes     = ", heap.arena);
@@ -77,23 +81,35 @@ extern "C" {
 
 FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim(keep_bytes) ? 1 : 0; }
 
-FREESTONE_EXPORT ABI(struct mallinfo2, mallinfo2()) { return heap_info(); }
+#if defined(__GLIBC__)  // other C libraries have neither the types nor the names
+}
 
-// The members are ints: a figure that does not fit is shown as INT_MAX.
-FREESTONE_EXPORT ABI(struct mallinfo, mallinfo()) {
-  const struct mallinfo2 wide = heap_info();
-  const auto narrow = [](usize value) { return static_cast<int>(min_of<usize>(value, INT_MAX)); };
-  struct mallinfo info = {};
-  info.arena = narrow(wide.arena);
-  info.smblks = narrow(wide.smblks);
-  info.hblks = narrow(wide.hblks);
-  info.hblkhd = narrow(wide.hblkhd);
-  info.fsmblks = narrow(wide.fsmblks);
-  info.uordblks = narrow(wide.uordblks);
-  info.fordblks = narrow(wide.fordblks);
-  info.keepcost = narrow(wide.keepcost);
+template <typename Info, typename Convert>
+static Info filled(Convert convert) {
+  Statistics s;
+  collect_statistics(s, ProcessFigures::left_out);
+  const HeapInfo heap = heap_info(s);
+  Info info = {};
+  info.arena = convert(heap.arena);
+  info.smblks = convert(heap.smblks);
+  info.hblks = convert(heap.hblks);
+  info.hblkhd = convert(heap.hblkhd);
+  info.fsmblks = convert(heap.fsmblks);
+  info.uordblks = convert(heap.uordblks);
+  info.fordblks = convert(heap.fordblks);
+  info.keepcost = convert(heap.keepcost);
   return info;
 }
+
+extern "C" {
+FREESTONE_EXPORT ABI(struct mallinfo2, mallinfo2()) {
+  return filled<struct mallinfo2>([](usize value) { return value; });
+}
+// The members are ints: a figure that does not fit is shown as INT_MAX.
+FREESTONE_EXPORT ABI(struct mallinfo, mallinfo()) {
+  return filled<struct mallinfo>([](usize value) { return static_cast<int>(min_of<usize>(value, INT_MAX)); });
+}
+#endif
 
 FREESTONE_EXPORT ABI(int, malloc_info(int flags, FILE* file)) {
   if (flags != 0 || file == nullptr) {
@@ -123,6 +139,7 @@ FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format forma
 
 FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }
 
+#if defined(__GLIBC__)
 // Returns 1 for a parameter of malloc.h with a value in mallopt(3)'s range. It has an effect only where Freestone has a
 // counterpart.
 FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
@@ -150,6 +167,7 @@ FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
     default: return 0;
   }
 }
+#endif
 
 FREESTONE_EXPORT const char* freestone_version() { return FREESTONE_VERSION; }
 FREESTONE_EXPORT int freestone_is_active() { return ensure_started() == Mode::active ? 1 : 0; }
@@ -207,7 +225,7 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
 
 }  // extern "C"
 
-#if !FREESTONE_PREFIXED
+#if !FREESTONE_PREFIXED && defined(__GLIBC__)
 ALSO_EXPORTED("__libc_mallinfo", "mallinfo");  // see malloc.cc
 ALSO_EXPORTED("__libc_mallopt", "mallopt");
 #endif

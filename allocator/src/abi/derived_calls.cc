@@ -66,7 +66,9 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(void, free_aligned_sized(void* block, size_t 
 }  // extern "C"
 
 #if !FREESTONE_PREFIXED
+#if defined(__GLIBC__)
 ALSO_EXPORTED("__libc_pvalloc", "pvalloc");  // see malloc.cc
+#endif
 // What realloc_in_use.cc compares with the function in use.
 ALSO_HIDDEN("freestone_own_reallocarray", "reallocarray");
 #endif

@@ -104,7 +104,7 @@ FREESTONE_EXPORT ABI(void, cfree(void* block)) { serve_free(block); }
 
 }  // extern "C"
 
-#if !FREESTONE_PREFIXED
+#if !FREESTONE_PREFIXED && defined(__GLIBC__)
 // glibc's other names for the same functions. A program may pass the blocks of one to another.
 ALSO_EXPORTED("__libc_malloc", "malloc");
 ALSO_EXPORTED("__libc_free", "free");
@@ -112,6 +112,8 @@ ALSO_EXPORTED("__libc_calloc", "calloc");
 ALSO_EXPORTED("__libc_realloc", "realloc");
 ALSO_EXPORTED("__libc_memalign", "memalign");
 ALSO_EXPORTED("__libc_valloc", "valloc");
+#endif
+#if !FREESTONE_PREFIXED
 // What realloc_in_use.cc calls where another's realloc is in use.
 ALSO_HIDDEN("freestone_own_realloc", "realloc");
 #endif

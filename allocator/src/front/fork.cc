@@ -2,6 +2,8 @@
 
 #include "front/fork.h"
 
+#include <pthread.h>
+
 #include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
@@ -11,13 +13,23 @@
 #include "span/mapping.h"
 #include "span/span_heap.h"
 
+#if defined(__GLIBC__)
 // What pthread_atfork calls, whose copy in each library is linked behind all other code.
 extern "C" int __register_atfork(void (*before)(), void (*in_parent)(), void (*in_child)(), void* library);
 extern "C" FREESTONE_HIDDEN void* __dso_handle;
+#endif
 
 namespace freestone {
 
 namespace {
+
+void register_handlers(void (*before)(), void (*in_parent)(), void (*in_child)()) {
+#if defined(__GLIBC__)
+  __register_atfork(before, in_parent, in_child, __dso_handle);
+#else
+  pthread_atfork(before, in_parent, in_child);
+#endif
+}
 
 constexpr const ForkHooks* kHooks[] = {&abi_fork_hooks, &upkeep_fork_hooks, &heaps_fork_hooks, &sampling_fork_hooks};
 constexpr unsigned kHookCount = sizeof kHooks / sizeof *kHooks;
@@ -65,7 +77,7 @@ void repair() {
 void watch_forks() {
   u32 expected = 0;
   if (is_watched.replace_acquire(expected, 1))
-    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
+    register_handlers(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 constinit const ChildRepair repair_child = repair;

@@ -34,12 +34,19 @@ int is_library(struct dl_phdr_info* object, std::size_t, void*) {
   return std::strchr(object->dlpi_name, '/') != nullptr ? 1 : 0;
 }
 
+// musl's memalign calls aligned_alloc by its name, which is ours.
+#if defined(__GLIBC__)
+constexpr const char* kAligned = "memalign";
+#else
+constexpr const char* kAligned = "aligned_alloc";
+#endif
+
 }  // namespace
 
 // A static program's dlsym calls malloc, so it is not asked.
 bool find_next_malloc() {
   return dl_iterate_phdr(is_library, nullptr) != 0 && find(next.malloc, "malloc") &&
-         find(next.calloc, "calloc") && find(next.realloc, "realloc") && find(next.memalign, "memalign") &&
+         find(next.calloc, "calloc") && find(next.realloc, "realloc") && find(next.memalign, kAligned) &&
          find(next.free, "free") && find(next.usable_size, "malloc_usable_size");
 }
 

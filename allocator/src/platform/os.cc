@@ -3,7 +3,6 @@
 #include "platform/os.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -26,7 +25,9 @@
 namespace freestone::os {
 namespace {
 
-// Linux values that older headers lack.
+// Linux values that older headers, and those of other C libraries, lack.
+constexpr usize kFutexWait = 128;  // FUTEX_WAIT_PRIVATE
+constexpr usize kFutexWake = 129;
 constexpr int kAdvisePopulateWrite = 23;  // Linux 5.14
 constexpr int kAdviseGuardInstall = 102;
 constexpr int kAdviseGuardRemove = 103;
@@ -195,7 +196,7 @@ u64 entropy() {
 }
 
 static usize limit_of(unsigned resource) {
-  rlimit64 limit{};
+  rlimit limit{};  // 64 bits, as the kernel's
   if (is_error(invoke(SYS_prlimit64, 0, resource, 0, address_of(&limit)))) return ~usize{0};
   return limit.rlim_cur;
 }
@@ -262,9 +263,9 @@ void exit_now(int status) {
 
 void futex_wait_for(void* word, u32 expected, u64 milliseconds) {
   const timespec limit{static_cast<time_t>(milliseconds / 1000), static_cast<long>(milliseconds % 1000) * 1'000'000};
-  invoke(SYS_futex, address_of(word), FUTEX_WAIT_PRIVATE, expected, address_of(&limit));
+  invoke(SYS_futex, address_of(word), kFutexWait, expected, address_of(&limit));
 }
 
-void futex_wake_one(void* word) { invoke(SYS_futex, address_of(word), FUTEX_WAKE_PRIVATE, 1); }
+void futex_wake_one(void* word) { invoke(SYS_futex, address_of(word), kFutexWake, 1); }
 
 }  // namespace freestone::os

@@ -97,13 +97,13 @@ struct Remembered {
 constexpr usize kRemembered = 4096;
 FREESTONE_FAR constinit Remembered remembered[kRemembered];
 
-u64 recall(usize pc) {
+[[maybe_unused]] u64 recall(usize pc) {
   const Remembered& entry = remembered[mix_bits(pc) % kRemembered];
   const u64 shortcut = entry.shortcut.load_relaxed();
   return (entry.check.load_relaxed() ^ shortcut) == pc ? shortcut : 0;
 }
 
-void remember(usize pc, u64 shortcut) {
+[[maybe_unused]] void remember(usize pc, u64 shortcut) {
   Remembered& entry = remembered[mix_bits(pc) % kRemembered];
   entry.shortcut.store_relaxed(shortcut);
   entry.check.store_relaxed(pc ^ shortcut);

@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <string>
 
+struct mallinfo;  // other C libraries than glibc have neither
+struct mallinfo2;
+
 namespace freestone_test {
 
 #ifdef FREESTONE_TEST_EMULATED

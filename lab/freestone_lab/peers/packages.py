@@ -40,6 +40,7 @@ PROGRAMS: dict[str, str] = {
     "objdump": "binutils",
     "clang++-19": "clang-19",
     "chromium": "chromium",
+    "musl-gcc": "musl-tools",
 }
 FILES: dict[str, str] = {
     "/usr/include/gtest/gtest.h": "libgtest-dev",

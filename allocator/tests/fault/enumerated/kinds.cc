@@ -13,6 +13,10 @@
 
 #include "attack.h"
 
+#if !defined(__GLIBC__)
+extern "C" int malloc_trim(std::size_t bytes);  // musl has none: the library's
+#endif
+
 namespace enumerated {
 
 namespace {
