@@ -1,4 +1,5 @@
-"""`freestone test --programs`: real programs of Debian, suites of their own, and other releases, under both libraries.
+"""`freestone test --programs`: real programs of Debian, suites of their own, other releases, and programs built for
+musl, under both libraries.
 
 The tables, and the code that compares them, lie in allocator/tests/preload. This module starts and reads them.
 """
@@ -17,6 +18,7 @@ RESULT = Path("docs/results/programs.json")
 SUITES = Path("docs/results/suites.json")
 ROOTS = Path("docs/results/roots.json")
 TARGETS = ("freestone", "freestone_hardened", "witness", "peak", "programs_for_roots")
+MUSL = "musl"
 SCHEMA = "freestone-programs/1"
 ROOTS_SCHEMA = "freestone-roots/1"
 COMMAND = "freestone test --programs"
@@ -54,21 +56,21 @@ def packages() -> list[str]:
 def must_be_known(names: Sequence[str]) -> None:
     """UserError for a name that no table has."""
     tables = "[*programs.PROGRAMS, *(f'suites/{s}' for s in suites.SUITES), *(f'roots/{r}' for r in roots.RELEASES)]"
-    known = ["suites", "roots", *_listed(tables)]
+    known = ["suites", "roots", MUSL, *_listed(tables)]
     for name in names:
         if name not in known:
             raise UserError(f"test --programs: unknown program '{name}'; expected one of {', '.join(known)}")
 
 
 def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
-    """Runs everything, or what is named: a program, `suites`, `suites/NAME`, `roots` (other releases of Debian) or
-    `roots/NAME`. Whole tables are stored for the documents. Returns the exit status."""
+    """Runs everything, or what is named: a program, `suites`, `suites/NAME`, `roots` (other releases of Debian),
+    `roots/NAME` or `musl`. Whole tables but that of musl are stored for the documents. Returns the exit status."""
     root = paths.root()
     build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
     for step in (["cmake", "--preset", "release"], build):
         if subprocess.run(step, cwd=root, check=False, stdout=2).returncode != 0:
             raise UserError(f"'{' '.join(step)}' failed")
-    status = 0
+    status = musl() if MUSL in names or not names else 0
     for path, kind, chosen in runs(names):
         result = paths.cache_dir() / path.name if chosen else root / path
         result.parent.mkdir(parents=True, exist_ok=True)
@@ -79,10 +81,19 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
     return status
 
 
+def musl() -> int:
+    """The programs that are built for musl, over libraries that the small test of musl has built."""
+    status = 0
+    for command in (["musl/musl_test.py"], ["-m", "musl.programs"]):
+        words = ["/usr/bin/python3", *command, str(paths.build_dir())]
+        status |= subprocess.run(words, env=environment(), cwd=tests(), check=False).returncode
+    return status
+
+
 def runs(names: Sequence[str]) -> list[tuple[Path, str, list[str]]]:
     """What `names` asks for: result file, table, and its entries (none: all)."""
     tables = {"suites": SUITES, "roots": ROOTS}
-    programs = [name for name in names if name.partition("/")[0] not in tables]
+    programs = [name for name in names if name.partition("/")[0] not in (*tables, MUSL)]
     result = [(RESULT, "programs", programs)] if programs or not names else []
     for kind, path in tables.items():
         chosen = [name.removeprefix(f"{kind}/") for name in names if name.startswith(f"{kind}/")]
