@@ -63,6 +63,7 @@ def test_the_tests_build_under_the_same_lock(root: Path, monkeypatch: pytest.Mon
 def test_what_is_being_built_is_waited_for(root: Path) -> None:
     (root / "build" / "release").mkdir(parents=True)
     made = root / "build" / "release" / "part"
+    made.write_text("half")
     began = threading.Event()
 
     def build() -> None:

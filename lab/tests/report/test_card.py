@@ -64,6 +64,17 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
     assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
 
 
+def test_a_ratio_that_is_not_known_within_3_per_cent_is_named() -> None:
+    noisy = job("a", {"fast": (0.9, 1.0), "lean": (1.0, 1.0)})
+    for sample in noisy.samples:
+        sample.figures["wall"] *= 1 + sample.round * 11 % 7 / 30 * (sample.peer == "fast")
+    found = card.of_result(result(noisy, job("b", {"lean": (1.0, 1.0)}), command=["freestone", "compare"]))
+    assert found is not None
+    lines = dict(found.lines)
+    assert lines["a"].endswith("; not known within 3 %: fast")
+    assert "not known within" not in lines["b"]
+
+
 def test_nothing_compared_is_no_card() -> None:
     assert card.of_result(result(job("a", {}), command=["freestone", "compare"])) is None
     render_report([result(job("a", {}), command=["freestone", "compare"])])
