@@ -1,7 +1,6 @@
 # Builds for musl with this machine's gcc and Debian's musl-tools. The library needs no C++ runtime, so libstdc++'s
 # headers are enough, and what is linked is linked as C:
 #   ./freestone build --preset musl
-# The programs of the tests that are C++ need a C++ library for musl: cmake/musl-zig.cmake.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_HOST_SYSTEM_PROCESSOR})
 set(CMAKE_C_COMPILER musl-gcc)
