@@ -11,7 +11,7 @@
 namespace freestone {
 
 enum class WentBack : unsigned {
-  surplus,    // free spans above the watermark
+  surplus,    // free spans beyond what may stay
   decay,      // free spans that nobody needed for a while
   slabs,      // whole free pages inside slabs, after few live blocks were left or the pages grew cold
   trim,       // the program asked

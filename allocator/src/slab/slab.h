@@ -116,8 +116,8 @@ class SlabPages {
 
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
-// Does so for surplus memory, as the heap grows and as time passes (slab_purge.cc). Called on slow paths; looks closer
-// when `due`. True: few blocks are left outside the slabs, so the caller should give back its own and purge all slabs.
+// Does so for surplus memory, as the heap grows and, when `due`, as time passes (slab_purge.cc). Called on slow paths.
+// True: few blocks are left outside the slabs, so the caller should give back its own and purge all slabs.
 bool purge_cold_pages(SlabUser& user, bool due);
 // Whether a thread that counts its refills and flushes looks closer now.
 bool look_is_due(u32 events);

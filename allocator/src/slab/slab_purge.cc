@@ -1,57 +1,45 @@
 // Room 7, slab: which memory inside slabs in use goes back to the kernel: whole pages of which every block is free.
 //
-// What the blocks of a class outside the slabs and its recent swings (span/recent_need.h) leave over is surplus. It
-// goes
-//   - as the heap grows: whoever makes it larger gives as much back from classes that have a surplus. A hand goes down
-//     the heap for it, a part of the heap at a time, so that no call takes long;
-//   - as the sizes change: the hand goes once round the heap while half of the bytes move to other classes, so that a
-//     program which stays as large keeps no pages of sizes that it no longer uses, however fast it is. Only what its
-//     classes grew by since a window began counts: blocks that come and go at random move nothing;
-//   - with time: the hand goes once round the heap in `dirty_decay_ms` anyway;
-//   - all at once when the blocks outside the slabs fell to half of their peak: a program that goes idle then keeps
-//     little. Whoever sees it empties its cache first (give_back_cold in cache/cache.h).
+// The law of retention (span/retention.h) says how much of it stays, all classes taken together: of what the blocks
+// outside the slabs fell by, a share or what came back before; but the share always. More than that is surplus. While
+// there is some, a hand goes down the heap and gives free pages back: 32 units for each unit that the heap grew by, and
+// once round the heap in an eighth of the half-life. When at least half of what went back is used again, free pages
+// count as used, so they stop going back.
+//
+// All of them go at once when the blocks outside the slabs fell to half of their peak and do not swing: a program that
+// goes idle then keeps little. Whoever sees it empties its cache first (give_back_cold in cache/cache.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
 #include "config/options.h"
 #include "platform/os.h"
 #include "slab/holding.h"
-#include "span/recent_need.h"
+#include "span/purge.h"
 
 namespace freestone {
 
 namespace {
 
-constexpr usize kWorthIt = 4 * kMiB;
-constexpr usize kLookBytes = kMiB;     // growth from one look at the surplus to the next
-constexpr usize kColdBytesMin = kMiB;  // less is left where it is
-constexpr usize kColdDivisor = 32;     // and less than this part of what is in use
-constexpr usize kWalkUnits = 16;       // units looked at per unit that the heap grew by
-constexpr u64 kWindowMs = 128;         // in which blocks come and go without being a swing
-constexpr usize kMovedDivisor = 2;     // such a window ends early when this part of the bytes is in other classes
-constexpr usize kMovedUnitsMin = 256;  // that the hand goes on by: small heaps have little to give
-constexpr usize kGrownPerLook = 2 * kMiB;  // what is made up for at once; the rest the next time
-constexpr usize kUnitsPerTick = 64 * kKiB;  // what the hand passes at most because time passed
-constexpr u32 kEventsPerLook = 128;         // refills and flushes of a thread
-constexpr u32 kEventsPerSoonLook = 16;      // after the blocks became few
-constexpr u32 kSoonLooks = 256;
+constexpr usize kWorthIt = 4 * kMiB;     // surplus for which caches are emptied
+constexpr usize kLookBytes = kMiB;       // growth from one look at the surplus to the next
+constexpr u32 kEventsPerLook = 128;      // the same in refills and flushes of a thread
+constexpr usize kLeftBytes = kMiB;       // so little is left where it is, and with the next fraction it is the share
+constexpr usize kShareDivisor = 32;
+constexpr usize kUnitsPerGrown = 32;     // that the hand passes
+constexpr u64 kTicksPerRound = kTicksPerHalfLife / 8;
+constexpr usize kGivenPerLook = 2 * kMiB;   // the most, to bound how long a call takes; as the next
+constexpr usize kUnitsPerLook = 64 * kKiB;
 
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;  // relaxed: what had come by the last look
-Atomic<u32> soon_looks;  // relaxed: so many looks follow each other soon, for blocks that became few may be all freed
 struct State {
-  RecentNeed need;                            // of bytes in blocks outside the slabs
-  RecentNeed class_need[kLastSmallClass + 1];  // the same by class
-  usize most_out[2][kLastSmallClass + 1] = {};  // the most in this window and in the one before, by class
-  usize began_with[kLastSmallClass + 1] = {};  // what was in use when this window began, by class
-  usize moved = 0;      // the most that classes grew by since then, together
-  bool turned = false;  // so much that the window is over
-  usize unwalked = 0;   // of this and former windows, what the hand has not gone on for
-  u64 window_ms = 0;    // when this window began
+  Retention law;        // of bytes in blocks outside the slabs
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
-  usize spare = 0;      // what the slabs were larger then, at most a quarter: a swing needs that again, too
+  usize gave = 0;       // bytes that went back lately: half of it is forgotten from look to look
+  u64 used_again = 0;   // the same of bytes that went back and are used again
+  u64 refilled = 0;     // refilled_bytes at the last look
+  u64 tick = 0;         // of the last look
   UnitIndex hand = 0;   // the walk goes on below this unit
-  u64 walked_ms = 0;    // when it last went on because time passed
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
@@ -115,84 +103,45 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   return purged;
 }
 
-struct Surplus {
-  usize of[kLastSmallClass + 1];
-  usize bytes = 0;      // of all classes
-  usize blocks = 0;     // bytes in blocks outside the slabs
-  usize slabs = 0;      // bytes of slabs
-  usize kept = 0;       // what recent swings of all blocks say will be needed soon
+struct Look {
+  usize free[kLastSmallClass + 1];  // bytes of slabs that are free and have memory, by class
+  usize blocks = 0;                 // bytes in blocks outside the slabs
+  usize touched = 0;                // bytes of slabs that have memory
+
+  usize unused() const { return touched - min_of(touched, blocks); }
 };
 
-void look(Surplus& surplus) FREESTONE_REQUIRES(looking) {
-  const u64 now = os::coarse_milliseconds();
-  usize kept[kLastSmallClass + 1];
-  usize all_kept = 0;
-  usize moved = 0;
-  const bool new_window = now - state.window_ms >= kWindowMs || state.turned;
-  const bool long_ago = now - state.window_ms >= 2 * kWindowMs;
-  if (new_window) state.window_ms = now;
+void look(Look& found) FREESTONE_REQUIRES(looking) {
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    surplus.of[c] = 0;
+    found.free[c] = 0;
     const usize units = slab_units_in_use[c].load_relaxed();
-    if (new_window) state.began_with[c] = 0;
     if (units == 0) continue;
     const ClassInfo& info = class_info(c);
     const usize room = units / info.units * info.blocks * info.bytes;
     // May be read between a taker's steps and a giver's.
     const usize out = min_of(blocks_outside(c) * info.bytes, room);
-    if (new_window) state.began_with[c] = out;
-    moved += out - min_of(out, state.began_with[c]);
-    if (new_window) state.most_out[1][c] = long_ago ? out : state.most_out[0][c];
-    state.most_out[0][c] = new_window ? out : max_of(out, state.most_out[0][c]);
-    const usize most = max_of(state.most_out[0][c], state.most_out[1][c]);
-    state.class_need[c].note(out, now);
-    kept[c] = state.class_need[c].kept(out) - min_of(state.class_need[c].kept(out), most - out);
-    all_kept += kept[c];
-    surplus.of[c] = room - min_of(room, most + empty_bytes[c].load_relaxed());
-    surplus.blocks += out;
-    surplus.slabs += units_to_bytes(units);
-  }
-  if (new_window) state.moved = 0;
-  state.unwalked += moved - min_of(moved, state.moved);
-  state.moved = max_of(state.moved, moved);
-  state.turned = state.moved > max_of(kWorthIt, surplus.blocks / kMovedDivisor);
-  state.need.note(surplus.blocks, now);
-  surplus.kept = options.dirty_bytes == 0 ? 0 : state.need.kept(surplus.blocks);
-  // What one class may need again another may need instead: together they keep no more than all blocks swing by.
-  constexpr unsigned kShareShift = 16;  // bytes of a window, shifted so, fit into a word
-  static_assert(kWindowBytes <= ~usize{0} >> kShareShift);
-  const usize share = all_kept <= surplus.kept ? usize{1} << kShareShift : (surplus.kept << kShareShift) / all_kept;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    if (surplus.of[c] == 0) continue;
-    surplus.of[c] -= min_of(surplus.of[c], kept[c] * share >> kShareShift);
-    surplus.bytes += surplus.of[c];
+    const usize empty = empty_bytes[c].load_relaxed();
+    found.free[c] = room - min_of(room, out + empty);
+    found.blocks += out;
+    found.touched += units_to_bytes(units) - empty;
   }
 }
 
-usize heap_units() { return region.frontier.load_acquire() - region.heap_start; }
-
-// How far the hand goes because sizes changed, `blocks` bytes being in use.
-usize units_moved(usize blocks) FREESTONE_REQUIRES(looking) {
-  const usize turn = max_of<usize>(bytes_to_units(blocks / kMovedDivisor), 1);
-  const usize units = heap_units() * min_of(state.unwalked >> kUnitShift, turn) / turn;
-  if (units < kMovedUnitsMin) return 0;
-  state.unwalked = 0;
-  return units;
+// Tells the law what is in use; returns how many bytes may stay beyond it.
+usize note_use(const Look& found, u64 tick) FREESTONE_REQUIRES(looking) {
+  const u64 refilled = refilled_bytes.load_relaxed();
+  state.used_again = state.used_again / 2 + (refilled - state.refilled);
+  state.refilled = refilled;
+  const bool in_vain = state.used_again > state.gave / 2;
+  state.gave /= 2;
+  state.law.note(found.blocks + (in_vain ? min_of(found.unused(), found.blocks / 2) : 0), tick);
+  const usize share = kLeftBytes + found.blocks / kShareDivisor;
+  const usize kept = state.law.kept(found.blocks, share);
+  return options.dirty_bytes == 0 ? share : max_of(kept, share);
 }
 
-// How far the hand goes because time passed.
-usize units_due() FREESTONE_REQUIRES(looking) {
-  const u64 now = os::coarse_milliseconds();
-  const u64 elapsed = now - state.walked_ms;
-  if (elapsed < kWindowMs) return 0;
-  state.walked_ms = now;
-  const u64 round_ms = max_of(options.dirty_decay_ms, kWindowMs);
-  return min_of(kUnitsPerTick, heap_units() * min_of(elapsed, round_ms) / round_ms);
-}
-
-// The hand goes on by so many units at most, and gives back so many bytes at most.
-void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_REQUIRES(looking) {
-  units = min_of(units, heap_units());
+// The hand passes so many units and gives back so many bytes at most.
+void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIRES(looking) {
   usize given = 0;
   usize walked = 0;
   while (walked < units && given < most && !purges_pause()) {
@@ -202,14 +151,15 @@ void walk(SlabUser& user, Surplus& surplus, usize units, usize most) FREESTONE_R
     const u8 tag = tag_of(unit);
     const bool slab = tag != kTagNone && tag <= kLastSmallClass;
     const UnitIndex first = slab ? slab_start(class_info(tag), unit) : unit;
-    if (slab && surplus.of[tag] > 0) {
+    if (slab && found.free[tag] > 0) {
       const usize went = purge_slab(tag, first, user, WentBack::slabs);
-      surplus.of[tag] -= min_of(surplus.of[tag], went);
+      found.free[tag] -= min_of(found.free[tag], went);
       given += went;
     }
     walked += state.hand - first;
     state.hand = first;
   }
+  state.gave += given;
 }
 
 }  // namespace
@@ -225,9 +175,7 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   return purged;
 }
 
-bool look_is_due(u32 events) {
-  return events % (soon_looks.load_relaxed() != 0 ? kEventsPerSoonLook : kEventsPerLook) == 0;
-}
+bool look_is_due(u32 events) { return events % kEventsPerLook == 0; }
 
 // At most so many bytes of slabs have memory, free blocks and used ones together.
 static usize touched_slab_bytes() {
@@ -238,34 +186,31 @@ static usize touched_slab_bytes() {
 }
 
 // `came`: what had come by now.
-FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, bool due, u64 came) {
-  if (touched_slab_bytes() <= kColdBytesMin) {  // so little is left where it is
+FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
+  if (touched_slab_bytes() <= kLeftBytes) {
     looked_at.store_relaxed(came);
     return false;
   }
-  const u64 grown = came - looked_at.load_relaxed();
   if (!looking.try_lock()) return false;
-  Surplus surplus;
-  look(surplus);
-  if (surplus.blocks > state.peak) {
-    state.peak = surplus.blocks;
-    state.spare = min_of(surplus.slabs - min_of(surplus.slabs, surplus.blocks), surplus.blocks / 4);
-  }
-  const usize needed = surplus.kept == 0 ? surplus.blocks : surplus.blocks + surplus.kept + state.spare;
-  u64 left = 0;  // of what it grew by
-  const bool became_few = surplus.blocks <= state.peak / 2 && surplus.slabs >= needed + kWorthIt;
-  if (const u32 soon = soon_looks.load_relaxed(); soon != 0) soon_looks.store_relaxed(soon - 1);
+  Look found;
+  look(found);
+  const u64 grown = came - looked_at.load_relaxed();
+  looked_at.store_relaxed(came);
+  const u64 tick = ticks_at(os::coarse_milliseconds());
+  const u64 ticks = min_of(tick - state.tick, kTicksPerRound);
+  state.tick = tick;
+  const usize stays = note_use(found, tick);
+  const usize surplus = found.unused() - min_of(found.unused(), stays);
+  state.peak = max_of(state.peak, found.blocks);
+  const bool became_few = found.blocks <= state.peak / 2 && surplus >= kWorthIt;
   if (became_few) {
-    state.peak = surplus.blocks;
-    soon_looks.store_relaxed(kSoonLooks);
-  } else if (surplus.bytes > kColdBytesMin + surplus.blocks / kColdDivisor) {
-    const usize at_once = min_of<u64>(grown, kGrownPerLook);
-    left = grown - at_once;
-    walk(user, surplus, (at_once >> kUnitShift) * kWalkUnits, at_once);
-    walk(user, surplus, units_moved(surplus.blocks), kGrownPerLook);
-    if (due) walk(user, surplus, units_due(), kGrownPerLook);
+    state.peak = found.blocks;
+  } else if (surplus > 0) {
+    const usize heap = region.frontier.load_acquire() - region.heap_start;
+    const usize for_growth = (min_of<u64>(grown, kGivenPerLook) >> kUnitShift) * kUnitsPerGrown;
+    const usize units = for_growth + heap * ticks / kTicksPerRound;
+    walk(user, found, min_of(units, min_of(heap, kUnitsPerLook)), min_of(surplus, kGivenPerLook));
   }
-  looked_at.store_relaxed(came - left);
   user.token.store_relaxed(kNoUnit);
   looking.unlock();
   return became_few;
@@ -274,7 +219,7 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, bool due, u64 
 bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
   if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;
-  return purge_cold_pages_slow(user, due, came);
+  return purge_cold_pages_slow(user, came);
 }
 
 void forget_slab_purge() { looking.reset_in_child(); }

@@ -8,7 +8,6 @@
 #include "region/account.h"
 #include "region/guarding.h"
 #include "span/free_memory.h"
-#include "span/retention.h"
 #include "span/run.h"
 #include "span/span_map.h"
 
@@ -34,8 +33,7 @@ constinit State state FREESTONE_GUARDED_BY(span_lock);
 // How many units one free gives back beyond twice what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
-u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerHalfLife, 1); }
-u64 now_ticks() { return os::coarse_milliseconds() / tick_ms(); }
+u64 now_ticks() { return ticks_at(os::coarse_milliseconds()); }
 
 // In use and not only kept.
 usize live_units() FREESTONE_REQUIRES(span_lock) {
@@ -54,9 +52,11 @@ usize allowed_units() FREESTONE_REQUIRES(span_lock) {
   return allowed - min_of(allowed, kept_units.load_relaxed());
 }
 
+// With what is above goes what one call more takes, so that not every free makes a call.
 usize surplus() FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.purgeable_units();
-  return dirty - min_of(dirty, allowed_units());
+  const usize allowed = allowed_units();
+  return dirty <= allowed ? 0 : dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
 }
 
 // What time makes due.

@@ -10,15 +10,21 @@
 // it is left alone as long (purges_pause in region/traffic.h).
 #pragma once
 
+#include "config/options.h"
 #include "region/region.h"
 #include "region/traffic.h"
+#include "span/retention.h"
 
 namespace freestone {
 
-// What slots of large runs hold (run.h). Relaxed: a moment's error moves the watermark by one run.
+// What slots of large runs hold (run.h). Relaxed: a moment's error moves what may stay by one run.
 extern FREESTONE_HIDDEN Atomic<usize> kept_units;
-// How many units such slots may hold, by the watermark, when somebody last looked at it.
+// How much of the share no dirty unit uses, when somebody last looked at it.
 extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
+
+// The time of the law of retention.
+inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerHalfLife, 1); }
+inline u64 ticks_at(u64 ms) { return ms / tick_ms(); }
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);

@@ -3,7 +3,7 @@
 // A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
 // small cache: up to 1 MiB one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by
 // one atomic exchange; up to 8 MiB one slot per doubling for all threads, from the second run of a length on. What
-// these hold is dirty memory by the rules of purge.h: it takes from the watermark, and joins the dirty units when
+// these hold is dirty memory by the rules of purge.h: it takes from what may stay, and joins the dirty units when
 // nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its
 // record, so a second free of it is seen.
 //

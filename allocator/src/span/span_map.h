@@ -6,7 +6,7 @@
 // Dirty units are in one of three sets. What becomes free joins the younger; purging empties the older from the highest
 // address down, then these two change their roles. So what nobody wants, holes too small for what the program asks for,
 // goes before what was freed a moment ago. What cannot go, since the kernel refused it or since a page reaches into
-// units in use, joins the refused. These serve like any other dirty units, but count for no watermark, until
+// units in use, joins the refused. These serve like any other dirty units, but do not count as surplus, until
 // retry_refused.
 //
 // SPAN-1  The three sets of dirty units are disjoint subsets of free.

@@ -51,6 +51,7 @@ def row_for(axis: Axis, test: str, case: str, hurt: bool) -> Row | None:
 # Tests that are no part of the matrix, although a library is named in their environment.
 LEFT_OUT = {
     "abi.exports.*": "reads the library's file",
+    "fault.calls.*": "judges the table of calls in peace",
     "fault.filters.*": "kills for calls itself, for those of the stand-in, too",
     "preload.interposed.*": "interposes what the stand-in calls",
     "sampling.unchanged.*": "compares the shipped library's instructions",

@@ -87,7 +87,6 @@ TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
     for (void* block : held) deallocate(block);
   }
   EXPECT_EQ(cache->count(c), 0u) << "its pages stay while the program is idle";
-  EXPECT_TRUE(look_is_due(16)) << "what is freed next may be seen too late";
   for (usize k = 0; k < std::size(peak); k += 64) return_blocks(many, user, &peak[k], 1);
   expect_valid_heap();
 }
