@@ -117,26 +117,30 @@ TEST(cache, CapacityMovesToTheClassThatMisses) {
 }
 
 // Medium blocks replaced at random: a class misses and fills in turn, so the thread takes all that its budget allows.
+// Returns the most that was charged meanwhile.
 template <usize Live>
-void replace_medium_blocks() {
+usize replace_medium_blocks() {
   static void* held[Live];
+  usize charged = 0;
   Random random(3);
   for (void*& block : held) block = allocate(random.between(4 * kKiB, 32 * kKiB));
   for (int step = 0; step < 30'000; ++step) {
     void*& block = held[random.below(Live)];
     deallocate(block);
     block = allocate(random.between(4 * kKiB, 32 * kKiB));
+    charged = max_of(charged, account.charged.load_relaxed());
   }
   for (void* block : held) deallocate(block);
+  return charged;
 }
 
 TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
   Cache* cache = ensure_cache();
   ASSERT_NE(cache, nullptr);
   trim(0);
-  replace_medium_blocks<100>();
+  const usize charged = replace_medium_blocks<100>();
   const usize beside_small = cache->capacity_bytes;
-  EXPECT_LE(beside_small, max_of(kCacheBytesSmall, account.charged.load_relaxed() / kCacheTurnsDivisor));
+  EXPECT_LE(beside_small, max_of(kCacheBytesSmall, charged / kCacheTurnsDivisor));
   static void* heap[64];
   for (void*& block : heap) block = allocate(kMiB);
   // More than once: on a slow machine the cache may be emptied meanwhile, since blocks of an earlier test became few.
