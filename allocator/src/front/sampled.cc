@@ -2,6 +2,7 @@
 
 #include "front/sampled.h"
 
+#include "region/account.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -38,6 +39,7 @@ void* sample_allocation(Cache& cache, SizeClass size_class, usize bytes, usize a
   const bool due = size_class != 0 ? count_class_allocation(cache, size_class, bytes, observer->distances)
                                    : count_bytes(cache, bytes, observer->distances);
   if (!due) return nullptr;
+  attend();  // in a program whose caches always hit, a sample is the only slow path
   const bool in_table = size_class != 0 && size_class < kCountedClassEnd;
   return observer->allocate(request_of(bytes), alignment, in_table ? class_info(size_class).bytes : bytes, track);
 }

@@ -9,7 +9,7 @@
 //          here, `saved` holds all that it had, but for the vector registers, which the entry saves. The entry changes
 //          no other state, so nothing is left behind.
 // VISIT-2  What a look switched on ends by itself. The looker raises `renewals` while it lives. When that stood still
-//          for kLeaseMs, the next slow path ends it.
+//          for kLeaseMs, the next slow path ends it. A sampled allocation is one.
 // VISIT-3  An errand takes only locks that were free when the thread came: what the interrupted code holds, or a thread
 //          that stands still, would never be released. Nor does it give blocks back, which is the cache's work.
 //
