@@ -126,7 +126,9 @@ def owner(path: Path) -> str:
 def _owners(paths: tuple[str, ...]) -> dict[str, str]:
     if not paths or shutil.which("dpkg-query") is None:
         return {}
-    found = subprocess.run(["dpkg-query", "-S", *paths], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["dpkg-query", "-S", *paths], capture_output=True, text=True, errors="surrogateescape", check=False
+    )
     owner: dict[str, str] = {}
     for line in found.stdout.splitlines():
         packages, separator, path = line.partition(": ")

@@ -86,17 +86,21 @@ def test_peak_memory_is_the_trees_not_the_wrappers(tmp_path: Path) -> None:
 def test_memory_that_processes_share_counts_once(own_mib: int, tmp_path: Path) -> None:
     # Five children of a process of 60 MiB share its pages until they write; summed, they would hold 360 MiB.
     code = (
-        f"{UNTIL_SEEN}import os; x = bytearray(60 << 20)\n"
+        f"{UNTIL_SEEN}import os; x = bytearray(60 << 20); ready, tell = os.pipe(); wait, end = os.pipe()\n"
         "for _ in range(5):\n"
         "  if not os.fork():\n"
+        "    os.close(end)\n"
         f"    for at in range(0, {own_mib} << 20, 4096): x[at] = 1\n"
-        "    until_seen(parent(parent('self')), 40); os._exit(0)\n"
+        "    os.write(tell, b'x'); os.read(wait, 1); os._exit(0)\n"
+        "for _ in range(5): os.read(ready, 1)\n"
+        "until_seen(parent('self'), 40); os.close(end)\n"
         "for _ in range(5): os.wait()\n"
     )
     found = run(tmp_path, [PYTHON, "-S", "-c", code])
     assert found.processes == 6
     expected = 60 + 5 * own_mib
-    assert expected << 10 < found.rss_kib < (expected + 40) << 10
+    # A peak is looked at anew when it is 2 % higher.
+    assert 0.98 * (expected << 10) < found.rss_kib < (expected + 40) << 10
     assert max(kib for _, kib in found.rss_series) < (expected + 60) << 10, "so does the curve"
 
 
