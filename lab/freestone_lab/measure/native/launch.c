@@ -44,11 +44,12 @@ static int point_count;
 static int point_stride = 1;  // every so many ticks one point is kept; doubles when the array is full
 static volatile sig_atomic_t asked_to_stop;
 
-static long long now_ns(void) {
+static long long clock_ns(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
+static long long now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 static void on_stop(int signal_number) {
   (void)signal_number;
@@ -345,14 +346,14 @@ static void note(struct Watch* w, const struct Options* o, long page_kib) {
     w->tick = (long)((t - w->start) / 1000000LL / o->interval_ms);
   const struct Tree tree = look(false, page_kib);
   // Processes of one tree share pages, so the memory that they hold together is their PSS. smaps_rollup walks page
-  // tables: the next look comes after twenty times what the last one took, and of several processes with every new
+  // tables: the next look comes after twenty times the CPU time of the last one, and of several processes with every new
   // peak.
   const bool several = tree.processes > 1, due = t >= w->pss_due;
   const bool grown = tree.rss_kib > w->shared.rss_kib + w->shared.rss_kib / 50;
   if ((several && (due || grown)) || (due && grown)) {
+    const long long before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     w->shared = look(true, page_kib);
-    const long long after = now_ns();
-    w->pss_due = after + 20 * (after - t);
+    w->pss_due = now_ns() + 20 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - before);
     if (w->shared.pss_kib > w->peak.pss_kib) w->peak.pss_kib = w->shared.pss_kib;
   }
   if (tree.threads > w->peak.threads) w->peak.threads = tree.threads;
