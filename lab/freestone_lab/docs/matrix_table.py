@@ -1,4 +1,7 @@
-"""What happens where the kernel refuses, in docs/COMPATIBILITY.md: made from what the test matrix.whole stored."""
+"""What happens where the kernel refuses, in docs/COMPATIBILITY.md: made from what the test matrix.whole stored.
+
+The command `docs` takes it in once there is a first whole result, with a section of that name in the document.
+"""
 
 from __future__ import annotations
 
