@@ -346,8 +346,8 @@ static void note(struct Watch* w, const struct Options* o, long page_kib) {
     w->tick = (long)((t - w->start) / 1000000LL / o->interval_ms);
   const struct Tree tree = look(false, page_kib);
   // Processes of one tree share pages, so the memory that they hold together is their PSS. smaps_rollup walks page
-  // tables: the next look comes after twenty times the CPU time of the last one, and of several processes with every new
-  // peak.
+  // tables: the next look comes after twenty times the CPU time of the last one, and of several processes with every
+  // new peak.
   const bool several = tree.processes > 1, due = t >= w->pss_due;
   const bool grown = tree.rss_kib > w->shared.rss_kib + w->shared.rss_kib / 50;
   if ((several && (due || grown)) || (due && grown)) {
