@@ -48,6 +48,7 @@ asm(R"(
   .macro store_one area, number, name
     movq %\name, \area+8*\number(%rip)
   .endm
+  .text
   .globl visit_probe
   .type visit_probe, @function
 visit_probe:
@@ -106,6 +107,7 @@ unsigned width() {
 #elif defined(__aarch64__)
 constexpr usize kVectorsAt = 256;
 asm(R"(
+  .text
   .globl visit_probe
   .type visit_probe, %function
 visit_probe:
