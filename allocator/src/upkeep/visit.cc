@@ -124,11 +124,13 @@ bool page_is_looked_at() { return lease_of(Looked::page).runs.load_relaxed() != 
 void forget_look_at_page() { lease_of(Looked::page).runs.store_relaxed(0); }
 
 void end_forgotten_looks(u64 now_ms) {
-  if (is_forgotten(Looked::profile, now_ms)) {
+  const bool ends_profile = is_forgotten(Looked::profile, now_ms);
+  if (ends_profile) {
     end_profile();
     end_look(Looked::profile);
   }
-  if (is_forgotten(Looked::page, now_ms)) {
+  // Samples may have been the last slow paths of the program, so a page of the same looker ends with them.
+  if (is_forgotten(Looked::page, ends_profile ? now_ms + kLeaseMs / 2 : now_ms)) {
     end_look(Looked::page);
     if (!options.live_page) remove_live_page();
   }

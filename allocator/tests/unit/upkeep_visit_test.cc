@@ -330,6 +330,20 @@ TEST_F(upkeep_visit, APageEndsWhenItsLookerIsGone) {
   EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
+TEST_F(upkeep_visit, APageEndsWithTheProfileOfTheSameLooker) {
+  for (const bool renewed : {false, true}) {
+    ASSERT_EQ(visit(Errand::start_profile, 4096), 0);
+    const u64 begun = os::coarse_milliseconds();
+    while (os::coarse_milliseconds() < begun + 20) os::sleep_microseconds(1000);
+    ASSERT_EQ(visit(Errand::show_page), 0);
+    if (renewed) freestone_visit_room.renewals[1].add_relaxed(1);
+    end_forgotten_looks(begun + 10'010);
+    EXPECT_FALSE(profile_is_active());
+    EXPECT_EQ(page_is_looked_at(), renewed);
+  }
+  visit(Errand::hide_page);
+}
+
 TEST_F(upkeep_visit, WhatWasSampledIsWrittenIntoMemory) {
   ASSERT_EQ(visit(Errand::start_profile, 1), 0);
   void* block = allocate(1000);
