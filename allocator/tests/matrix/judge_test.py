@@ -29,6 +29,9 @@ for block in blocks:
     if block: ctypes.memset(block, 1, 3 << 20)
 for block in blocks: c.free(block)
 print("refused:", sum(block is None for block in blocks))
+page = ctypes.c_size_t()
+c.mallctl(b"arenas.page", ctypes.byref(page), ctypes.byref(ctypes.c_size_t(8)), None, 0)
+print("pages of", page.value)
 raise SystemExit(3)
 """
 
@@ -74,6 +77,7 @@ class StandIn(unittest.TestCase):
     def test_larger_pages_are_what_the_library_sees(self) -> None:
         outcome = play(Axis("a", "page=64"))
         self.assertIn("refused: 0", outcome.failures[0].text)
+        self.assertIn("pages of 65536", outcome.failures[0].text)
         self.assertTrue(self.of(outcome, "mmap_at") & REFUSED)
 
     def test_a_killing_rule_kills_once_main_has_begun(self) -> None:

@@ -73,6 +73,27 @@ ROWS = (
     ),
     Row(
         MISSED,
+        "page.*",
+        "sampling.guard.*",
+        "test_underflow",
+        "the slack before a block is the longer, the larger a page is: what is written there is seen at the free",
+    ),
+    Row(
+        MISSED,
+        "page.64k",
+        "abi.bad_pointer*",
+        "ShrunkLargeBlock.* GrownLargeBlock.*",
+        "a page is larger than a unit, so runs have no guards",
+    ),
+    Row(
+        OPEN,
+        "page.*",
+        "api.statistics.* api.mallctl.*",
+        "GoodSize.* Statistics.AgreeWithAShadowCountAtRest Mallctl.StatisticsFollowTheHeapAtEachEpoch",
+        "amounts differ from what is promised where pages are larger than 4 KiB",
+    ),
+    Row(
+        MISSED,
         "mmap_at.* all.*",
         "fault.address_space* fault.rlimit.* footprint.mappings.*",
         "AddressSpace.* *address_space* *small_program*",

@@ -43,7 +43,6 @@
 
 extern "C" {
 extern FREESTONE_HIDDEN const char __ehdr_start;
-unsigned long __getauxval(unsigned long type);
 // Read before FREESTONE_CONF. Filled with STAND_IN_CONF.
 static char options_for_all[1024];
 FREESTONE_EXPORT const char* freestone_conf = options_for_all;
@@ -312,13 +311,12 @@ __attribute__((noinline)) long invoke(long number, usize a, usize b, usize c, us
   return call_with_pages(number, arguments, page);
 }
 
-}  // namespace freestone::os
-
-// The library's own: what the kernel told the program at its start.
-extern "C" FREESTONE_HIDDEN unsigned long getauxval(unsigned long type) {
-  freestone::os::prepare();
-  return type == AT_PAGESZ && freestone::os::page != 0 ? freestone::os::page : __getauxval(type);
+usize told_value(unsigned long type) {
+  prepare();
+  return type == AT_PAGESZ && page != 0 ? page : kernel_value(type);
 }
+
+}  // namespace freestone::os
 
 extern "C" FREESTONE_EXPORT int __libc_start_main(freestone::os::Main* program, int argc, char** argv, void (*init)(),
                                                   void (*fini)(), void (*loader_fini)(), void* stack_end) {

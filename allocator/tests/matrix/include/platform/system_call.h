@@ -9,6 +9,10 @@ void count_call(long number);
 
 long invoke(long number, usize a = 0, usize b = 0, usize c = 0, usize d = 0, usize e = 0, usize f = 0);
 
+// What the kernel told the program at its start, with pages of the size that the stand-in has.
+usize told_value(unsigned long type);
+#define kernel_value told_value
+
 inline bool is_error(long result) { return result < 0 && result > -4096; }
 
 }  // namespace freestone::os
