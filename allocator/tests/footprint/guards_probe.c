@@ -1,25 +1,15 @@
 /* Fills the heap with large blocks, moves them about, and says how many mappings the process has; then takes most of
  * the mappings that the kernel allows, and says whether it got them.
  *   guards_probe BLOCKS OPERATIONS MAPPINGS      prints "START FILLED MOVED got|refused" */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../support/mapping_count.h"
+
 enum { kBlocksMax = 1 << 16, kPage = 4096 };
 static void* blocks[kBlocksMax];
-
-static int mappings(void) {
-  static char text[1 << 16];
-  const int file = open("/proc/self/maps", O_RDONLY);
-  int lines = 0;
-  for (ssize_t length; (length = read(file, text, sizeof text)) > 0;) {
-    for (ssize_t k = 0; k < length; ++k) lines += text[k] == '\n';
-  }
-  close(file);
-  return lines;
-}
 
 static unsigned long drawn = 12345;
 static size_t draw(size_t bound) {
@@ -47,12 +37,12 @@ static const char* take_mappings(size_t count) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const size_t count = (size_t)atol(argv[1]);
-  const int start = mappings();
+  const size_t start = mapping_count();
   for (size_t k = 0; k < count; ++k) {
     if ((blocks[k] = malloc(size())) == NULL) return 3;
   }
-  const int filled = mappings();
-  int moved = filled;
+  const size_t filled = mapping_count();
+  size_t moved = filled;
   for (long k = 0; k < atol(argv[2]); ++k) {
     void** const block = &blocks[draw(count)];
     if (draw(4) == 0) {
@@ -62,10 +52,10 @@ int main(int argc, char** argv) {
       if ((*block = malloc(size())) == NULL) return 3;
     }
     if (k % 1000 == 0) {
-      const int now = mappings();
+      const size_t now = mapping_count();
       if (now > moved) moved = now;
     }
   }
-  printf("%d %d %d %s\n", start, filled, moved, take_mappings((size_t)atol(argv[3])));
+  printf("%zu %zu %zu %s\n", start, filled, moved, take_mappings((size_t)atol(argv[3])));
   return 0;
 }

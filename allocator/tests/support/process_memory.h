@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/mapping_count.h"
+
 namespace freestone_test {
 
 // `field` of /proc/self/smaps_rollup, in bytes: "Anonymous:", "Rss:", "Private_Dirty:". It is exact, where the counters
@@ -23,16 +25,6 @@ inline size_t resident_bytes(const char* field = "Anonymous:") {
   text[length] = '\0';
   const char* line = std::strstr(text, field);
   return line == nullptr ? 0 : std::strtoull(line + std::strlen(field), nullptr, 10) * 1024;
-}
-
-inline size_t mapping_count() {
-  char text[16384];
-  size_t lines = 0;
-  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  for (ssize_t length; file >= 0 && (length = read(file, text, sizeof text)) > 0;)
-    for (ssize_t i = 0; i < length; ++i) lines += text[i] == '\n';
-  if (file >= 0) close(file);
-  return lines;
 }
 
 inline long minor_faults() {
