@@ -140,7 +140,7 @@ bool refresh_live_page() {
 
 void report_before_fork() { report_lock.hold_for_fork(); }
 void report_after_fork_in_parent() { report_lock.release_after_fork(); }
-FREESTONE_NO_ANALYSIS void report_after_fork_in_child() {  // the interrupted code may hold the lock, and goes on here
+void report_after_fork_in_child() {
   report_lock.reset_in_child();
   if (!report_lock.try_lock()) return;  // this thread forked in the midst of a report
   forget_live_page();

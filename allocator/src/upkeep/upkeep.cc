@@ -101,7 +101,7 @@ void after_fork_in_parent() {
   report_after_fork_in_parent();
   attention_lock.release_after_fork();
 }
-FREESTONE_NO_ANALYSIS void after_fork_in_child() {  // the interrupted code may hold the lock, and goes on here
+void after_fork_in_child() {
   report_after_fork_in_child();
   attention_lock.reset_in_child();
   if (attention_lock.try_lock()) {  // else this thread forked while it had it
