@@ -55,6 +55,7 @@ bool RoomTree::finds(UnitIndex unit) const {
 }
 
 UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
+  settle_child();  // before `watch` names a group: taken for a token of this thread, it keeps another from its repair
   const UnitIndex frontier = region.frontier.load_acquire();
   if (frontier == region.heap_start) return kNoUnit;  // no metadata yet
   const u32 start = hint().load_seq();

@@ -101,7 +101,9 @@ class GuardsOfAnOlderKernel(unittest.TestCase):
         print(f"mappings: {done.out.strip()} of {allowed}")
         self.assertEqual(got, "got")
         self.assertGreater(int(filled), budget // 2)
-        self.assertLessEqual(max(int(filled), int(moved)), int(start) + budget + 64)
+        # Where a guard was opened, the kernel does not make one mapping of neighbours that were first written apart.
+        apart = budget // 16
+        self.assertLessEqual(max(int(filled), int(moved)), int(start) + budget + apart)
         lines = re.findall(r"^ +(\d+)  (mappings that .*)$", done.err, re.MULTILINE)
         told = {text: int(count) for count, text in lines}
         self.assertEqual(told["mappings that guards may make"], budget)

@@ -17,34 +17,41 @@ PLACE void* reachable(size_t size) {
   asm volatile("" : "+r"(block) : : "memory");
   return block;
 }
-// A word that is no pointer to a block but looks like one makes the search call the block reachable, rightly. Two are
+// A word that is no pointer to a block but looks like one makes the search call the block reachable, rightly. Three are
 // common: the address of a slab, left on a dead stack, is that of its first block too; and a pointer whose lower half
-// was overwritten by a 32-bit zero, as libc's exit leaves them, is a multiple of 4 GiB. Such blocks are held.
+// was overwritten by 32 bits: by a zero, as libc's exit does, or by the mark that x86's kernel writes behind the
+// registers of a stopped thread. Such blocks are held.
 static void* volatile held[64];
 static int held_count = 0;
+static bool has_lower_half(size_t start, size_t size, size_t lower_half) {
+  const size_t word = ((start + size) >> 32 << 32) + lower_half;
+  return (word >= start && word <= start + size) || (word - (1UL << 32) >= start && word - (1UL << 32) <= start + size);
+}
 static bool may_look_reachable(size_t start, size_t size) {
   const bool is_first_of_slab = size < 16384 && start % 16384 == 0;
-  return is_first_of_slab || (start - 1) >> 32 != (start + size) >> 32;
+  return is_first_of_slab || has_lower_half(start, size, 0) || has_lower_half(start, size, 0x46505845);
 }
 static bool is_held(void* block, size_t size) {
   if (!may_look_reachable(reinterpret_cast<size_t>(block), size) || held_count == 64) return false;
   held[held_count++] = block;
   return true;
 }
-PLACE void lose(size_t size) {
+static __attribute__((always_inline)) inline void** to_lose(size_t size) {
   void* block;
   do {
     block = malloc(size);
   } while (is_held(block, size));
   memset(block, 0, size);
+  return static_cast<void**>(block);
+}
+PLACE void lose(size_t size) {
+  void** block = to_lose(size);
   asm volatile("" : : "r"(block) : "memory");
 }
 // A pair that points to each other and is pointed to by nobody.
 PLACE void lose_circle() {
-  auto** a = static_cast<void**>(malloc(72));
-  auto** b = static_cast<void**>(malloc(72));
-  memset(a, 0, 72);
-  memset(b, 0, 72);
+  void** a = to_lose(72);
+  void** b = to_lose(72);
   a[0] = b;
   b[0] = a;
   asm volatile("" : : "r"(a), "r"(b) : "memory");
@@ -52,8 +59,7 @@ PLACE void lose_circle() {
 PLACE void lose_chain() {
   void** first = nullptr;
   for (int i = 0; i < 10; ++i) {
-    auto** next = static_cast<void**>(malloc(40));
-    memset(next, 0, 40);
+    void** next = to_lose(40);
     next[0] = first;
     first = next;
   }
