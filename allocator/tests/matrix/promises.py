@@ -72,6 +72,13 @@ ROWS = (
         "the stand-in exports a name of its own, by which it sees main begin",
     ),
     Row(
+        VOID,
+        "open_to_read.KILL",
+        "fault.*_profiled.* sampling.*",
+        "*",
+        "profiles read what is mapped where, as the table of calls says: who confines a program to no file has none",
+    ),
+    Row(
         MISSED,
         "page.*",
         "sampling.guard.*",
@@ -109,8 +116,9 @@ ROWS = (
     Row(
         MISSED,
         "madvise.* madvise_dontneed.* all.* page.*",
-        "api.* footprint.* stress.*",
-        "*GoBackTogether *CountSystemCallsAndPurges Limits.* *ThePeakStaysBelowTheLimit* *DestroyReturns* "
+        "api.* footprint.* stress.* fault.refused_purge*",
+        "*LockedPage* Unlocked.* *GoBackTogether *CountSystemCallsAndPurges Limits.* *ThePeakStaysBelowTheLimit* "
+        "*DestroyReturns* "
         "*PurgesAsRedisDoes *WhatIsKeptMayChange* *MakeRoomForALargeOne *SealedWhileTheStockLasts* Memory.* Regrowth.*",
         "memory that the kernel does not take back stays",
     ),
