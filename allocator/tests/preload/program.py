@@ -17,6 +17,7 @@ class Program:
     `needs`: executables without which it is skipped. `served`: a prefix of the name of the program that must run on the
     library. `source`: the Debian source package that it reads as `session.source`; `build` prepares it once. `prepare`:
     makes what it reads as `session.source` where that is no source package; may raise sources.Unavailable.
+    `own_malloc`: it brings a malloc of its own, as browsers do, so the library is loaded but serves nothing.
     """
 
     needs: tuple[str, ...]
@@ -25,6 +26,7 @@ class Program:
     source: str = ""
     build: str = ""
     prepare: Callable[[], Path] | None = None
+    own_malloc: bool = False
 
 
 def digest(path: Path) -> str:

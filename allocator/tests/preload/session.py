@@ -109,9 +109,10 @@ class Session:
     def testimony(self) -> list[tuple[str, str]]:
         """Of each process: the name of its program, and the object that served its malloc."""
         lines = self.witness.read_text().splitlines() if self.witness.exists() else []
+        pairs = ((program, owner) for program, _, owner in (line.partition("\t") for line in lines))
         return [
-            (Path(program).name, os.path.realpath(owner))
-            for program, _, owner in (line.partition("\t") for line in lines)
+            (Path(program).name, os.path.realpath(program if owner == "/proc/self/exe" else owner))
+            for program, owner in pairs
         ]
 
     def served(self) -> dict[str, set[str]]:

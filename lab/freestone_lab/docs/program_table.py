@@ -78,6 +78,7 @@ def _rendered(
         beside=_beside(result),
         file=file,
         rows=rows,
+        own=[row["program"] for row in result["programs"] if row["verdict"] == "same" and row.get("own_malloc")],
         notes=notes,
         left=[f"{row['program']} ({_reason(row)})" for row in result["programs"] if row["verdict"] not in WORDS],
     ).rstrip("\n")

@@ -34,6 +34,12 @@ def test_every_program_is_in_the_table_or_named_below_it() -> None:
     assert "Not judged: go (not on this machine: gofmt)." in text
 
 
+def test_who_brings_a_malloc_of_its_own_is_named() -> None:
+    rows = [row("sort", "same"), {**row("firefox", "same"), "own_malloc": True}]
+    text = " ".join(program_table.table({**HERE, "programs": rows}).split())
+    assert "Served by a malloc of their own, with the library loaded into each of their processes: firefox." in text
+
+
 def test_a_measurement_beside_other_work_says_so() -> None:
     programs = [{**row("sort", "same"), "tests": 1, "processes": 1, "left_out": {}}]
     results = [{**HERE, "busy_beside": busy, "programs": programs} for busy in (0.04, 1.26)]
