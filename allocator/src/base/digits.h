@@ -1,4 +1,4 @@
-// Room 1, base: numbers as text, for messages and reports that may not allocate.
+// Room 1, base: numbers as text, for messages and reports that may not allocate, and back.
 #pragma once
 
 #include "base/units.h"
@@ -29,5 +29,13 @@ class Digits {
   char text_[20];  // 2^64 - 1 in decimal; "0x" and sixteen digits are shorter
   usize start_ = sizeof text_;
 };
+
+// The decimal number that begins at `at`, which moves behind its digits, at most to `end`; 0 where there is no digit.
+// Without an end, the text has a character behind the number. What needs more than 64 bits comes out wrong.
+constexpr u64 take_decimal(const char*& at, const char* end = nullptr) {
+  u64 number = 0;
+  for (; at != end && *at >= '0' && *at <= '9'; ++at) number = number * 10 + static_cast<u64>(*at - '0');
+  return number;
+}
 
 }  // namespace freestone

@@ -259,7 +259,6 @@ FREESTONE_APART void adapt(Cache& cache) {
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
   drain_unused_transfer(cache.user);
-  if constexpr (!kMitigations.any()) trusted_bytes.begin_anew();
 }
 
 FREESTONE_APART void flush_arrays(Cache& cache) {
@@ -449,7 +448,7 @@ bool was_just_freed_counted(const Cache& cache, SizeClass c, const void* block) 
   void* const* from = c < kCountedClassEnd ? cache.counting->of[c].mark : nullptr;
   if (from == nullptr) from = cache.base[c];
   void* const* const top = cache.top[c];
-  for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kJustFreedPlaces); place != top;
+  for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kRunPlaces); place != top;
        ++place) {
     if (FREESTONE_UNLIKELY(*place == block)) return true;
   }
@@ -475,7 +474,7 @@ static unsigned count_seen(const Cache& cache, SizeClass c) {
   return count <= class_info(c).cap_max ? count : 0;
 }
 
-void count_cached(usize (&blocks)[kClassEnd]) {
+FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
@@ -492,7 +491,8 @@ usize class_blocks_outside(SizeClass size_class) {
   return is_slab_class(size_class) ? blocks_outside(size_class) : class_runs_outside(size_class);
 }
 
-void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes), void* context) {
+FREESTONE_SLOW void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes),
+                                   void* context) {
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     usize bytes = 0;
@@ -501,7 +501,7 @@ void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cache
   }
 }
 
-FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is taken or not
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is taken or not
   if (!cache_registry_lock.try_lock()) return;
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (Atomic<u8>& entry : cache->class_of_granules) entry.store_relaxed(kCountedEntry);
@@ -521,7 +521,7 @@ HeldRuns held_runs() {
   return held;
 }
 
-usize copy_cached_blocks(void** out, usize room) {
+FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
   usize copied = 0;
   const auto copy = [&](void* const* from, void* const* to) {
     for (; from < to && copied < room; ++from) out[copied++] = *from;
@@ -546,7 +546,7 @@ bool is_struck_at_work(const Cache* cache) {
   return cache != nullptr && (cache->changing.load_relaxed() != 0 || cache->user.token.load_relaxed() != kNoUnit);
 }
 
-FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  // the lock is seized or not
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  // the lock is seized or not
   forget_slab_purge();
   orphans_lock.reset_in_child();
   const bool cut_short = cache_registry_lock.seize_in_child();
@@ -583,7 +583,7 @@ void adopt_cache(Cache* own) {
   has_orphans.store_release(1);
 }
 
-FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
   if (!orphans_lock.try_lock()) return;
   while (Cache* cache = find_orphan()) {
     // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
@@ -597,7 +597,7 @@ FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
   orphans_lock.unlock();
 }
 
-bool caches_are_valid() {
+FREESTONE_SLOW bool caches_are_valid() {
   LockGuard guard(cache_registry_lock);
   for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     if (!is_orphan(*cache) && cache->counting == nullptr && !cache_is_valid(*cache)) return false;
@@ -605,7 +605,7 @@ bool caches_are_valid() {
   return true;
 }
 
-bool cache_is_valid(const Cache& cache) {
+FREESTONE_SLOW bool cache_is_valid(const Cache& cache) {
   usize bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (!is_ordered(cache, c) || cache.capacity(c) > class_info(c).cap_max) return false;

@@ -44,14 +44,13 @@ inline constexpr usize kCountedBytes = kKiB;           // counting.h: classes up
 inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
-// Fast build: a free that lifts a class above its mark, and a realloc that is checked, look the block up: in its slab,
-// and among those that the thread freed last. The first kLooks looks of the process search more places, and each free
-// among them raises the mark by one block only (CACHE-5).
+// Fast build: the process's first kLooks frees above a mark and then each class's first after a refill, and the first
+// kLookPlaces questions for the size of a class's block, look the block up in its slab and among the last that were
+// freed: kLookPlaces of them while the process makes its first kLooks, then kRunPlaces.
 inline constexpr u32 kLooks = 5 * 1024;
-inline constexpr usize kCloseLookPlaces = 64;
-// At least as many as a class above the slabs has.
-inline constexpr usize kJustFreedPlaces = 4;
-static_assert(kCachedBytesMax / (kSmallBytesMax + 1) < kJustFreedPlaces);
+inline constexpr usize kLookPlaces = 64;
+// What a class above the slabs has at most: each of its frees is looked up among all.
+inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 
 struct Counting;
 
@@ -213,8 +212,8 @@ bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
   void* const* place = cache.top[size_class];
-  usize places = kJustFreedPlaces;
-  if (looks_closely()) looks_made.add_relaxed(1), places = kCloseLookPlaces;
+  usize places = kRunPlaces;
+  if (looks_closely()) looks_made.add_relaxed(1), places = kLookPlaces;
   void* const* const end = place - min_of<usize>(cache.count(size_class), places);
   while (place != end) {
     if (FREESTONE_UNLIKELY(*--place == block)) return true;
@@ -222,21 +221,19 @@ FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, c
   return false;
 }
 // Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
-// call takes the slow path, which checks the address in the block's slab. An entry is 0 for a tag that is not a class
-// and for a class until kTrustedAfter calls were checked. When a cache adapts, this begins anew.
+// call takes the slow path, which checks the address in the block's slab. So it is for a tag that is not a slab class,
+// and for a class until kLookPlaces calls were checked.
 struct TrustedBytes {
-  static constexpr u8 kTrustedAfter = 32;
   Atomic<u32> of[kTagCount];
   Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
 
   void checked(SizeClass size_class) {
-    const u8 seen = checks[size_class].load_relaxed();
-    checks[size_class].store_relaxed(static_cast<u8>(min_of<unsigned>(seen + 1U, kTrustedAfter)));
-    if (seen + 1 >= kTrustedAfter) of[size_class].store_relaxed(class_info(size_class).bytes);
-  }
-  void begin_anew() {
-    for (auto& bytes : of) bytes.store_relaxed(0);
-    for (auto& seen : checks) seen.store_relaxed(0);
+    const unsigned seen = checks[size_class].load_relaxed() + 1U;
+    if (seen >= kLookPlaces) {
+      of[size_class].store_relaxed(class_info(size_class).bytes);
+    } else {
+      checks[size_class].store_relaxed(static_cast<u8>(seen));
+    }
   }
 };
 extern FREESTONE_HIDDEN TrustedBytes trusted_bytes;

@@ -98,11 +98,6 @@ void forget_counted(Cache& cache, SizeClass c) {
   if (c < kCountedClassEnd) cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
 }
 
-unsigned kept_for_counting(const Cache& cache, SizeClass c) {
-  if (FREESTONE_LIKELY(cache.counting == nullptr) || c >= kCountedClassEnd) return 0;
-  return min_of<unsigned>(class_info(c).batch, cache.capacity(c) / 4);
-}
-
 void* pop_counted(Cache& cache, SizeClass c, usize bytes) {
   Counted& counted = cache.counting->of[c];
   if (counted.high != nullptr) {

@@ -58,7 +58,10 @@ void answer_recall(Cache& cache);
 
 // A counted class takes a slow path whenever its poppable part or its room runs out. Both are kept above this many
 // blocks.
-unsigned kept_for_counting(const Cache& cache, SizeClass size_class);
+inline unsigned kept_for_counting(const Cache& cache, SizeClass size_class) {
+  if (FREESTONE_LIKELY(cache.counting == nullptr) || size_class >= kCountedClassEnd) return 0;
+  return min_of<unsigned>(class_info(size_class).batch, cache.capacity(size_class) / 4);
+}
 
 // Most slow paths of a counting cache end here. The pop gives a cached block and counts it, unless there is none to
 // spare or the allocation is the sampled one. The push says whether the freed block found room. Null or false: nothing

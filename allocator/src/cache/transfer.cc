@@ -124,7 +124,7 @@ usize copy_transfer_blocks(void** out, usize room) {
   return copied;
 }
 
-void repair_transfer_in_child() {
+FREESTONE_SLOW void repair_transfer_in_child() {
   for (Shard& shard : shards) {
     if (shard.used.load_relaxed() == 0) continue;
     for (Bin& bin : shard.bins) {

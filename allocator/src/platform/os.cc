@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/compiler.h"
+#include "base/digits.h"
 #include "platform/file.h"
 #include "platform/system_call.h"
 
@@ -110,7 +111,7 @@ Failure map_at(void* address, usize bytes) {
   return {EEXIST};
 }
 
-void undo_map_at(void* address, usize bytes) {
+FREESTONE_SLOW void undo_map_at(void* address, usize bytes) {
   const auto is_free = [](void* start, usize length) { return !map_at(start, length) && !unmap(start, length); };
   if (is_free(address, bytes)) return;
   // Ours is there as a whole and nothing lies behind it.
@@ -153,17 +154,10 @@ void advise_huge_pages(void* address, usize bytes, HugePages wish) {
 
 usize resident_bytes() {
   char text[128];
-  const usize length = read_file("/proc/self/statm", text, sizeof text);
-  usize field = 0;
-  usize pages = 0;
-  for (usize i = 0; i < length && field < 2; ++i) {
-    if (text[i] == ' ') {
-      ++field;
-    } else if (field == 1) {
-      pages = pages * 10 + static_cast<usize>(text[i] - '0');
-    }
-  }
-  return pages * page_bytes();
+  const usize length = read_file("/proc/self/statm", text, sizeof text - 1);
+  text[length] = '\0';
+  const char* second = std::strchr(text, ' ');
+  return second == nullptr ? 0 : take_decimal(++second) * page_bytes();
 }
 
 usize peak_resident_bytes() {
@@ -173,11 +167,9 @@ usize peak_resident_bytes() {
   text[length] = '\0';
   const char* line = std::strstr(text, "VmHWM:");
   if (line == nullptr) return 0;
-  usize kibibytes = 0;
   for (line += 6; *line == ' ' || *line == '\t'; ++line) {
   }
-  for (; *line >= '0' && *line <= '9'; ++line) kibibytes = kibibytes * 10 + static_cast<usize>(*line - '0');
-  return kibibytes * kKiB;
+  return take_decimal(line) * kKiB;
 }
 
 usize physical_bytes() {
@@ -236,9 +228,8 @@ void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) 
   for (long got; (got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0;) {
     for (long at = 0; at < got;) {
       const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
-      unsigned tid = 0;
-      for (const char* digit = entry->name; *digit >= '0' && *digit <= '9'; ++digit)
-        tid = tid * 10 + static_cast<unsigned>(*digit - '0');
+      const char* name = entry->name;
+      const auto tid = static_cast<unsigned>(take_decimal(name));
       if (tid != 0) visit(context, tid);
       at += entry->length;
     }

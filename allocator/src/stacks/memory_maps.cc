@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "base/digits.h"
+
 namespace freestone {
 
 namespace {
@@ -84,7 +86,7 @@ bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* c
     mapping.file_offset = take_hex(at);
     ++at;
     skip_field(at);
-    for (; *at >= '0' && *at <= '9'; ++at) mapping.inode = mapping.inode * 10 + static_cast<u64>(*at - '0');
+    mapping.inode = take_decimal(at);
     while (*at == ' ') ++at;
     mapping.name = at;
     if (!visit(context, mapping)) break;

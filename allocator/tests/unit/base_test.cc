@@ -2,8 +2,10 @@
 #include "base/bits.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/chunks.h"
+#include "base/digits.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -68,6 +70,23 @@ void expect_looks_and_clears() {
       ASSERT_EQ(std::count(std::begin(memory), std::end(memory), '\0'), static_cast<std::ptrdiff_t>(bytes));
       ASSERT_TRUE(is_clear(memory + start, bytes));
     }
+  }
+}
+
+TEST(base, DecimalNumbersAreReadUpToTheirEndAndNoFurther) {
+  Random random(test_seed("decimals"));
+  for (int round = 0; round < 1000; ++round) {
+    const u64 number = random.next() >> random.between(0, 63);
+    const std::string text = std::to_string(number) + "7";
+    const char* at = text.data();
+    ASSERT_EQ(take_decimal(at, text.data() + text.size() - 1), number);
+    ASSERT_EQ(at, text.data() + text.size() - 1);
+    const std::string line = std::to_string(number) + " kB";
+    at = line.c_str();
+    ASSERT_EQ(take_decimal(at), number);
+    ASSERT_STREQ(at, " kB");
+    ASSERT_EQ(take_decimal(at), 0U);
+    ASSERT_STREQ(at, " kB");
   }
 }
 

@@ -171,8 +171,8 @@ TEST(span, ASpanKnowsWhichOfItsUnitsWereInUse) {
   expect_valid_heap();
 }
 
-// What exceeds the watermark goes back; a program that needs it again each time is not made to pay for that for long.
-TEST(span, MemoryThatIsTakenAgainSoonRaisesTheWatermark) {
+// What is not worth keeping goes back; a program that needs it again each time does not pay for that for long.
+TEST(span, MemoryThatIsTakenAgainSoonIsWorthKeeping) {
   const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
   purge_spans(0, WentBack::trim);
   const usize units = bytes_to_units(20 * kMiB);
@@ -276,7 +276,7 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
   const auto kept = [] { return kept_units.load_relaxed(); };
   decay_spans();  // its time is the age of what is kept
   flush_runs();
-  purge_spans(0, WentBack::trim);  // so that the watermark leaves room
+  purge_spans(0, WentBack::trim);  // so that there is room for more
   const UnitIndex first = take_span(kUnits, 1).first;
   ASSERT_NE(first, kNoUnit);
   EXPECT_EQ(take_kept_class_run(0, kUnits), kNoUnit);
