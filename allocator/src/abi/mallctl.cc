@@ -12,6 +12,7 @@
 #include "abi/mallctl_nodes.h"
 #include "abi/names.h"
 #include "base/compiler.h"
+#include "base/digits.h"
 #include "front/heap.h"
 #include "platform/file.h"
 #include "platform/message.h"
@@ -41,12 +42,9 @@ bool matches(const char* pattern, const char* name, usize (&numbers)[kComponents
     const usize given = component_length(name);
     if (*pattern == '#') {
       if (given == 0 || given > 9) return false;
-      usize number = 0;
-      for (usize i = 0; i < given; ++i) {
-        if (name[i] < '0' || name[i] > '9') return false;
-        number = number * 10 + static_cast<usize>(name[i] - '0');
-      }
-      numbers[k] = number;
+      const char* at = name;
+      numbers[k] = take_decimal(at, name + given);
+      if (at != name + given) return false;
     } else if (wanted != given || std::memcmp(pattern, name, wanted) != 0) {
       return false;
     }

@@ -25,7 +25,7 @@
 // For variables that the fast paths read: the code then reaches them by a fixed distance.
 #define FREESTONE_HIDDEN __attribute__((visibility("hidden")))
 #define FREESTONE_HOT __attribute__((hot, section(".text.hot.freestone")))
-// What every process runs at its start or end, of files whose other code is seldom needed.
+// What every process runs at its start, at a fork or at its end, of files whose other code is seldom needed.
 #define FREESTONE_AT_START __attribute__((section(".text.startup")))
 
 // For zero-initialised arrays of a page or more. They lie behind all other variables, which then fill a few pages: a

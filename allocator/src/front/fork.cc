@@ -48,7 +48,7 @@ void after_fork_in_parent() {
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_parent();
 }
 
-void after_fork_in_child() {
+FREESTONE_SLOW void after_fork_in_child() {
   handlers_run = true;
   settle_forked_child();
   handlers_run = false;

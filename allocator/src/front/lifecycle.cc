@@ -64,7 +64,7 @@ unsigned shards_for(unsigned cpus) {
   return shards;
 }
 
-FREESTONE_SLOW Mode start() {
+FREESTONE_AT_START Mode start() {
   LockGuard guard(start_lock);
   Mode now = current_mode.load_relaxed();
   if (now != Mode::fresh) return now;

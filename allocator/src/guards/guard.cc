@@ -335,8 +335,8 @@ void guard_install_handler() {
   sigaction(SIGBUS, &action, &previous_bus);
 }
 
-void guard_before_fork() { guard_lock.hold_for_fork(); }
-void guard_after_fork_in_parent() { guard_lock.release_after_fork(); }
+FREESTONE_AT_START void guard_before_fork() { guard_lock.hold_for_fork(); }
+FREESTONE_AT_START void guard_after_fork_in_parent() { guard_lock.release_after_fork(); }
 void guard_after_fork_in_child() { guard_lock.reset_in_child(); }
 
 }  // namespace freestone

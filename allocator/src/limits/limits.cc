@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/digits.h"
 #include "config/options.h"
 #include "front/reclaim.h"
 #include "platform/file.h"
@@ -46,10 +47,9 @@ struct Path {
 };
 
 bool parse(const char* text, usize length, u64& value) {
-  value = 0;
-  usize i = 0;
-  for (; i < length && text[i] >= '0' && text[i] <= '9'; ++i) value = value * 10 + static_cast<u64>(text[i] - '0');
-  return i > 0;
+  const char* at = text;
+  value = take_decimal(at, text + length);
+  return at != text;
 }
 
 // Reads the number in a file of the folder. False if there is no number, as in "max".

@@ -78,7 +78,7 @@ bool PageTable::look(usize address, usize pages, bool* in_memory) const {
   return true;
 }
 
-usize read_file(const char* path, char* buffer, usize capacity) {
+FREESTONE_AT_START usize read_file(const char* path, char* buffer, usize capacity) {
   const File file = File::open_to_read(path);
   usize length = 0;
   while (file.is_open() && length < capacity) {

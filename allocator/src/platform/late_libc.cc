@@ -117,7 +117,7 @@ struct Search {
   bool passed_own = false;
 };
 
-int look(dl_phdr_info* info, usize, void* data) {
+FREESTONE_AT_START int look(dl_phdr_info* info, usize, void* data) {
   auto& search = *static_cast<Search*>(data);
   if (info->dlpi_addr == reinterpret_cast<usize>(&__ehdr_start)) {
     search.passed_own = true;
@@ -132,7 +132,7 @@ int look(dl_phdr_info* info, usize, void* data) {
 
 // The definition that is nearest behind this library; a library that is loaded late lies behind libc and takes the
 // nearest in front of it.
-FREESTONE_SLOW void* find_next(const char* name) {
+FREESTONE_AT_START void* find_next(const char* name) {
   Search search{name};
   dl_iterate_phdr(look, &search);
   return search.behind != nullptr ? search.behind : search.before;

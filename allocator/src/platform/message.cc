@@ -72,13 +72,13 @@ constexpr u32 kJson = 1;  // the position of the word in options.def
 
 // Starts the object: {"freestone":"misuse","process":N,"kind":"KIND","address":"0x…"
 // The caller adds more and closes the brace. None of our texts needs an escape.
-Message json_start(const char* kind, const void* block) {
+FREESTONE_SLOW Message json_start(const char* kind, const void* block) {
   Message line("{\"freestone\":\"misuse\",\"process\":");
   line << os::process_id() << ",\"kind\":\"" << kind << "\",\"address\":\"" << block << '"';
   return line;
 }
 
-void say(const char* kind, const void* block, const char* detail) {
+FREESTONE_SLOW void say(const char* kind, const void* block, const char* detail) {
   if (options.on_error_format == kJson) {
     (json_start(kind, block) << ",\"detail\":\"" << detail << "\"}").write();
   } else {
@@ -87,7 +87,7 @@ void say(const char* kind, const void* block, const char* detail) {
   tell_witness(block);
 }
 
-void say(const char* kind, const void* block, const BlockFacts& facts) {
+FREESTONE_SLOW void say(const char* kind, const void* block, const BlockFacts& facts) {
   const bool json = options.on_error_format == kJson;
   Message line = json ? json_start(kind, block) : Message();
   if (!json) line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";

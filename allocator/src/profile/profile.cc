@@ -193,8 +193,8 @@ void dump_profile_in_signal(int) {
   if (!os::run_on_own_stack(dump_unless_locked)) dump_pending.store_seq(1);
 }
 
-void profile_before_fork() { profile_store.lock.hold_for_fork(); }
-void profile_after_fork_in_parent() {
+FREESTONE_AT_START void profile_before_fork() { profile_store.lock.hold_for_fork(); }
+FREESTONE_AT_START void profile_after_fork_in_parent() {
   profile_store.lock.release_after_fork();
   if (dump_pending.load_relaxed() != 0) ProfileLock taken;
 }

@@ -3,6 +3,7 @@
 #include "region/guarding.h"
 
 #include "base/atomic.h"
+#include "base/digits.h"
 #include "platform/file.h"
 #include "platform/os.h"
 
@@ -71,9 +72,8 @@ bool protect(void* start, usize bytes) { return !os::purge(start, bytes) && !os:
 void find_guard_budget() {
   char text[32];
   const usize length = os::read_file("/proc/sys/vm/max_map_count", text, sizeof text);
-  usize allowed = 0;
-  for (usize k = 0; k < length && text[k] >= '0' && text[k] <= '9'; ++k)
-    allowed = allowed * 10 + static_cast<usize>(text[k] - '0');
+  const char* at = text;
+  const usize allowed = take_decimal(at, text + length);
   mappings_max.store_relaxed((allowed != 0 ? allowed : kMappingsUsual) / kBudgetDivisor);
 }
 

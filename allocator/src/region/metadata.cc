@@ -96,7 +96,7 @@ void return_metadata(void* memory, usize bytes) {
 }
 
 // A chunk that another thread had mapped and not noted yet stays behind, never touched.
-void repair_metadata_in_child() {
+FREESTONE_SLOW void repair_metadata_in_child() {
   if (!metadata_lock.seize_in_child()) return;
   chunk_next = chunk_end = nullptr;
   metadata_lock.unlock();

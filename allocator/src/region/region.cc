@@ -303,7 +303,7 @@ FREESTONE_NO_ANALYSIS usize added_units() {
   return committed_units() - (has_passed ? unadded.units : 0);
 }
 
-void repair_growth_in_child() {
+FREESTONE_SLOW void repair_growth_in_child() {
   const UnitIndex frontier = region.frontier.load_relaxed();
   // What the tables have gained is charged for, and stays.
   if (growth.tags.start >= region.base + tag_bytes) close_piece(growth.tags);
@@ -345,7 +345,7 @@ bool fill_frame(UnitIndex first) {
 TableRange mapped_tags() { return {region.base, tag_bytes}; }
 TableRange mapped_metadata() { return {metadata_start, metadata_bytes}; }
 
-usize metadata_resident_bytes() {
+FREESTONE_SLOW usize metadata_resident_bytes() {
   const usize page = os::page_bytes();
   const os::PageTable table;
   const auto resident = [&](const TableRange& range) {

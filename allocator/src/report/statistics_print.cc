@@ -36,7 +36,7 @@ constinit const Figure kFigures[kFigureCount] = {
     {"purged_bytes", &Statistics::purged_bytes, kCounter, "Given back to the kernel."},
     {"purge_calls", &Statistics::purge_calls, kCounter, "Times that memory was given back."},
     {"purged_surplus_bytes", &Statistics::purged_surplus_bytes, kCounter,
-     "Given back: free spans above the watermark."},
+     "Given back: free spans beyond what is worth keeping."},
     {"purged_decay_bytes", &Statistics::purged_decay_bytes, kCounter,
      "Given back: free spans that nobody needed for a while."},
     {"purged_slabs_bytes", &Statistics::purged_slabs_bytes, kCounter, "Given back: whole free pages inside slabs."},

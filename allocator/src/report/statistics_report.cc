@@ -138,8 +138,8 @@ bool refresh_live_page() {
   return true;
 }
 
-void report_before_fork() { report_lock.hold_for_fork(); }
-void report_after_fork_in_parent() { report_lock.release_after_fork(); }
+FREESTONE_AT_START void report_before_fork() { report_lock.hold_for_fork(); }
+FREESTONE_AT_START void report_after_fork_in_parent() { report_lock.release_after_fork(); }
 void report_after_fork_in_child() {
   report_lock.reset_in_child();
   if (!report_lock.try_lock()) return;  // this thread forked in the midst of a report

@@ -200,11 +200,11 @@ FREESTONE_AT_START void start() {
   if (what != 0) want(what);
 }
 
-void before_fork() {
+FREESTONE_AT_START void before_fork() {
   profile_before_fork();
   guard_before_fork();
 }
-void after_fork_in_parent() {
+FREESTONE_AT_START void after_fork_in_parent() {
   guard_after_fork_in_parent();
   profile_after_fork_in_parent();
 }

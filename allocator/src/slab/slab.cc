@@ -146,7 +146,7 @@ constexpr unsigned kNeighboursMost = 16;
 }
 
 // Notes that `blocks` of a word are handed out, so that their pages will have memory (SLAB-5).
-FREESTONE_SLOW void touch_pages(Record& record, SizeClass size_class, unsigned word, u64 blocks) {
+FREESTONE_APART void touch_pages(Record& record, SizeClass size_class, unsigned word, u64 blocks) {
   const ClassInfo& info = class_info(size_class);
   const usize page = os::page_bytes();
   const unsigned shift = lowest_bit(page);

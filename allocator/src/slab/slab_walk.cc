@@ -13,13 +13,13 @@ void* block_start(SizeClass size_class, const void* pointer) {
   return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
 }
 
-void repair_trees_in_child() {
+FREESTONE_SLOW void repair_trees_in_child() {
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) RoomTree(shard, c).repair_hint();
   }
 }
 
-void repair_slab_in_child(UnitIndex unit) {
+FREESTONE_SLOW void repair_slab_in_child(UnitIndex unit) {
   if (unit == kNoUnit) return;
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) RoomTree(shard, c).repair(unit / kGroupUnits);
@@ -37,8 +37,8 @@ void repair_slab_in_child(UnitIndex unit) {
   end_holding(record, tag, unit, nonempty);
 }
 
-void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class),
-                 void* context) {
+FREESTONE_SLOW void visit_slabs(SlabUser& user, bool all,
+                                bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {
   bool go_on = true;
   for_each_slab([&](UnitIndex unit, SizeClass size_class) {
     if (!go_on) return;
@@ -70,7 +70,7 @@ void count_slabs(SlabCounts (&counts)[kClassEnd]) {
   });
 }
 
-bool slabs_are_valid() {
+FREESTONE_SLOW bool slabs_are_valid() {
   bool valid = true;
   for_each_slab([&](UnitIndex unit, SizeClass size_class) {
     const ClassInfo& info = class_info(size_class);

@@ -122,7 +122,7 @@ class FreeTree {
   }
 
   // Every word may have changed.
-  void rebuild() {
+  FREESTONE_SLOW void rebuild() {
     stale_ = kNone;
     lowest_ = 0;
     if (end_ == 0) return;
@@ -167,7 +167,7 @@ class FreeTree {
   }
 
   // Debug: FREE-1.
-  bool is_valid() {
+  FREESTONE_SLOW bool is_valid() {
     settle();
     if (root_ == 0) return true;
     for (usize word = start_ >> kWordShift; word <= (end_ - 1) >> kWordShift; ++word) {

@@ -132,7 +132,7 @@ void erase(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
 }
 
 // Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes, so it ends.
-void count_anew() FREESTONE_REQUIRES(mapping_lock) {
+FREESTONE_SLOW void count_anew() FREESTONE_REQUIRES(mapping_lock) {
   for (bool changed = true; changed;) {
     changed = false;
     for (usize i = 0; i < table->capacity; ++i) {
@@ -350,7 +350,7 @@ MappingTable mapping_table() {
   return {address_of(table->entries), address_of(table->entries + table->capacity)};
 }
 
-FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the lock is seized or not
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the lock is seized or not
   const bool changed = mapping_lock.seize_in_child();
   if (changed) count_anew();
   if (!changed && (going == 0 || !mapping_lock.try_lock())) return;

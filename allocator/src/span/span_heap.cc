@@ -325,7 +325,7 @@ SpanCounts span_counts() {
   return {committed_units(), span_map.free_units(), span_map.dirty_units()};
 }
 
-FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
   const bool grew = growth_lock.seize_in_child();
   const bool changed = span_lock.seize_in_child();
   if (grew) repair_growth_in_child();

@@ -268,7 +268,7 @@ void SpanMap::put_back(const DirtyStretch& stretch, bool refused) {
   }
 }
 
-void SpanMap::count_anew() {
+FREESTONE_SLOW void SpanMap::count_anew() {
   younger_ = 0;  // they may have been changing their roles
   older_ = 1;
   refused_ = 2;
@@ -289,7 +289,7 @@ void SpanMap::count_anew() {
   tree_.rebuild();
 }
 
-bool SpanMap::is_valid() {
+FREESTONE_SLOW bool SpanMap::is_valid() {
   usize free_units = 0;
   usize counts[kDirtySets] = {};
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;

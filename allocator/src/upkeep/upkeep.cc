@@ -93,11 +93,11 @@ void on_signal(int) {
   if (!os::run_on_own_stack(report_in_signal)) attention.or_seq(kAttentionDump);
 }
 
-void before_fork() {
+FREESTONE_AT_START void before_fork() {
   attention_lock.hold_for_fork();
   report_before_fork();
 }
-void after_fork_in_parent() {
+FREESTONE_AT_START void after_fork_in_parent() {
   report_after_fork_in_parent();
   attention_lock.release_after_fork();
 }

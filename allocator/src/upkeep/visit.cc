@@ -120,7 +120,7 @@ i64 obey(const VisitRoom& room) {
 
 }  // namespace
 
-bool page_is_looked_at() { return lease_of(Looked::page).runs.load_relaxed() != 0; }
+FREESTONE_AT_START bool page_is_looked_at() { return lease_of(Looked::page).runs.load_relaxed() != 0; }
 void forget_look_at_page() { lease_of(Looked::page).runs.store_relaxed(0); }
 
 void end_forgotten_looks(u64 now_ms) {

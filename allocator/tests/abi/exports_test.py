@@ -64,12 +64,45 @@ LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen"]
 MEMORY_NAMES = ["memcpy", "memmove", "mempcpy", "memset", "strcpy", "stpcpy", "strncpy", "stpncpy", "strcat", "strncat"]
 MEMORY_NAMES += [f"__{name}_chk" for name in MEMORY_NAMES]
 
+# What freestone.h declares, and jemalloc's way to ask: docs/STABILITY.md promises each.
+OWN_NAMES = """conf version is_active good_size trim get_stats stats_write stats_report set_callbacks set_limits
+get_limits option_get option_set flush_thread validate walk visit visit_enter leak_check prof_start prof_stop
+prof_is_active prof_dump heap_create heap_destroy heap_allocate heap_allocate_zeroed heap_allocate_aligned
+heap_reallocate heap_deallocate heap_usable_size heap_get_stats heap_validate heap_walk""".split()
+OWN_NAMES = [f"freestone_{name}" for name in OWN_NAMES]
+OWN_NAMES += ["mallctl", "mallctlnametomib", "mallctlbymib", "malloc_stats_print"]
+
 # Names of other allocators that may be offered for compatibility; anything else must begin with freestone_.
 OTHER_NAMES = re.compile(
     r"^(freestone_\w+|mallctl\w*|[mrsxdn]allocx|sallocx|sdallocx|malloc_\w+|__libc_\w+|__posix_memalign|_?_?malloc_\w+)$"
 )
 
 STATIC_TLS_BYTES = 512
+
+# A program maps the code around what it runs. The start, the slow paths and a fork, by their mangled names, and what
+# only reports, options and repairs need.
+EVERY_PROGRAM = ["malloc", "free", "calloc", "realloc", "__register_atfork"]
+EVERY_PROGRAM += [
+    "_ZN9freestone12place_regionEv",
+    "_ZN9freestone12commit_unitsEm",
+    "_ZN9freestone11take_blocksEjRNS_8SlabUserEjjPPv",
+    "_ZN9freestone13return_blocksEjRNS_8SlabUserEPKPvj",
+    "_ZN9freestone8pop_slowERNS_5CacheEj",
+    "_ZN9freestone9push_slowERNS_5CacheEjPv",
+    "_ZN9freestone12create_cacheEv",
+    "_ZN9freestone13allocate_slowEm",
+    "_ZN9freestone16remove_live_pageEv",
+    "_ZN9freestone17page_is_looked_atEv",
+    "_ZN9freestone17guard_before_forkEv",
+]
+FEW_PROGRAMS = [
+    "_ZN9freestone13parse_optionsEPKcPFvS1_S1_mS1_E",
+    "_ZN9freestone18collect_statisticsERNS_10StatisticsENS_14ProcessFiguresE",
+    "_ZN9freestone9map_blockEmm",
+    "_ZN9freestone21repair_spans_in_childEv",
+    "_ZN9freestone15slabs_are_validEv",
+]
+NEAR_BYTES = {False: 96 * 1024, True: 128 * 1024}  # the fast library's, the hardened one's
 
 
 def tool(*command: str) -> str:
@@ -86,6 +119,13 @@ class SharedLibrary(unittest.TestCase):
 
     def test_exports_every_form_of_operator_new_and_delete(self) -> None:
         self.assertEqual(sorted(set(CXX_NAMES) - self.exported()), [])
+
+    def test_exports_every_name_of_its_own(self) -> None:
+        self.assertEqual(sorted(set(OWN_NAMES) - self.exported()), [])
+
+    def test_is_linked_by_the_name_that_stays(self) -> None:
+        form = "-hardened" if harness.IS_HARDENED else ""
+        self.assertIn(f"[libfreestone{form}.so.1]", tool("readelf", "-dW"))
 
     def test_exports_nothing_that_could_collide_with_a_program(self) -> None:
         memory = set(MEMORY_NAMES) if harness.IS_HARDENED else set()
@@ -119,6 +159,23 @@ class SharedLibrary(unittest.TestCase):
         sizes = dict(re.findall(r"(\.bss\S*) +NOBITS +\S+ +\S+ +(\S+)", tool("readelf", "-SW")))
         self.assertEqual(list(sizes), [".bss", ".bss.far"])
         self.assertLess(8 * int(sizes[".bss"], 16), int(sizes[".bss.far"], 16))
+
+    def test_what_every_program_runs_lies_in_front(self) -> None:
+        rows = [row.split() for row in tool("nm", "--defined-only").splitlines()]
+        at = {name: int(address, 16) for address, kind, name in rows if kind in "tTW"}
+        (text,) = re.findall(r" \.text +PROGBITS +(\S+)", tool("readelf", "-SW"))
+        start = int(text, 16)
+        near = EVERY_PROGRAM + (["dlsym"] if "dlsym" in at else [])
+        self.assertEqual([name for name in near if at[name] - start > NEAR_BYTES[harness.IS_HARDENED]], [])
+        last = max(at[name] for name in near)
+        self.assertEqual([name for name in FEW_PROGRAMS if at[name] < last], [])
+
+    def test_read_only_data_lies_with_the_symbols(self) -> None:
+        segments = [row.split()[1:] for row in tool("readelf", "-lW").splitlines() if re.match(r" +0\d +\.", row)]
+        (first,) = [sections for sections in segments if ".dynsym" in sections]
+        self.assertIn(".rodata.near", first)
+        self.assertNotIn(".eh_frame", first)
+        self.assertNotIn(".rodata", {name for sections in segments for name in sections})
 
     def test_relocations_become_read_only(self) -> None:
         self.assertIn("GNU_RELRO", tool("readelf", "-lW"))
