@@ -11,6 +11,17 @@ from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import discover
 
+# The least that an allocator exports, by glibc's own.
+FORWARDING = """
+#include <stddef.h>
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+void *malloc(size_t n) { return __libc_malloc(n); }
+void *calloc(size_t a, size_t b) { return __libc_calloc(a, b); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+void free(void *p) { __libc_free(p); }
+"""
+
 SUBJECT = r"""
 #include <errno.h>
 #include <malloc.h>

@@ -15,8 +15,8 @@ from typing import Literal
 
 from freestone_lab.analysis import inference, paired, sequential
 from freestone_lab.analysis.claims import table_of
-from freestone_lab.analysis.decision import Decision, decide, evidence_of, is_finished
-from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
+from freestone_lab.analysis.decision import Decision, decide, evidence_of, racing
+from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate, next_look
 from freestone_lab.core.result import Experiment, FigureSpec, Sample, control_name
 
 SPREAD = 0.01  # of one run
@@ -43,26 +43,49 @@ def _two_states(source: random.Random) -> float:
     return source.gauss(0, SPREAD / 4) + (2 * SPREAD if source.random() < 0.3 else 0)
 
 
-# By name: the noise of one run, and how far the whole machine drifts from round to round.
-SHAPES: dict[str, tuple[Noise, float]] = {
-    "normal": (_normal, 0.0),
-    "lognormal": (_lognormal, 0.0),
-    "one slow run in ten": (_slow_in_ten, 0.0),
-    "two states": (_two_states, 0.0),
-    "drift": (_normal, 0.05),
+@dataclass(frozen=True)
+class Shape:
+    """The noise of one run, and of the machine: its drift from round to round, and what others at work add.
+
+    Others begin and end their work between two runs out of ten, so neighbours in a round are mostly alike.
+    """
+
+    noise: Noise
+    drift: float = 0.0
+    others: float = 0.0
+
+
+SHAPES = {
+    "normal": Shape(_normal),
+    "lognormal": Shape(_lognormal),
+    "one slow run in ten": Shape(_slow_in_ten),
+    "two states": Shape(_two_states),
+    "drift": Shape(_normal, drift=0.05),
+    "beside load": Shape(lambda source: source.gauss(0, 5 * SPREAD), others=0.15),
 }
+
+
+class Machine:
+    """The simulated costs of runs, round by round, each round in another order."""
+
+    def __init__(self, shape: str, source: random.Random) -> None:
+        self.shape, self.source = SHAPES[shape], source
+        self.drifted, self.busy = 0.0, False
+
+    def round(self, truths: Sequence[float]) -> list[float]:
+        shape, source = self.shape, self.source
+        self.drifted += source.gauss(0, shape.drift)
+        found = list(truths)
+        for n in source.sample(range(len(found)), len(found)):
+            self.busy ^= source.random() < 0.2
+            found[n] *= math.exp(self.drifted + shape.noise(source) + (shape.others if self.busy else 0.0))
+        return found
 
 
 def runs(shape: str, truths: Sequence[float], rounds: int, source: random.Random) -> list[list[float]]:
     """For each true cost the simulated costs of its runs, round by round beside the others'."""
-    noise, drift = SHAPES[shape]
-    found: list[list[float]] = [[] for _ in truths]
-    machine = 0.0
-    for _ in range(rounds):
-        machine += source.gauss(0, drift)
-        for own, truth in zip(found, truths, strict=True):
-            own.append(truth * math.exp(machine + noise(source)))
-    return found
+    machine = Machine(shape, source)
+    return [list(own) for own in zip(*(machine.round(truths) for _ in range(rounds)), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -161,30 +184,27 @@ class Judgement:
     rounds: float  # on average
 
 
-def experiment_of(cost: Cost, shape: str, rounds: int, source: random.Random) -> Experiment:
-    """A simulated sitting: the baseline, its control, an allocator of this cost, and a rival that costs 5 % more."""
-    names = (BASELINE, control_name(BASELINE), SHIM, RIVAL)
-    cpu = runs(shape, (1.0, 1.0, cost.cpu, 1.05), rounds, source)
-    samples = []
-    for name, seconds in zip(names, cpu, strict=True):
-        for n in range(rounds):
-            wall = seconds[n] * math.exp(abs(source.gauss(0, WALL_NOISE * SPREAD)))
+def sitting(cost: Cost, shape: str, most: int, source: random.Random) -> tuple[Experiment, Decision]:
+    """Rounds as the engine holds them, of whoever is still in the race; after `most` it ends open.
+
+    The baseline, its control, an allocator of this cost, and a rival that costs 5 % more.
+    """
+    truths = {BASELINE: 1.0, control_name(BASELINE): 1.0, SHIM: cost.cpu, RIVAL: 1.05}
+    seen = Experiment("simulated", "simulated", specs=dict(SPECS))
+    machine, active, look_at = Machine(shape, source), set(truths), LEAST_ROUNDS
+    for number in range(1, most + 1):
+        ran = [name for name in truths if name == BASELINE or name in active]
+        for name, cpu in zip(ran, machine.round([truths[name] for name in ran]), strict=True):
+            wall = cpu * math.exp(abs(source.gauss(0, WALL_NOISE * SPREAD)))
             kib = PROGRAM_KIB * math.exp(source.gauss(0, MEMORY_SPREAD)) * (cost.memory if name == SHIM else 1)
-            samples.append(Sample(name, n + 1, "ok", figures={"cpu": seconds[n], "wall": wall, "rss": kib}))
-    return Experiment("simulated", "simulated", specs=dict(SPECS), samples=samples)
-
-
-def sitting(
-    cost: Cost, shape: str, most: int, source: random.Random, precision: float | None
-) -> tuple[Experiment, Decision]:  # fmt: skip
-    """Rounds until nothing is left to measure, as the engine's; after `most` it ends open."""
-    whole = experiment_of(cost, shape, most, source)
-    for rounds in range(LEAST_ROUNDS, most + 1):
-        seen = Experiment(whole.id, whole.workload, specs=whole.specs)
-        seen.samples = [s for s in whole.samples if s.round <= rounds]
-        evidence = evidence_of(seen, BASELINE)
+            seen.samples.append(Sample(name, number, "ok", figures={"cpu": cpu, "wall": wall, "rss": kib}))
+        if number < look_at and number < most:
+            continue
+        look_at = next_look(number)
+        evidence = evidence_of(seen, BASELINE, [control_name(BASELINE)])
         decision = decide(evidence)
-        if is_finished(evidence, decision, precision):
+        active = racing(evidence, decision, inference.SAME)
+        if not active:
             break
     return seen, decision
 
@@ -209,22 +229,39 @@ def answer_is(cost: Cost, decision: Decision) -> Answer:
     return "right" if decision.use == BASELINE and least * (1 + inference.SAME) >= 1 - 1e-9 else "wrong"
 
 
-# By command: within what each ratio is to be known before it ends.
-COMMANDS: dict[str, float | None] = {"compare": inference.SAME, "advise": None}
+# By command: the rounds that its budget holds for a program of 80 ms.
+COMMANDS = {"compare": 60, "advise": 120}
 
 
-def judge(cost: Cost, shape: str, command: str, times: int, most: int = 40, seed: int = 1) -> Judgement:
+def judge(cost: Cost, shape: str, command: str, times: int, seed: int = 1) -> Judgement:
     """Simulates `times` sittings of a command with an allocator of this cost."""
     source = random.Random(f"{seed}/{cost.name}/{shape}/{command}")
-    verdicts: Counter[Answer] = Counter()
-    answers: Counter[Answer] = Counter()
-    taken = 0
+    found = Judged(cost)
     for _ in range(times):
-        seen, decision = sitting(cost, shape, most, source, COMMANDS[command])
-        taken += max(s.round for s in seen.samples)
-        figure = "rss" if cost.memory != 1 else "cpu"
+        seen, decision = sitting(cost, shape, COMMANDS[command], source)
+        found.add(seen, decision)
+    return found.judgement(shape, command)
+
+
+class Judged:
+    """Counts how the tables and the cards of sittings with an allocator of this cost were."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.verdicts: Counter[Answer] = Counter()
+        self.answers: Counter[Answer] = Counter()
+        self.rounds = 0
+
+    def add(self, seen: Experiment, decision: Decision) -> None:
+        figure = "rss" if self.cost.memory != 1 else "cpu"
         row = table_of(seen, BASELINE).row(SHIM)
-        assert row is not None
-        verdicts[verdict_is(cost, row.cells[figure].verdict, figure)] += 1
-        answers[answer_is(cost, decision)] += 1
-    return Judgement(cost.name, shape, command, times, dict(verdicts), dict(answers), taken / times)
+        verdict = row.cells[figure].verdict if row is not None and figure in row.cells else "inconclusive"
+        self.verdicts[verdict_is(self.cost, verdict, figure)] += 1
+        self.answers[answer_is(self.cost, decision)] += 1
+        self.rounds += max(s.round for s in seen.samples)
+
+    def judgement(self, shape: str, command: str) -> Judgement:
+        times = self.answers.total()
+        return Judgement(
+            self.cost.name, shape, command, times, dict(self.verdicts), dict(self.answers), self.rounds / times
+        )

@@ -5,21 +5,21 @@ neither. Of the others, choose who takes least memory, or the baseline if it is 
 is shown to take more than MEMORY_LIMIT times the baseline's memory. Differences of memory below MEMORY_FLOOR_KIB decide
 nothing. Another allocator than the baseline is recommended only if an interval excludes "no difference".
 
-The statements about all pairs and figures hold together, after every round (`sequential`), so measuring may stop once
-the decision is settled, and who has lost need not run any more.
+The statements about all pairs and figures hold together, after every round (`sequential`), so who has lost need not
+run any more. Once the choice is settled, those run on whose ratio to the baseline is not known well enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal
 
 from freestone_lab.analysis import inference, sequential
 from freestone_lab.analysis.claims import judged_times, memory_figure
-from freestone_lab.analysis.paired import error_rate, estimate, judged, values
+from freestone_lab.analysis.paired import error_rate, good_runs, judged, of_rounds
 from freestone_lab.analysis.sequential import LEAST_ROUNDS, Estimate
 from freestone_lab.core.result import Experiment, control_name
 
@@ -51,13 +51,21 @@ class Evidence:
 
     @cached_property
     def rounds(self) -> int:
-        return len(values(self.experiment, self.baseline, self.times[0]))
+        return len(self.values(self.baseline, self.times[0]))
+
+    @cached_property
+    def _good(self) -> Mapping[str, Mapping[int, Mapping[str, float]]]:
+        return good_runs(self.experiment)
+
+    def values(self, name: str, figure: str) -> dict[int, float]:
+        """The figure of every good run, by round."""
+        return {n: figures[figure] for n, figures in self._good.get(name, {}).items() if figure in figures}
 
     def estimate(self, figure: str, other: str, to: str) -> Estimate:
         """The ratio of the figure itself, as tables show it."""
         key = figure, other, to
         if key not in self._estimates:
-            found = estimate(self.experiment, other, to, figure, self.alpha)
+            found = of_rounds(self.values(other, figure), self.values(to, figure), self.alpha)
             self._estimates[key] = found or sequential.estimate([], self.alpha)
         return self._estimates[key]
 
@@ -86,25 +94,26 @@ class Evidence:
 
     def better_in(self, name: str) -> list[str]:
         """The judged figures in which an allocator is shown to be better than the baseline, against both its runs."""
-        if any(self._verdict(figure, name) == "worse" for figure in self.times):
+        if any(self.verdict(figure, name) == "worse" for figure in self.times):
             return []
-        found = [f for f in self.times if self._verdict(f, name) == "better"]
-        saves = self.wastes(self.baseline, name, 1.0) and self._verdict(self.memory_figure, name) == "better"
+        found = [f for f in self.times if self.verdict(f, name) == "better"]
+        saves = self.wastes(self.baseline, name, 1.0) and self.verdict(self.memory_figure, name) == "better"
         return [*found, *([self.memory_figure] if saves else [])]
 
-    def _verdict(self, figure: str, name: str) -> inference.Verdict:
+    def verdict(self, figure: str, name: str) -> inference.Verdict:
+        """What the table says of it."""
         again = control_name(self.baseline)
         spec = self.experiment.specs.get(figure)
         if spec is None:
             return "inconclusive"
-        control = estimate(self.experiment, again, self.baseline, figure)
-        floor = 0.0 if control is None else inference.noise_floor(self.estimate(figure, again, self.baseline))
-        second = partial(self.estimate, figure, name, again) if control is not None else lambda: None
+        twice = bool(self.values(again, figure))
+        floor = inference.noise_floor(self.estimate(figure, again, self.baseline)) if twice else 0.0
+        second = partial(self.estimate, figure, name, again) if twice else lambda: None
         return inference.verdict(self.estimate(figure, name, self.baseline), floor, spec.better, second)
 
     def typical(self, name: str, figure: str) -> float | None:
         """The baseline's median; another's is that times its ratio, so that what is shown agrees."""
-        found = list(values(self.experiment, self.baseline, figure).values())
+        found = list(self.values(self.baseline, figure).values())
         if not found:
             return None
         middle = inference.summarise(found).median
@@ -130,6 +139,7 @@ class Decision:
     wasteful: tuple[str, ...]  # shown to take more than MEMORY_LIMIT times the baseline's memory
     lost: tuple[str, ...]  # shown to be slower than another
     more_rounds: int | None  # that would settle it; None when that is out of reach
+    best: tuple[str, ...] = ()  # not shown to be worse than `use`, which is among them
 
     @property
     def settled(self) -> bool:
@@ -149,32 +159,38 @@ def decide(evidence: Evidence) -> Decision:
     least = min(fast, key=lambda n: evidence.memory(n, baseline).ratio)
     lean = [n for n in fast if not evidence.wastes(n, least, 1 + MARGIN)]
     use = baseline if baseline in lean else min(lean, key=lambda n: evidence.time(n, baseline).ratio)
-    unsettled = tuple(n for n in fit if n != use and not _settled(evidence, use, n))
+    unsettled = tuple(n for n in fast if n != use and not _settled(evidence, use, n))
     return Decision(
         use, _unknown(evidence, use, unsettled), unsettled, wasteful, tuple(n for n in lost if n != baseline),
-        _more_rounds(evidence, use, unsettled),
+        _more_rounds(evidence, use, unsettled), tuple(lean),
     )  # fmt: skip
 
 
-def known_within(evidence: Evidence, precision: float | None) -> set[str]:
-    """The allocators whose time and memory are known within `precision` of the baseline's; all, without one."""
-    return {name for name in evidence.names[1:] if _is_known(evidence, name, precision)}
+def _is_known(evidence: Evidence, name: str, precision: float) -> bool:
+    """Whether time and memory are known within `precision` of the baseline's.
+
+    Where no difference is claimed of time, and not that there is none, it takes half of that.
+    """
+    time, memory = evidence.time(name, evidence.baseline), evidence.memory(name, evidence.baseline)
+    said = name == control_name(evidence.baseline) or evidence.verdict(evidence.times[0], name) != "inconclusive"
+    return memory.half_width <= precision and time.half_width <= (precision if said else precision / 2)
 
 
-def _is_known(evidence: Evidence, name: str, precision: float | None) -> bool:
-    if precision is None:
-        return True
-    found = (evidence.time(name, evidence.baseline), evidence.memory(name, evidence.baseline))
-    return max(estimate.half_width for estimate in found) <= precision
+def racing(evidence: Evidence, decision: Decision, precision: float) -> set[str]:
+    """Who runs on beside the baseline; nobody once nothing is left to measure.
 
-
-def is_finished(evidence: Evidence, decision: Decision, precision: float | None) -> bool:
-    """Whether nothing is left to measure. The baseline's second run is to be known as well as the others."""
-    if evidence.rounds < LEAST_ROUNDS or not decision.settled:
-        return False
+    Until the choice is settled, all who have not lost. Then whoever is not known within `precision`, the losers again
+    among them. The baseline's second run goes along: a claim must hold against both.
+    """
     again = control_name(evidence.baseline)
-    names = [*evidence.names[1:], *([again] if values(evidence.experiment, again, evidence.times[0]) else [])]
-    return all(_is_known(evidence, name, precision) for name in names)
+    control = {again} if evidence.values(again, evidence.times[0]) else set()
+    names = {*evidence.names[1:], *control}
+    if evidence.rounds < LEAST_ROUNDS:
+        return names
+    if not decision.settled:
+        return names - {*decision.lost, *decision.wasteful}
+    open_ = {name for name in names if not _is_known(evidence, name, precision)}
+    return open_ | control if open_ else open_
 
 
 def _unknown(evidence: Evidence, use: str, unsettled: Sequence[str]) -> Unknown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from freestone_lab.analysis import sequential
 from freestone_lab.analysis.sequential import ERROR_RATE, Estimate
@@ -24,6 +24,15 @@ def values(experiment: Experiment, peer: str, figure: str) -> dict[int, float]:
         for s in experiment.samples
         if s.peer == peer and s.round > 0 and s.status == "ok" and figure in s.figures
     }
+
+
+def good_runs(experiment: Experiment) -> dict[str, dict[int, dict[str, float]]]:
+    """The figures of every good run, by allocator and round: what `values` finds, for who asks often."""
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for s in experiment.samples:
+        if s.round > 0 and s.status == "ok":
+            found.setdefault(s.peer, {})[s.round] = s.figures
+    return found
 
 
 def judged(experiments: Sequence[Experiment], baseline: str, controls: Collection[str]) -> list[str]:
@@ -48,6 +57,10 @@ def ratio(other: Sequence[float], to: Sequence[float], alpha: float) -> Estimate
 
 def estimate(experiment: Experiment, peer: str, to: str, figure: str, alpha: float = ERROR_RATE) -> Estimate | None:
     """The paired ratio of `peer` to another over the rounds in which both ran well."""
-    ours, theirs = values(experiment, peer, figure), values(experiment, to, figure)
+    return of_rounds(values(experiment, peer, figure), values(experiment, to, figure), alpha)
+
+
+def of_rounds(ours: Mapping[int, float], theirs: Mapping[int, float], alpha: float) -> Estimate | None:
+    """The same of figures by round."""
     rounds = sorted(ours.keys() & theirs.keys())
     return ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], alpha)

@@ -169,6 +169,11 @@ def _ends(ordered: Sequence[float], alpha: float) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
+def next_look(rounds: int) -> int:
+    """When to look again after so many rounds: often enough, without spending on looks what rounds could have."""
+    return rounds + max(1, rounds // 12)
+
+
 def rounds_until(noise: float, reach: float, alpha: float) -> int | None:
     """After how many rounds the interval reaches no further than `reach`; None when it would take MOST_ROUNDS."""
     if reach <= 0 or half_width(noise, MOST_ROUNDS, alpha) > reach:

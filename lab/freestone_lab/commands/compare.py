@@ -24,14 +24,13 @@ QUICK_BUDGET_S = 15.0
 BUDGET_S = 60.0
 JOBS_BUDGET_S = 150.0  # of the default programs together
 PRECISE_BUDGET_S = 600.0
-PRECISION = SAME  # each ratio is to be known within this
 
 
 def plan_from(options: Namespace, default_s: float = BUDGET_S) -> tuple[Plan, Budget]:
     """The stop rule and the time that the options describe. UserError names an option that makes no sense."""
     asked_s = None if options.budget is None else units.seconds(options.budget, "--budget")
     usual_s = PRECISE_BUDGET_S if options.precision else QUICK_BUDGET_S if options.quick else default_s
-    wanted = PRECISION if options.precision is None else units.fraction(options.precision, "--precision")
+    wanted = SAME if options.precision is None else units.fraction(options.precision, "--precision")
     seed = preparation.fresh_seed() if options.seed is None else options.seed
     if options.rounds:
         return Plan(rounds=options.rounds, seed=seed), Budget(None if asked_s is None else measuring_s(asked_s))

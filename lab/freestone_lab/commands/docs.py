@@ -13,6 +13,7 @@ from freestone_lab.docs import (
     cost_table,
     enumerated_table,
     fidelity_table,
+    known_costs_table,
     memory_table,
     pages,
     program_table,
@@ -33,6 +34,7 @@ MODULES = (
     program_table,
     fidelity_table,
     recording_table,
+    known_costs_table,
     sentences,
 )
 

@@ -68,6 +68,7 @@ COMMANDS: dict[str, Command] = {
     "trace corpus": Command(options_trace.trace_corpus, "trace", function="record_corpus"),
     "report": Command(options_measure.report, "report"),
     "diff": Command(options_measure.diff, "diff"),
+    "join": Command(options_measure.join, "join"),
     "doctor": Command(options_measure.doctor, "doctor"),
     "peers": Command(options_measure.peers, "peers"),
     "peers install": Command(options_measure.peers_install, "peers", function="install"),

@@ -242,17 +242,18 @@ def memory_calls(parser: argparse.ArgumentParser) -> None:
 def known_costs(parser: argparse.ArgumentParser) -> None:
     """How often the lab errs: coverage of its intervals, and rates of wrong and open answers about known costs.
 
-    By simulation, and with --real also of CMD under glibc with 0.5 to 10 % of CPU time or 5 and 20 % of memory on top.
+    By simulation, and with --real also of CMD (a Python program of 60 ms) under glibc with 0.5 to 10 % of CPU time or
+    5 and 20 % of memory on top: 84 s for each sitting of all.
 
     Examples:
 
-        freestone bench known-costs -o docs/results/known-costs.json
+        freestone bench known-costs --real 8 -o docs/results/known-costs.json
 
         freestone bench known-costs --real 20 -- python3 job.py
     """
     program(parser, needed=False)
     parser.add_argument("--times", type=at_least(10), default=200, metavar="N", help="simulated sittings of each case")
-    parser.add_argument("--real", type=at_least(1), metavar="N", help="sittings of CMD for each cost")
+    parser.add_argument("--real", type=at_least(1), metavar="N", help="sittings for each cost with real processes")
     parser.set_defaults(
         shell=False, stdin=None, output_file=[], expect_exit=0, timeout=None, prepare=None, cleanup=None,
         ignore_failure=False,
@@ -295,6 +296,20 @@ def diff(parser: argparse.ArgumentParser) -> None:
                              "(repeatable)")  # fmt: skip
     parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="only these (repeatable)")
     parser.add_argument("--absolute", action="store_true", help="compare plain values, not ratios to the baseline")
+
+
+def join(parser: argparse.ArgumentParser) -> None:
+    """Join result files of the same comparison, from one lab or several: the rounds of all of them, judged anew.
+
+    The lab, the allocators' libraries and settings, and each program with its inputs must be the same; one line says
+    what is not. Experiments that only one file has are taken over.
+
+    Examples:
+
+        freestone join here.json there.json -o both.json && freestone report both.json
+    """
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="result files (.json or .json.gz)")
+    output(parser, "the joined result (.json or .json.gz)")
 
 
 def doctor(parser: argparse.ArgumentParser) -> None:

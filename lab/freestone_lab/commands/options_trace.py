@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import ALLOCATOR, allocators, at_least, exports, installing, program, seed
+from freestone_lab.commands.options_shared import (
+    ALLOCATOR,
+    allocators,
+    at_least,
+    exports,
+    installing,
+    peers_to_compare,
+    program,
+    seed,
+)
 
 
 def _pace(text: str) -> float:
@@ -215,13 +224,23 @@ def trace_fidelity(parser: argparse.ArgumentParser) -> None:
         freestone trace fidelity --counts --json docs/results/fidelity-counts.json && freestone docs
 
         freestone trace fidelity --models --json docs/results/fidelity-models.json && freestone docs
+
+        freestone trace fidelity --ratios --json docs/results/fidelity-ratios.json && freestone docs
+
+        freestone trace fidelity --recording --rounds 9 --json docs/results/recording-whole.json && freestone docs
     """
     parser.add_argument("names", nargs="*", metavar="PROGRAM",
-                        help="of `freestone trace corpus`; default eighteen, with --models all")  # fmt: skip
+                        help="of `freestone trace corpus`; default eighteen, with --models all, "
+                             "with --ratios ten")  # fmt: skip
+    peers_to_compare(parser)
     parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--models", action="store_true",
                       help="each trace of the corpus beside its model, in calls, memory and instructions")  # fmt: skip
     what.add_argument("--counts", action="store_true",
                       help="instructions by callgrind, not times: other work does not change them")  # fmt: skip
+    what.add_argument("--recording", action="store_true",
+                      help="CPU time of programs alone and recorded, recorder and writer included")  # fmt: skip
+    what.add_argument("--ratios", action="store_true",
+                      help="what replays foretell of programs under several allocators (--with, --only)")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="every round")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
@@ -18,7 +19,9 @@ from freestone_lab.trace import (
     fitted,
     foreign,
     likeness,
+    ratios,
     reader,
+    recording_cost,
     replaying,
     transform,
     writer,
@@ -128,6 +131,21 @@ def measure_fidelity(options: Namespace) -> None:
     if options.models:
         found = likeness.as_json(likeness.measure(options.names, say))
         headings, cells = likeness.HEADINGS, likeness.cells
+    elif options.ratios:
+        chosen = preparation.choose_peers(options.with_, options.only)
+        rows, failed = ratios.measure_all(options.names or ratios.PROGRAMS, chosen, options.rounds, say)
+        found = ratios.as_json(rows, failed, chosen, options.rounds)
+        headings = ratios.HEADINGS
+
+        def cells(row: dict[str, Any]) -> list[str]:
+            return ratios.cells(ratios.Row(**row))
+    elif options.recording:
+        costs, failed = recording_cost.measure_all(options.names or recording_cost.PROGRAMS, options.rounds, say)
+        found = recording_cost.as_json(costs, failed, options.rounds)
+        headings = recording_cost.HEADINGS
+
+        def cells(row: dict[str, Any]) -> list[str]:
+            return recording_cost.cells(recording_cost.Row(**row))
     elif options.counts:
         found = fidelity.counts_as_json(*fidelity.count(names, say))
         headings, cells = fidelity.COUNTS_HEADINGS, fidelity.count_cells

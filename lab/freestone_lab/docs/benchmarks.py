@@ -47,6 +47,8 @@ ELSEWHERE = {
     "fidelity",
     "fidelity-counts",
     "fidelity-models",
+    "fidelity-ratios",
+    "recording-whole",
     trace_results.NAME,
 }  # not shown as the others are
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.

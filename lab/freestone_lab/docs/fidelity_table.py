@@ -1,16 +1,19 @@
-"""The table of docs/TRACE.md about how near replays come, made from what `freestone trace fidelity` stored."""
+"""How near replays come, in docs/TRACE.md and docs/LAB.md, made from what `freestone trace fidelity` stored."""
 
 from __future__ import annotations
 
+import functools
+import operator
 import textwrap
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from freestone_lab.docs.pages import grid, stored, with_section
-from freestone_lab.trace import fidelity, likeness
+from freestone_lab.trace import fidelity, likeness, ratios
 
 DOCUMENT = Path("docs/TRACE.md")
+RATIOS_DOCUMENT = Path("docs/LAB.md")
 WITHIN = {"replay": 0.05, "model": 0.1}  # what the lab promises
 OWN_LOAD = 1.5  # the run itself makes 1, and a little of the system's
 
@@ -28,7 +31,33 @@ def documents(root: Path) -> dict[Path, str]:
     if (root / likeness.RESULT).is_file():
         compared = stored(root / likeness.RESULT, likeness.SCHEMA, likeness.COMMAND)
         page = with_section(page, DOCUMENT, "models", models(compared))
-    return {DOCUMENT: page}
+    found = {DOCUMENT: page}
+    if (root / ratios.RESULT).is_file():
+        compared = stored(root / ratios.RESULT, ratios.SCHEMA, ratios.COMMAND)
+        lab = (root / RATIOS_DOCUMENT).read_text(encoding="utf-8")
+        found[RATIOS_DOCUMENT] = with_section(lab, RATIOS_DOCUMENT, "ratios", ratios_table(compared))
+    return found
+
+
+def ratios_table(result: dict[str, Any]) -> str:
+    """Each program, and over all of them: tau of the order, and the error of foretold ratios."""
+    rows = ratios.rows_of(result)
+    said = []
+    for figure, word in ratios.FIGURES.items():
+        every = functools.reduce(operator.add, (ratios.kept(row, figure) for row in rows))
+        tau = "" if every.tau is None else f": tau {every.tau:.2f}"
+        said.append(
+            f"In {word} the programs tell {every.told_apart} pairs of allocators apart, and their replays put "
+            f"{every.agree} of these in the same order{tau}; the ratios to glibc that they foretell are off by "
+            f"{ratios.error_words(every.errors)}."
+        )
+    versions = ", ".join(f"{name} {version}" for name, version in result["peers"].items())
+    words = (
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, {result['rounds']} rounds, "
+        f"`{ratios.COMMAND}`: {versions}. {' '.join(said)}"
+    )
+    shown = grid(ratios.HEADINGS, [ratios.cells(row) for row in rows], "---:")
+    return f"{textwrap.fill(words + not_measured(result), 120)}\n\n{shown}"
 
 
 def kept(result: dict[str, Any], what: str, to: str, *figures: str) -> int:

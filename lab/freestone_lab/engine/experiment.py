@@ -24,11 +24,10 @@ from freestone_lab.analysis.decision import (
     Evidence,
     decide,
     evidence_of,
-    is_finished,
-    known_within,
+    racing,
 )  # fmt: skip
 from freestone_lab.analysis.inference import LEAST_MARGIN
-from freestone_lab.analysis.sequential import LEAST_ROUNDS
+from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
 from freestone_lab.engine.budget import Budget
@@ -85,7 +84,8 @@ class Engine:
         self.timeout_s = task.timeout_s or WARM_UP_TIMEOUT_S
         self.budget = budget or Budget()
         self.dropped: set[str] = set()  # failed
-        self.lost: set[str] = set()  # shown to be no choice, and known well enough
+        self.resting: set[str] = set()  # who has lost, or is known well enough
+        self.look_at = 0  # the round after which the evidence is looked at next
         self.started: Callable[[Engine, Look], None] = lambda *_: None  # told what the program is
         self.decided = False
         self.standing: tuple[Evidence, Decision] | None = None
@@ -142,8 +142,9 @@ class Engine:
                 self.dropped.add(peer.name)
         self.rounds = number
         self.round_s += (time.monotonic() - begun - self.round_s) / number
-        if self.plan.decide:
+        if self.plan.decide and number >= self.look_at:
             self._judge()
+            self.look_at = next_look(number)
         self.decided = self.decided or number >= self.plan.rounds
         return True
 
@@ -164,13 +165,14 @@ class Engine:
         return f"no time within {self.budget.seconds:.0f} s"
 
     def _judge(self) -> None:
-        """Drops who has lost and is known well enough, and sees whether all is decided."""
+        """Sees who runs on, and whether all is decided."""
         controls = [p.name for p in self.peers if p.kind == "control"]
         evidence = evidence_of(self.experiment, self.baseline.name, controls)
         decision = decide(evidence)
         self.standing = evidence, decision
-        self.lost |= known_within(evidence, self.plan.precision) & {*decision.lost, *decision.wasteful}
-        self.decided = is_finished(evidence, decision, self.plan.precision)
+        active = racing(evidence, decision, self.plan.precision)
+        self.resting = {*evidence.names[1:], control_name(self.baseline.name)} - active
+        self.decided = not active
 
     def count(self) -> None:
         if self.plan.counts and self.rounds:
@@ -387,7 +389,7 @@ class Engine:
             self.placement = Placement(self.plan.cpus, rest)
 
     def _active(self, round_: int) -> list[Peer]:
-        out = self.dropped | self.lost
+        out = self.dropped | self.resting
         return [p for p in self.peers if p.name not in out and not self._enough_of(p, round_)]
 
     def _enough_of(self, peer: Peer, round_: int) -> bool:
@@ -396,7 +398,7 @@ class Engine:
         return most is not None and round_ > most and peer.kind == "control" and not second
 
     def _tell(self, peer: Peer, round_: int) -> None:
-        active = len(self.peers) - len(self.dropped | self.lost)
+        active = len(self.peers) - len(self.dropped | self.resting)
         left = self.budget.left()
         rounds = min(self.plan.rounds, round_ + int(min(left / self.round_s, 1e6))) if self.round_s else round_
         remaining = min(left, (rounds - round_ + 1) * self.round_s) if round_ else left

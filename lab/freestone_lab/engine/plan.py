@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from freestone_lab.analysis.inference import SAME
 from freestone_lab.measure.server import Server
 
 PADDING = "FREESTONE_PADDING"
@@ -53,8 +54,8 @@ class Plan:
     """When an experiment is decided, and where it runs. Without `decide`, exactly `rounds` rounds are run."""
 
     rounds: int = 1000  # at most
-    decide: bool = False  # ends once the decision is settled, and who has lost does not run any more
-    precision: float | None = None  # with `decide`: only when each ratio is known within this
+    decide: bool = False  # ends once the decision is settled and each ratio is known; who has lost leaves the race
+    precision: float = SAME  # within which a ratio counts as known
     seed: int = 0
     cpus: tuple[int, ...] | None = None  # None: chosen after the warm-up
     counts: bool = False

@@ -39,8 +39,8 @@ class Outcome:
 class Sitting:
     """Runs tasks under the chosen allocators. Ctrl-C ends it and keeps what was measured.
 
-    `budget` is for all of it. `keep` gets the result after every round of a single task, and after
-    every first look otherwise. `board` gets each round's standing. Among several tasks, one that fails under the
+    `budget` is for all of it. `keep` gets the result after every look at a single task's rounds, and after
+    every first look otherwise. `board` gets the standing at each look. Among several tasks, one that fails under the
     baseline is reported and left out. The error of a single task goes up.
     """
 
@@ -125,8 +125,9 @@ class Sitting:
                 return
 
     def _round(self, engine: Engine) -> bool:
+        seen = engine.standing
         whole = engine.round()
-        if engine.standing is not None and len(self.tasks) == 1:
+        if engine.standing is not seen and engine.standing is not None and len(self.tasks) == 1:
             self.board(*engine.standing)
             self._store()
         return whole

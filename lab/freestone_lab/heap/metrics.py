@@ -34,7 +34,7 @@ FIGURES = {
     "peak_resident_bytes": ("gauge", "The highest resident set so far."),
     "purged_bytes": ("counter", "Given back to the kernel."),
     "purge_calls": ("counter", "Times that memory was given back."),
-    "purged_surplus_bytes": ("counter", "Given back: free spans above the watermark."),
+    "purged_surplus_bytes": ("counter", "Given back: free spans beyond what is worth keeping."),
     "purged_decay_bytes": ("counter", "Given back: free spans that nobody needed for a while."),
     "purged_slabs_bytes": ("counter", "Given back: whole free pages inside slabs."),
     "purged_trim_bytes": ("counter", "Given back: because the program asked."),

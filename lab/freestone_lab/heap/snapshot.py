@@ -8,7 +8,7 @@ import re
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ class Thread:
     slow_paths: int
 
 
+SIZE_CLASS = [one.name for one in fields(SizeClass)]
+THREAD = [one.name for one in fields(Thread)]
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The statistics of one process at one time. `updated_ms` is on the machine's monotonic clock."""
@@ -81,8 +85,8 @@ def from_json(text: str, source: str) -> Snapshot:
             updated_ms=int(data["time_ms"]),
             figures={name: float(value) for name, value in data["figures"].items()},
             system_calls={name: int(value) for name, value in data["system_calls"].items()},
-            classes=tuple(SizeClass(**row) for row in data["classes"]),
-            threads=tuple(Thread(**row) for row in data["threads"]),
+            classes=tuple(SizeClass(*(row[name] for name in SIZE_CLASS)) for row in data["classes"]),
+            threads=tuple(Thread(*(row[name] for name in THREAD)) for row in data["threads"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"'{source}': expected statistics of libfreestone in JSON or OpenMetrics ({error})") from error

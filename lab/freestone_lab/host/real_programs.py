@@ -17,7 +17,7 @@ from freestone_lab.core.errors import UserError
 RESULT = Path("docs/results/programs.json")
 SUITES = Path("docs/results/suites.json")
 ROOTS = Path("docs/results/roots.json")
-TARGETS = ("freestone", "freestone_hardened", "witness", "peak", "programs_for_roots")
+TARGETS = ("freestone", "freestone_hardened", "witness", "peak", "calls_probe", "programs_for_roots")
 MUSL = "musl"
 SCHEMA = "freestone-programs/1"
 ROOTS_SCHEMA = "freestone-roots/1"

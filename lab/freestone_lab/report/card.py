@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from freestone_lab.analysis.claims import change
-from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
+from freestone_lab.analysis.decision import MEMORY_FLOOR_KIB, MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
 from freestone_lab.analysis.inference import SAME, is_same
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
@@ -23,6 +23,7 @@ from freestone_lab.peers import discover
 from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import show
 
+Line = tuple[str, str]
 MOST_NAMED = 3
 UNKNOWN = "unknown"  # the first word of a card that recommends nothing
 UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
@@ -40,19 +41,24 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Card:
-    """The lines in order: a word, and what follows it."""
+    """Lines: a word, and what follows it. The answer opens the card; over several programs it ends it, below theirs,
+    with what it brings over all of them (`more`)."""
 
-    lines: tuple[tuple[str, str], ...]
+    answer: Line
+    lines: tuple[Line, ...]
     ways: Mapping[str, Adoption] = field(default_factory=dict)
+    programs: tuple[Line, ...] = ()
+    more: str = ""
 
     @property
     def sentence(self) -> str:
-        """The first line as a headline."""
-        word, said = self.lines[0]
+        """The answer as a headline."""
+        word, said = self.answer
         return said if word == UNKNOWN else f"{word} {said}"
 
     def text(self) -> str:
-        return "\n".join(f"{word:<9} {said}" for word, said in self.lines)
+        last = [*self.lines, *self.programs, ("in all", self.sentence + self.more)]
+        return "\n".join(f"{word:<9} {said}" for word, said in (last if self.programs else [self.answer, *self.lines]))
 
 
 def ways_of(peer: Peer, command: Sequence[str]) -> dict[str, Adoption]:
@@ -80,7 +86,7 @@ def make(
     """The card of a measurement, however far it came."""
     use, base = decision.use, evidence.baseline
     ways = {} if decision.unknown else ways_of(next(p for p in peers if p.name == use), command)
-    lines = [_answer(evidence, decision)]
+    lines: list[Line] = []
     shown = use if use != base else _best_rival(evidence)
     if shown is not None:
         of = f"{shown}: " if shown != use or decision.unknown else ""
@@ -99,7 +105,7 @@ def make(
     lines += _adopting(ways, way)
     if page is not None:
         lines.append(("page", near(page)))
-    return Card(tuple(lines), ways)
+    return Card(_answer(evidence, decision), tuple(lines), ways)
 
 
 def _adopting(ways: Mapping[str, Adoption], way: str = "preload") -> list[tuple[str, str]]:
@@ -129,7 +135,9 @@ def _why_unknown(evidence: Evidence, decision: Decision) -> str:
         counted = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''}"
         return f"{counted}; it takes {LEAST_ROUNDS} to say anything"
     if decision.use == evidence.baseline:
-        return f"nothing is shown to be better than {decision.use}, and {' or '.join(decision.open)} may be"
+        every = len(decision.open) == len(evidence.names) - 1 > 2
+        may = "any of the others" if every else " or ".join(decision.open)
+        return f"nothing is shown to be better than {decision.use}, and {may} may be"
     return f"{decision.use} is not shown to be better than {evidence.baseline}"
 
 
@@ -184,10 +192,8 @@ def _share(experiment: Experiment) -> list[tuple[str, str]]:
 
 def nothing_to_win(experiment: Experiment, baseline: str) -> str:
     """The whole answer for a program in which malloc does not matter."""
-    said = Card(
-        (("keep", f"{baseline}: {_share(experiment)[0][1]}"), ("sure", "not measured; --runs 10 does it anyway"))
-    )
-    return said.text()
+    keep, sure = ("keep", f"{baseline}: {_share(experiment)[0][1]}"), ("sure", "not measured; --runs 10 does it anyway")
+    return Card(keep, (sure,)).text()
 
 
 def versions(result: Result) -> list[tuple[str, str]]:
@@ -226,17 +232,31 @@ def one_line(evidence: Evidence, decision: Decision) -> str:
     head = said if word == UNKNOWN else f"{word} {said}"
     shown = decision.use if decision.use != base else _best_rival(evidence)
     if shown is not None:
-        figures = [*((_label(evidence, f), f) for f in evidence.times), ("memory", evidence.memory_figure)]
-        parts = [f"{label} {_change(evidence, shown, f)}" for label, f in figures if f in evidence.experiment.specs]
-        head += f"; {shown}: {', '.join(parts)}"
+        time = evidence.times[0]
+        head += f"; {shown}: {_label(evidence, time)} {_change(evidence, shown, time)}{_memory(evidence, shown)}"
     wide = [n for n in evidence.names[1:] if n not in decision.lost and not _is_close(evidence, n)]
-    same = [n for n in evidence.names[1:] if n != shown and is_same(evidence.time(n, base))]
+    same = [n for n in evidence.names[1:] if is_same(evidence.time(n, base))]
     if same:
-        head += f"; the same within 3 %: {', '.join(same)}"
+        head += f"; as fast as {base} within 3 %: {', '.join(same)}"
     if wide:
-        head += f"; not known within 3 %: {', '.join(wide)}"
+        every = len(wide) == len(evidence.names) - 1 > 2
+        head += "; none is known within 3 %" if every else f"; not known within 3 %: {', '.join(wide)}"
     still = [] if decision.unknown else decision.open
     return head + (f"; not told apart from {decision.use}: {', '.join(still)}" if still else "")
+
+
+def _memory(evidence: Evidence, name: str) -> str:
+    """Memory beside time. A difference below the floor decides nothing, and is named so."""
+    spec = evidence.experiment.specs.get(evidence.memory_figure)
+    mine, theirs = (evidence.typical(n, evidence.memory_figure) for n in (name, evidence.baseline))
+    if spec is None:
+        return ""
+    if spec.unit != "KiB" or mine is None or theirs is None:
+        return f", memory {_change(evidence, name, evidence.memory_figure)}"
+    said = f"{show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
+    if abs(mine - theirs) < MEMORY_FLOOR_KIB:
+        return f", memory the same within {show(MEMORY_FLOOR_KIB, spec.unit)} ({said})"
+    return f", memory {_change(evidence, name, evidence.memory_figure)}, {said}"
 
 
 def _is_close(evidence: Evidence, name: str) -> bool:
@@ -245,14 +265,34 @@ def _is_close(evidence: Evidence, name: str) -> bool:
 
 def _overall(analysis: Analysis, count: int) -> list[tuple[str, str]]:
     """Each allocator that ran in all programs: CPU time and memory over all of them, the fastest first."""
-    parts = {"CPU": analysis.ranked.get("speed", {}), "memory": analysis.ranked.get("memory", {})}
-    base, speeds = analysis.result.baseline, parts["CPU"]
+    base, speeds = analysis.result.baseline, analysis.ranked.get("speed", {})
     names = sorted((n for n in speeds if n != base), key=lambda n: speeds[n].ratio)
-    said = []
-    for name in names:
-        found = {what: scores[name].estimate for what, scores in parts.items() if name in scores}
-        said.append(f"{name}: {', '.join(f'{what} {change(e)}' for what, e in found.items() if e is not None)}")
-    return [("all", f"{count} programs, geometric mean: {'; '.join(said[:MOST_NAMED])}")] if said else []
+    said = [f"{name}: {_mean(analysis, name)}" for name in names[:MOST_NAMED]]
+    return [("all", f"{count} programs, geometric mean: {'; '.join(said)}")] if said else []
+
+
+def _mean(analysis: Analysis, name: str) -> str:
+    """CPU time and memory over all programs."""
+    parts = {"CPU": analysis.ranked.get("speed", {}), "memory": analysis.ranked.get("memory", {})}
+    found = {what: scores[name].estimate for what, scores in parts.items() if name in scores}
+    return ", ".join(f"{what} {change(e)}" for what, e in found.items() if e is not None)
+
+
+def _best_in_most(decisions: Sequence[Decision], analysis: Analysis) -> tuple[str | None, tuple[int, int]]:
+    """Who is not shown to be worse than the choice in most programs: in how many, and in how many the choice itself.
+
+    It must be the choice somewhere. Among equals whoever is it more often, then the faster one.
+    """
+    known = [d for d in decisions if not d.unknown]
+    chosen = Counter(d.use for d in known)
+    among = Counter(name for d in known for name in d.best)
+    speeds = analysis.ranked.get("speed", {})
+    order = sorted(
+        chosen, key=lambda n: (-among[n], -chosen[n], speeds[n].ratio if n in speeds else 1.0, n)
+    )  # fmt: skip
+    if not order or among[order[0]] <= len(decisions) / 2:
+        return None, (0, 0)
+    return order[0], (among[order[0]], chosen[order[0]])
 
 
 def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]) -> Card:
@@ -260,25 +300,27 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
     result = analysis.result
     decisions = [decide(evidence) for evidence in found]
     base, count = found[0].baseline, len(found)
-    best = [d.use for d in decisions if not d.unknown]
-    use, times = Counter(best).most_common(1)[0] if best else (base, 0)
-    lines = [(e.experiment.id, one_line(e, d)) for e, d in zip(found, decisions, strict=True)]
-    if times <= count / 2:
-        lines.insert(0, (UNKNOWN, f"no allocator is shown to be the best in most of {count} programs"))
+    programs = tuple((e.experiment.id, one_line(e, d)) for e, d in zip(found, decisions, strict=True))
+    use, times = _best_in_most(decisions, analysis)
+    overall = _overall(analysis, count)
+    if use is None:
+        more = f"; {overall[0][1].split('; ')[0]}" if overall else ""
+        answer: Line = (UNKNOWN, f"not known yet: no allocator is shown to be the best in most of {count} programs")
         ways: dict[str, Adoption] = {}
     else:
-        verb = "use" if use != base else "keep"
-        lines.insert(0, (verb, f"{use}{f' instead of {base}' if use != base else ''}: best in {times} of {count}"))
+        said = f"{use} instead of {base}" if use != base else use
+        more = f"; geometric mean: {_mean(analysis, use)}" if use != base else ""
+        which = "best, or not shown to be worse than the best," if times[1] < times[0] else "best"
+        answer = ("use" if use != base else "keep", f"{said}: {which} in {times[0]} of {count} programs")
         ways = ways_of(next(p for p in result.peers if p.name == use), words)
-    lines += _overall(analysis, count)
-    lines += [line for e in found for line in _failures(e.experiment)]
+    lines: list[Line] = [*overall, *(line for e in found for line in _failures(e.experiment))]
     lines += [
         *versions(result),
         *machine_lines(result),
         ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more"),
     ]
     lines += _adopting(ways)
-    return Card(tuple(lines), ways)
+    return Card(answer, tuple(lines), ways, programs, more)
 
 
 def near(page: Path) -> str:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from freestone_lab.analysis.claims import Table, change
 from freestone_lab.core import outputs, theme
 from freestone_lab.core.result import Peer, Result
+from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report import cells, charts, plots, quantity, series, svg
 from freestone_lab.report.card import Card, of_result
 from freestone_lab.report.charts import Chart
@@ -31,6 +32,7 @@ STATUS = {
     "not_loaded": "was not loaded",
     "wrong_output": "gave wrong output",
 }
+CPU_TITLE = "CPU time"
 WAY_TITLES = {
     "preload": "In a shell",
     "systemd": "A systemd service",
@@ -62,6 +64,18 @@ class Part:
     composites: list[Composite]
     subject: str
     answer: Card | None
+    titles: dict[Role, str]
+
+
+def titles_of(analysis: Analysis) -> dict[Role, str]:
+    """What each role is called where these experiments are compared: CPU time where all of them are judged by it."""
+    shown = {f.spec for v in analysis.experiments for f in v.figures if f.role == "speed" and f.headline}
+    return {**ROLE_TITLES, "speed": CPU_TITLE} if shown == {PROCESS_SPECS["cpu"]} else ROLE_TITLES
+
+
+def _within(title: str) -> str:
+    """A title inside a sentence."""
+    return title if title == CPU_TITLE else title.lower()
 
 
 def looks_of(peers: Iterable[Peer], baseline: str) -> dict[str, Look]:
@@ -92,7 +106,7 @@ def subject_of(result: Result) -> str:
 
 def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None, str, list[tuple[Role, Markup]]]:
     """The Pareto plot (where time and memory were both measured) and a forest plot for every role."""
-    baseline = analysis.result.baseline
+    baseline, titles = analysis.result.baseline, titles_of(analysis)
     across: Role = "speed" if "speed" in analysis.overall else "latency"
     pareto, outside = None, ""
     if across in analysis.overall and "memory" in analysis.overall:
@@ -101,7 +115,7 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
         shown = plots.inside(points) if points else []
         if len(shown) > 1:
             outside = "; ".join(f"{p.name} {p.x:.2f} and {p.y:.2f}" for p in points if p not in shown)
-            label = ROLE_TITLES[across].lower()
+            label = _within(titles[across])
             pareto = Markup(
                 plots.pareto(
                     shown,
@@ -118,11 +132,11 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
             if n != baseline
         ]
         if rows:
-            title = f"{ROLE_TITLES[role]} relative to {baseline}"
+            title = f"{titles[role]} relative to {baseline}"
             forests.append(
                 (
                     role,
-                    Markup(plots.forest(rows, f"{ROLE_TITLES[role].lower()}, {baseline} = 1; left is better", title)),
+                    Markup(plots.forest(rows, f"{_within(titles[role])}, {baseline} = 1; left is better", title)),
                 )
             )
     return pareto, outside, forests
@@ -169,6 +183,7 @@ def part_of(result: Result, tables: Sequence[Table] | None = None) -> Part:
         [c for v in analysis.experiments if (c := composite_table(v, result.baseline)) is not None],
         subject_of(result),
         of_result(result, analysis) if result.command[1:2] in (["compare"], ["advise"]) else None,
+        titles_of(analysis),
     )
 
 
@@ -217,7 +232,6 @@ def environment() -> jinja2.Environment:
         legend=cells.legend,
         Markup=Markup,
         pick=lambda table, keys: [table[key] for key in keys],
-        role_titles=ROLE_TITLES,
         status_words=STATUS,
         wide=WIDE_TABLE,
         join_command=lambda command: shlex.join(str(word) for word in command),

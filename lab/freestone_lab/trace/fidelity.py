@@ -6,7 +6,6 @@ library that reads the counter around each call as the replayer does.
 
 from __future__ import annotations
 
-import datetime
 import os
 import subprocess
 import tempfile
@@ -66,17 +65,18 @@ def ratio(row: dict[str, Any], what: str, to: str, figure: str) -> tuple[float, 
 
 def measure(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> tuple[list[Row], list[str]]:
     """A row for each program, and why each of the others has none. UserError for a program that is not here."""
-    return _each(names, say, lambda row, folder: _measure(row, folder, rounds))
+    return each(names, say, lambda row, folder: _measure(row, folder, rounds))
 
 
 def count(names: Sequence[str], say: Callable[[str], None]) -> tuple[list[Counted], list[str]]:
     """As `measure`, in instructions."""
-    return _each(names, say, _count)
+    return each(names, say, _count)
 
 
-def _each(
+def each(
     names: Sequence[str], say: Callable[[str], None], look: Callable[[corpus.Row, Path], T]
 ) -> tuple[list[T], list[str]]:
+    """What `look` makes of each program, and why some failed. UserError for a program that is not here."""
     made, failed = [], []
     with tempfile.TemporaryDirectory(prefix="freestone-fidelity-") as scratch:
         folder = Path(scratch)
@@ -151,11 +151,12 @@ def _timed(row: corpus.Row, said: Path) -> dict[str, Any]:
 
 def to_store(schema: str, rows: Sequence[Any], failed: Sequence[str] = ()) -> dict[str, Any]:
     """Dataclasses as a result, with when and where they were measured, and what could not be."""
-    about = fingerprint.collect()
-    machine = f"{about['cpu'].get('model name', about['machine'])}, {about['cpus']} CPUs, {about['libc']}"
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    found = {"schema": schema, "created": created, "machine": machine, "load": about["load"]}
-    return {**found, "programs": [asdict(row) for row in rows], "failed": list(failed)}
+    return {
+        "schema": schema,
+        **fingerprint.in_short(),
+        "programs": [asdict(row) for row in rows],
+        "failed": list(failed),
+    }
 
 
 def as_json(rows: Sequence[Row], failed: Sequence[str], rounds: int) -> dict[str, Any]:

@@ -11,22 +11,23 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from freestone_lab.analysis import calibration
-from freestone_lab.analysis.calibration import COMMANDS, COSTS, KINDS, SHAPES, Answer, Cost, Coverage, Judgement
-from freestone_lab.analysis.claims import table_of
+from freestone_lab.analysis.calibration import COMMANDS, COSTS, KINDS, SHAPES, Cost, Coverage, Judged, Judgement
 from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
-from freestone_lab.core.result import Peer
+from freestone_lab.core.result import Peer, control_name
 from freestone_lab.engine import session
 from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import Plan, Report, Task
+from freestone_lab.measure import fingerprint
 from freestone_lab.peers import discover
 
 SCHEMA = "freestone-known-costs/1"
-ROUNDS = (*range(LEAST_ROUNDS, 16), 20, 25, 30)
-REAL = "a real program"
+ROUNDS = (*range(LEAST_ROUNDS, 16), 20, 25, 30, 60, 100)
+REAL, BOTH = "a real program", "compare and advise"
 REAL_COSTS = tuple(cost for cost in COSTS if cost.cpu >= 1 and cost.memory >= 1)
 INTERVALS = 10  # times as many sittings for the intervals, which are quick
-LIMIT_S = {"compare": 60.0, "advise": 90.0}
+CONTROL = "libcontrol-costly.so"
+REAL_S = 12.0  # of one sitting; a program of 80 ms gets some fifty rounds
 Say = Callable[[str], None]
 
 
@@ -38,6 +39,7 @@ class Rates:
     def stored(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
+            **fingerprint.in_short(),
             "coverage": [{**asdict(c), "rate": c.rate} for c in self.coverage],
             "judgements": [asdict(j) for j in self.judgements],
         }
@@ -49,7 +51,7 @@ class Rates:
             worst = min((c for c in self.coverage if c.kind == kind and c.rate is not None), key=lambda c: c.rate or 0)
             held = f"hold the truth in {100 * (worst.rate or 0):.1f} % or more"
             said.append(f"intervals {kind}: {held} ({worst.shape}, {worst.rounds} rounds)")
-        for command in COMMANDS:
+        for command in (*COMMANDS, BOTH):
             for place in dict.fromkeys(j.shape for j in self.judgements):
                 own = [j for j in self.judgements if (j.command, j.shape) == (command, place)]
                 for what in ("verdicts", "answers") if own else ():
@@ -85,25 +87,18 @@ def costly(cost: Cost) -> Peer:
 
 
 def real(task: Task, costs: Sequence[Cost], sittings: int, report: Report, say: Say) -> list[Judgement]:
-    """The same with real processes, as both commands measure them."""
-    return [_judge(task, cost, command, sittings, report, say) for command in COMMANDS for cost in costs]
+    """The same with real processes, as `compare` and `advise` measure them."""
+    return [_judge(task, cost, sittings, report, say) for cost in costs]
 
 
-def _judge(task: Task, cost: Cost, command: str, sittings: int, report: Report, say: Say) -> Judgement:
-    verdicts: Counter[Answer] = Counter()
-    answers: Counter[Answer] = Counter()
-    rounds = 0
+def _judge(task: Task, cost: Cost, sittings: int, report: Report, say: Say) -> Judgement:
+    found = Judged(cost)
+    chosen = [discover.find(discover.LIBC_PEER), costly(cost)]
     for seed in range(sittings):
-        plan = Plan(decide=True, precision=COMMANDS[command], seed=seed)
-        chosen = [discover.find(discover.LIBC_PEER), costly(cost)]
-        outcome = session.run([(task, plan)], chosen, ["x"], report, budget=Budget(LIMIT_S[command]))
+        plan = Plan(decide=True, seed=seed)
+        outcome = session.run([(task, plan)], chosen, ["x"], report, budget=Budget(REAL_S))
         experiment = outcome.result.experiments[0]
-        decision = decide(evidence_of(experiment, calibration.BASELINE))
-        row = table_of(experiment, calibration.BASELINE).row(calibration.SHIM)
-        figure = "rss" if cost.memory != 1 else "cpu"
-        verdict = row.cells[figure].verdict if row is not None and figure in row.cells else "inconclusive"
-        verdicts[calibration.verdict_is(cost, verdict, figure)] += 1
-        answers[calibration.answer_is(cost, decision)] += 1
-        rounds += outcome.engines[0].rounds
-    say(f"{command}, {cost.name}: verdicts {dict(verdicts)}, answers {dict(answers)}")
-    return Judgement(cost.name, REAL, command, sittings, dict(verdicts), dict(answers), rounds / sittings)
+        again = [control_name(calibration.BASELINE)]
+        found.add(experiment, decide(evidence_of(experiment, calibration.BASELINE, again)))
+    say(f"{cost.name}: verdicts {dict(found.verdicts)}, answers {dict(found.answers)}")
+    return found.judgement(REAL, BOTH)

@@ -6,6 +6,7 @@ interval of any pair, at any look, missed the truth.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from freestone_lab.analysis import sequential
-from freestone_lab.analysis.decision import MARGIN, Decision, decide, evidence_of
+from freestone_lab.analysis.decision import MARGIN, Decision, decide, evidence_of, racing
 from freestone_lab.core.result import Experiment, FigureSpec, Sample
 
 SITTINGS = 100
@@ -132,6 +133,68 @@ def test_what_more_would_settle_it_is_foretold() -> None:
             foretold.append(guess)
             taken.append(number - 10)
     assert foretold and 0.3 < sum(foretold) / sum(taken) < 3
+
+
+def measured(truth: Truth, spread: float, rounds: int, seed: int = 1) -> Experiment:
+    source = random.Random(seed)
+    experiment = Experiment("case", "case", specs=dict(SPECS))
+    for number in range(1, rounds + 1):
+        for name, (time, memory) in truth.items():
+            figures = {"wall": time * math.exp(source.gauss(0, spread)), "rss": 100_000 * memory}
+            experiment.samples.append(Sample(name, number, "ok", figures=figures))
+    return experiment
+
+
+def test_who_has_lost_leaves_the_race_until_the_choice_is_settled() -> None:
+    truth: Truth = {"glibc": (1, 1), "glibc again": (1, 1), "one": (0.8, 1), "two": (0.81, 1), "slow": (2, 1)}
+    evidence = evidence_of(measured(truth, 0.02, 8), "glibc")
+    decision = decide(evidence)
+    assert not decision.settled and "slow" in decision.lost and not evidence.time("slow", "glibc").half_width <= 0.03
+    assert racing(evidence, decision, 0.03) == {"glibc again", "one", "two"}
+    later = evidence_of(measured(truth, 0.002, 8), "glibc")
+    assert racing(later, decide(later), 0.03) == set(), "all is known"
+
+
+def test_a_settled_choice_is_measured_on_until_every_ratio_is_known() -> None:
+    """`advise` ended after 6 of its 90 s with -29 to +40 %, for the choice was settled."""
+    truth: Truth = {"glibc": (1, 1), "glibc again": (1, 1), "good": (0.5, 0.5), "slow": (2, 1)}
+    evidence = evidence_of(measured(truth, 0.03, 7), "glibc")
+    decision = decide(evidence)
+    assert decision.settled and decision.use == "good" and "slow" in decision.lost
+    assert racing(evidence, decision, 0.03) == {"glibc again", "good", "slow"}
+
+
+def test_a_ratio_is_known_only_if_it_says_whether_there_is_a_difference() -> None:
+    """-0.5 to +5 % is narrow enough and says nothing; half as wide, one or the other is shown."""
+    truth: Truth = {"glibc": (1, 1), "near": (1.02, 1)}
+    seen = 0
+    for seed in range(20):
+        evidence = evidence_of(measured(truth, 0.01, 14, seed), "glibc")
+        found = evidence.time("near", "glibc")
+        if found.half_width <= 0.03 and not found.above and found.high > 1.03:
+            seen += 1
+            assert racing(evidence, decide(evidence), 0.03) == {"near"}
+    assert seen >= 5
+
+
+def test_who_has_lost_to_another_is_no_reason_to_leave_the_choice_open() -> None:
+    """It is smaller than the choice, and not yet shown to be slower than that, but than a third."""
+    truth: Truth = {"glibc": (1, 1), "one": (0.82, 0.5), "two": (0.8, 1), "slower": (0.832, 0.3)}
+    seen = 0
+    for seed in range(40):
+        evidence = evidence_of(measured(truth, 0.006, 10, seed), "glibc")
+        decision = decide(evidence)
+        assert not {*decision.lost} & {*decision.open}, decision
+        seen += "slower" in decision.lost and not evidence.slower("slower", decision.use)
+    assert seen >= 3
+
+
+def test_looks_come_after_each_round_at_first_and_then_more_seldom() -> None:
+    looks = [1]
+    while looks[-1] < 1000:
+        looks.append(sequential.next_look(looks[-1]))
+    assert looks[:20] == list(range(1, 21)) and len(looks) < 80
+    assert all(b <= a * 1.1 + 1 for a, b in itertools.pairwise(looks))
 
 
 def test_differences_below_the_margin_settle_for_what_is_there() -> None:

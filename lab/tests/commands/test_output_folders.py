@@ -29,8 +29,8 @@ LONG = {
     "advise", "compare", "bench", "bench attacks", "bench mitigations", "bench memory-calls", "bench known-costs",
     "replay", "report",
 }  # fmt: skip
-# Tested with the profiles that they read; `trace corpus` with the programs that it records.
-ELSEWHERE = {"profile", "profile show", "profile diff", "trace corpus"}
+# Tested with the profiles and results that they read; `trace corpus` with the programs that it records.
+ELSEWHERE = {"join", "profile", "profile show", "profile diff", "trace corpus"}
 
 
 def test_the_tables_name_every_command_with_an_output() -> None:

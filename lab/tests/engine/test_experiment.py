@@ -272,7 +272,7 @@ def test_a_workload_that_prints_no_json_is_a_failure(tmp_path: Path) -> None:
 
 def test_a_settled_question_ends_the_rounds_early(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(method, "decide", lambda _: Decision("glibc", "", (), (), (), 0))
-    found = measured(task(work), [Peer("twin", None, "libc")], Plan(rounds=50, decide=True, seed=1))
+    found = measured(task(work), [Peer("twin", None, "libc")], Plan(rounds=50, decide=True, seed=1, precision=100))
     assert max(s.round for s in found.samples) == LEAST_ROUNDS
 
 

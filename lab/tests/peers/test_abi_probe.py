@@ -6,6 +6,7 @@ import io
 import subprocess
 from pathlib import Path
 
+import peers_tools
 import pytest
 from rich.console import Console
 
@@ -48,15 +49,11 @@ def test_glibc_statistics_are_found_true(glibc: abi_probe.PeerAnswers) -> None:
         assert abi_probe.statistics_truth(glibc, name) == "true", name
 
 
-LYING = """
+LYING = (
+    peers_tools.FORWARDING
+    + """
 #include <malloc.h>
 #include <stdio.h>
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
-extern void __libc_free(void *);
-void *malloc(size_t n) { return __libc_malloc(n); }
-void *calloc(size_t a, size_t b) { return __libc_calloc(a, b); }
-void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
-void free(void *p) { __libc_free(p); }
 struct mallinfo2 mallinfo2(void) { struct mallinfo2 m = {0}; return m; }
 struct mallinfo mallinfo(void) { struct mallinfo m = {0}; m.uordblks = 77; return m; }
 void malloc_stats(void) { static int n; fprintf(stderr, "in use %d bytes\\n", n += 5); }
@@ -64,6 +61,7 @@ int malloc_info(int o, FILE *f) { fprintf(f, "<malloc size=\\"123\\"/>\\n"); ret
 int malloc_trim(size_t k) { return 1; }
 int mallopt(int a, int b) { return 0; }
 """
+)
 
 
 def test_false_statistics_are_told_apart(tmp_path: Path) -> None:

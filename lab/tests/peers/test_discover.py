@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import peers_tools
 import pytest
 
 from freestone_lab.engine import preparation
@@ -23,21 +24,17 @@ def _built(tmp_path: Path, name: str, source: str) -> Path:
     return library
 
 
-FORWARDING = """
-#include <stddef.h>
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
-extern void __libc_free(void *);
-void *malloc(size_t n) { return __libc_malloc(n); }
-void *calloc(size_t a, size_t b) { return __libc_calloc(a, b); }
-void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
-void free(void *p) { __libc_free(p); }
+HIDING = (
+    peers_tools.FORWARDING
+    + """
 __attribute__((visibility("hidden"))) void *memalign(size_t a, size_t b) { return 0; }
 """
+)
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    return _built(tmp_path, "mine", FORWARDING)
+    return _built(tmp_path, "mine", HIDING)
 
 
 def test_glibc_comes_first_and_is_not_preloaded() -> None:

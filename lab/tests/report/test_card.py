@@ -56,12 +56,42 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
         result(job("a", better), job("b", better), job("c", worse), command=["freestone", "compare"])
     )
     assert found is not None
-    lines = dict(found.lines)
-    assert lines["use"] == "fast instead of glibc: best in 2 of 3"
-    assert lines["a"].startswith("use fast instead of glibc; fast: time -20.0 %") and "memory +0.0 %" in lines["a"]
+    lines = dict((*found.lines, *found.programs))
+    assert found.sentence == "use fast instead of glibc: best in 2 of 3 programs"
+    last = found.text().splitlines()[-1]
+    assert last.startswith(f"in all    {found.sentence}; geometric mean: CPU -1.") and "memory +0.0 %" in last
+    assert lines["a"].startswith("use fast instead of glibc; fast: time -20.0 %")
+    assert "memory the same within 4.00 MiB (9.78 MiB instead of 9.78 MiB)" in lines["a"]
     assert lines["all"].startswith("3 programs, geometric mean: fast: CPU -1.")
     assert lines["c"].startswith("keep glibc: nothing measured is better by more than 3 %; lean: time +40.0 %")
     assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
+
+
+def test_the_last_lines_are_one_for_each_program_and_one_in_all() -> None:
+    better = {"fast": (0.8, 1.0), "lean": (1.1, 0.9)}
+    found = card.of_result(result(job("a", better), job("b", better), command=["freestone", "compare"]))
+    assert found is not None
+    assert [line.split()[0] for line in found.text().splitlines()[-3:]] == ["a", "b", "in"]
+    assert found.text().splitlines()[-1].startswith("in all    use fast instead of glibc")
+    text = render_report([result(job("a", better), job("b", better), command=["freestone", "compare"])])
+    assert text.index("<dt>a</dt>") < text.index("<dt>all</dt>")
+
+
+def test_memory_stands_beside_time_in_bytes() -> None:
+    large = {"fast": (0.8, 2.0)}
+    found = card.of_result(result(job("a", large), job("b", large), command=["freestone", "compare"]))
+    assert found is not None
+    assert "memory +100.0 %" in dict(found.programs)["a"]
+    assert "19.6 MiB instead of 9.78 MiB" in dict(found.programs)["a"]
+
+
+def test_who_is_never_shown_worse_than_the_best_is_best_in_most() -> None:
+    """Each program has another first, by chance: the one that is among the best of all of them is the answer."""
+    ahead = {"a": (0.80, 0.801), "b": (0.801, 0.80), "c": (0.801, 0.80), "d": (0.7, 0.8)}
+    jobs = [job(name, {"fast": (fast, 1.0), "lean": (lean, 1.0)}) for name, (fast, lean) in ahead.items()]
+    found = card.of_result(result(*jobs, command=["freestone", "compare"]))
+    assert found is not None
+    assert "instead of glibc: best, or not shown to be worse than the best, in 4 of 4 programs" in found.sentence
 
 
 def test_a_ratio_that_is_not_known_within_3_per_cent_is_named() -> None:
@@ -70,7 +100,7 @@ def test_a_ratio_that_is_not_known_within_3_per_cent_is_named() -> None:
         sample.figures["wall"] *= 1 + sample.round * 11 % 7 / 30 * (sample.peer == "fast")
     found = card.of_result(result(noisy, job("b", {"lean": (1.0, 1.0)}), command=["freestone", "compare"]))
     assert found is not None
-    lines = dict(found.lines)
+    lines = dict(found.programs)
     assert lines["a"].endswith("; not known within 3 %: fast")
     assert "not known within" not in lines["b"]
 

@@ -77,6 +77,14 @@ def test_legend_keeps_one_allocator_in_view(suite_page: Path) -> None:
     assert 'class="p p2 on"' not in figure[0]
 
 
+def test_what_is_compared_by_cpu_time_is_called_cpu_time() -> None:
+    """The page said "Time" where the card beside it says "CPU", of the same figure."""
+    text = render_report([synthetic.program()])
+    assert "CPU time: how sure are we?" in text and "CPU time, glibc = 1; left is better" in text
+    assert "<th>CPU time<br>glibc = 1</th>" in text and "<th>Time<br>" not in text
+    assert "<th>Time<br>glibc = 1</th>" in render_report([synthetic.suite()])
+
+
 def test_verdict_names_the_winner_of_both() -> None:
     found = conclude(analyse(synthetic.program()))
     assert found.sentence.startswith("freestone is both fastest and smallest: 29 % less time")

@@ -112,12 +112,12 @@ def test_the_default_jobs_are_a_server_a_heap_an_interpreter_a_database_and_a_co
 
 
 @pytest.mark.timing
-def test_the_default_jobs_take_one_to_five_seconds_and_print_the_same_twice(tmp_path: Path) -> None:
+def test_the_default_jobs_are_short_and_print_the_same_twice(tmp_path: Path) -> None:
     for task in defaults.tasks(tmp_path):
         found = Engine(task, [GLIBC], "glibc", ONCE, lambda p: None).measure()
         assert {s.status for s in found.samples} == {"ok"}, task.id
         assert not [text for text in found.caveats if "differs between two runs" in text], task.id
-        assert 0.5 < found.samples[0].figures["wall"] < 5, task.id
+        assert 0.01 < found.samples[0].figures["cpu"] < 0.6, task.id
 
 
 def test_an_experiment_that_fails_under_the_baseline_is_left_out_and_said(work: Path) -> None:

@@ -4,7 +4,7 @@ CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER, item TEXT, amount REAL, note TEXT);
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
 INSERT INTO customer SELECT i, 'customer ' || (i * 7919 % 100003), 'city ' || (i * 31 % 97) FROM n;
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
 INSERT INTO orders
 SELECT i, i * 104729 % 3000 + 1, 'item ' || (i * 2654435761 % 1009), (i * 37 % 10007) / 7.0,
        json_object('id', i, 'tags', json_array('a' || (i % 10), 'b' || (i % 7)), 'text', hex(i * 982451653))

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-MODULES = ("json/decoder.py", "argparse.py", "textwrap.py", "shlex.py", "typing.py", "queue.py", "heapq.py", "ast.py")
+MODULES = ("json/decoder.py", "shlex.py", "queue.py", "heapq.py")
 
 
 def as_data(node: Any) -> Any:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstdint>
@@ -52,18 +53,27 @@ inline std::uint32_t drain(Queue& queue, Touch touch, Tally& tally) {
   return n;
 }
 
-// A full queue is waited for with the own inbox kept flowing: two neighbours can never block each other.
-inline void push_all(Queue& out, const Block* blocks, std::uint32_t count, Queue* inbox, Touch touch, Tally& tally) {
-  for (std::uint32_t done = out.push(blocks, count); done < count; done += out.push(blocks + done, count - done))
-    if (inbox == nullptr || drain(*inbox, touch, tally) == 0) ::sched_yield();
+// How a thread waits for another. `rest` uses no CPU time that the allocator would be charged with.
+using Wait = int (*)();
+
+inline int rest() {
+  constexpr timespec kPause{0, 20'000};
+  return ::nanosleep(&kPause, nullptr);
 }
 
-inline void drain_to_end(Queue& queue, Touch touch, Tally& tally) {
+// A full queue is waited for with the own inbox kept flowing: two neighbours can never block each other.
+inline void push_all(Queue& out, const Block* blocks, std::uint32_t count, Queue* inbox, Touch touch, Tally& tally,
+                     Wait wait = ::sched_yield) {
+  for (std::uint32_t done = out.push(blocks, count); done < count; done += out.push(blocks + done, count - done))
+    if (inbox == nullptr || drain(*inbox, touch, tally) == 0) wait();
+}
+
+inline void drain_to_end(Queue& queue, Touch touch, Tally& tally, Wait wait = ::sched_yield) {
   while (true) {
     const bool last = queue.closed();  // read before the pop: what was pushed before closing is seen by it
     if (drain(queue, touch, tally) != 0) continue;
     if (last) return;
-    ::sched_yield();
+    wait();
   }
 }
 

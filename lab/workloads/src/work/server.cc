@@ -69,12 +69,12 @@ void run_server(const Args& args, Report& report) {
         if (draw[i * 7 % kShort].other < remote && block.at != nullptr) away[parting++] = block;
         else give(block, touch, tally);
       }
-      push_all(next, away, parting, &inbox, touch, tally);
+      push_all(next, away, parting, &inbox, touch, tally, rest);
       given += parting;
       drain(inbox, touch, tally);
     }
     next.close();
-    drain_to_end(inbox, touch, tally);
+    drain_to_end(inbox, touch, tally, rest);
     lane.tally.add(tally);
     lane.stop();
     handed[me] = given;
