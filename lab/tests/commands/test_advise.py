@@ -254,7 +254,7 @@ def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> 
     build = paths.build_dir()
     if not (build / recording.REPLAYER).exists():
         pytest.skip("the recorder is not built")
-    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "200"))
+    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "20000"))
     line, env = recording.command_line(request)
     subprocess.run(line, env=env, check=True, capture_output=True)
     done = freestone(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "5", "--adopt", "link")
