@@ -53,8 +53,10 @@ inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
 inline constexpr unsigned kDirtySets = 3;     // of free units with memory: younger, older, refused (span/span_map.h)
 
-// The record of a slab or run, kept for its first unit. Type-stable: the memory never serves anything else, so a late
-// reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
+// The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
+// is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
+// there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
+// of a heap object `words` and `heap`: whoever comes late may read these, and then gets no token.
 inline constexpr u8 kUsedRun = 0;     // handed out, or its contents may be the program's
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
 inline constexpr u8 kClearedRun = 2;
