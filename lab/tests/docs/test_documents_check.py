@@ -305,12 +305,3 @@ def test_the_library_takes_the_values_that_the_page_calls_right(tmp_path: Path) 
 def test_an_experiment_is_known_by_the_suites() -> None:
     assert problems_of("`pair/calls`, `cross/*` and `app/git`", Path()) == []
     assert problems_of("`pair/nothing-such`", Path()) != []
-
-
-def test_no_walk_of_the_architecture_enters_a_file_twice() -> None:
-    section = (ROOT / "docs/ARCHITECTURE.md").read_text().partition("### Three walks")[2].partition("\n## ")[0]
-    walks = [LINK.findall(part) for part in re.split(r"^(?=\S.*:$)", section, flags=re.MULTILINE)]
-    entered = [walk for walk in walks if walk]
-    assert len(entered) == 3
-    for walk in entered:
-        assert len(walk) == len(set(walk)) >= 10
