@@ -36,15 +36,15 @@ namespace freestone {
 // What a unit is. Values below kTagClassEnd are size classes; 0: nothing that can be freed.
 inline constexpr unsigned kTagClassEnd = 89;
 inline constexpr u8 kTagNone = 0;
-inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
-inline constexpr u8 kTagInside = 90;  // a later unit of a run
-inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
-inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
+inline constexpr u8 kTagRun = kTagClassEnd;             // the first unit of a run above kCachedBytesMax
+inline constexpr u8 kTagInside = kTagClassEnd + 1;      // a later unit of a run
+inline constexpr u8 kTagSampled = kTagClassEnd + 2;     // a unit of a sampled block
+inline constexpr u8 kTagHeapObject = kTagClassEnd + 3;  // a unit that a heap object holds
 // The first unit of a class run, in the fast build: no entry of a cache, so that each free is checked.
-inline constexpr u8 kTagClassRun = 93;
-inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
-inline constexpr u8 kTagForeign = 95;  // skipped: somebody else may have mapped something there
-inline constexpr unsigned kTagCount = 96;
+inline constexpr u8 kTagClassRun = kTagClassEnd + 4;
+inline constexpr u8 kTagGuard = kTagClassEnd + 5;    // free or behind a span, and it faults
+inline constexpr u8 kTagForeign = kTagClassEnd + 6;  // skipped: somebody else may have mapped something there
+inline constexpr unsigned kTagCount = kTagClassEnd + 7;
 
 constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard || tag == kTagForeign; }
 

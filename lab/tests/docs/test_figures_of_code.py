@@ -64,8 +64,9 @@ def figures_of_code() -> dict[str, set[int]]:
 
 
 def claims(text: str) -> Iterator[tuple[str, int]]:
-    """Each name that stands beside a figure, and the figure."""
-    flat = re.sub(r"\s*\n\s*(?://\s*|\*\s*)?", " ", text)
+    """Each name that stands beside a figure, and the figure. Recipes say what is not so yet."""
+    said = re.sub(r"^## Recipes\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
+    flat = re.sub(r"\s*\n\s*(?://\s*|\*\s*)?", " ", said)
     found = [(name, *figure) for *figure, name in BEHIND.findall(flat)]
     for name, figure, unit in found + BEFORE.findall(flat):
         value = (WORDS | FRACTIONS).get(figure) or int(figure.replace(",", ""))
