@@ -22,16 +22,18 @@ from freestone_lab.docs import tuning
 ROOT = paths.root()
 SOURCES = ROOT / "allocator/src"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMENTED = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".h", ".cc"))
+COMMENTED = sorted(
+    path for folder in (SOURCES, ROOT / "trace") for path in folder.rglob("*") if path.suffix in (".h", ".cc", ".c")
+)
 
 WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "ten": 10, "sixteen": 16}
-FRACTIONS = {"half": 2, "quarter": 4, "eighth": 8, "sixteenth": 16, "thirty-second": 32}
+FRACTIONS = {"half": 2, "quarter": 4, "fifth": 5, "eighth": 8, "sixteenth": 16, "thirty-second": 32}
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "s": 1000, "seconds": 1000}
 FIGURE = rf"(\d[\d,]*|{'|'.join([*WORDS, *FRACTIONS])})(?:\s+({'|'.join(UNITS)}))?"
 NAME = r"`?(k[A-Z]\w+|[a-z]+(?:_[a-z]+)+)`?"
 BEHIND = re.compile(rf"\b{FIGURE}(?:\s+[a-z]+){{0,3}}\s+\({NAME}\)")
 BEFORE = re.compile(rf"{NAME}\s+\({FIGURE}\)")
-CONSTANT = re.compile(r"\bconstexpr\s+[\w:]+\s+(k[A-Z]\w+)\s*=\s*([^;]+);")
+CONSTANT = re.compile(r"(?:\bconstexpr\s+[\w:]+\s+|^\s*)(k[A-Z]\w+)\s*=\s*([^;,]+)[;,]", re.MULTILINE)
 
 
 @cache
