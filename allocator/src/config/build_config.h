@@ -69,8 +69,8 @@ inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
 
-// Of what fell out of use for the first time so much stays for reuse: the option dirty_bytes plus this fraction of what
-// is in use.
+// When memory falls out of use for the first time, the option dirty_bytes and 1/kDirtyLiveDivisor of what is in use
+// stay for reuse.
 inline constexpr usize kDirtyLiveDivisor = 8;
 // The most that one system call gives back, and the most that one free gives back beyond twice what it freed. Both
 // bound how long a free takes.
