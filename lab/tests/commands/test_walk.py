@@ -1,5 +1,5 @@
 """`freestone compare` enters the files that docs/ARCHITECTURE-LAB.md lists, in that order, and runs the functions that
-each item names. The room core is left out.
+each item names. The room core is left out. The functions of the trace's walk stand in the files that it names.
 
 As a script, `test_walk.py ARGUMENT...`, it runs the command in its own process, which has cached nothing yet, and
 prints what was entered: one JSON object of a file's functions to each file.
@@ -24,6 +24,7 @@ from freestone_lab.core.result import Peer
 
 ROOT = paths.root()
 PACKAGE = ROOT / "lab/freestone_lab"
+NAMED = re.compile(r"`([a-zA-Z_]\w+(?:::\w+)?)`")
 ITEM = re.compile(r"^\d+\. \[([\w/]+\.py)\]\([^)]*\):((?:[^\n]|\n {3})*)", re.MULTILINE)
 
 
@@ -65,6 +66,17 @@ def test_the_walk_through_compare_is_as_the_page_says(tmp_path: Path, work: Path
     ran: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     assert list(listed()) == list(ran)
     assert [(file, f) for file, functions in listed().items() for f in functions if f not in ran[file]] == []
+
+
+def test_the_walk_of_the_trace_names_functions_of_its_files() -> None:
+    page = (ROOT / "docs/ARCHITECTURE-LAB.md").read_text(encoding="utf-8")
+    walk = page.partition("### The walk of one call")[2].partition("\n## ")[0]
+    files = re.split(r"\[[\w/.]+\]\(\.\./([\w/.]+)\)", walk)[1:]
+    named = [(file, name) for file, text in zip(files[::2], files[1::2], strict=True) for name in NAMED.findall(text)]
+    assert len(files) > 30
+    assert len(named) > 15
+    missing = [pair for pair in named if pair[1].rpartition(":")[2] not in (ROOT / pair[0]).read_text(encoding="utf-8")]
+    assert missing == []
 
 
 if __name__ == "__main__":
