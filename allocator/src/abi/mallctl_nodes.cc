@@ -138,7 +138,7 @@ int purge_arena(const MallctlRequest& r) {
 int decay_arena(const MallctlRequest& r) {
   if (!is_arena(r.number)) return EFAULT;
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  decay_spans();
+  decay_caches();
   return 0;
 }
 

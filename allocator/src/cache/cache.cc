@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "cache/class_run.h"
 #include "cache/counting.h"
+#include "cache/parking.h"
 #include "cache/transfer.h"
 #include "config/options.h"
 #include "platform/child.h"
@@ -285,16 +286,35 @@ void note_event(Cache& cache) {
   ++cache.events;
   // A program that goes on with little must not keep what it needed before.
   const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
-  if (FREESTONE_UNLIKELY(tick)) decay_spans();
+  if (FREESTONE_UNLIKELY(tick)) decay_caches();
   give_back_cold(cache, tick || look_is_due(cache.events));
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }
 
-Cache* find_orphan() {
+// The caller takes it apart.
+Cache* take_orphan() {
   LockGuard guard(cache_registry_lock);
   Cache* cache = first_cache;
   while (cache != nullptr && !is_orphan(*cache)) cache = cache->next;
+  if (cache == nullptr) return nullptr;
+  cache->worker.store_relaxed(thread_mark());
+  unpark_orphan(*cache);
+  return cache;
+}
+
+// A cache that was parked, or a new one that nobody has seen.
+void begin(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock) {
+  cache.thread_id = os::thread_id();
+  cache.generation = process_generation();
+  cache.is_counted = true;
+  caches_in_use.add_relaxed(1);
+}
+
+Cache* take_over_parked() {
+  LockGuard guard(cache_registry_lock);
+  Cache* const cache = take_parked_cache();
+  if (cache != nullptr) begin(*cache);
   return cache;
 }
 
@@ -333,20 +353,19 @@ bool Allowance::take_slow(usize bytes) {
 }
 
 Cache* create_cache() {
+  if (Cache* const parked = take_over_parked(); parked != nullptr) return parked;
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
   if constexpr (kMitigations.quarantine) cache->quarantine.seed(os::entropy());
   // As one copy, before another thread can see it.
   std::memcpy(static_cast<void*>(cache->class_of_granules), kClassOfGranules.of, sizeof kClassOfGranules.of);
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
-  cache->thread_id = os::thread_id();
-  cache->generation = process_generation();
+  cache->worker.store_relaxed(thread_mark());
   cache->is_plain = true;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   LockGuard guard(cache_registry_lock);
   begin_shard(cache->user.shard);
-  cache->is_counted = true;
-  caches_in_use.add_relaxed(1);
+  begin(*cache);
   cache->next = first_cache;
   if (first_cache != nullptr) first_cache->previous = cache;
   order_stores();
@@ -370,7 +389,7 @@ void give_back_cold(Cache& cache, bool due) {
   purge_slabs(cache.user, WentBack::slabs);
 }
 
-// The cache counts no longer; whether one other does.
+// Whether one other counts.
 static bool leaves_one(Cache& cache) {
   LockGuard guard(cache_registry_lock);
   if (!cache.is_counted) return false;
@@ -378,10 +397,14 @@ static bool leaves_one(Cache& cache) {
   return caches_in_use.fetch_add_relaxed(~u32{0}) == 2;
 }
 
-void destroy_cache(Cache& cache) {
-  flush_all(cache);
+void leave_transfer(Cache& cache) {
   // For the thread that stays the bins are closed. Of two threads that end at once, one comes last.
   if (leaves_one(cache)) drain_transfer(cache.user);
+}
+
+void destroy_cache(Cache& cache) {
+  flush_all(cache);
+  leave_transfer(cache);
   stop_counting(cache);
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
@@ -496,6 +519,7 @@ FREESTONE_SLOW void for_each_cache(void (*visit)(void* context, const Cache& cac
                                    void* context) {
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+    if (cache->worker.load_relaxed() == 0) continue;
     usize bytes = 0;
     for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(*cache, c)} * class_info(c).bytes;
     visit(context, *cache, bytes);
@@ -562,7 +586,11 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  
     if (cut_short) cache->previous = previous;
     count += cache->is_counted ? 1 : 0;
     if (cache == own) continue;
-    repair_user(cache->user);
+    if (cache->worker.load_relaxed() == thread_mark()) {
+      cache->generation = process_generation();  // the interrupted code of this thread makes it or takes it apart
+    } else {
+      repair_user(cache->user);
+    }
   }
   for (Seat& seat : seats) {
     if (seat.owner.load_relaxed() == 0 || seat.owner.load_relaxed() == thread_mark()) continue;
@@ -586,7 +614,7 @@ void adopt_cache(Cache* own) {
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
   if (!orphans_lock.try_lock()) return;
-  while (Cache* cache = find_orphan()) {
+  while (Cache* cache = take_orphan()) {
     // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
     if (const u8 c = cache->changing.load_relaxed(); c != 0) {
       cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;

@@ -54,6 +54,8 @@ inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 
 struct Counting;
 
+extern Mutex cache_registry_lock;
+
 // Freed blocks wait here before they may be handed out again. A new block takes a random place, and the block that was
 // there leaves.
 template <bool Enabled>
@@ -155,6 +157,7 @@ struct alignas(64) Cache {
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
+  Atomic<usize> worker;     // thread_mark() of its owner, or of who takes it apart; 0: parked (PARK-1)
   u32 thread_id = 0;        // of the owner
   u32 generation = 0;       // of the process that it was made or adopted in (platform/child.h)
   bool is_counted = false;  // in caches_in_use
@@ -185,10 +188,12 @@ struct alignas(64) Cache {
 static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB,
               "a thread that allocates little pays one page for its cache");
 
-// A cache for the calling thread, registered; null when memory is out.
+// A cache for the calling thread, registered: a parked one (parking.h) or a new one; null when memory is out.
 Cache* create_cache();
 // Flushes everything and gives the cache back.
 void destroy_cache(Cache& cache);
+// The cache counts no longer as one in use, and if that leaves one, the transfer bins are emptied.
+void leave_transfer(Cache& cache);
 
 // Pops a block of the class after refilling or lowering the mark; null when memory is out.
 void* pop_slow(Cache& cache, SizeClass size_class);
@@ -244,6 +249,11 @@ void flush_all(Cache& cache);
 // first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each.
 void give_back_cold(Cache& cache, bool due);
 
+// Destroys the caches that have been parked for so long.
+void release_parked_caches(u64 age_ms = 0);
+// Gives back what the law of retention allows no longer: parked caches, then runs and spans. Due when decay_is_due().
+void decay_caches();
+
 // Take and return a block for a thread that is ending or cannot get a cache. `random` goes on from call to call.
 void* take_one(SizeClass size_class, u64& random);
 void return_one(SizeClass size_class, void* block);
@@ -291,8 +301,6 @@ inline void drain_orphans(Cache& own) {
   if (FREESTONE_UNLIKELY(own.generation != process_generation())) adopt_cache(&own);
   if (FREESTONE_UNLIKELY(has_orphans.load_acquire() != 0)) drain_orphans_slow();
 }
-
-extern Mutex cache_registry_lock;
 
 // Debug: CACHE-1, CACHE-3 and CACHE-4.
 bool cache_is_valid(const Cache& cache);

@@ -369,6 +369,7 @@ bool trim(usize keep_bytes) {
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);
+    release_parked_caches();
     drain_transfer(cache->user);
     given += purge_slabs(cache->user, WentBack::trim);
   }

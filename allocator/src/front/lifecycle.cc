@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "cache/parking.h"
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/hardened.h"
@@ -93,7 +94,7 @@ void end_thread(void* memory) {
   this_thread.cache_offset = 0;
   this_thread.ended = true;
   this_thread.random = cache.user.random;
-  destroy_cache(cache);
+  park_cache(cache);
 }
 
 // The key whose destructor ends a thread, plus one; 0 if libc has no key left.

@@ -35,6 +35,7 @@ static void empty_caches() {
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();
     flush_all(*cache);
+    release_parked_caches();
     drain_transfer(cache->user);
     const u64 now = os::coarse_milliseconds();
     if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs) {

@@ -34,7 +34,7 @@ void* purge_until_unwanted(void* argument) {
   os::name_thread("freestone");
   while (wanted.load_acquire() == own) {
     os::futex_wait_for(&wanted, own, pause_ms());
-    decay_spans();
+    decay_caches();
     attend();
   }
   return nullptr;

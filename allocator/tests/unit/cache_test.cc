@@ -277,6 +277,7 @@ TEST(cache, EndsWithItsThreadAndGivesItsBlocksBack) {
       for (void* block : mine) deallocate(block);
     });
   }
+  release_parked_caches();
   EXPECT_EQ(cache_count(), caches);
   EXPECT_EQ(blocks_outside(c), outside);
   expect_valid_heap();

@@ -139,9 +139,8 @@ def test_every_command_that_measures_takes_settings(command: str) -> None:
 
 def test_a_slow_allocator_is_not_recommended(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
     slow = f"slow={controls['slow'].path}"
-    done = freestone(
-        tmp_path, "advise", "--only", slow, "--", str(work), "200000", FREESTONE_CONTROL_SLOW_NS="3000"
-    )  # fmt: skip
+    words = ["advise", "--only", slow, "--time-limit", "30s", "--", str(work), "200000"]
+    done = freestone(tmp_path, *words, FREESTONE_CONTROL_SLOW_NS="3000")
     assert done.returncode == 0, done.stderr
     assert card_of(done.stdout)["keep"].startswith("glibc")
 
@@ -254,7 +253,7 @@ def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> 
     build = paths.build_dir()
     if not (build / recording.REPLAYER).exists():
         pytest.skip("the recorder is not built")
-    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "200"))
+    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "20000"))
     line, env = recording.command_line(request)
     subprocess.run(line, env=env, check=True, capture_output=True)
     done = freestone(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "5", "--adopt", "link")

@@ -49,7 +49,8 @@ struct Verdict {
 // Whether the frees before this attack spent what a thread may spend on sealing at first (HARDENING.md, the allowance).
 // Larger ones the hardened build then reuses as they are, but one in eight; the share counts every miss all the same.
 bool is_beyond_allowance(const Attack& attack) {
-  if (attack.state != State::reused || attack.bytes < std::size_t{1} << 20) return false;
+  constexpr std::size_t kWordBehind = 8;  // it lies in the same run
+  if (attack.state != State::reused || attack.bytes + kWordBehind <= std::size_t{1} << 20) return false;
   const double mib = static_cast<double>(attack.bytes) / (1 << 20);
   return kReuses * std::min(8.0, 0.5 + 4 * mib) > 500;  // of 512 MiB; a block takes a little more than its bytes
 }
