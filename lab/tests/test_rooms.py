@@ -1,31 +1,27 @@
-"""The lab's rooms: each imports only rooms below it, and a module is known by its name alone."""
+"""The rooms of the lab and of the trace, by the tables of docs/ARCHITECTURE-LAB.md: each file reaches only rooms below
+its own. A module of the lab is known by its name alone."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
 from freestone_lab.core import paths
 
 PACKAGE = paths.root() / "lab" / "freestone_lab"
-# From the ground up. `cli` starts the commands and stands above them.
-ROOMS = (
-    *(
-        "core",
-        "host",
-        "measure",
-        "peers",
-        "analysis",
-        "attacks",
-        "engine",
-        "workloads",
-        "trace",
-        "report",
-        "flamegraph",
-    ),
-    *("docs", "heap", "commands", "cli"),
-)
+TRACE = paths.root() / "trace"
+
+
+def _table(folder: str) -> list[str]:
+    """The rooms of a folder, from the ground up."""
+    page = (paths.root() / "docs/ARCHITECTURE-LAB.md").read_text(encoding="utf-8")
+    rows = page.partition(f"room of `{folder}/`")[2].partition("\n\n")[0]
+    return re.findall(r"^\| \d+ \| (\w+) \|", rows, re.MULTILINE)
+
+
+ROOMS = _table("lab/freestone_lab")
 
 
 def _room(module: str) -> str:
@@ -53,6 +49,20 @@ def test_every_room_imports_only_rooms_below_it() -> None:
         if ROOMS.index(_room(name)) > ROOMS.index(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
     ]
     assert upward == []
+
+
+def test_every_file_of_the_trace_includes_only_rooms_below_it() -> None:
+    rooms = _table("trace")
+    files = [path for path in sorted(TRACE.rglob("*.*")) if path.suffix in (".c", ".cc", ".h")]
+    pairs = [
+        (path, included)
+        for path in files
+        if path.parent.name in rooms
+        for included in re.findall(r'^#include "(\w+)/', path.read_text(encoding="utf-8"), re.MULTILINE)
+        if included != "freestone"
+    ]
+    assert [f"{path.name}: {room}" for path, room in pairs if rooms.index(room) > rooms.index(path.parent.name)] == []
+    assert {path.parent.name for path, _ in pairs} == set(rooms)
 
 
 def test_no_two_modules_share_a_name() -> None:

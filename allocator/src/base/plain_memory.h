@@ -1,7 +1,7 @@
-// Room 1, base: every file of the library includes this first, except those that do the program's own work. What the
-// library copies, clears and compares for itself, and what the compiler inserts, is done by functions of its own
-// (plain_memory.cc): another library that is loaded before the program may define libc's names, and its functions may
-// allocate, which must not happen while a lock is held.
+// Room 1, base: every file of the library includes this first, except those that do the program's own work. The library
+// copies, clears and compares by functions of its own (plain_memory.cc), and so does the code that the compiler
+// inserts. Another library may define libc's names, and its functions may allocate. That must not happen while a lock
+// is held.
 //
 // Where FREESTONE_LIBC_MEMORY is defined, what realloc copies and calloc clears is left to libc: there no lock is held.
 // The hardened library exports these names itself, so there libc's functions have another one (abi/libc_memory.cc).

@@ -102,9 +102,9 @@ unsigned first_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
 }
 
-// Whether the arrays of a thread may hold `more`: its own bound, its share of what all may hold and, beyond what every
-// thread may, what all do hold against the size of the heap. A class that `turns` may have more: its blocks would else
-// lie free in slabs, and each would be a miss.
+// Whether the arrays of a thread may hold `more`. Three bounds: its own, its share of kCacheBytesTotal, and beyond
+// kCacheBytesSmall the sum of all caches against the size of the heap. A class that `turns` may have more: its blocks
+// would else lie free in slabs, and each would be a miss.
 bool fits_budget(const Cache& cache, usize more, bool turns) {
   const usize bytes = cache.capacity_bytes + more;
   if (bytes > (turns ? options.cache_bytes : min_of(options.cache_bytes, kCacheBytesCommon))) return false;
@@ -201,9 +201,9 @@ usize cost_of_misses(const Cache& cache, SizeClass c) {
   return kMitigations.any() || is_slab_class(c) ? cache.misses[c] : cache.misses[c] / 4;
 }
 
-// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less:
-// a byte is worth what the misses of its class cost over the bytes that one more step takes, and must be worth twice as
-// much to move. A few classes are looked at each time, in turn, and not at every miss.
+// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less.
+// Value of a class = cost of its misses / bytes of its next step. Bytes move to a class of more than twice the value. A
+// few classes are looked at each time, in turn, and not at every miss.
 FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
   constexpr unsigned kLooks = 8;
   for (unsigned look = 0; look < kLooks; ++look) {
@@ -238,7 +238,8 @@ FREESTONE_INLINE void grow(Cache& cache, SizeClass c, bool full) {
     exchange_array(cache, c, wanted);
 }
 
-// What was not needed since the last adaptation: three quarters of it go back, and the capacity with them.
+// Of what was not needed since the last adaptation three quarters go back. The capacity halves if half of it was not
+// needed, or if the thread is over its budget.
 FREESTONE_APART void adapt(Cache& cache) {
   cache.events = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {

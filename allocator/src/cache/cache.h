@@ -11,8 +11,8 @@
 // CACHE-2  [base, top) holds distinct blocks that are live nowhere else, at every instruction of a push or pop. So the
 //          child of a fork may drain a thread's cache wherever the thread stood outside a slow path. A slow path first
 //          names its class in `changing`.
-// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget: a sleeping
-//          thread holds no more than that.
+// CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget. A sleeping
+//          thread holds no more than that, its kept run, and its quarantine in the hardened build.
 // CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the mark is null.
 //          So top[-1] is a cached block or not an address in the window, and a free that finds its own block there is a
 //          double free.

@@ -26,19 +26,22 @@ inline constexpr usize kUnlimitedBytes = 256 * kGiB;
 // A block above this gets a mapping of its own or fails: the heap does not grow for a size that the kernel refused.
 inline constexpr usize kGrownRunBytesMax = kGiB;
 
-// Shards of the slab trees. Each thread belongs to one. More shards than cores only spread the heap thin.
+// Shards of the slab trees. Each thread belongs to one. There are up to two for each core: more would only spread the
+// heap thin.
 inline constexpr unsigned kShardsMax = 16;
 
-// Smaller blocks share slabs; each larger one is a run of its own.
+// Blocks up to this size share slabs. A larger one is a run of its own, or a mapping.
 inline constexpr usize kSmallBytesMax = 32 * kKiB;
 // The thread cache keeps runs up to the first size like blocks. The run cache of the thread's shard keeps those up to
 // the second.
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
-// The process keeps one larger run per doubling, up to this size. They count as free memory that is kept.
+// The process keeps one larger run per doubling, up to the first size and all together up to the second; so none above
+// the second is ever kept. They count as free memory that is kept.
 inline constexpr usize kKeptRunBytesMax = 8 * kMiB;
-inline constexpr usize kKeptRunsBytesMax = 6 * kMiB;  // all of these together
-// Runs above this size get a mapping of their own.
+inline constexpr usize kKeptRunsBytesMax = 6 * kMiB;
+// A block above this size gets a mapping of its own, and above the option map_bytes, which is at most this. Where there
+// is no mapping left, it is a run (up to kGrownRunBytesMax).
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
 // Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesSmall only while all threads
@@ -66,8 +69,8 @@ inline constexpr usize kFramesFromBytes = 64 * kMiB;
 inline constexpr usize kFramesFromSlabs = 512;
 inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
 
-// Of what fell out of use for the first time so much stays for reuse: the option dirty_bytes plus this fraction of what
-// is in use.
+// When memory falls out of use for the first time, the option dirty_bytes and 1/kDirtyLiveDivisor of what is in use
+// stay for reuse.
 inline constexpr usize kDirtyLiveDivisor = 8;
 // The most that one system call gives back, and the most that one free gives back beyond twice what it freed. Both
 // bound how long a free takes.

@@ -1,7 +1,7 @@
 // Room 9, front: blocks above the size classes.
 //
-// Runs (up to kRunBytesMax) are units of the region; their length stands in the record of their first unit. Larger
-// blocks, and runs that the region has no room for, are mappings of their own.
+// Up to the option map_bytes they are runs: units of the region, whose length stands in the record of the first one.
+// Larger ones are mappings of their own. Where one of the two cannot be had, the other is tried.
 #pragma once
 
 #include "slab/size_class.h"
@@ -19,8 +19,8 @@ usize large_good_size(usize bytes);
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
-// The new block for a realloc that copies. A block that grows past a mebibyte becomes a mapping, which can grow further
-// without copying.
+// The new block for a realloc that copies. A block of a mebibyte or more that grows becomes a mapping, which can grow
+// further without copying.
 void* allocate_for_growth(usize old_bytes, usize bytes);
 
 }  // namespace freestone

@@ -24,13 +24,14 @@ bool make_range() {
   if (bits == nullptr || places == nullptr) return false;
   taken = static_cast<Atomic<u64>*>(bits);
   usize expected = 0;
-  // A thread that loses the race uses the winner's range; its own two mappings stay unused.
   range.replace_seq(expected, address_of(places));
   return true;
 }
 
 }  // namespace
 
+// The first thread makes the range. Others that come meanwhile get null, and so does everybody where the kernel
+// refused.
 void* take_zero_size() {
   static Atomic<u32> makers;
   if (range.load_acquire() == 0 && (makers.fetch_add_relaxed(1) != 0 || !make_range())) return nullptr;

@@ -1,5 +1,5 @@
-// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told, and
-// has it settled: what threads of the parent left half done is repaired before anybody meets it.
+// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told.
+// Then it has the child settled: what the parent's other threads left half done is repaired before anybody meets it.
 //
 // A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. If the mark is gone, a fork has to
 // be settled: either the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it does

@@ -6,10 +6,10 @@
 // ACCOUNT-2  `charged` rises only through charge() and charge_ahead(), never above the hard limit, or through
 //            charge_anyway(), for what the start needs. Code that takes memory charges first; code that gives it back
 //            uncharges afterwards. So the memory in use never exceeds the limit either, not even for a moment.
-// ACCOUNT-3  `charged` is the sum of what is in force (ACCOUNT-1) and of how far each thread is ahead: what it charged
-//            for and has not put in force yet, or put out of force and not uncharged yet. At rest no thread is ahead.
-//            So
-//            the child of a fork counts the account again from what is in force and from its only thread.
+// ACCOUNT-3  `charged` is the sum of what is in force (ACCOUNT-1) and of how far each thread is ahead. It is ahead by
+//            what it charged for and has not put in force yet, and by what it put out of force and has not uncharged
+//            yet. At rest no thread is ahead. So the child of a fork counts the account again from what is in force and
+//            from its only thread.
 //
 // Any thread, no lock. Slow paths read `attention` to learn that a room above wants to run.
 #pragma once

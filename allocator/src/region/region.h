@@ -36,15 +36,15 @@ namespace freestone {
 // What a unit is. Values below kTagClassEnd are size classes; 0: nothing that can be freed.
 inline constexpr unsigned kTagClassEnd = 89;
 inline constexpr u8 kTagNone = 0;
-inline constexpr u8 kTagRun = 89;     // the first unit of a run above kCachedBytesMax
-inline constexpr u8 kTagInside = 90;  // a later unit of a run
-inline constexpr u8 kTagSampled = 91;  // a unit of a sampled block
-inline constexpr u8 kTagHeapObject = 92;  // a unit that a heap object holds
+inline constexpr u8 kTagRun = kTagClassEnd;             // the first unit of a run above kCachedBytesMax
+inline constexpr u8 kTagInside = kTagClassEnd + 1;      // a later unit of a run
+inline constexpr u8 kTagSampled = kTagClassEnd + 2;     // a unit of a sampled block
+inline constexpr u8 kTagHeapObject = kTagClassEnd + 3;  // a unit that a heap object holds
 // The first unit of a class run, in the fast build: no entry of a cache, so that each free is checked.
-inline constexpr u8 kTagClassRun = 93;
-inline constexpr u8 kTagGuard = 94;  // free or behind a span, and it faults
-inline constexpr u8 kTagForeign = 95;  // skipped: somebody else may have mapped something there
-inline constexpr unsigned kTagCount = 96;
+inline constexpr u8 kTagClassRun = kTagClassEnd + 4;
+inline constexpr u8 kTagGuard = kTagClassEnd + 5;    // free or behind a span, and it faults
+inline constexpr u8 kTagForeign = kTagClassEnd + 6;  // skipped: somebody else may have mapped something there
+inline constexpr unsigned kTagCount = kTagClassEnd + 7;
 
 constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard || tag == kTagForeign; }
 
@@ -53,8 +53,10 @@ inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
 inline constexpr unsigned kDirtySets = 3;     // of free units with memory: younger, older, refused (span/span_map.h)
 
-// The record of a slab or run, kept for its first unit. Type-stable: the memory never serves anything else, so a late
-// reader sees an old or a new record but never foreign data. The slab room defines what the fields mean.
+// The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
+// is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
+// there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
+// of a heap object `words` and `heap`: whoever comes late may read these, and then gets no token.
 inline constexpr u8 kUsedRun = 0;     // handed out, or its contents may be the program's
 inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
 inline constexpr u8 kClearedRun = 2;

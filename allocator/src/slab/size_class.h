@@ -2,10 +2,11 @@
 //
 // 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs;
 // above, up to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the
-// same rules. Every size is a multiple of 16 and every class of at least 4 KiB that a page-aligned request can ask for
-// is a multiple of 4 KiB up to 32 KiB, so page-aligned blocks cost no more than their size.
+// same rules. Every size is a multiple of 16. From 4 to 32 KiB, every class that a page-aligned request can ask for is
+// a multiple of 4 KiB, so page-aligned blocks cost no more than their size.
 //
-// The classes are numbered from 1; the same number is the tag of a unit that holds blocks of the class.
+// The classes are numbered from 1. The number is the tag of the units of the class's slabs (REGION-1 says what tag a
+// run has).
 #pragma once
 
 #include "base/bits.h"

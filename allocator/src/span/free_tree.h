@@ -1,7 +1,7 @@
 // Room 6, span: which units are free, and where the lowest stretch of a length lies.
 //
-// A bit per unit, 64 to a word. Above the words stands a tree of eight children a node; each node says how many units
-// are free at its start, in its longest stretch and at its end, so a stretch that crosses from child to child is seen
+// A bit per unit, 64 to a word. Above the words stands a tree of eight children a node. Each node says how many units
+// are free at its start, in its longest stretch and at its end. So a stretch that crosses from child to child is seen
 // where the children meet. A search walks one path down and an update one path up: both cost the tree's height, which
 // grows by one while the heap grows eightfold.
 //
@@ -10,9 +10,9 @@
 // FREE-2  All units at and above `end` are not free.
 // FREE-3  No free 2^k units lie at a multiple of 2^k below the word `lowest_`, for any k >= `lowest_log2_`.
 //
-// The idea of summaries of free stretches by start, most and end is that of Go's page allocator; ours says in addition
-// which aligned power of two fits (`order`), because slabs lie at multiples of their length: a stretch that is long
-// enough and wrongly placed is not looked at.
+// Go's page allocator has such summaries of start, longest and end. Ours also say which aligned power of two fits
+// (`order`), because slabs lie at multiples of their length. So a search passes by a stretch that is long enough but
+// wrongly placed.
 //
 // `Storage` says where words and nodes lie: with the heap's records, or in a test's arrays. No locks here.
 #pragma once
@@ -81,8 +81,8 @@ inline FreeSummary joined(Children child, usize count, u32 child_units, bool fro
   return s;
 }
 
-// Whether a node stays as it is when one of its children changes from `before` to `now`: the stretches at the child's
-// borders do, and neither its longest stretch nor its largest aligned one was or is what the node has.
+// Whether a node stays as it is when one of its children changes from `before` to `now`. It does if the stretches at
+// the child's borders stay, and the node has its longest stretch and its largest aligned one from other children.
 constexpr bool is_indifferent(const FreeSummary& node, const FreeSummary& before, const FreeSummary& now) {
   return before.first == now.first && before.last == now.last && before.longest < node.longest &&
          now.longest <= node.longest && before.order < node.order && now.order <= node.order;

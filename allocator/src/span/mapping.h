@@ -1,4 +1,5 @@
-// Room 6, span: blocks with a mapping of their own: above kRunBytesMax, or when the window has no room.
+// Room 6, span: blocks with a mapping of their own: above the option map_bytes, or above a mebibyte and growing, or
+// when the window has no room.
 //
 // A table of live mappings (open addressing, linear probing) tells them from foreign addresses. Any thread; one lock,
 // not held across mmap or munmap of user memory.

@@ -1,7 +1,8 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
 // By one law (retention.h): of what fell out of use the option dirty_bytes and an eighth of what is live stay dirty, or
-// what came back before. More than that is surplus. The free that finds it gives back a few MiB plus twice what it
+// what came back before. Where dirty memory does not fit a request it counts as used, up to as much as is live. More
+// than the law allows is surplus. The free that finds it gives back a few MiB plus twice what it
 // freed; the next frees give back the rest. A thread that takes clean units while there is surplus does the same. With
 // time the law allows less (decay_spans).
 //

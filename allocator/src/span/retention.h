@@ -4,7 +4,7 @@
 // surplus. What falls and comes back was a swing, and giving memory back in between only cost faults: from then on a
 // fall as deep is kept as a whole. A swing is observed from the use alone, whether or not anything was given back, so
 // keeping it does not make it forgotten. All of it is forgotten with one half-life: the recent peak, above which
-// nothing is kept, and the swing.
+// nothing is kept, and the swing. The use is what the caller says: memory that did not fit a request may count, too.
 //
 //   use   top  ..../\........../\            the swing is what came back: min(use, top) - trough
 //                 /  \        /  \           idle: nobody called for a whole tick; then top and trough are forgotten
@@ -61,8 +61,8 @@ class Retention {
     FREESTONE_CHECK("KEEP-1", use + kept(use, ~usize{0}) <= peak_.value());
   }
 
-  // How much is worth keeping beyond the use: of what it fell by, the share or what came back before. No more than the
-  // share once it fell half as far again as any swing: then something else has ended.
+  // How much is worth keeping beyond the use: of what it fell by, the share or what came back before. A fall of more
+  // than 1.5 times the largest swing ends the pattern: then only the share is kept.
   usize kept(usize use, usize share) const {
     const usize fell = top_ - min_of(use, top_);
     const usize swing = fell > swing_.value() + swing_.value() / 2 ? 0 : swing_.value();

@@ -2,14 +2,14 @@
 //
 // A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
 // small cache: up to 1 MiB one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by
-// one atomic exchange; up to 8 MiB one slot per doubling for all threads, from the second run of a length on. What
-// these hold is dirty memory by the rules of purge.h: it takes from what may stay, and joins the dirty units when
+// one atomic exchange; above, one slot per doubling for all threads, from the second run of a length on, 6 MiB in all.
+// What these hold is dirty memory by the rules of purge.h: it takes from what may stay, and joins the dirty units when
 // nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its
 // record, so a second free of it is seen.
 //
 // Class runs, which belong to the thread caches, pass through here in the fast build. Of those that a cache has no room
-// for, a few of each length wait for the next thread that needs one: no lock, no search. They count as dirty memory,
-// too, and never cost any: before clean units are taken, they join the free ones.
+// for, a few of each length wait for the next thread that needs one: no lock, no search. They count as dirty
+// memory and are freed before any clean unit is taken.
 #pragma once
 
 #include "policy/policy.h"
@@ -19,7 +19,7 @@ namespace freestone {
 
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
-// Those of which the process keeps one per doubling.
+// Those of which the process keeps one per doubling, up to kKeptRunsBytesMax in all.
 constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all

@@ -34,8 +34,8 @@ struct SpanCounts {
   usize dirty_units;
 };
 
-// `units` units at a multiple of `alignment` units (a power of two). Fails only when the window is full or the kernel
-// refuses, after everything dirty was given back.
+// `units` units at a multiple of `alignment` units (a power of two). Fails when the window is full, when the kernel
+// refuses addresses, or when the limit refuses even after everything dirty was given back.
 Span take_span(usize units, usize alignment);
 // Up to `count` spans of `units` units each, under one lock; fewer than asked for when there is no room or no memory.
 // Returns how many. For builds without guards, as return_spans, which gives back what may hold anything.

@@ -3,9 +3,13 @@
 //   malloc_64 0x1230 0x1234 ...
 // An address outside the library stands as "outside". The call is single-stepped in a child, after enough calls of the
 // same kind to fill the thread's cache. Status 77 where single-stepping is not allowed.
+//
+// With the argument `walks` it prints two calls on their way to the kernel: the malloc for which the heap grows, and
+// the free of another thread's block after which memory goes back.
 #include <dlfcn.h>
 #include <elf.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +20,7 @@
 #include <fstream>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/subject.h"
@@ -171,37 +176,123 @@ bool waits_for_trap(pid_t child) {
   return waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
 }
 
+// A forked child that runs `body`, which asks to be traced and then sets marks.
+class Stepped {
+ public:
+  template <typename Body>
+  explicit Stepped(Body body) : child_(fork()) {
+    if (child_ == 0) {
+      body();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child_, &status, 0);
+    stands_ = WIFSTOPPED(status);
+    char own[4096] = {};
+    if (!stands_ || readlink("/proc/self/exe", own, sizeof own - 1) < 0) return;
+    library_ = range_of(child_, subject().owner);
+    program_ = range_of(child_, own);
+  }
+  ~Stepped() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  Stepped(const Stepped&) = delete;
+  Stepped& operator=(const Stepped&) = delete;
+
+  // False where it could not be traced, or ended.
+  bool run_to_mark() const {
+    return stands_ && ptrace(PTRACE_CONT, child_, nullptr, nullptr) == 0 && waits_for_trap(child_);
+  }
+  // Runs until it makes this system call; returns how many marks it passed before. 0 where it could not be traced.
+  int marks_before(uint64_t system_call) const {
+    user_regs_struct registers{};
+    for (int marks = 0; stands_ && ptrace(PTRACE_SYSCALL, child_, nullptr, nullptr) == 0 && waits_for_trap(child_);) {
+      ptrace(PTRACE_GETREGS, child_, nullptr, &registers);
+      if (program_.holds(registers.rip) && code_at(registers.rip)[-1] == 0xCC)
+        ++marks;
+      else if (registers.orig_rax == system_call)
+        return marks;
+    }
+    return 0;
+  }
+  // Steps from the mark that was passed up to the next one, which stays to be run to. Adds the addresses.
+  bool step_to_mark(std::string& addresses) const {
+    user_regs_struct registers{};
+    for (;;) {
+      if (ptrace(PTRACE_SINGLESTEP, child_, nullptr, nullptr) != 0 || !waits_for_trap(child_)) return false;
+      ptrace(PTRACE_GETREGS, child_, nullptr, &registers);
+      if (program_.holds(registers.rip)) {
+        if (*code_at(registers.rip) == 0xCC) return true;
+        continue;
+      }
+      char address[32] = " outside";
+      if (library_.holds(registers.rip))
+        std::snprintf(address, sizeof address, " 0x%llx", registers.rip - library_.from);
+      addresses += address;
+    }
+  }
+
+ private:
+  // It has the program where we have it.
+  static const unsigned char* code_at(uint64_t address) { return reinterpret_cast<const unsigned char*>(address); }
+
+  pid_t child_;
+  bool stands_ = false;
+  Range library_;
+  Range program_;
+};
+
 // Returns false where the child could not be traced.
 bool print_trace(const Scenario& scenario) {
-  const pid_t child = fork();
-  if (child == 0) traced(scenario);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (!WIFSTOPPED(status)) return false;
-  const Range library = range_of(child, subject().owner);
-  char own[4096] = {};
-  if (readlink("/proc/self/exe", own, sizeof own - 1) < 0) return false;
-  const Range program = range_of(child, own);
-  ptrace(PTRACE_CONT, child, nullptr, nullptr);
-  if (!waits_for_trap(child)) return false;
-  std::printf("%s", scenario.name);
-  user_regs_struct registers{};
-  for (;;) {
-    if (ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) != 0 || !waits_for_trap(child)) return false;
-    ptrace(PTRACE_GETREGS, child, nullptr, &registers);
-    if (program.holds(registers.rip)) {
-      // The closing int3 is about to run: the byte at the instruction pointer tells.
-      if ((ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr) & 0xFF) == 0xCC) break;
-      continue;
-    }
-    if (library.holds(registers.rip))
-      std::printf(" 0x%llx", registers.rip - library.from);
-    else
-      std::printf(" outside");
+  const Stepped child([&] { traced(scenario); });
+  std::string addresses;
+  if (!child.run_to_mark() || !child.step_to_mark(addresses)) return false;
+  std::printf("%s%s\n", scenario.name, addresses.c_str());
+  return true;
+}
+
+// What another thread took, which lives on.
+void* others_blocks[1000];
+void begin_beside_another_thread() {
+  int ends[2];
+  if (pipe(ends) != 0) _exit(1);
+  std::thread([&] {
+    for (void*& block : others_blocks) block = take<8000>();
+    char byte = 0;
+    if (write(ends[1], &byte, 1) == 1) pause();
+  }).detach();
+  char byte = 0;
+  if (read(ends[0], &byte, 1) != 1) _exit(1);
+  give(take<100>());
+  ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+  raise(SIGSTOP);
+}
+
+void take_many() {
+  begin_beside_another_thread();
+  for (int k = 0; k < 2000; ++k) {
+    mark();
+    take<3000>();
   }
-  std::printf("\n");
-  kill(child, SIGKILL);
-  waitpid(child, &status, 0);
+}
+void give_what_another_took() {
+  begin_beside_another_thread();
+  for (void* block : others_blocks) {
+    mark();
+    give(block);
+  }
+}
+
+// Prints the first of the calls that makes this system call. False where none could be traced.
+bool print_walk(const char* name, void (*calls)(), uint64_t system_call) {
+  const int marks = Stepped(calls).marks_before(system_call);
+  const Stepped child(calls);
+  for (int mark = 0; mark < marks; ++mark)
+    if (!child.run_to_mark()) return false;
+  std::string addresses;
+  if (marks == 0 || !child.step_to_mark(addresses)) return false;
+  std::printf("%s%s\n", name, addresses.c_str());
   return true;
 }
 
@@ -221,8 +312,13 @@ bool profile_for_a_while() {
 
 }  // namespace freestone_test
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   freestone_test::require_expected_subject();
+  if (argc > 1 && std::string_view(argv[1]) == "walks") {
+    const bool stepped = freestone_test::print_walk("malloc", freestone_test::take_many, SYS_mmap) &&
+                         freestone_test::print_walk("free", freestone_test::give_what_another_took, SYS_madvise);
+    return stepped ? 0 : 77;
+  }
   if (argc > 1 && !freestone_test::profile_for_a_while()) return 1;
   for (const auto& scenario : freestone_test::kScenarios)
     if (!freestone_test::print_trace(scenario)) return 77;

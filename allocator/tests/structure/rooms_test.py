@@ -1,9 +1,11 @@
-"""Rooms: each file includes its own room and rooms with a smaller number, by the table of docs/ARCHITECTURE.md.
+"""Rooms: each file includes its own room and rooms with a smaller number, by the table of docs/ARCHITECTURE.md; and the
+names that lead upward all the same are those of the page's second table.
 
-usage: rooms_test.py SOURCES ARCHITECTURE.md
+usage: rooms_test.py SOURCES ARCHITECTURE.md OBJECTS
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,10 +31,44 @@ def problems(sources: Path, rooms: dict[str, int]) -> list[str]:
     return found
 
 
+def linked_upward(objects: Path, rooms: dict[str, int]) -> dict[str, str]:
+    """Our names that an object of a room lacks and one of a room above it defines, with that room."""
+    defined: dict[str, str] = {}
+    lacked: list[tuple[str, str]] = []
+    paths = sorted(path for path in objects.rglob("*.o") if path.parent.name in rooms)
+    listing = subprocess.run(["nm", "-AC", *map(str, paths)], capture_output=True, text=True, check=True).stdout
+    for path, kind, name in re.findall(r"^(.+?\.o):[0-9a-f ]+ ([A-Za-z]) freestone::(.+)$", listing, re.MULTILINE):
+        if kind == "U":
+            lacked.append((name, Path(path).parent.name))
+        else:
+            defined.setdefault(name, Path(path).parent.name)
+    leads = [name for name, room in lacked if name in defined and rooms[defined[name]] > rooms[room]]
+    return {name.partition("(")[0]: defined[name] for name in leads}
+
+
+def upward(sources: Path, objects: Path, rooms: dict[str, int]) -> set[tuple[str, str, str]]:
+    """Each name, the room that declares it and the room above to which it leads."""
+    found = linked_upward(objects, rooms)
+    texts = {path: path.read_text() for path in sorted(sources.rglob("*.*")) if path.suffix in (".cc", ".h")}
+    headers = sorted((path for path in texts if path.suffix == ".h"), key=lambda path: rooms[path.parent.name])
+    stored = {name: path.parent.name for path in texts for name in re.findall(r"\b(\w+)\.store_", texts[path])}
+    for path in headers:
+        for kind, name in re.findall(r"^extern [^;(]*Atomic<([^>]+)> (\w+);", texts[path], re.MULTILINE):
+            leads = kind.endswith("*") or re.search(rf"using {kind} = .*\(\*\)", texts[path])
+            if leads and rooms[stored.get(name, path.parent.name)] > rooms[path.parent.name]:
+                found[name] = stored[name]
+    declared = {n: next(p.parent.name for p in headers if re.search(rf"\b{n}\b", texts[p])) for n in found}
+    return {(name, declared[name], room) for name, room in found.items()}
+
+
 def main() -> int:
-    sources, page = Path(sys.argv[1]), Path(sys.argv[2])
+    sources, page, objects = map(Path, sys.argv[1:])
     rooms = numbered_rooms(page.read_text())
     found = problems(sources, rooms)
+    rows = set(re.findall(r"^\| `(\w+)` \| ([a-z]+) \| ([a-z]+) \|", page.read_text(), re.MULTILINE))
+    leads = upward(sources, objects, rooms)
+    found += [f"{page}: {name}, {low} to {high}: the row does not lead upward" for name, low, high in rows - leads]
+    found += [f"{name} leads upward, from {low} to {high}: no such row" for name, low, high in leads - rows]
     if len(rooms) < 5:
         found.append(f"{page}: the table of rooms was not found")
     print("\n".join(found) or f"{len(rooms)} rooms, no include upwards")

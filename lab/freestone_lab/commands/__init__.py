@@ -1,1 +1,1 @@
-"""One module per sub-command; each offers `register(app)`."""
+"""One module per command; the table COMMANDS in options.py names its function."""

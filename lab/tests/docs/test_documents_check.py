@@ -58,6 +58,7 @@ ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4}\S.*$", re.MULTILINE)
+RECIPES = re.compile(r"^## Recipes\n.*?(?=^## )", re.MULTILINE | re.DOTALL)  # test_recipes.py carries them out
 PATH = re.compile(r"[\w.*%-]+(?:/[\w.*%-]+)+/?|[\w-]+\.(?:md|h|hpp|c|cc|cpp|py|def|toml|txt)")
 CONF = re.compile(
     r"FREESTONE_CONF=(?:\"([^\"]*)\"|(\S*))|(?<![\w:])([a-z_]+:[^\s`\",]+(?:,[a-z_]+:[^\s`\",]+)*)(?![\w:])"
@@ -184,11 +185,13 @@ def is_generated(text: str) -> bool:
 
 def problems_of(text: str, folder: Path) -> list[str]:
     """What a document says that is not so."""
+    length, own_anchors = len(text.splitlines()), anchors(text)
+    text = RECIPES.sub("", text)
     problems = [
         f"link to {t}: no such file" for t in LINK.findall(text) if "://" not in t and not (folder / t).exists()
     ]
     for target, anchor in ANCHOR.findall(text):
-        if "://" not in target and anchor not in anchors((folder / target).read_text() if target else text):
+        if "://" not in target and anchor not in (anchors((folder / target).read_text()) if target else own_anchors):
             problems.append(f"link to {target}#{anchor}: no such heading")
     blocks = "\n".join(FENCE.findall(text) + INDENTED.findall(text))
     problems += conf_problems(blocks)
@@ -209,8 +212,8 @@ def problems_of(text: str, folder: Path) -> list[str]:
             problems += conf_problems(span)
             if "=" not in span and "/" not in span:
                 problems += symbol_problems(span)
-    if not is_generated(text) and len(text.splitlines()) >= LONGEST:
-        problems.append(f"{len(text.splitlines())} lines; a document stays below {LONGEST}")
+    if not is_generated(text) and length >= LONGEST:
+        problems.append(f"{length} lines; a document stays below {LONGEST}")
     return problems
 
 
@@ -305,12 +308,3 @@ def test_the_library_takes_the_values_that_the_page_calls_right(tmp_path: Path) 
 def test_an_experiment_is_known_by_the_suites() -> None:
     assert problems_of("`pair/calls`, `cross/*` and `app/git`", Path()) == []
     assert problems_of("`pair/nothing-such`", Path()) != []
-
-
-def test_no_walk_of_the_architecture_enters_a_file_twice() -> None:
-    section = (ROOT / "docs/ARCHITECTURE.md").read_text().partition("### Three walks")[2].partition("\n## ")[0]
-    walks = [LINK.findall(part) for part in re.split(r"^(?=\S.*:$)", section, flags=re.MULTILINE)]
-    entered = [walk for walk in walks if walk]
-    assert len(entered) == 3
-    for walk in entered:
-        assert len(walk) == len(set(walk)) >= 10
