@@ -107,7 +107,7 @@ class GuardsOfAnOlderKernel(unittest.TestCase):
         lines = re.findall(r"^ +(\d+)  (mappings that .*)$", done.err, re.MULTILINE)
         told = {text: int(count) for count, text in lines}
         self.assertEqual(told["mappings that guards may make"], budget)
-        self.assertLessEqual(told["mappings that guards make"], budget)
+        self.assertLessEqual(told["mappings that guards make"], budget + apart)  # opened in parts a guard may exceed it
         self.assertGreater(told["mappings that guards make"], budget // 2)
 
 
