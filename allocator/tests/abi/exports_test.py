@@ -57,6 +57,13 @@ CXX_NAMES = [
     "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 ]
 
+# What compilers call in their place.
+NEWS = [name + hint for name in CXX_NAMES if name.startswith("_Zn") for hint in ("", "12__hot_cold_t")]
+SIZED_NEWS = [f"__size_returning_new{form}" for form in ("", "_aligned", "_hot_cold", "_aligned_hot_cold")]
+TOKEN_NAMES = "malloc calloc realloc reallocarray aligned_alloc memalign posix_memalign valloc pvalloc".split()
+COMPILER_NAMES = [f"__alloc_token_{name}" for name in [*TOKEN_NAMES, *NEWS, *SIZED_NEWS]]
+COMPILER_NAMES += [*SIZED_NEWS, *(name for name in NEWS if name.endswith("__hot_cold_t"))]
+
 # How libraries register fork handlers (libc's pthread_atfork calls it), and how they are loaded.
 LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen"]
 
@@ -120,6 +127,9 @@ class SharedLibrary(unittest.TestCase):
     def test_exports_every_form_of_operator_new_and_delete(self) -> None:
         self.assertEqual(sorted(set(CXX_NAMES) - self.exported()), [])
 
+    def test_exports_what_compilers_call(self) -> None:
+        self.assertEqual(sorted(set(COMPILER_NAMES) - self.exported()), [])
+
     def test_exports_every_name_of_its_own(self) -> None:
         self.assertEqual(sorted(set(OWN_NAMES) - self.exported()), [])
 
@@ -130,7 +140,7 @@ class SharedLibrary(unittest.TestCase):
     def test_exports_nothing_that_could_collide_with_a_program(self) -> None:
         memory = set(MEMORY_NAMES) if harness.IS_HARDENED else set()
         self.assertIn(memory & self.exported(), [set(), memory])  # all or, by FREESTONE_CHECK_LIBC=OFF, none
-        known = set(C_NAMES) | set(CXX_NAMES) | set(LIBC_NAMES) | memory
+        known = set(C_NAMES) | set(CXX_NAMES) | set(COMPILER_NAMES) | set(LIBC_NAMES) | memory
         self.assertEqual([name for name in sorted(self.exported() - known) if not OTHER_NAMES.match(name)], [])
 
     def test_needs_only_the_c_library(self) -> None:
