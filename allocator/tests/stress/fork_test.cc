@@ -158,7 +158,7 @@ TEST(Fork, FromSeveralThreadsAtOnceWorks) {
 
 TEST(Fork, ChildMayExitOrdinarilyWithAtexitHandlersThatAllocate) {
   Churn churn(4, test_seed("fork and exit"));
-  for (int i = 0; i < 30; ++i) {
+  for (uint64_t i = 0; i < scaled(30); ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(kHangSeconds);
@@ -177,7 +177,7 @@ TEST(Fork, HandlersOfOthersMayAllocate) {
     pthread_atfork(use_heap, use_heap, use_heap);
   }
   Churn churn(4, test_seed("atfork"));
-  for (int i = 0; i < 100; ++i) {
+  for (uint64_t i = 0; i < scaled(100); ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(kHangSeconds);
@@ -195,7 +195,7 @@ TEST(Fork, ChildrenDoNotTouchTheParentsBlocks) {
     std::memset(block, static_cast<int>(i), 1 + i % 700);
     blocks.push_back(block);
   }
-  for (int i = 0; i < 20; ++i) {
+  for (uint64_t i = 0; i < scaled(20); ++i) {
     const pid_t child = fork();
     if (child == 0) {
       for (unsigned char* block : blocks) {

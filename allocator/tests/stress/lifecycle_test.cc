@@ -21,7 +21,7 @@ namespace freestone_test {
 namespace {
 
 TEST(Exit, HandlersMayAllocateWhileThreadsStillRun) {
-  for (int i = 0; i < 20; ++i) {
+  for (uint64_t i = 0; i < scaled(20); ++i) {
     const ChildEnd end = run_in_child([] {
       for (uint64_t seed = 0; seed < 4; ++seed)
         std::thread([seed] {
@@ -54,9 +54,9 @@ TEST(Signal, HandlerMayAllocateWhileItsThreadIsOutsideTheAllocator) {
   setitimer(ITIMER_REAL, &often, nullptr);
   // The handler asks in_heap, so the signal strikes allocator calls as well, where the handler only returns.
   // A timer may be as coarse as the kernel's tick.
-  for (int i = 0; i < 1500 || signals.load() <= 20; ++i) {
+  for (uint64_t i = 0; i < scaled(1500) || signals.load() <= 20; ++i) {
     in_heap = true;
-    const Exercise result = Exerciser(static_cast<uint64_t>(i)).run(20);
+    const Exercise result = Exerciser(i).run(20);
     in_heap = false;
     ASSERT_TRUE(result.sound()) << result.broken;
     for (std::atomic<int> spin{0}; spin < 1000; ++spin) {

@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -46,11 +47,11 @@ inline uint64_t test_seed(const char* what) {
   return seed;
 }
 
-// FREESTONE_TEST_OPS multiplies the length of every random test (default 1; 10 is the long mode).
+// FREESTONE_TEST_OPS multiplies the length of every random test (default 1; 10 is the long mode). At least 1 remains.
 inline uint64_t scaled(uint64_t count) {
   const char* factor = std::getenv("FREESTONE_TEST_OPS");
   const double value = factor == nullptr ? 1.0 : std::atof(factor);
-  return value <= 0 ? count : static_cast<uint64_t>(static_cast<double>(count) * value);
+  return value <= 0 ? count : std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(count) * value));
 }
 
 }  // namespace freestone_test
