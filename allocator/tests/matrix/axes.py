@@ -6,10 +6,14 @@ The names of calls come from points.def. stand_in.cc says what a rule is.
 from __future__ import annotations
 
 import re
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ERRORS = ("EPERM", "ENOSYS", "EINVAL", "ENOMEM")
+# The errors that a line of the library tells from others, by call; judge_test.py compares this with the sources.
+TOLD_APART = {"madvise_populate": ("EINVAL",)}
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,27 @@ HARDENED_OPTIONS = (
     "check_libc:false",
     "on_error:report",
 )
+
+
+def alike(axis: Axis) -> list[str]:
+    """The axes that are this one to the library: it does not tell their errors from each other."""
+    call, _, error = axis.name.partition(".")
+    apart = TOLD_APART.get(call, ())
+    if not axis.points or error not in ERRORS or error in apart:
+        return [axis.name]
+    return [f"{call}.{other}" for other in ERRORS if other not in apart]
+
+
+def kind(axis: Axis) -> str:
+    """The same for axes that differ in degree: an option's ends, the sizes of pages, how many mappings there are."""
+    if axis.points:
+        return axis.name
+    return axis.name.partition(":" if axis.options else ".")[0]
+
+
+def in_turn(names: Sequence[str], test: str) -> str:
+    """The one of these axes that this test meets. Tests share them out evenly."""
+    return names[zlib.crc32(f"{names[0]} {test}".encode()) % len(names)]
 
 
 def axes() -> list[Axis]:

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,12 @@ NO_MEMORY = re.compile(
 )
 FAULT = re.compile(r"stand-in: fault at 0x([0-9a-f]+) by (\S+)")
 
+stopping = threading.Event()  # once set, cells in progress are ended and Stopped is raised for each
+
+
+class Stopped(Exception):
+    pass
+
 
 @dataclass(frozen=True)
 class Test:
@@ -65,10 +72,11 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """How one cell ended. `met` holds the numbers of the calls that were made, and of those refused."""
+    """How one cell ended. `called`: the bits of the census, by the number of the call."""
 
     skipped: bool = False
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     called: dict[int, int] = field(default_factory=dict)
 
@@ -131,24 +139,33 @@ def run(test: Test, axis: Axis, limit_s: float) -> Outcome:
                 test.command, env=environment(test, axis, str(census)), cwd=folder, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
-            status = _wait(process, limit_s)
+            status, cpu_seconds = _wait(process, limit_s)
         seconds = time.monotonic() - begin
         with log.open("rb") as text:
             shown = text.read(OUTPUT_MAX).decode(errors="replace")
         called = {number: byte for number, byte in enumerate(census.read_bytes()) if byte}
     failures = [] if status in (0, SKIPPED) else judged(shown, status, limit_s)
-    return Outcome(status == SKIPPED, seconds, failures, called)
+    return Outcome(status == SKIPPED, round(seconds, 3), round(cpu_seconds, 3), failures, called)
 
 
-def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
-    """The exit status, or None for a test that was ended after `limit_s`. Whatever it left running is ended, too."""
-    status: int | None = None
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        status = process.wait(limit_s)
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> tuple[int | None, float]:
+    """The exit status, or None for a test that was ended after `limit_s`, and the processor time of the test and of
+    the processes that it waited for. Whatever it left running is ended, too."""
+    end = time.monotonic() + limit_s
+    pause = 0.001
+    ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+    while not ended and time.monotonic() < end and not stopping.is_set():
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    return status
+    if not ended:
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # Popen need not wait
+    if stopping.is_set():
+        raise Stopped
+    return process.returncode if ended else None, usage.ru_utime + usage.ru_stime
 
 
 def judged(text: str, status: int | None, limit_s: float) -> list[Failure]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
 import re
 import signal
 import sys
+import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
+from typing import Any
 
 from matrix import promises
-from matrix.axes import Axis, axes, points
+from matrix.axes import ERRORS, TOLD_APART, Axis, alike, axes, axis, in_turn, kind, points
 from matrix.cells import END, Outcome, Test, judged, run
+from matrix.journal import identity
+from matrix.run import INTERRUPTED, NO_SUCH_CALL, OTHER_BUILD, Matrix, plan, whole
 from support import harness
 
 TROUBLED = Path(os.environ["FREESTONE_TROUBLED"])
@@ -36,10 +44,10 @@ raise SystemExit(3)
 """
 
 
-def play(axis: Axis, build: str = "") -> Outcome:
+def play(under: Axis, build: str = "") -> Outcome:
     """The program over a troubled library; it fails on purpose, so that its text can be seen."""
     settings = (("LD_PRELOAD", str(TROUBLED / f"libfreestone{build}.so.1")), ("PYTHONMALLOC", "pymalloc"))
-    return run(Test("judge", (sys.executable, "-S", "-c", PROGRAM), settings), axis, harness.HANG_SECONDS)
+    return run(Test("judge", (sys.executable, "-S", "-c", PROGRAM), settings), under, harness.HANG_SECONDS)
 
 
 class StandIn(unittest.TestCase):
@@ -189,6 +197,135 @@ class Promises(unittest.TestCase):
             for error in ("EPERM", "ENOSYS", "EINVAL", "ENOMEM"):
                 self.assertEqual(f"{point.name}.{error}" in names, point.need != "needed")
             self.assertEqual(f"{point.name}.KILL" in names, point.need == "optional")
+
+    def test_the_errors_that_the_source_tells_apart_are_known(self) -> None:
+        sources = (Path(__file__).parents[2] / "src").rglob("*.cc")
+        told = {
+            (path.name, error)
+            for path in sources
+            for error in re.findall(r"(?:\.error|\bgot|\bdone|\bresult) [=!]= -?(E[A-Z]+)", path.read_text())
+        }
+        # Two callers of os::populate; map_at makes EEXIST itself; the other two calls are needed.
+        populate = {("slab.cc", "EINVAL"), ("region.cc", "EINVAL")}
+        self.assertEqual(told, populate | {("region.cc", "EEXIST"), ("file.cc", "EINTR")})
+        self.assertEqual(TOLD_APART, {"madvise_populate": ("EINVAL",)})
+
+    def test_errors_that_the_library_does_not_tell_apart_are_shared_out(self) -> None:
+        def met(call: str, test: str) -> list[str]:
+            mine = [a for a in axes() if a.name.startswith(call)]
+            return [a.name.removeprefix(call) for a in mine if in_turn(alike(a), test) == a.name]
+
+        tests = [f"abi.{k}.fast" for k in range(64)]
+        self.assertEqual({len(met("prlimit64.", test)) for test in tests}, {2})  # one error, and KILL
+        self.assertEqual({error for test in tests for error in met("mremap.", test)}, {"half", *ERRORS})
+        self.assertEqual({"EINVAL" in met("madvise_populate.", test) for test in tests}, {True})
+        self.assertEqual({len(met("madvise_populate.", test)) for test in tests}, {2})
+
+    def test_degrees_of_one_axis_are_shared_out_among_tests_that_take_long(self) -> None:
+        named = {a.name: a for a in axes()}
+        for names in (
+            ["options.cache_bytes:0", "options.cache_bytes:8m"],
+            ["page.16k", "page.64k"],
+            ["memory.after_4", "memory.after_12", "memory.after_40", "memory.third"],
+        ):
+            everything = [named[name] for name in names]
+            for seconds, count in ((0.5, len(names)), (5.0, 1)):
+                tests = [Test(f"abi.{k}.fast", (), ()) for k in range(64)]
+                planned = plan(everything, tests, {test.name: Outcome(cpu_seconds=seconds) for test in tests})
+                self.assertEqual(len(planned.cells), 64 * count)
+                self.assertEqual({axis.name for axis, _ in planned.cells}, set(names))
+        for name in ("madvise.half", "mremap.EPERM", "prctl.KILL", "options.pressure:true"):
+            self.assertEqual([a.name for a in axes() if kind(a) == kind(named[name])], [name])
+
+
+class Whole(unittest.TestCase):
+    """A run that was interrupted goes on where it ended."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.cells = self.folder / "result.json.cells"
+        rows = unittest.mock.patch.object(promises, "ROWS", ())  # no cell here needs one
+        rows.start()
+        self.addCleanup(rows.stop)
+
+    def play(self, command: str, build: str = "a") -> dict[str, Any]:
+        """Three tests, the second of which is this command of a shell, in peace and under two axes that all meet, one
+        of the other build and one of a call that none makes. Each test notes its name and its axis when it runs."""
+        note = f'echo "$0 $STAND_IN_CONF" >>{self.folder}/ran; cd {self.folder}; '
+        commands = {"abi.a.fast": "true", "abi.b.fast": command, "abi.c.fast": "true"}
+        chosen = [Test(name, ("sh", "-c", note + what, name), ()) for name, what in commands.items()]
+        ends = [Axis("x", options="x"), Axis("y", options="y")]
+        others = [Axis("z", options="z", builds=("hardened",)), axis("mremap.EPERM", "mremap=EPERM", "mremap")]
+        result = self.folder / "result.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.status = whole(Matrix(chosen), [*ends, *others], build, result)
+        stored: dict[str, Any] = json.loads(result.read_text())
+        return stored
+
+    def ran(self) -> list[str]:
+        return (self.folder / "ran").read_text().splitlines()
+
+    def test_every_cell_runs_once_and_what_is_left_out_is_counted(self) -> None:
+        stored = self.play("true")
+        self.assertEqual(len(self.ran()), 9)
+        self.assertEqual(len(set(self.ran())), 9)
+        self.assertEqual((stored["whole"], stored["cells"], stored["missing"]), (True, 9, 0))
+        self.assertEqual(stored["left_out"], {OTHER_BUILD: 3, NO_SUCH_CALL: 3})
+
+    def test_after_a_signal_no_cell_that_ended_runs_again(self) -> None:
+        for name in ("INT", "TERM"):
+            with self.subTest(name):
+                command = f'test "$STAND_IN_CONF" = x || exit 0; mkdir {name} || exit 0; kill -{name} $PPID; sleep 9999'
+                stored = self.play(command)
+                self.assertEqual(self.status, INTERRUPTED)
+                self.assertFalse(stored["whole"])
+                self.assertEqual(stored["cells"] + stored["missing"], 9)
+                self.assertGreaterEqual(stored["missing"], 1)
+                before = len(self.ran())
+                again = self.play(command)
+                self.assertEqual(len(self.ran()) - before, stored["missing"])
+                self.assertEqual((again["whole"], again["cells"]), (True, 9))
+                self.assertEqual(again["columns"]["x"]["findings"], [])
+                self.cells.unlink()
+
+    def test_a_line_that_was_cut_is_a_cell_that_did_not_end(self) -> None:
+        self.play("true")
+        whole_text = self.cells.read_bytes()
+        self.cells.write_bytes(whole_text[:-7])
+        self.play("true")
+        self.assertEqual(len(self.ran()), 10)
+        self.play("true")
+        self.assertEqual(len(self.ran()), 10)
+
+    def test_other_libraries_begin_anew(self) -> None:
+        self.play("true", build="a")
+        self.play("true", build="b")
+        self.assertEqual(len(self.ran()), 18)
+        one, two = self.folder / "one", self.folder / "two"
+        one.write_text("1")
+        two.write_text("2")
+        self.assertNotEqual(identity([one, two]), identity([one, one]))
+
+    def test_a_failure_stays_a_finding_and_one_that_passes_the_second_time_is_named(self) -> None:
+        for command, findings, unsteady in (
+            ('test "$STAND_IN_CONF" != x', [["abi.b.fast", END]], []),
+            ('test "$STAND_IN_CONF" != x || ! mkdir once', [], ["abi.b.fast"]),
+        ):
+            for _ in range(2):  # the second time from the file
+                column = self.play(command)["columns"]["x"]
+                self.assertEqual([[f["test"], f["case"]] for f in column["findings"]], findings)
+                self.assertEqual(column["unsteady"], unsteady)
+                self.assertEqual(self.status, 1 if findings else 0)
+            self.cells.unlink()
+
+    def test_a_test_that_fails_in_peace_is_a_finding_and_runs_again(self) -> None:
+        stored = self.play("test -e fixed")
+        self.assertEqual([f["test"] for f in stored["columns"]["peace"]["findings"]], ["abi.b.fast"])
+        self.assertEqual(stored["cells"], 7)
+        (self.folder / "fixed").touch()
+        self.assertEqual(self.play("test -e fixed")["cells"], 9)
 
 
 if __name__ == "__main__":
