@@ -110,7 +110,7 @@ usize expand_path(const char* pattern, char* path, usize capacity, const u32* nu
 
 int create_file(const char* path) {
   const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path),
-                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   return is_error(file) ? -1 : static_cast<int>(file);
 }
 

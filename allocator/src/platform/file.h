@@ -58,8 +58,9 @@ void write_stderr(const char* text, usize length);
 // Reads a whole small file into `buffer`. Returns the number of bytes; 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);
 
-// Files for reports. create_file makes or empties a file that only its owner may write. It returns -1 on refusal, and
-// it refuses links. exec inherits none of these descriptors.
+// Files for reports: they hold addresses, names and sizes. create_file makes a file that only its owner may read or
+// write, or empties one and leaves its rights. It returns -1 on refusal, and it refuses links. exec inherits none of
+// these descriptors.
 int create_file(const char* path);
 bool write_all(int file, const char* text, usize length);
 void close_file(int file);

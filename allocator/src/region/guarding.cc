@@ -79,7 +79,7 @@ void find_guard_budget() {
 
 bool close_units(UnitIndex first, usize units, GuardOf what) {
   void* const start = unit_address(first);
-  if (region.guarding == Guarding::advice) {
+  if (guarding() == Guarding::advice) {
     if (os::guard_install(start, units_to_bytes(units))) return false;
     set_tags(first, units, kTagGuard);
     return true;
@@ -92,7 +92,7 @@ bool close_units(UnitIndex first, usize units, GuardOf what) {
 
 bool open_units(UnitIndex first, usize units) {
   void* const start = unit_address(first);
-  if (region.guarding == Guarding::advice) {
+  if (guarding() == Guarding::advice) {
     if (os::guard_remove(start, units_to_bytes(units))) return false;
     set_tags(first, units, kTagNone);
     return true;
@@ -102,7 +102,7 @@ bool open_units(UnitIndex first, usize units) {
 }
 
 bool close_range(void* start, usize bytes) {
-  if (region.guarding == Guarding::advice) return !os::guard_install(start, bytes);
+  if (guarding() == Guarding::advice) return !os::guard_install(start, bytes);
   if (!take_mappings_of_range()) return false;
   if (protect(start, bytes)) return true;
   forget_range();
@@ -110,18 +110,18 @@ bool close_range(void* start, usize bytes) {
 }
 
 bool open_range(void* start, usize bytes) {
-  if (region.guarding == Guarding::advice) return !os::guard_remove(start, bytes);
+  if (guarding() == Guarding::advice) return !os::guard_remove(start, bytes);
   if (os::commit(start, bytes)) return false;
   forget_range();
   return true;
 }
 
 void forget_range() {
-  if (region.guarding == Guarding::protection) mappings.sub_relaxed(kMappingsOfRange);
+  if (guarding() == Guarding::protection) mappings.sub_relaxed(kMappingsOfRange);
 }
 
 void note_closed_units(UnitIndex first, usize units) {
-  if (region.guarding == Guarding::advice) return set_tags(first, units, kTagGuard);
+  if (guarding() == Guarding::advice) return set_tags(first, units, kTagGuard);
   tag_units(first, units, true, ~usize{0});
   forget_range();
 }

@@ -251,13 +251,19 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   return Outcome::ours;
 }
 
+// Whether guards would count against a limit. A program with more rights than its caller has guards all the same: the
+// caller chose the limit.
+bool is_limited_by_system() {
+  return !os::is_privileged() &&
+         (os::address_limit_bytes() < kUnlimitedBytes || os::data_limit_bytes() < kUnlimitedBytes);
+}
+
 }  // namespace
 
 bool place_region() {
   LockGuard guard(growth_lock);
   if (!find_place()) return false;
-  if (kMitigations.guards && os::page_bytes() <= kUnitBytes && os::address_limit_bytes() >= kUnlimitedBytes &&
-      os::data_limit_bytes() >= kUnlimitedBytes) {
+  if (kMitigations.guards && os::page_bytes() <= kUnitBytes && !is_limited_by_system()) {
     void* const trial = tag_table();  // nothing stands there yet
     const bool by_advice = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
     region.guarding = by_advice ? Guarding::advice : Guarding::protection;

@@ -202,7 +202,8 @@ inline bool in_window(const void* pointer) {
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
 // Whether inaccessible units follow slabs and runs. They cost address space and count as data, so there are none if the
-// process started with a limit on either, and none with pages larger than a unit.
+// process started with a limit on either, unless it runs with more rights than its caller, and none with pages larger
+// than a unit.
 inline bool guards_spans() { return kMitigations.guards && region.guarding != Guarding::none; }
 
 // Finds a place for the window; called once. False when there is none.

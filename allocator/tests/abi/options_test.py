@@ -122,31 +122,45 @@ class Options(unittest.TestCase):
 @unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
 @unittest.skipUnless(os.geteuid() == 0, "needs root to make a set-uid program")
 class SetUserId(unittest.TestCase):
-    def test_environment_is_ignored(self) -> None:
+    def setUp(self) -> None:
         assert harness.LIBRARY is not None
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            library = folder / harness.LIBRARY.name
-            shutil.copy(harness.LIBRARY, library)
-            source = Path(__file__).with_name("options_probe.c")
-            program = folder / "secure_probe"
-            command = [harness.COMPILER, "-o", program, source, "-Wl,--no-as-needed", library, f"-Wl,-rpath,{folder}"]
-            subprocess.run([str(word) for word in command], check=True)
-            program.chmod(0o4755)
-            for conf, disable in (("confirm:true,bogus:1", ""), ("stats_print:true", ""), ("", "1")):
-                extra = {"FREESTONE_CONF": conf} if conf else {"FREESTONE_DISABLE": disable}
-                done = subprocess.run(
-                    [str(program)],
-                    user=NOBODY,
-                    env=harness.environment([], extra),
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                self.assertIn("secure=1", done.stdout, done)
-                self.assertIn("active=1 brk=0", done.stdout, done)
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.folder.chmod(0o755)
+        self.library = self.folder / harness.LIBRARY.name
+        shutil.copy(harness.LIBRARY, self.library)
+
+    def run_set_user_id(self, name: str, extra: dict[str, str], limit: int = 0) -> subprocess.CompletedProcess[str]:
+        """Build the probe, make it set-uid root, and run it as nobody, who may set a limit on his data first."""
+        program = self.folder / name
+        source = Path(__file__).with_name(f"{name}.c")
+        words = [harness.COMPILER, "-o", program, source, "-Wl,--no-as-needed", self.library]
+        subprocess.run([*map(str, words), f"-Wl,-rpath,{self.folder}"], check=True)
+        program.chmod(0o4755)
+        return subprocess.run(
+            ["sh", "-c", f"{f'ulimit -d {limit};' if limit else ''} exec {program}"],
+            user=NOBODY,
+            env=harness.environment([], extra),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def test_environment_is_ignored(self) -> None:
+        for conf, disable in (("confirm:true,bogus:1", ""), ("stats_print:true", ""), ("", "1")):
+            extra = {"FREESTONE_CONF": conf} if conf else {"FREESTONE_DISABLE": disable}
+            done = self.run_set_user_id("options_probe", extra)
+            self.assertIn("secure=1", done.stdout, done)
+            self.assertIn("active=1 brk=0", done.stdout, done)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    @unittest.skipUnless(harness.IS_HARDENED, "a promise of libfreestone-hardened")
+    def test_a_limit_takes_no_guards(self) -> None:
+        for limit in (0, 200_000):  # KiB
+            done = self.run_set_user_id("guards_of_secure_probe", {}, limit)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            self.assertEqual(done.stdout, "secure=1 behind=faults before=faults freed=faults\n")
 
 
 if __name__ == "__main__":

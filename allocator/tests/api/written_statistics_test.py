@@ -99,6 +99,14 @@ class Reports(unittest.TestCase):
         self.assertIn("size classes in use", done.err)
         self.assertEqual(self.run_probe("stats_print:false", "churn", "50").err, "")
 
+    def test_only_the_owner_may_read_what_is_written(self) -> None:
+        for conf in ("stats_file:{}", "prof:true,prof_file:{}", "leak:exact,leak_file:{}"):
+            path = self.folder / "report"
+            done = self.run_probe(conf.format(path), "churn", "50")
+            self.assertEqual(done.status, 0, done)
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600, conf)
+            path.unlink()
+
     def test_the_text_adds_up(self) -> None:
         done = self.run_probe("stats_print:true", "churn", "50")
         rows = re.findall(r"^([ +=]) +(\d+) \(", done.err, re.MULTILINE)[:9]
