@@ -121,7 +121,7 @@ struct freestone_callbacks {
    */
   void (*corruption)(void *context, const char *kind, const void *block, const char *detail);
 };
-/* EINVAL for an unknown version. */
+/* EINVAL for an unknown version; EPERM where a sandbox keeps the hardened build from opening its sealed page. */
 int freestone_set_callbacks(const struct freestone_callbacks *callbacks);
 
 /* Gives the calling thread's cache back. */
@@ -188,7 +188,8 @@ size_t freestone_leak_check(void);
 
 /* The value of an option as text. ENOENT for an unknown name, ERANGE when the buffer is too small. */
 int freestone_option_get(const char *name, char *value, size_t capacity);
-/* Changes an option that takes effect at run time. ENOENT for an unknown name, EINVAL for a bad value. */
+/* Changes an option that takes effect at run time. ENOENT for an unknown name, EINVAL for a bad value, EPERM as for
+   freestone_set_callbacks. */
 int freestone_option_set(const char *name, const char *value);
 
 #ifdef __cplusplus

@@ -52,13 +52,9 @@ using namespace freestone;
 extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(),
                                                                         void (*child)(), void* library) {
   using Register = int (*)(void (*)(), void (*)(), void (*)(), void*);
-  static Atomic<Register> of_libc;  // relaxed: every thread finds the same function
-  Register next = of_libc.load_relaxed();
-  if (next == nullptr) {
-    next = reinterpret_cast<Register>(dlsym(RTLD_NEXT, "__register_atfork"));
-    if (next == nullptr) return ENOMEM;
-    of_libc.store_relaxed(next);
-  }
+  // Not kept: what nobody keeps nobody can change, and handlers are registered seldom.
+  const auto next = reinterpret_cast<Register>(dlsym(RTLD_NEXT, "__register_atfork"));
+  if (next == nullptr) return ENOMEM;
   watch_forks();
   return next(prepare, parent, child, library);
 }

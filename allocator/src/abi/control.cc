@@ -21,6 +21,7 @@
 #include "platform/file.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "platform/seal.h"
 
 using namespace freestone;
 
@@ -146,12 +147,16 @@ FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
   constexpr int kFastBytesMax = 80 * int{sizeof(usize)} / 4;
   constexpr usize kNoTrim = usize{1} << 40;  // the most that the option takes
   if (ensure_started() != Mode::active) return 0;
+  const auto set = [](usize& option, usize bytes) {
+    const OpenedSeal seal;
+    if (seal.is_open()) option = bytes;
+    return seal.is_open() ? 1 : 0;
+  };
   switch (parameter) {
-    case M_TRIM_THRESHOLD: options.dirty_bytes = value < 0 ? kNoTrim : static_cast<usize>(value); return 1;
+    case M_TRIM_THRESHOLD: return set(options.dirty_bytes, value < 0 ? kNoTrim : static_cast<usize>(value));
     case M_MMAP_THRESHOLD:
       if (value < 0 || static_cast<usize>(value) > kRunBytesMax) return 0;
-      options.map_bytes = max_of(static_cast<usize>(value), kSharedRunBytesMax);
-      return 1;
+      return set(options.map_bytes, max_of(static_cast<usize>(value), kSharedRunBytesMax));
     case M_ARENA_MAX:  // 0: the library chooses, as it does anyway
       if (value > 0) set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
       return 1;
@@ -206,6 +211,13 @@ FREESTONE_EXPORT int freestone_option_get(const char* name, char* value, size_t 
   return 0;
 }
 
+// EPERM where the seal cannot be opened.
+static int set_sealed_option(const OptionInfo& info, const char* value, usize length) {
+  const OpenedSeal seal;
+  if (!seal.is_open()) return EPERM;
+  return set_option(info, value, length, ignore_complaint) ? 0 : EINVAL;
+}
+
 FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
   ensure_started();
   const OptionInfo* info = find_option(name, std::strlen(name));
@@ -213,10 +225,10 @@ FREESTONE_EXPORT int freestone_option_set(const char* name, const char* value) {
   LockGuard guard(option_lock);
   char before[kOptionTextBytes];
   const usize before_length = option_text(*info, before, sizeof before);
-  if (!set_option(*info, value, std::strlen(value), ignore_complaint)) return EINVAL;
+  if (const int error = set_sealed_option(*info, value, std::strlen(value)); error != 0) return error;
   if (mode() != Mode::active) return 0;
   if (info->kind == OptionKind::limit && !apply_limit_options()) {
-    set_option(*info, before, before_length, ignore_complaint);
+    set_sealed_option(*info, before, before_length);
     return EINVAL;
   }
   apply_upkeep_options();

@@ -8,7 +8,6 @@
 
 #include <dlfcn.h>
 
-#include "base/atomic.h"
 #include "base/compiler.h"
 #include "config/options.h"
 #include "front/heap.h"
@@ -31,19 +30,17 @@ using OpenIn = void* (*)(Lmid_t, const char*, int) noexcept;
 void* fail_open(const char*, int) noexcept { return nullptr; }
 void* fail_open_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
-// libc's function of that name; relaxed: every thread finds the same.
+// libc's function of that name. A constructor finds it; before that each call does.
 template <typename Function>
-Function next_of(const char* name, Atomic<Function>& known, Function none) {
-  Function next = known.load_relaxed();
-  if (next != nullptr) return next;
-  next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
-  if (next == nullptr) return none;
-  known.store_relaxed(next);
-  return next;
+Function next_of(const char* name, const void* known, Function none) {
+  if (known == nullptr) known = dlsym(RTLD_NEXT, name);
+  return known != nullptr ? reinterpret_cast<Function>(const_cast<void*>(known)) : none;
 }
 
-Atomic<Open> next_open;
-Atomic<OpenIn> next_open_in;
+__attribute__((constructor(101))) void find_libc() {
+  sealed_page.code.dlopen = dlsym(RTLD_NEXT, "dlopen");
+  sealed_page.code.dlmopen = dlsym(RTLD_NEXT, "dlmopen");
+}
 
 FREESTONE_SLOW int without_deepbind(int mode) {
   return ensure_started() == Mode::active && options.drop_deepbind ? mode & ~RTLD_DEEPBIND : mode;
@@ -54,14 +51,14 @@ FREESTONE_SLOW int without_deepbind(int mode) {
 extern "C" {
 
 FREESTONE_EXPORT FREESTONE_WITH_JUMPS void* dlopen(const char* file, int mode) noexcept {
-  const Open next = next_of("dlopen", next_open, fail_open);
+  const Open next = next_of("dlopen", sealed_page.code.dlopen, fail_open);
   if ((mode & RTLD_DEEPBIND) != 0) mode = without_deepbind(mode);
   FREESTONE_JUMP next(file, mode);
 }
 
 // Another namespace has a malloc of its own.
 FREESTONE_EXPORT FREESTONE_WITH_JUMPS void* dlmopen(Lmid_t space, const char* file, int mode) noexcept {
-  const OpenIn next = next_of("dlmopen", next_open_in, fail_open_in);
+  const OpenIn next = next_of("dlmopen", sealed_page.code.dlmopen, fail_open_in);
   if (space == LM_ID_BASE && (mode & RTLD_DEEPBIND) != 0) mode = without_deepbind(mode);
   FREESTONE_JUMP next(space, file, mode);
 }

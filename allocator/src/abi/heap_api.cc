@@ -13,6 +13,7 @@
 #include "limits/limits.h"
 #include "report/walk.h"
 #include "platform/message.h"
+#include "platform/seal.h"
 #include "region/account.h"
 
 using namespace freestone;
@@ -24,9 +25,11 @@ namespace {
 struct Callbacks {
   struct freestone_callbacks given;
   OutOfMemoryHandler handler;
-} callbacks[2];
+};
+static_assert(2 * sizeof(Callbacks) <= sizeof sealed_page.callbacks.room);
+Callbacks& callbacks(unsigned place) { return reinterpret_cast<Callbacks*>(sealed_page.callbacks.room)[place]; }
 unsigned current_callbacks FREESTONE_GUARDED_BY(callbacks_lock) = 0;
-Atomic<const struct freestone_callbacks*> corruption_callbacks;
+Atomic<u32> told_callbacks;  // which of them learn of corruption; published by the observer
 
 bool ask_program(void* context, usize bytes, unsigned attempt) {
   const auto* given = static_cast<const struct freestone_callbacks*>(context);
@@ -34,8 +37,8 @@ bool ask_program(void* context, usize bytes, unsigned attempt) {
 }
 
 void tell_program(const char* kind, const void* block, const char* detail) {
-  const auto* given = corruption_callbacks.load_acquire();
-  given->corruption(given->context, kind, block, detail);
+  const auto& given = callbacks(told_callbacks.load_acquire() % 2).given;
+  given.corruption(given.context, kind, block, detail);
 }
 
 // A C visitor that returns int, called through one that returns bool.
@@ -73,15 +76,19 @@ FREESTONE_EXPORT int freestone_get_limits(struct freestone_limits* limits) {
 FREESTONE_EXPORT int freestone_set_callbacks(const struct freestone_callbacks* wanted) {
   if (wanted != nullptr && wanted->version != FREESTONE_CALLBACKS_VERSION) return EINVAL;
   LockGuard guard(callbacks_lock);
-  out_of_memory_handler.store_release(nullptr);
-  failure_observer.store_release(nullptr);
+  const OpenedSeal seal;
+  if (!seal.is_open()) return EPERM;
+  GivenCallbacks& in_force = sealed_page.callbacks;
+  in_force.out_of_memory.store_release(nullptr);
+  in_force.corruption.store_release(nullptr);
   if (wanted == nullptr) return 0;
-  Callbacks& place = callbacks[current_callbacks ^= 1];
+  Callbacks& place = callbacks(current_callbacks ^= 1);
   place.given = *wanted;
   place.handler = {ask_program, &place.given};
-  corruption_callbacks.store_release(&place.given);
-  if (wanted->out_of_memory != nullptr) out_of_memory_handler.store_release(&place.handler);
-  if (wanted->corruption != nullptr) failure_observer.store_release(tell_program);
+  told_callbacks.store_release(current_callbacks);
+  if (wanted->out_of_memory != nullptr) in_force.out_of_memory.store_release(&place.handler);
+  if (wanted->corruption != nullptr)
+    in_force.corruption.store_release(reinterpret_cast<const void*>(tell_program));
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "front/hardened_memory.h"
 
+using freestone::sealed_page;
 using freestone::usize;
 using freestone::hardened::check_access;
 using freestone::hardened::is_in_last_run;
@@ -28,12 +29,11 @@ namespace {
 using Copy = void* (*)(void*, const void*, usize);
 using Set = void* (*)(void*, int, usize);
 
-struct Libc {
-  Copy copy;
-  Copy move;
-  Set set;
-};
-Libc libc;  // zero-initialised memory: readable before any relocation
+// Null before the constructors: zero without any relocation.
+template <typename Function>
+FREESTONE_INLINE Function of_libc(const void* address) {
+  return reinterpret_cast<Function>(const_cast<void*>(address));
+}
 
 void* copy_plainly(void* to, const void* from, usize bytes) {
   auto* out = static_cast<char*>(to);
@@ -72,13 +72,16 @@ void* set_plainly(void* to, int value, usize bytes) {
 }
 
 FREESTONE_INLINE void* copy(void* to, const void* from, usize bytes) {
-  return FREESTONE_LIKELY(libc.copy != nullptr) ? libc.copy(to, from, bytes) : copy_plainly(to, from, bytes);
+  const auto function = of_libc<Copy>(sealed_page.code.copy);
+  return FREESTONE_LIKELY(function != nullptr) ? function(to, from, bytes) : copy_plainly(to, from, bytes);
 }
 FREESTONE_INLINE void* move(void* to, const void* from, usize bytes) {
-  return FREESTONE_LIKELY(libc.move != nullptr) ? libc.move(to, from, bytes) : move_plainly(to, from, bytes);
+  const auto function = of_libc<Copy>(sealed_page.code.move);
+  return FREESTONE_LIKELY(function != nullptr) ? function(to, from, bytes) : move_plainly(to, from, bytes);
 }
 FREESTONE_INLINE void* set(void* to, int value, usize bytes) {
-  return FREESTONE_LIKELY(libc.set != nullptr) ? libc.set(to, value, bytes) : set_plainly(to, value, bytes);
+  const auto function = of_libc<Set>(sealed_page.code.set);
+  return FREESTONE_LIKELY(function != nullptr) ? function(to, value, bytes) : set_plainly(to, value, bytes);
 }
 
 FREESTONE_INLINE bool is_simple_access(const void* from, usize bytes, bool writes) {
@@ -166,9 +169,9 @@ FREESTONE_INLINE void append_string(char* to, const char* from, usize length, us
 constexpr usize kNoRoomKnown = ~usize{0};
 
 __attribute__((constructor(101))) void find_libc() {
-  libc.copy = reinterpret_cast<Copy>(dlsym(RTLD_NEXT, "memcpy"));
-  libc.move = reinterpret_cast<Copy>(dlsym(RTLD_NEXT, "memmove"));
-  libc.set = reinterpret_cast<Set>(dlsym(RTLD_NEXT, "memset"));
+  sealed_page.code.copy = dlsym(RTLD_NEXT, "memcpy");
+  sealed_page.code.move = dlsym(RTLD_NEXT, "memmove");
+  sealed_page.code.set = dlsym(RTLD_NEXT, "memset");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "freestone/freestone.h"
 #include "front/heap.h"
 #include "platform/os.h"
+#include "platform/seal.h"
 #include "span/purge.h"
 #include "upkeep/background.h"
 #include "upkeep/upkeep.h"
@@ -88,12 +89,19 @@ int text(const MallctlRequest& r) {
   return r.read_only(Text);
 }
 
+template <typename Value>
+bool set_sealed(Value& option, Value value) {
+  const OpenedSeal seal;
+  if (seal.is_open()) option = value;
+  return seal.is_open();
+}
+
 int background(const MallctlRequest& r) {
   const bool before = background_runs();
   if (r.fresh != nullptr) {
     bool wanted;
     if (!r.take(wanted)) return EINVAL;
-    options.background_purge = wanted;
+    if (!set_sealed(options.background_purge, wanted)) return EPERM;
     apply_upkeep_options();
     if (wanted && !background_runs()) return EAGAIN;
   }
@@ -148,7 +156,8 @@ int decay_time(const MallctlRequest& r) {
   if (r.fresh != nullptr) {
     Signed wanted;
     if (!r.take(wanted) || wanted < -1) return EINVAL;
-    options.dirty_decay_ms = wanted < 0 ? 3'600'000 : min_of<u64>(static_cast<u64>(wanted) / 2, 3'600'000);
+    const u64 ms = wanted < 0 ? 3'600'000 : min_of<u64>(static_cast<u64>(wanted) / 2, 3'600'000);
+    if (!set_sealed(options.dirty_decay_ms, ms)) return EPERM;
   }
   return r.give(before);
 }

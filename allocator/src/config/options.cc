@@ -8,7 +8,7 @@
 
 namespace freestone {
 
-constinit Options options;
+constinit SealedPage sealed_page;
 
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "base/units.h"
+#include "config/sealed.h"
 
 namespace freestone {
 
@@ -38,7 +39,20 @@ struct OptionInfo {
   usize offset;  // of the field in Options
 };
 
-extern FREESTONE_HIDDEN Options options;
+// The sealed page, in the hardened build; else variables like others. Written at start, and while the seal is open.
+struct alignas(kSeals ? kSealedBytes : alignof(BlockSecrets)) SealedPage {
+  Options options;
+  BlockSecrets secrets = {};
+  CodeAddresses code = {};
+  GivenCallbacks callbacks = {};
+  const unsigned* libc_threads = nullptr;  // front/hardened_walk.cc
+  u8 guarding = 0;                         // region/region.h
+};
+static_assert(!kSeals || sizeof(SealedPage) == kSealedBytes);
+extern FREESTONE_HIDDEN SealedPage sealed_page;
+
+inline constexpr Options& options = sealed_page.options;
+inline constexpr BlockSecrets& block_secrets = sealed_page.secrets;
 
 usize option_count();
 const OptionInfo& option_info(usize index);

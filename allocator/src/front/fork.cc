@@ -7,6 +7,7 @@
 #include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
+#include "platform/seal.h"
 #include "region/account.h"
 #include "region/metadata.h"
 #include "region/region.h"
@@ -63,6 +64,7 @@ FREESTONE_NO_ANALYSIS void recount_account() {  // nobody else changes these fig
 
 void repair() {
   if constexpr (kMitigations.trailer) hardened::note_child(handlers_run);
+  repair_seal_in_child();
   repair_metadata_in_child();
   repair_spans_in_child();
   repair_mappings_in_child();

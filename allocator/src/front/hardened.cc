@@ -19,8 +19,6 @@
 
 namespace freestone {
 
-constinit BlockSecrets block_secrets = {};
-
 namespace hardened {
 
 void draw_secrets() {

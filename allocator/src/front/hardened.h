@@ -17,6 +17,7 @@
 //         slab or the free spans.
 #pragma once
 
+#include "config/options.h"
 #include "front/heap.h"
 #include "policy/policy.h"
 
@@ -37,17 +38,6 @@ constexpr Origin with_alignment(Origin family, usize alignment) {
   return static_cast<Origin>(static_cast<u8>(family) | logarithm << kOriginFamilyBits);
 }
 inline constexpr usize kUnknownBytes = ~usize{0};
-
-// Drawn before the first block is handed out; only read afterwards.
-inline constexpr usize kGapTableBytes = 56;
-struct alignas(64) BlockSecrets {
-  u64 key;         // of the trailers
-  u64 multiplier;  // odd
-  u8 canary;       // not zero, not text, not all ones
-  u8 gap[kGapTableBytes];       // zeros and canaries: block_words.h
-  u8 gap_mask[kGapTableBytes];  // beside it, so that one register leads to both
-};
-extern FREESTONE_HIDDEN BlockSecrets block_secrets;
 
 namespace hardened {
 

@@ -47,7 +47,7 @@ bool forks_alone = false;
 
 // libc's count of its threads, which it keeps for debuggers: a sandbox may end the program for a look at /proc. Null
 // where libc has none.
-const unsigned* libc_threads = nullptr;
+constexpr const unsigned*& libc_threads = sealed_page.libc_threads;
 __attribute__((constructor(101))) void find_thread_count() {
   if constexpr (kMitigations.trailer)
     libc_threads = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__nptl_nthreads"));

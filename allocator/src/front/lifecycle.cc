@@ -18,6 +18,7 @@
 #include "platform/child.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "platform/seal.h"
 
 extern "C" {
 // The application may define it; ours is used when it does not.
@@ -65,6 +66,17 @@ unsigned shards_for(unsigned cpus) {
   return shards;
 }
 
+// SEAL-1: the constructors are over. Whoever comes second, they or the start, closes the seal.
+Atomic<u32> is_constructed;
+FREESTONE_AT_START void seal_active(Mode now) {
+  if (now == Mode::active) close_seal();
+}
+__attribute__((constructor(103))) void on_constructed() {
+  if constexpr (!kSeals) return;
+  is_constructed.store_seq(1);
+  seal_active(current_mode.load_seq());
+}
+
 FREESTONE_AT_START Mode start() {
   LockGuard guard(start_lock);
   Mode now = current_mode.load_relaxed();
@@ -82,7 +94,8 @@ FREESTONE_AT_START Mode start() {
     start_observers();
     now = Mode::active;
   }
-  current_mode.store_release(now);
+  current_mode.store_seq(now);
+  if (kSeals && is_constructed.load_seq() != 0) seal_active(now);
   return now;
 }
 

@@ -13,7 +13,6 @@
 
 namespace freestone {
 
-constinit Atomic<const OutOfMemoryHandler*> out_of_memory_handler;
 
 namespace {
 
@@ -86,7 +85,7 @@ bool reclaim_memory(usize bytes, Shortage& shortage) {
   const bool gave_back_before = shortage.gave_back;
   shortage.gave_back = true;
   if (!gave_back_before && give_back_for(bytes)) return true;
-  const OutOfMemoryHandler* handler = out_of_memory_handler.load_acquire();
+  const OutOfMemoryHandler* handler = out_of_memory_handler();
   if (handler != nullptr && handler->ask(handler->context, bytes, shortage.asked++)) {
     give_back_for(bytes);  // what the program freed may lie in caches and slabs
     return true;

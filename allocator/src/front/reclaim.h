@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/units.h"
+#include "config/options.h"
 
 namespace freestone {
 
@@ -33,6 +34,8 @@ struct OutOfMemoryHandler {
   bool (*ask)(void* context, usize bytes, unsigned attempt);
   void* context;
 };
-extern Atomic<const OutOfMemoryHandler*> out_of_memory_handler;
+inline const OutOfMemoryHandler* out_of_memory_handler() {
+  return static_cast<const OutOfMemoryHandler*>(sealed_page.callbacks.out_of_memory.load_acquire());
+}
 
 }  // namespace freestone

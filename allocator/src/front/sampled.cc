@@ -7,7 +7,7 @@
 
 namespace freestone {
 
-constinit Atomic<const SampleObserver*> sample_observer;
+constinit SampleObserverSwitch sample_observer;
 constinit Atomic<Sampling> sampling;
 constinit Atomic<u32> sampling_epoch;
 

@@ -47,7 +47,19 @@ struct SampleObserver {
   // otherwise.
   void (*misused)(const char* call, const void* block);
 };
-extern Atomic<const SampleObserver*> sample_observer;  // null until somebody first wanted samples
+// Those of the sampling room.
+extern FREESTONE_HIDDEN const SampleObserver* const sample_functions;
+// Null until somebody first wanted samples.
+class SampleObserverSwitch {
+ public:
+  void begin() { is_on_.store_release(1); }
+  const SampleObserver* load_relaxed() const { return is_on_.load_relaxed() != 0 ? sample_functions : nullptr; }
+  const SampleObserver* load_acquire() const { return is_on_.load_acquire() != 0 ? sample_functions : nullptr; }
+
+ private:
+  Atomic<u8> is_on_;
+};
+extern FREESTONE_HIDDEN SampleObserverSwitch sample_observer;
 extern Atomic<Sampling> sampling;
 extern Atomic<u32> sampling_epoch;  // rises when the distances change; a thread draws new ones at its next slow path
 

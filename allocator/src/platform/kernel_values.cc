@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/compiler.h"
+#include "config/options.h"
 #include "platform/os.h"
 #include "platform/system_call.h"
 
@@ -94,12 +95,12 @@ const void* find_in_vdso(const char* name) {
 }
 
 using Clock = int (*)(long clock, timespec* now);
-// Written once. No Atomic: tests that run a protocol in every order need not stop at a look at the clock.
-Clock vdso_clock = nullptr;
+// Written at start. No Atomic: tests that run a protocol in every order need not stop at a look at the clock.
+constexpr const void*& vdso_clock = sealed_page.code.clock;
 
 timespec read_clock(long clock) {
   timespec now{};
-  const Clock function = __atomic_load_n(&vdso_clock, __ATOMIC_RELAXED);
+  const auto function = reinterpret_cast<Clock>(const_cast<void*>(__atomic_load_n(&vdso_clock, __ATOMIC_RELAXED)));
   if (FREESTONE_UNLIKELY(function == nullptr || function(clock, &now) != 0))
     invoke(SYS_clock_gettime, static_cast<usize>(clock), address_of(&now));
   return now;
@@ -124,8 +125,7 @@ void find_clock() {
 #else
   constexpr const char* kName = "__kernel_clock_gettime";
 #endif
-  const auto function = reinterpret_cast<Clock>(const_cast<void*>(find_in_vdso(kName)));
-  __atomic_store_n(&vdso_clock, function, __ATOMIC_RELAXED);
+  __atomic_store_n(&vdso_clock, find_in_vdso(kName), __ATOMIC_RELAXED);
 }
 
 const char* environment_value(const char* name) {

@@ -17,15 +17,19 @@
 #include <sys/auxv.h>
 
 #include <cerrno>
+#include <type_traits>
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "config/options.h"
 
 extern "C" FREESTONE_HIDDEN const ElfW(Ehdr) __ehdr_start;  // of this library; the linker defines it
 
 namespace {
 
 using namespace freestone;
+
+struct Nothing {};
 
 // What an object exports: its dynamic symbols, and the table by which the loader finds them.
 struct Exports {
@@ -139,42 +143,66 @@ FREESTONE_AT_START void* find_next(const char* name) {
 }
 
 // A function of libc, which is looked for again until it is there. Relaxed: every thread finds the same.
-template <typename Function>
+//
+// In the hardened build it stands on the sealed page. A constructor looks for all of them (SEAL-1); what is not there
+// by then is looked for in each call.
+template <typename Function, unsigned Place>
 class Late {
  public:
   constexpr explicit Late(const char* name) : name_(name) {}
 
   Function* find() {
-    Function* found = function_.load_relaxed();
+    Function* found = known();
     if (found == nullptr) {
       found = reinterpret_cast<Function*>(find_next(name_));
-      function_.store_relaxed(found);
+      if constexpr (!kSeals) function_.store_relaxed(found);
     }
     return found;
   }
-  Function* known() const { return function_.load_relaxed(); }
+  Function* known() const {
+    if constexpr (kSeals) {
+      return reinterpret_cast<Function*>(const_cast<void*>(sealed_page.code.late[Place]));
+    } else {
+      return function_.load_relaxed();
+    }
+  }
+  void find_early() {
+    if constexpr (kSeals) sealed_page.code.late[Place] = find_next(name_);
+  }
 
  private:
   const char* name_;
-  Atomic<Function*> function_;
+  [[no_unique_address]] std::conditional_t<kSeals, Nothing, Atomic<Function*>> function_;
 };
 
-constinit Late<int(pthread_key_t*, void (*)(void*))> key_create("pthread_key_create");
-constinit Late<int(pthread_key_t)> key_delete("pthread_key_delete");
-constinit Late<int(pthread_key_t, usize)> set_specific("pthread_setspecific");
-constinit Late<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> create("pthread_create");
-constinit Late<int(pthread_attr_t*, usize)> set_stack_size("pthread_attr_setstacksize");
-constinit Late<int(pthread_t, const char*)> set_name("pthread_setname_np");
-constinit Late<int(int, const sigset_t*, sigset_t*)> set_mask("pthread_sigmask");
+constinit Late<int(pthread_key_t*, void (*)(void*)), 0> key_create("pthread_key_create");
+constinit Late<int(pthread_key_t), 1> key_delete("pthread_key_delete");
+constinit Late<int(pthread_key_t, usize), 2> set_specific("pthread_setspecific");
+constinit Late<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*), 3> create("pthread_create");
+constinit Late<int(pthread_attr_t*, usize), 4> set_stack_size("pthread_attr_setstacksize");
+constinit Late<int(pthread_t, const char*), 5> set_name("pthread_setname_np");
+constinit Late<int(int, const sigset_t*, sigset_t*), 6> set_mask("pthread_sigmask");
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
-constinit Late<int(void*, dl_find_object*)> find_object("_dl_find_object");
-
-// Stacks are followed in signal handlers too, so it is found before the first.
-__attribute__((constructor(101))) void find_early() { find_object.find(); }
+constinit Late<int(void*, dl_find_object*), 7> find_object("_dl_find_object");
 #endif
 
-template <typename Function, typename... Arguments>
-int call(Late<Function>& late, Arguments... arguments) {
+__attribute__((constructor(101))) void find_early() {
+  key_create.find_early();
+  key_delete.find_early();
+  set_specific.find_early();
+  create.find_early();
+  set_stack_size.find_early();
+  set_name.find_early();
+  set_mask.find_early();
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+  // Stacks are followed in signal handlers too, so it is found before the first.
+  find_object.find_early();
+  if constexpr (!kSeals) find_object.find();
+#endif
+}
+
+template <typename Function, unsigned Place, typename... Arguments>
+int call(Late<Function, Place>& late, Arguments... arguments) {
   Function* const function = late.find();
   return function != nullptr ? function(arguments...) : ENOSYS;
 }

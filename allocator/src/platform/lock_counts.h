@@ -21,6 +21,7 @@ enum class LockName : u8 {
   cache_registry,
   orphans,
   start,
+  seal,
   heap_objects,
   heap_object,
   profile,
@@ -34,9 +35,9 @@ enum class LockName : u8 {
 };
 inline constexpr unsigned kLockNames = static_cast<unsigned>(LockName::end);
 inline constexpr const char* kLockNameTexts[] = {"metadata",       "growth",   "span",   "mapping",      "slab_purge",
-                                                 "cache_registry", "orphans",  "start",  "heap_objects", "heap_object",
-                                                 "profile",        "guard",    "report", "upkeep",       "option",
-                                                 "snapshot",       "callbacks"};
+                                                 "cache_registry", "orphans",  "start",  "seal",         "heap_objects",
+                                                 "heap_object",    "profile",  "guard",  "report",       "upkeep",
+                                                 "option",         "snapshot", "callbacks"};
 static_assert(sizeof kLockNameTexts / sizeof *kLockNameTexts == kLockNames);
 
 // All relaxed: statistics.

@@ -44,19 +44,19 @@ void Message::write() {
   os::write_stderr(buffer_, length_);
 }
 
-constinit Atomic<FailureObserver> failure_observer;
-constinit Atomic<FailureWitness> failure_witness;
+constinit Atomic<u8> has_witness;
 
 namespace {
 
 void tell_witness(const void* block) {
-  if (const FailureWitness witness = failure_witness.load_acquire(); witness != nullptr) witness(block);
+  if (has_witness.load_acquire() != 0) failure_witness(block);
 }
 
 // Only once: a failure inside the observer must not call it again.
 void tell_observer(const char* kind, const void* block, const char* detail) {
-  if (const FailureObserver observer = failure_observer.exchange_seq(nullptr); observer != nullptr)
-    observer(kind, block, detail);
+  static Atomic<u32> told;
+  const FailureObserver observer = failure_observer();
+  if (observer != nullptr && told.fetch_add_relaxed(1) == 0) observer(kind, block, detail);
 }
 
 }  // namespace

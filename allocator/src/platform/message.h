@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "config/options.h"
 #include "base/units.h"
 
 namespace freestone {
@@ -33,11 +34,14 @@ class Message {
 
 // Called with a failure before the process ends; null if nobody listens. It serves the program's callback.
 using FailureObserver = void (*)(const char* kind, const void* block, const char* detail);
-extern Atomic<FailureObserver> failure_observer;
+inline FailureObserver failure_observer() {
+  return reinterpret_cast<FailureObserver>(const_cast<void*>(sealed_page.callbacks.corruption.load_acquire()));
+}
 
-// Called with the block after such a line, to add the stacks. Null while nothing is sampled.
+// Called with the block after such a line, to add the stacks, while something is sampled. The sampling room defines it.
 using FailureWitness = void (*)(const void* block);
-extern FREESTONE_HIDDEN Atomic<FailureWitness> failure_witness;
+extern FREESTONE_HIDDEN const FailureWitness failure_witness;
+extern FREESTONE_HIDDEN Atomic<u8> has_witness;
 
 // What a report of misuse knows about the block, beyond its address.
 struct BlockFacts {

@@ -120,6 +120,7 @@ FREESTONE_SLOW void undo_map_at(void* address, usize bytes) {
 }
 
 Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }
+Failure protect_read_only(void* address, usize bytes) { return protect(address, bytes, PROT_READ); }
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
 Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }

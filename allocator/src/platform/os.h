@@ -33,6 +33,8 @@ Failure map_at(void* address, usize bytes);
 void undo_map_at(void* address, usize bytes);
 // Grants access to reserved memory. Fails under strict overcommit, at a data limit, or when mappings run out.
 Failure commit(void* address, usize bytes);
+// Withdraws the right to write.
+Failure protect_read_only(void* address, usize bytes);
 // Withdraws access; the memory stays.
 Failure protect_none(void* address, usize bytes);
 // Gives addresses back. On failure (mapping limit) the range stays mapped.

@@ -266,7 +266,7 @@ bool place_region() {
   if (kMitigations.guards && os::page_bytes() <= kUnitBytes && !is_limited_by_system()) {
     void* const trial = tag_table();  // nothing stands there yet
     const bool by_advice = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
-    region.guarding = by_advice ? Guarding::advice : Guarding::protection;
+    sealed_page.guarding = static_cast<u8>(by_advice ? Guarding::advice : Guarding::protection);
     if (!by_advice) find_guard_budget();
   }
   return true;

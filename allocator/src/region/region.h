@@ -28,6 +28,7 @@
 #include "base/compiler.h"
 #include "base/units.h"
 #include "config/build_config.h"
+#include "config/options.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
 
@@ -134,7 +135,6 @@ struct Region {
   bool reserved = false;         // the window is reserved as a whole
   // An address behind the window, where one more structure can grow undisturbed; 0 if the window is reserved.
   usize behind = 0;
-  Guarding guarding = Guarding::none;  // see guards_spans
 };
 extern FREESTONE_HIDDEN Region region;
 
@@ -204,7 +204,8 @@ inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(regio
 // Whether inaccessible units follow slabs and runs. They cost address space and count as data, so there are none if the
 // process started with a limit on either, unless it runs with more rights than its caller, and none with pages larger
 // than a unit.
-inline bool guards_spans() { return kMitigations.guards && region.guarding != Guarding::none; }
+inline Guarding guarding() { return static_cast<Guarding>(sealed_page.guarding); }
+inline bool guards_spans() { return kMitigations.guards && guarding() != Guarding::none; }
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();

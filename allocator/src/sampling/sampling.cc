@@ -162,9 +162,9 @@ void want(u32 what) {
   }
   if ((what & kExact) != 0) profile_sample_bytes.store_relaxed(1);
   wanted.store_release(what);
-  sample_observer.store_release(&kObserver);
+  sample_observer.begin();
   sampling.store_release(mode);
-  failure_witness.store_release(what != 0 ? show_stacks : nullptr);
+  has_witness.store_release(what != 0 ? 1 : 0);
   sampling_epoch.add_relaxed(1);
   recall_caches();
 }
@@ -231,6 +231,8 @@ FREESTONE_AT_START __attribute__((destructor(101))) void on_exit() {
 }  // namespace
 
 constinit const StartObservers start_observers = start;
+constinit const FailureWitness failure_witness = show_stacks;
+constinit const SampleObserver* const sample_functions = &kObserver;
 constinit const ForkHooks sampling_fork_hooks = {before_fork, after_fork_in_parent, after_fork_in_child};
 
 void start_profile_of(u64 mean_bytes) {

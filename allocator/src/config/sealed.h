@@ -1,0 +1,47 @@
+// Room 3, config: what decides how the library works and does not change while it does, beside the options: secrets,
+// addresses of code, how memory is made to fault. In the hardened build it lies with the options on a page of its own
+// (options.h), which is read-only after the start (platform/seal.h): one write of an attacker then neither switches a
+// check off nor leads a call elsewhere.
+#pragma once
+
+#include "base/atomic.h"
+#include "base/units.h"
+#include "policy/policy.h"
+
+namespace freestone {
+
+inline constexpr bool kSeals = kMitigations.any();
+#if defined(__x86_64__)
+inline constexpr usize kSealedBytes = 4 * kKiB;
+#else
+inline constexpr usize kSealedBytes = 64 * kKiB;  // the largest page
+#endif
+
+// Of the hardened build. Drawn before the first block is handed out.
+inline constexpr usize kGapTableBytes = 56;
+struct alignas(64) BlockSecrets {
+  u64 key;         // of the trailers
+  u64 multiplier;  // odd
+  u8 canary;       // not zero, not text, not all ones
+  u8 gap[kGapTableBytes];       // zeros and canaries: front/block_words.h
+  u8 gap_mask[kGapTableBytes];  // beside it, so that one register leads to both
+};
+
+// Addresses of code outside the library. Found by a constructor or at start; null where there is none.
+struct CodeAddresses {
+  const void* copy;  // memcpy, memmove and memset
+  const void* move;
+  const void* set;
+  const void* clock;
+  const void* dlopen;
+  const void* dlmopen;
+  const void* late[8];  // platform/late_libc.cc
+};
+// What freestone_set_callbacks gave (abi/heap_api.cc), and what of it is in force.
+struct GivenCallbacks {
+  alignas(16) char room[192];
+  Atomic<const void*> out_of_memory;  // front/reclaim.h
+  Atomic<const void*> corruption;
+};
+
+}  // namespace freestone
