@@ -1,18 +1,16 @@
 // Room 9, front: what the hardened build writes into a block, and how it is checked. Words and loops only; no state but
 // the secrets.
 //
-//   live      | the program's bytes | 0, canary .. | trailer  |
-//   changing  | anything ............................ | 1       |
-//   free      | 0 ................................... | 0       |
+// slab/state_word.h draws a live, a free and a changing block.
 //
 // The trailer is the last word of the block: 33 bits that follow from the address, the secrets and the rest of the
 // word, then the origin (7) and the bytes asked for (16), then a zero byte. The gap between the bytes asked for and the
 // trailer holds a zero, which stops a string that lost its end, and then canary bytes. Where there is no gap, the
 // trailer's lowest byte is that zero.
 //
-// WORDS-1  At every instant that another thread can look: where the trailer is 0, the block is 0 (with zero_on_free);
-//          where it is neither 0 nor kChanging, all behind the bytes asked for is as drawn. So kChanging is written
-//          first and the new trailer last.
+// WORDS-1  At every instant that another thread can look: where the last word is 0 or the free word, the block is 0
+//          (with zero_on_free); where it is a trailer, all behind the bytes asked for is as drawn. So the changing word
+//          is written first and the new one last.
 #pragma once
 
 #include "base/bits.h"
@@ -22,13 +20,13 @@
 #include "front/hardened.h"
 #include "platform/message.h"
 #include "slab/size_class.h"
+#include "slab/state_word.h"
 
 namespace freestone::hardened {
 
 inline constexpr usize kTrailerBytes = sizeof(u64);
 static_assert(!kMitigations.trailer || kTrailerBytes == kHeldBackBytes);
 
-inline constexpr u64 kChanging = 1;
 // The bytes asked for fill two whole bytes of the word, so one load reads them.
 inline constexpr unsigned kBytesShift = 8;
 inline constexpr unsigned kBytesBits = 16;
@@ -195,20 +193,20 @@ FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
 FREESTONE_INLINE void store_trailer(void* trailer, u64 word) {
   __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED);
 }
+// Of a block that is whole, live or free: only the lowest byte changes.
 FREESTONE_INLINE void begin_change(void* trailer) {
-  store_trailer(trailer, kChanging);
+  __atomic_store_n(static_cast<u8*>(trailer), kChangingState, __ATOMIC_RELAXED);
   in_order();
 }
-// begin_change of a trailer that is 0, by one instruction that reads and writes where there is one: the first access to
-// a fresh page writes, so that the page faults once. What was not 0 is not kChanging then.
-FREESTONE_INLINE void begin_change_of_free(void* trailer) {
-#if defined(__x86_64__)
-  static_assert(kChanging == 1);
-  asm volatile("incq %0" : "+m"(*static_cast<u64*>(trailer)));
-#else
-  store_trailer(trailer, load_trailer(trailer) + kChanging);
-#endif
-  in_order();
+inline bool is_changing(const void* block, const void* trailer) {
+  const u64 word = load_trailer(trailer), rest = word & ~low_mask(8);
+  return (word & low_mask(8)) == kChangingState && ((rest | kFreeState) == free_word(block) || is_trailer(block, rest));
+}
+// A free block is about to be handed out. The bits of its last word that are wrong.
+FREESTONE_INLINE u64 begin_change_of_free(const void* block, void* trailer) {
+  const u64 wrong = load_trailer(trailer) ^ free_word(block);
+  begin_change(trailer);
+  return wrong;
 }
 
 // Writes the byte back that stands there: a fresh page that is first read and then written faults twice.
@@ -245,31 +243,36 @@ FREESTONE_INLINE void for_chunks(usize bytes, Visit visit) {
   four(bytes - 5 * kChunkBytes);
 }
 
-// Clears the block for a free: its trailer says `changing` until all of it is 0.
-FREESTONE_INLINE void clear_inline(char* block, usize bytes) {
-  begin_change(block + bytes - kTrailerBytes);
-  for_chunks(bytes, [&](usize offset) { clear_chunk(block + offset); });
+// The last two words of a block that is clear but for them.
+FREESTONE_INLINE void end_as_free(char* trailer, u64 free) {
+  store_word(trailer - sizeof(u64), 0);
   in_order();
-  clear_chunk(block + bytes - kChunkBytes);
+  store_trailer(trailer, free);
+}
+// Clears the block for a free: its last word says `changing` until all before it is 0.
+FREESTONE_INLINE void clear_inline(char* block, usize bytes) {
+  const u64 free = free_word(block);
+  char* const trailer = block + bytes - kTrailerBytes;
+  begin_change(trailer);
+  for_chunks(bytes, [&](usize offset) { clear_chunk(block + offset); });
+  end_as_free(trailer, free);
 }
 inline void clear_block(char* block, usize bytes) {
-  begin_change(block + bytes - kTrailerBytes);
+  const u64 free = free_word(block);
+  char* const trailer = block + bytes - kTrailerBytes;
+  begin_change(trailer);
   clear(block, bytes - kChunkBytes);
-  in_order();
-  clear_chunk(block + bytes - kChunkBytes);
+  end_as_free(trailer, free);
 }
-// Whether a block that was free, and is changing now, was clear.
-FREESTONE_INLINE bool was_clear_inline(const char* block, usize bytes) {
-  const char* const trailer = block + bytes - kTrailerBytes;
-  const u64 last = load_word(trailer - sizeof(u64)) | (load_trailer(trailer) ^ kChanging);
+// Whether a block that was free, and is changing now, was clear. `wrong`: what begin_change_of_free said.
+FREESTONE_INLINE bool was_clear_inline(const char* block, usize bytes, u64 wrong) {
+  const u64 last = load_word(block + bytes - kChunkBytes) | wrong;
   Chunk any = {};
   for_chunks(bytes, [&](usize offset) { any |= chunk_at(block + offset); });
   return (bits_of(any) | last) == 0;
 }
-inline bool was_clear(const char* block, usize bytes) {
-  const char* const trailer = block + bytes - kTrailerBytes;
-  const u64 last = load_word(trailer - sizeof(u64)) | (load_trailer(trailer) ^ kChanging);
-  return is_clear(block, bytes - kChunkBytes) && last == 0;
+inline bool was_clear(const char* block, usize bytes, u64 wrong) {
+  return is_clear(block, bytes - kChunkBytes) && (load_word(block + bytes - kChunkBytes) | wrong) == 0;
 }
 
 }  // namespace freestone::hardened

@@ -10,6 +10,7 @@
 #include "config/options.h"
 #include "front/hardened_large.h"
 #include "front/hardened_paths.h"
+#include "front/hardened_walk.h"
 #include "front/large.h"
 #include "front/sampled.h"
 #include "front/zero_size.h"
@@ -25,6 +26,8 @@ void draw_secrets() {
   choose_instructions();
   block_secrets.key = os::entropy();
   block_secrets.multiplier = os::entropy() | 1;
+  block_secrets.free_key = os::entropy();
+  block_secrets.free_multiplier = os::entropy() | 1;
   block_secrets.canary = static_cast<u8>(0x81 + os::entropy() % 0x7e);
   for (usize k = kSeenGap + 1; k < kGapTableBytes; ++k) block_secrets.gap[k] = block_secrets.canary;
   for (usize k = kSeenGap; k < kGapTableBytes; ++k) block_secrets.gap_mask[k] = 0xff;
@@ -34,8 +37,10 @@ __attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, u
   return mark_live<true>(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin) {
+  const u64 wrong = begin_change_of_free(block, trailer_of(block, block_bytes));
   touch(block);  // the program will write here, if anywhere; it may leave the other pages of a larger block alone
-  if (FREESTONE_UNLIKELY(!was_clear(block, block_bytes))) return hand_out_written(block, block_bytes, bytes, origin);
+  if (FREESTONE_UNLIKELY(!was_clear(block, block_bytes, wrong)))
+    return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) {
@@ -46,11 +51,12 @@ namespace {
 
 // What a look at a slab block that must be live can find.
 enum class Seen : u8 { live, free, changing, damaged };
-Seen look(const char* block, usize block_bytes, Claim& claim) {
+Seen look(const char* block, u8 tag, usize block_bytes, Claim& claim) {
   const char* const trailer = block + block_bytes - kTrailerBytes;
   const u64 word = load_trailer(trailer);
-  if (word == 0) return Seen::free;
-  if (word == kChanging) return Seen::changing;
+  if (word == 0) return may_end_in_zero(tag, block) ? Seen::free : Seen::damaged;
+  if (word == free_word(block)) return Seen::free;
+  if (is_changing(block, trailer)) return Seen::changing;
   claim = claim_of(word);
   if (!is_trailer(block, word) || claim.bytes > block_bytes - kTrailerBytes) return Seen::damaged;
   return gap_is_whole(block + claim.bytes, trailer) ? Seen::live : Seen::damaged;
@@ -67,10 +73,13 @@ BlockFacts overflow_facts(const char* block, usize block_bytes) {
 
 // Whether the block before is really damaged. Another thread may just be changing it (WORDS-1), but not at each of a
 // hundred looks.
-FREESTONE_RACES inline bool before_is_damaged(const char* block, const SlabBlock& found) {
+FREESTONE_RACES inline bool before_is_damaged(const char* block, u8 tag, const SlabBlock& found) {
   if (found.offset == 0) return false;
+  const char* const before = block - found.bytes;
   for (int looks = 0; looks < 100; ++looks) {
-    if (!damage_before(block, found).any() || load_trailer(block - kTrailerBytes) == kChanging) return false;
+    if (!damage_before(block, found).any() || is_changing(before, block - kTrailerBytes)) return false;
+    const bool is_zero_end = is_zero(load_chunk(block - kSeenBytes) | load_chunk(block - kChunkBytes));
+    if (is_zero_end && may_end_in_zero(tag, before)) return false;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
   }
   return true;
@@ -84,7 +93,7 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   const u32 number = block_number(info, found.offset);
   if (usize{number} * info.bytes != found.offset || number >= info.blocks)
     return misuse(invalid, block, facts_inside(tag, block)), false;
-  switch (look(static_cast<const char*>(block), info.bytes, claim)) {
+  switch (look(static_cast<const char*>(block), tag, info.bytes, claim)) {
     case Seen::live:
       break;
     case Seen::free:
@@ -93,7 +102,7 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
     case Seen::damaged:
       return misuse("heap overflow", block, overflow_facts(static_cast<const char*>(block), info.bytes)), false;
   }
-  if (before_is_damaged(static_cast<const char*>(block), found))
+  if (before_is_damaged(static_cast<const char*>(block), tag, found))
     misuse("heap overflow before the start", block, found.bytes);
   return true;
 }
@@ -113,10 +122,11 @@ void* hand_out_any(void* memory, usize bytes, Origin origin) {
 
 FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin) {
   char* const trailer = trailer_of(block, block_bytes);
-  store_trailer(trailer, load_trailer(trailer) - kChanging);  // as it was
-  misuse("write after free", block, {.block_bytes = block_bytes, .wrong_byte = first_not_zero(block, block_bytes)});
-  std::memset(block, 0, block_bytes);
+  const usize before = block_bytes - kTrailerBytes;  // if all of that is zero, the word behind it was wrong
+  misuse("write after free", block, {.block_bytes = block_bytes, .wrong_byte = first_not_zero(block, before)});
+  store_trailer(trailer, free_word(block));
   begin_change(trailer);
+  std::memset(block, 0, before);
   return mark_live(block, block_bytes, bytes, origin);
 }
 
@@ -124,7 +134,7 @@ __attribute__((noinline)) void clear_and_quarantine_larger(void* block, usize bl
   if constexpr (kMitigations.zero_on_free) {
     clear_block(static_cast<char*>(block), block_bytes);
   } else {
-    store_trailer(trailer_of(block, block_bytes), 0);
+    store_trailer(trailer_of(block, block_bytes), free_word(block));
   }
   put_in_quarantine(block, block_bytes, false);
 }

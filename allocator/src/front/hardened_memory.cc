@@ -5,6 +5,7 @@
 #include "config/options.h"
 #include "front/hardened_large.h"
 #include "front/hardened_paths.h"
+#include "front/hardened_walk.h"
 
 namespace freestone::hardened {
 
@@ -29,9 +30,12 @@ FREESTONE_SLOW void check_in_slab(const char* from, usize bytes, u8 tag, bool wr
   const char* const block = from - inside;
   if (number >= info.blocks)
     return complain_beyond(block, 0, 0, inside, writes);  // what is left of the slab behind its last block
-  const u64 word = load_trailer(block + info.bytes - kTrailerBytes);
-  if (word == 0) return complain_freed(block, info.bytes, writes);
-  if (word == kChanging) return;
+  const char* const trailer = block + info.bytes - kTrailerBytes;
+  const u64 word = load_trailer(trailer);
+  if (word == free_word(block) || (word == 0 && may_end_in_zero(tag, block)))
+    return complain_freed(block, info.bytes, writes);
+  if (is_changing(block, trailer)) return;
+  if (word == 0 || !is_trailer(block, word)) return misuse("heap overflow", block, info.bytes);
   const usize live = claim_of(word).bytes;
   if (inside > live || bytes > live - inside) complain_beyond(block, info.bytes, live, inside, writes);
 }

@@ -54,9 +54,12 @@ FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
   if (FREESTONE_UNLIKELY(offset >= reach.end)) return false;
   const u64 below_point = offset * reach.inverse;
   const auto inside = static_cast<usize>((static_cast<unsigned __int128>(below_point) * reach.bytes) >> 64);
-  // A trailer that is not a live block's says 0 bytes.
-  const usize live = claimed_bytes(static_cast<const char*>(from) + (reach.bytes - inside) - kTrailerBytes);
-  return FREESTONE_LIKELY(inside <= live) && FREESTONE_LIKELY(bytes <= live - inside);
+  const char* const block = static_cast<const char*>(from) - inside;
+  const u64 word = load_trailer(block + reach.bytes - kTrailerBytes);
+  const usize live = claim_of(word).bytes;
+  // Only a live block's trailer has the check bits and a lowest byte of 0. Of 0 the check bits are wrong.
+  return FREESTONE_LIKELY(is_trailer(block, word)) && FREESTONE_LIKELY(inside <= live) &&
+         FREESTONE_LIKELY(bytes <= live - inside);
 }
 
 // Out of line, of an access that is not plain: looks again, and says what is wrong.

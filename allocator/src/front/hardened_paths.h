@@ -80,11 +80,10 @@ FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Or
 // Makes a block that the heap gave live, after checking that it is still as its free left it.
 FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Origin origin) {
   auto* block = static_cast<char*>(memory);
-  begin_change_of_free(trailer_of(block, block_bytes));
   if (kMitigations.zero_on_free && block_bytes > kInlineBytes)
     return hand_out_larger(block, block_bytes, bytes, origin);
-  const bool untouched = kMitigations.zero_on_free ? was_clear_inline(block, block_bytes)
-                                                   : load_trailer(trailer_of(block, block_bytes)) == kChanging;
+  const u64 wrong = begin_change_of_free(block, trailer_of(block, block_bytes));
+  const bool untouched = kMitigations.zero_on_free ? was_clear_inline(block, block_bytes, wrong) : wrong == 0;
   if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
   return mark_live(block, block_bytes, bytes, origin);
 }
@@ -96,16 +95,35 @@ struct Damage {
   bool any() const { return (bits_of(bytes) | words) != 0; }
 };
 
-// What is wrong with the end of the block before this one. A block that is changing seems damaged too, so whoever finds
-// damage looks again (WORDS-1). The check bits depend on the trailer's lowest byte, which needs no look of its own.
+// What the bitmap says of the block before one that is not the first of its slab.
+FREESTONE_INLINE bool is_free_before(const char* block, const SlabBlock& found) {
+  const Record& record = record_of(unit_of(block - found.offset));
+  const u32 number = block_number(class_info(tag_of(unit_of(block))), found.offset) - 1;
+  return (record.words[number / 64].load_relaxed() >> number % 64 & 1) != 0;
+}
+
+// What is wrong with the end of the block before this one. A block that is changing seems damaged too, and so does one
+// that ends in 0 and is not free (STATE-1), so whoever finds damage looks again (WORDS-1). The check bits depend on the
+// trailer's lowest byte, which needs no look of its own.
 FREESTONE_RACES inline Damage damage_before(const char* block, const SlabBlock& found) {
   if constexpr (!kMitigations.neighbours) return {};
   // A guard lies before the first block. Behind its start no block begins, and a look back may reach the guard.
   if (FREESTONE_UNLIKELY(found.offset < found.bytes)) return Damage{Chunk{}, found.offset};
   const u64 word = load_trailer(block - kTrailerBytes);
-  if (word == 0)
-    return {kMitigations.zero_on_free ? load_chunk(block - kSeenBytes) | load_chunk(block - kChunkBytes) : Chunk{}, 0};
+  if ((word & kFreeState) != 0) {
+    Damage damage{{}, word ^ free_word(block - found.bytes)};
+    if constexpr (kMitigations.zero_on_free) {
+      damage.bytes = load_chunk(block - kSeenBytes);
+      damage.words |= load_word(block - kChunkBytes);
+    }
+    return damage;
+  }
   const usize gap = found.bytes - kTrailerBytes - claimed_bytes(block - kTrailerBytes);
+  if (FREESTONE_UNLIKELY(word == 0)) {
+    const u64 in_use = is_free_before(block, found) ? 0 : 1;
+    if constexpr (!kMitigations.zero_on_free) return {Chunk{}, in_use};
+    return {load_chunk(block - kSeenBytes) | load_chunk(block - kChunkBytes), in_use};
+  }
   Damage damage{{}, forged_bits(block - found.bytes, word)};
   // Of a longer gap, this sees the last kSeenGap bytes.
   if (FREESTONE_UNLIKELY(!short_gap_damage(block, gap, damage.bytes)))
@@ -155,7 +173,8 @@ void put_in_quarantine_slow(void* block, usize block_bytes);
 
 // Puts a block into the quarantine; the block whose place it takes goes to the cache.
 FREESTONE_INLINE void put_in_quarantine(void* block, usize block_bytes, bool small) {
-  FREESTONE_CHECK("HARD-2", !kMitigations.zero_on_free || is_clear(static_cast<const char*>(block), block_bytes));
+  FREESTONE_CHECK("HARD-2",
+                  !kMitigations.zero_on_free || is_clear(static_cast<const char*>(block), block_bytes - kChunkBytes));
   Cache& cache = thread_cache();
   if (FREESTONE_UNLIKELY(!cache.is_plain)) return put_in_quarantine_slow(block, block_bytes);
   void* leaving = cache.quarantine.exchange(block, !small);
@@ -175,7 +194,7 @@ FREESTONE_INLINE void clear_and_quarantine(void* block, usize block_bytes) {
   if constexpr (kMitigations.zero_on_free) {
     clear_inline(static_cast<char*>(block), block_bytes);
   } else {
-    store_trailer(trailer_of(block, block_bytes), 0);
+    store_trailer(trailer_of(block, block_bytes), free_word(block));
   }
   put_in_quarantine(block, block_bytes, true);
 }

@@ -9,6 +9,7 @@
 #include "front/hardened_paths.h"
 #include "platform/child.h"
 #include "platform/file.h"
+#include "slab/holding.h"
 #include "span/free_memory.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -18,10 +19,16 @@ namespace freestone::hardened {
 namespace {
 
 // What is wrong with a block of a slab at this instant; null: nothing.
-const char* fault_of(char* block, usize block_bytes) {
-  const u64 word = load_trailer(trailer_of(block, block_bytes));
-  if (word == kChanging) return nullptr;
-  if (word == 0) return !kMitigations.zero_on_free || is_clear(block, block_bytes) ? nullptr : "write after free";
+const char* fault_of(SizeClass size_class, char* block, usize block_bytes) {
+  const char* const trailer = trailer_of(block, block_bytes);
+  const u64 word = load_trailer(trailer);
+  if (is_changing(block, trailer)) return nullptr;
+  if (word == 0 && !may_end_in_zero(size_class, block)) return "heap overflow";
+  const bool says_free = (word & low_mask(8)) == kFreeState;
+  if (word == 0 || (says_free && word == free_word(block))) {
+    const bool is_whole = is_clear(block, block_bytes - kChunkBytes) && load_word(trailer - sizeof(u64)) == 0;
+    return !kMitigations.zero_on_free || is_whole ? nullptr : "write after free";
+  }
   const usize bytes = claim_of(word).bytes;
   const usize gap = block_bytes - kTrailerBytes - bytes;  // beyond block_bytes: the word is no trailer
   Chunk wrong;
@@ -32,11 +39,11 @@ const char* fault_of(char* block, usize block_bytes) {
 }
 
 // Another thread may be changing the block: what stays wrong for so many looks is damage (WORDS-1).
-const char* lasting_fault_of(char* block, usize block_bytes) {
-  const char* fault = fault_of(block, block_bytes);
+const char* lasting_fault_of(SizeClass size_class, char* block, usize block_bytes) {
+  const char* fault = fault_of(size_class, block, block_bytes);
   for (int looks = 0; fault != nullptr && looks < 100; ++looks) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);  // each look must load again
-    fault = fault_of(block, block_bytes);
+    fault = fault_of(size_class, block, block_bytes);
   }
   return fault;
 }
@@ -81,6 +88,8 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
   };
   // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
   constexpr usize kStretch = kKiB;
+  u64 words[kSlabWordsMax];
+  if constexpr (kMitigations.zero_on_free) load_words(info, record_of(first), words);
   usize clear_until = 0;
   usize next_look = 0;
   for (u32 n = 0; n < info.blocks; ++n) {
@@ -94,12 +103,13 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
     }
     if (kMitigations.zero_on_free && info.bytes < kStretch && offset >= next_look) {
       const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kStretch);
-      const bool live = bytes >= info.bytes && load_trailer(trailer_of(block, info.bytes)) != 0;
-      if (!live) next_look = offset + bytes;
-      if (!live && is_clear(block, bytes)) clear_until = next_look;
+      const u32 last = min_of(block_number(info, offset + bytes - 1), info.blocks - 1);
+      const bool is_free = all_set(words, n, last);  // STATE-1
+      if (is_free) next_look = offset + bytes;
+      if (is_free && is_clear(block, bytes)) clear_until = next_look;
       if (offset + info.bytes <= clear_until) continue;
     }
-    const char* const fault = lasting_fault_of(block, info.bytes);
+    const char* const fault = lasting_fault_of(size_class, block, info.bytes);
     // The bitmap says whether the block was live if its trailer no longer can.
     if (FREESTONE_UNLIKELY(fault != nullptr))
       misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
@@ -125,6 +135,13 @@ void check_cached_runs(const Cache& cache) {
 }
 
 }  // namespace
+
+// The holder of a token clears bits before it writes the words, and so does a thread that a fork cut short.
+FREESTONE_SLOW bool may_end_in_zero(SizeClass size_class, const void* block) {
+  if (is_block_free(size_class, block) || is_slab_held(size_class, block)) return true;
+  settle_child();
+  return others_were_cut_short;
+}
 
 void note_fork() { forks_alone = is_only_thread(); }
 void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_short || !handlers_ran || !forks_alone; }

@@ -1,9 +1,12 @@
 // Room 9, front: checks every block, live or free, in the hardened build. Called at exit and by malloc_trim.
 #pragma once
 
-#include "base/units.h"
+#include "slab/size_class.h"
 
 namespace freestone::hardened {
+
+// STATE-1: whether a block of a slab may end in 0. Not if it was taken, so a live one's end was overwritten by zeros.
+bool may_end_in_zero(SizeClass size_class, const void* block);
 
 // Reports what it finds, as the calls do. Checks `bytes_max` bytes of slabs, the lowest first, and the blocks above the
 // slabs. While there are other threads, and in a child whose fork cut others short, it checks only slabs whose token it

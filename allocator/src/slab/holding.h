@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "slab/room_tree.h"
 #include "slab/slab.h"
+#include "slab/state_word.h"
 #include "span/free_memory.h"
 
 namespace freestone {
@@ -54,14 +55,19 @@ inline bool looks_wholly_free(const ClassInfo& info, const Record& record) {
 }
 
 // Fails unless the free blocks that `words` names, which the caller holds, are zero. Skips blocks that were never
-// handed out, and those that lie on the `skipped` pages.
-inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words, const SlabPages& skipped) {
+// handed out, and those that lie on the `skipped` pages. If the slab is being released, none keeps a free word.
+inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64* words, const SlabPages& skipped,
+                                bool is_released) {
   if constexpr (!kMitigations.zero_on_free) return;
   const u64 untouched = info.blocks <= 64 ? record_of(unit).zero_blocks.load_relaxed() : 0;
   for (unsigned w = 0; w < slab_words(info); ++w) {
     for (u64 left = words[w] & ~untouched; left != 0; left &= left - 1) {
       const usize offset = usize{w * 64 + lowest_bit(left)} * info.bytes;
-      if (!skipped.hold(offset, info.bytes)) expect_clear(unit_address(unit) + offset, info.bytes);
+      if (skipped.hold(offset, info.bytes)) continue;
+      char* const block = unit_address(unit) + offset;
+      expect_free_block(block, info.bytes);
+      u64* const state = state_of(block, info.bytes);
+      if (is_released && *state != 0) *state = 0;
     }
   }
 }

@@ -194,6 +194,7 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
   u64 words = begin_holding(record);
+  [[maybe_unused]] void** const old_top = top;
   while (words != 0 && top != bottom) {
     const unsigned w = lowest_bit(words);
     char* const first = unit_address(unit) + usize{w} * 64 * info.bytes;
@@ -216,6 +217,9 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
     if (info.blocks <= 64 && record.zero_blocks.load_relaxed() != 0) record.zero_blocks.and_seq(~(all ^ left));
     if (FREESTONE_UNLIKELY(record.empty_pages.load_relaxed() != 0)) touch_pages(record, size_class, w, all ^ left);
   }
+  if constexpr (kMitigations.trailer) {  // STATE-1: before the token goes
+    for (void** taken = top; taken != old_top; ++taken) mark_taken(*taken, info.bytes);
+  }
   end_holding(record, size_class, unit, words);
   return top;
 }
@@ -234,7 +238,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       all_free = all_free && left[w] == full_word(info, w);
     }
     if (all_free) {
-      expect_blocks_clear(unit, info, left, SlabPages::untouched(record));
+      expect_blocks_clear(unit, info, left, SlabPages::untouched(record), true);
       FREESTONE_CHECK("SLAB-2", (record.summary.load_relaxed() & kBusy) != 0);
       FREESTONE_CHECK("REGION-1", all_tagged(unit, info.units, static_cast<u8>(size_class)));
       set_tags(unit, info.units, kTagNone);
@@ -296,6 +300,7 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
       if (record.empty_pages.load_relaxed() != 0) touch_pages(record, size_class, 0, bit(number));
       free_blocks &= ~bit(number);
       block = unit_address(unit) + usize{number} * class_info(size_class).bytes;
+      if constexpr (kMitigations.trailer) mark_taken(block, class_info(size_class).bytes);
     }
     if (free_blocks != 0) record.words[0].or_seq(free_blocks);
     words = free_blocks != 0 ? 1 : 0;

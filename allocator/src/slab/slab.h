@@ -114,6 +114,9 @@ class SlabPages {
   unsigned shift_ = lowest_bit(os::page_bytes());
 };
 
+// Whether somebody holds the token of the slab in which this block lies.
+bool is_slab_held(SizeClass size_class, const void* block);
+
 // Gives back whole free OS pages inside slabs. Returns the bytes given.
 usize purge_slabs(SlabUser& user, WentBack why);
 // Does so for surplus memory, as the heap grows and, when `due`, as time passes (slab_purge.cc). Called on slow paths.

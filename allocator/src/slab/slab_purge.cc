@@ -78,7 +78,7 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   usize purged = 0;
   bool refused = false;
   u64 empty = record.empty_pages.load_relaxed();
-  expect_blocks_clear(unit, info, words, SlabPages(empty));
+  expect_blocks_clear(unit, info, words, SlabPages(empty), false);
   unsigned most = 64;  // at once; after a refusal page by page, since one of them may be locked
   for (u64 left = free_pages(info, words, page) & ~empty; left != 0 && !purges_pause();) {
     const unsigned first = lowest_bit(left);

@@ -3,7 +3,6 @@
 #include "base/bits.h"
 #include "policy/policy.h"
 #include "slab/holding.h"
-#include "span/free_memory.h"
 
 namespace freestone {
 
@@ -142,7 +141,7 @@ static_assert(kSlabWordsMax <= kUnitBytes);
     const usize from_base = address_of(blocks[k]) - region.base;
     const usize offset = from_base & slab_mask;
     const unsigned number = numbers.at(offset, blocks[k]);
-    if constexpr (kMitigations.zero_on_free) expect_clear(blocks[k], bytes);
+    expect_free_block(blocks[k], bytes);
     const usize word = from_base - offset + number / 64;
     Gathered& place = places[word * kMultiplier >> (64 - log)];
     if (place.word != word) {

@@ -13,6 +13,10 @@ void* block_start(SizeClass size_class, const void* pointer) {
   return number < info.blocks ? slab + usize{number} * info.bytes : nullptr;
 }
 
+FREESTONE_SLOW bool is_slab_held(SizeClass size_class, const void* block) {
+  return (record_of(slab_start(class_info(size_class), unit_of(block))).summary.load_seq() & kBusy) != 0;
+}
+
 FREESTONE_SLOW void repair_trees_in_child() {
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) RoomTree(shard, c).repair_hint();

@@ -1,0 +1,178 @@
+// The last word of a block says whether it is live, free or changing: nobody can make it say so (STATE-1).
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "support/child.h"
+#include "support/subject.h"
+
+namespace freestone_test {
+namespace {
+
+// Blocks without a gap before the last word, and with a gap.
+constexpr size_t kSizes[] = {24, 20, 40, 120, 248, 504, 1016, 1000, 4088};
+constexpr size_t kWordBytes = 8;
+
+void* (*volatile copy)(void*, const void*, size_t) = std::memcpy;
+
+size_t block_bytes(size_t bytes) {
+  size_t step = 16;
+  while (step * 16 < bytes + kWordBytes) step *= 2;
+  const size_t grain = bytes + kWordBytes <= 128 ? 16 : step;
+  return (bytes + kWordBytes + grain - 1) / grain * grain;
+}
+
+struct Pair {
+  char* low = nullptr;
+  char* high = nullptr;  // right behind it
+};
+
+// Two live blocks side by side, among many others.
+Pair pair_of(size_t bytes) {
+  const size_t count = bytes < 1000 ? 3000 : 600;
+  std::vector<char*> blocks(count);
+  for (char*& block : blocks) {
+    block = static_cast<char*>(api().malloc(bytes));
+    std::memset(block, 0x5a, bytes);
+  }
+  for (size_t i = count / 8; i < count; ++i) {
+    for (size_t k = count / 8; k < count; ++k) {
+      if (blocks[k] == blocks[i] + block_bytes(bytes)) return {blocks[i], blocks[k]};
+    }
+  }
+  return {};
+}
+
+char* end_of(char* block, size_t bytes) { return block + block_bytes(bytes) - kWordBytes; }
+// By loads and stores: calls of memcpy are checked.
+void write_word(char* at, uint64_t word) { *reinterpret_cast<volatile uint64_t*>(at) = word; }
+uint64_t read_word(const char* at) { return *reinterpret_cast<const volatile uint64_t*>(at); }
+
+// The last word of a block of this size that was just freed.
+uint64_t word_of_freed(size_t bytes) {
+  auto* const block = static_cast<char*>(api().malloc(bytes));
+  api().free(block);
+  return read_word(end_of(block, bytes));
+}
+
+const uint64_t kForged[] = {0, 1, 2, 3, 5, 0xff, 0x101, ~uint64_t{0}, uint64_t{1} << 63 | 1, uint64_t{1} << 63 | 3};
+enum class Moment { free_of_next, free_of_own, trim, exit, copy_beyond, copy_from, count };
+
+int reach(Moment moment, const Pair& pair) {
+  static char far[8192];
+  switch (moment) {
+    case Moment::free_of_next: api().free(pair.high); break;
+    case Moment::free_of_own: api().free(pair.low); break;
+    case Moment::trim: api().malloc_trim(0); break;
+    case Moment::exit: std::exit(0);
+    case Moment::copy_beyond: copy(pair.low, far, 5000); break;
+    case Moment::copy_from: copy(far, pair.low, 5000); break;
+    case Moment::count: break;
+  }
+  return 0;
+}
+
+class States : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
+  }
+};
+
+// An overflow over the last word, whose low neighbour's content is `fill`, that goes on into the next block.
+void expect_seen(size_t bytes, uint64_t word, char fill, Moment moment) {
+  const ChildEnd end = run_in_child([&] {
+    const Pair pair = pair_of(bytes);
+    if (pair.low == nullptr) return 9;
+    for (char* at = pair.low; at != end_of(pair.low, bytes); ++at) *static_cast<volatile char*>(at) = fill;
+    write_word(end_of(pair.low, bytes), word);
+    write_word(pair.high, 0x4141414141414141);
+    return reach(moment, pair);
+  });
+  EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ", fill " << int{fill} << ", moment "
+                                 << static_cast<int>(moment) << ": " << end.describe();
+}
+
+TEST_F(States, AForgedWordIsSeenAtEveryMoment) {
+  size_t number = 0;
+  for (const size_t bytes : kSizes) {
+    for (int moment = 0; moment < static_cast<int>(Moment::count); ++moment) {
+      for (const char fill : {'\0', 'x'}) {
+        expect_seen(bytes, kForged[number++ % std::size(kForged)], fill, static_cast<Moment>(moment));
+        expect_seen(bytes, 0, fill, static_cast<Moment>(moment));
+        expect_seen(bytes, 1, fill, static_cast<Moment>(moment));
+      }
+    }
+  }
+}
+
+TEST_F(States, AnotherBlocksFreeWordIsSeen) {
+  for (const size_t bytes : kSizes) {
+    for (const uint64_t added : {0, 2}) {  // as free, as changing
+      const uint64_t word = word_of_freed(bytes);
+      expect_seen(bytes, word + added, '\0', Moment::free_of_next);
+      expect_seen(bytes, word + added, 'x', Moment::trim);
+    }
+  }
+}
+
+TEST_F(States, AWriteAfterFreeMayEndInAnyWord) {
+  for (const size_t bytes : kSizes) {
+    for (const uint64_t word : kForged) {
+      for (const Moment moment : {Moment::trim, Moment::exit}) {
+        const ChildEnd end = run_in_child([&] {
+          const Pair pair = pair_of(bytes);
+          if (pair.low == nullptr) return 9;
+          api().free(pair.low);
+          for (size_t at = 0; at < bytes; at += 4) *reinterpret_cast<volatile uint32_t*>(pair.low + at) = 0x41414141;
+          write_word(end_of(pair.low, bytes), word);
+          return reach(moment, pair);
+        });
+        EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ": " << end.describe();
+      }
+    }
+  }
+}
+
+// memcpy believes no length that three bytes of overflow made larger.
+TEST_F(States, AForgedLengthIsNotBelieved) {
+  for (const size_t bytes : kSizes) {
+    for (const Moment moment : {Moment::copy_beyond, Moment::copy_from}) {
+      const ChildEnd end = run_in_child([&] {
+        const Pair pair = pair_of(bytes);
+        if (pair.low == nullptr) return 9;
+        char* const word = end_of(pair.low, bytes);
+        write_word(word, (read_word(word) & ~uint64_t{0xffffff}) | 0xffff00);
+        return reach(moment, pair);
+      });
+      EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes: " << end.describe();
+    }
+  }
+}
+
+// The twin: zeros and words in a block's own bytes, frees of both neighbours, and a look at all.
+TEST_F(States, WhatTheProgramMayWriteIsNoDamage) {
+  for (const size_t bytes : kSizes) {
+    for (const uint64_t word : kForged) {
+      const ChildEnd end = run_in_child([&] {
+        const Pair pair = pair_of(bytes);
+        if (pair.low == nullptr) return 9;
+        std::memset(pair.low, 0, bytes);
+        for (size_t at = 0; at + 8 <= bytes; at += 8) write_word(pair.low + at, word);
+        api().free(pair.high);
+        api().malloc_trim(0);
+        api().free(pair.low);
+        api().malloc_trim(0);
+        std::exit(0);
+      });
+      EXPECT_TRUE(end.exited_with(0)) << bytes << " bytes, word " << word << ": " << end.describe();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace freestone_test
