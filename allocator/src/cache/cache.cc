@@ -492,6 +492,30 @@ void return_one(SizeClass size_class, void* block) {
   return_class_blocks(size_class, seated.user(), &block, 1);
 }
 
+// In the child of a fork, by the thread whose cache it is: the child shall not draw what its parent and its siblings
+// draw. Numbers begin anew, and the blocks that each class hands out next change places with others of its array. A
+// class that interrupted code is changing stays as it is. A pop or a push that was interrupted does not see it
+// (CACHE-2).
+static void renew_randomness(Cache& cache) {
+  if constexpr (!kMitigations.random_order && !kMitigations.quarantine) return;
+  constexpr unsigned kNextBlocks = 16;
+  u64 random = os::entropy();
+  if constexpr (kMitigations.quarantine) cache.quarantine.seed(next_mixed(random));
+  cache.user.random = next_mixed(random) | 1;
+  if (!kMitigations.random_order || cache.counting != nullptr) return;
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (c == cache.changing.load_relaxed()) continue;
+    const unsigned count = cache.count(c);
+    for (unsigned left = count; left > 1 && left + kNextBlocks > count; --left) {
+      void*& next = cache.base[c][left - 1];
+      void*& other = cache.base[c][next_mixed(random) % left];
+      void* const block = next;
+      next = other;
+      other = block;
+    }
+  }
+}
+
 // The blocks of a class in a cache whose owner may be replacing the array at this moment: then none.
 static unsigned count_seen(const Cache& cache, SizeClass c) {
   const unsigned count = cache.count(c) - counted_hole(cache, c);
@@ -604,11 +628,17 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  
   repair_trees_in_child();
   repair_transfer_in_child();
   has_orphans.store_relaxed(own != nullptr ? 1 : 0);
-  if (own != nullptr) own->generation = process_generation();
+  if (own != nullptr) {
+    own->generation = process_generation();
+    renew_randomness(*own);
+  }
 }
 
 void adopt_cache(Cache* own) {
-  if (own != nullptr) own->generation = process_generation();
+  if (own != nullptr && own->generation != process_generation()) {
+    own->generation = process_generation();
+    renew_randomness(*own);
+  }
   has_orphans.store_release(1);
 }
 

@@ -291,7 +291,8 @@ bool is_struck_at_work(const Cache* cache);
 // Repairs what threads were changing at the fork: bins, tokens, the registry. `own` is the calling thread's cache, made
 // before the fork, or null.
 void repair_caches_in_child(Cache* own);
-// Called by the thread that forked; `own` may be null. From then on the caches of the others may be drained.
+// Called by the thread that forked; `own` may be null. From then on the caches of the others may be drained. This and
+// the repair draw the random numbers of the thread's own cache anew.
 void adopt_cache(Cache* own);
 // Gives back what is in the caches that are nobody's, except the class that each was changing. Called by a thread that
 // holds no lock, beside other threads of the child; does nothing while another one is at it.

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "front/hardened_large.h"
 #include "front/hardened_walk.h"
 #include "front/heap.h"
 #include "platform/child.h"
@@ -54,6 +55,7 @@ FREESTONE_SLOW void after_fork_in_child() {
   settle_forked_child();
   handlers_run = false;
   adopt_cache(has_cache() ? &thread_cache() : nullptr);
+  this_thread.random = 0;  // drawn anew when it is next needed
 }
 
 // ACCOUNT-3
@@ -63,7 +65,10 @@ FREESTONE_NO_ANALYSIS void recount_account() {  // nobody else changes these fig
 }
 
 void repair() {
-  if constexpr (kMitigations.trailer) hardened::note_child(handlers_run);
+  if constexpr (kMitigations.trailer) {
+    hardened::note_child(handlers_run);
+    hardened::renew_randomness_in_child();
+  }
   repair_seal_in_child();
   repair_metadata_in_child();
   repair_spans_in_child();

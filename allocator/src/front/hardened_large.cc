@@ -168,6 +168,8 @@ void put_in_waiting(void* block, u8 tag) {
 
 }  // namespace
 
+FREESTONE_SLOW void renew_randomness_in_child() { sealed_random.add_relaxed(os::entropy()); }
+
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {

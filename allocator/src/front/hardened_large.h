@@ -47,6 +47,8 @@ bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: down to a quarter of its span, or into free units behind its guard.
 // Pages that a shrink gives up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
+// In the child of a fork: places in the quarantine are drawn anew.
+void renew_randomness_in_child();
 // Moves the class runs in the quarantine to the cache.
 void release_waiting();
 // Frees a block with a record; `tag` is its unit's.

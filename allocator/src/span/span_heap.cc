@@ -19,6 +19,8 @@ namespace freestone {
 
 namespace {
 
+Atomic<u64> gaps_drawn;  // relaxed: any order of the numbers is as good; 0: none yet, or none in this child
+
 // Takes the units that a search found. The caller has charged for the clean ones; the dirty ones were charged for
 // before. Sets `surplus` to what is now due to go back.
 Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
@@ -183,9 +185,8 @@ namespace {
 
 // A random number of units that stay free in front of a guarded run.
 usize random_gap() {
-  static Atomic<u64> drawn;  // relaxed: any order of the numbers is as good
-  u64 number = drawn.fetch_add_relaxed(1);
-  if (FREESTONE_UNLIKELY(number == 0)) drawn.store_relaxed(number = os::entropy() | 1);
+  u64 number = gaps_drawn.fetch_add_relaxed(1);
+  if (FREESTONE_UNLIKELY(number == 0)) gaps_drawn.store_relaxed(number = os::entropy() | 1);
   return mix_bits(number) % (kRandomGapUnits + 1);
 }
 
@@ -326,6 +327,7 @@ SpanCounts span_counts() {
 }
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
+  gaps_drawn.store_relaxed(0);
   const bool grew = growth_lock.seize_in_child();
   const bool changed = span_lock.seize_in_child();
   if (grew) repair_growth_in_child();
