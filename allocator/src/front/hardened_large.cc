@@ -13,6 +13,7 @@
 #include "span/free_memory.h"
 #include "span/mapping.h"
 #include "span/run.h"
+#include "span/waiting.h"
 
 namespace freestone::hardened {
 
@@ -303,6 +304,7 @@ void release_waiting() {
 
 void release_all_sealed() {
   for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
+  release_waiting_spans();
   release_waiting();
 }
 

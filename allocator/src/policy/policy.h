@@ -67,10 +67,12 @@ inline constexpr unsigned kQuarantineSmallPlaces = 64;
 inline constexpr unsigned kQuarantineMediumPlaces = 4;
 // A free span up to this size is checked when it is taken: it went back zero and must still be zero.
 inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
-// The process keeps this many freed runs sealed, up to this size. Larger ones lose their memory and return to the free
-// spans.
+// The process keeps this many freed runs sealed, up to this size. Of larger ones only the addresses wait.
 inline constexpr unsigned kSealedPlaces = 64;
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
+// The addresses of larger runs wait in so many places, at most this much of the window together.
+inline constexpr unsigned kWaitingSpans = 1024;
+inline constexpr usize kWaitingBytes = 512 * kMiB;
 // Cleared class runs wait in this many places for each of this many groups of threads: at most 2 MiB in all.
 inline constexpr unsigned kWaitingRuns = 4;
 inline constexpr unsigned kWaitingSets = 4;

@@ -20,7 +20,10 @@ namespace freestone {
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
 // Those of which the process keeps one per doubling, up to kKeptRunsBytesMax in all.
-constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
+constexpr bool is_large_kept_run(usize bytes) {
+  constexpr usize kMost = kMitigations.quarantine ? min_of(kSealedBytesMax, kKeptRunBytesMax) : kKeptRunBytesMax;
+  return bytes > kSharedRunBytesMax && bytes <= kMost;
+}
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.

@@ -14,6 +14,7 @@
 #include "span/purge.h"
 #include "span/run.h"
 #include "span/span_map.h"
+#include "span/waiting.h"
 
 namespace freestone {
 
@@ -252,8 +253,15 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   bool dirty = true;
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
-    if (guards_spans() && bytes <= kSealedBytesMax && close_units(first, units, GuardOf::free_memory))
-      return return_guarded_span(first, units, guard, false);
+    if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
+      if (bytes <= kSealedBytesMax || !may_wait()) return return_guarded_span(first, units, guard, false);
+      note_purge(true);
+      note_back(WentBack::hardening, bytes);
+      wait_closed_span(first, units);
+      const UnitIndex behind = first + static_cast<UnitIndex>(units);
+      if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));
+      return;
+    }
     dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
     if (dirty) std::memset(unit_address(first), 0, bytes);
   }
@@ -323,7 +331,7 @@ bool extend_guarded_span(UnitIndex first, usize units, usize more, usize guard) 
 
 SpanCounts span_counts() {
   LockGuard guard(span_lock);
-  return {committed_units(), span_map.free_units(), span_map.dirty_units()};
+  return {committed_units(), span_map.free_units() + span_map.waiting_units(), span_map.dirty_units()};
 }
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not

@@ -49,8 +49,8 @@ void return_span(UnitIndex first, usize units, bool dirty);
 // make it fault, it is address space only. `return_guarded_span` takes both back.
 Span take_guarded_span(usize units, usize alignment, usize guard);
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
-// The same for memory that may hold anything. In the hardened build it first goes to the kernel, and up to
-// kSealedBytesMax it faults until it is taken again (HARD-2).
+// The same for memory that may hold anything. In the hardened build it first goes to the kernel and faults until it is
+// taken again (HARD-2); above kSealedBytesMax its addresses wait first (waiting.h).
 void return_used_span(UnitIndex first, usize units, usize guard);
 // The same for units that fault already.
 void return_sealed_span(UnitIndex first, usize units, usize guard);

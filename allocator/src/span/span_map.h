@@ -21,6 +21,7 @@
 #pragma once
 
 #include "platform/mutex.h"
+#include "region/account.h"
 #include "region/region.h"
 #include "span/free_tree.h"
 
@@ -52,6 +53,16 @@ class SpanMap {
   void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
     mark_free_in(first, units, dirty, younger_);
   }
+  // Units that are in use become neither live nor free, and free and clean after that (span/waiting.h).
+  void begin_wait(usize units) FREESTONE_REQUIRES(span_lock) {
+    waiting_ += units;
+    note_out_of_force(units_to_bytes(units));
+  }
+  void end_wait(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
+    waiting_ -= units;
+    note_in_force(units_to_bytes(units));  // they are not, and mark_free takes them out once more
+    mark_free(first, units, false);
+  }
   // Takes units that are free. Returns how many of them were dirty.
   usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 
@@ -73,7 +84,8 @@ class SpanMap {
   usize refused_units() const { return counts_[refused_]; }
   // Those that may go.
   usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
-  usize live_units() const { return added_ - free_count_; }  // those that are being purged included
+  usize waiting_units() const { return waiting_; }
+  usize live_units() const { return added_ - free_count_ - waiting_; }  // those that are being purged included
   usize charged_units() const { return live_units() + dirty_units(); }  // ACCOUNT-1
 
   // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps and
@@ -101,6 +113,7 @@ class SpanMap {
   bool retries_ = false;
   usize added_ = 0;
   usize free_count_ = 0;
+  usize waiting_ = 0;
   usize counts_[kDirtySets] = {};  // of the sets' units
 };
 extern SpanMap span_map FREESTONE_GUARDED_BY(span_lock);
