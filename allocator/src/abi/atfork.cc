@@ -49,8 +49,8 @@ constinit const ForkHooks abi_fork_hooks = {before_fork, after_fork_in_parent, a
 #if !FREESTONE_PREFIXED && defined(__GLIBC__)
 using namespace freestone;
 
-extern "C" FREESTONE_EXPORT __attribute__((weak)) int __register_atfork(void (*prepare)(), void (*parent)(),
-                                                                        void (*child)(), void* library) {
+extern "C" FREESTONE_EXPORT FREESTONE_AT_START __attribute__((weak)) int __register_atfork(
+    void (*prepare)(), void (*parent)(), void (*child)(), void* library) {
   using Register = int (*)(void (*)(), void (*)(), void (*)(), void*);
   // Not kept: what nobody keeps nobody can change, and handlers are registered seldom.
   const auto next = reinterpret_cast<Register>(dlsym(RTLD_NEXT, "__register_atfork"));

@@ -145,7 +145,7 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
   expand_profile_path(options.leak_file, path, sizeof path);
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
-  const os::File file = os::File::create(path);
+  const os::File file = os::File::create_private(path);
   bool written = buffer != nullptr && file.is_open() && report.gather(false);
   if (written) {
     Output out(file, buffer, kBufferBytes);

@@ -40,7 +40,7 @@ int open_to_read_only(const char* path) {
 }  // namespace
 
 File File::open_to_read(const char* path) { return File(open_to_read_only(path)); }
-File File::create(const char* path) { return File(create_file(path)); }
+File File::create_private(const char* path) { return File(create_file(path, 0600)); }
 
 File::~File() {
   if (descriptor_ >= 0) close_file(descriptor_);
@@ -108,9 +108,9 @@ usize expand_path(const char* pattern, char* path, usize capacity, const u32* nu
   return length;
 }
 
-int create_file(const char* path) {
+int create_file(const char* path, unsigned rights) {
   const long file = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of(path),
-                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, rights);
   return is_error(file) ? -1 : static_cast<int>(file);
 }
 

@@ -9,8 +9,8 @@ namespace freestone::os {
 class File {
  public:
   static File open_to_read(const char* path);
-  // Opens a new or emptied file; see create_file.
-  static File create(const char* path);
+  // Opens a new file for its owner alone, or an emptied one; see create_file.
+  static File create_private(const char* path);
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -58,10 +58,9 @@ void write_stderr(const char* text, usize length);
 // Reads a whole small file into `buffer`. Returns the number of bytes; 0 on failure.
 usize read_file(const char* path, char* buffer, usize capacity);
 
-// Files for reports: they hold addresses, names and sizes. create_file makes a file that only its owner may read or
-// write, or empties one and leaves its rights. It returns -1 on refusal, and it refuses links. exec inherits none of
-// these descriptors.
-int create_file(const char* path);
+// Files for reports. create_file makes or empties a file; a new one has these rights (0600: its owner alone). It
+// returns -1 on refusal, and it refuses links. exec inherits none of these descriptors.
+int create_file(const char* path, unsigned rights);
 bool write_all(int file, const char* text, usize length);
 void close_file(int file);
 bool rename_file(const char* from, const char* to);

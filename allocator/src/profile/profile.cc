@@ -50,7 +50,7 @@ int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   ProfileReport report;
   int error = ENOMEM;
   if (buffer != nullptr && report.gather(ends_at_unmapped())) {
-    const os::File file = os::File::create(temporary);
+    const os::File file = os::File::create_private(temporary);
     error = file.is_open() ? 0 : EIO;
     if (error == 0) {
       Output out(file, buffer, kBufferBytes);

@@ -98,7 +98,7 @@ bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
   std::memcpy(draft, path, length);
   const bool in_place = os::is_device(path);
   std::memcpy(draft + length, in_place ? "" : ".new", in_place ? 1 : 5);
-  sink.open(os::create_file(draft));
+  sink.open(os::create_file(draft, 0644));
   if (sink.file < 0) return false;
   print_statistics(scratch.statistics, format_of(path, length), FileSink::put, &sink);
   sink.flush();

@@ -99,12 +99,14 @@ class Reports(unittest.TestCase):
         self.assertIn("size classes in use", done.err)
         self.assertEqual(self.run_probe("stats_print:false", "churn", "50").err, "")
 
-    def test_only_the_owner_may_read_what_is_written(self) -> None:
-        for conf in ("stats_file:{}", "prof:true,prof_file:{}", "leak:exact,leak_file:{}"):
+    def test_only_the_owner_may_read_what_holds_addresses(self) -> None:
+        self.addCleanup(os.umask, os.umask(0o022))
+        reports = {"stats_file:{}": 0o644, "prof:true,prof_file:{}": 0o600, "leak:exact,leak_file:{}": 0o600}
+        for conf, rights in reports.items():
             path = self.folder / "report"
             done = self.run_probe(conf.format(path), "churn", "50")
             self.assertEqual(done.status, 0, done)
-            self.assertEqual(path.stat().st_mode & 0o777, 0o600, conf)
+            self.assertEqual(path.stat().st_mode & 0o777, rights, conf)
             path.unlink()
 
     def test_the_text_adds_up(self) -> None:

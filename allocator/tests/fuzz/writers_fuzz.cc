@@ -88,7 +88,7 @@ void expect_collapsed(const std::string& text) {
 template <typename Write>
 std::string written(Write write) {
   ScratchFile scratch;
-  const freestone::os::File file = freestone::os::File::create(scratch.path().c_str());
+  const freestone::os::File file = freestone::os::File::create_private(scratch.path().c_str());
   char buffer[512];
   freestone::Output out(file, buffer, sizeof buffer);
   write(out);
