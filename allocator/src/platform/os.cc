@@ -128,7 +128,10 @@ Failure wipe_on_fork(void* address, usize bytes) { return advise(address, bytes,
 Failure populate(void* address, usize bytes) { return advise_lately(address, bytes, kAdvisePopulateWrite); }
 Failure guard_install(void* address, usize bytes) {
   const Failure failure = advise_lately(address, bytes, kAdviseGuardInstall);
-  if (failure) advise_lately(address, bytes, kAdviseGuardRemove);  // it may have stopped halfway, at locked memory
+  if (!failure) return {};
+  // It may have stopped halfway, at locked memory. Who refuses both in the same way has done nothing.
+  const Failure kept = advise_lately(address, bytes, kAdviseGuardRemove);
+  if (kept && kept.error != failure.error) guard_remove(address, bytes);
   return failure;
 }
 Failure guard_remove(void* address, usize bytes) {

@@ -131,6 +131,30 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage,
                          testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
                          testing::PrintToStringParamName());
 
+// The kernel stops at a locked page, where it has begun to make a guard; what it began is undone though it refuses that.
+TEST(RefusedGuards, LeaveNothingThatFaults) {
+  std::string reason;
+  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  constexpr uint64_t kGuardRemove = 103;
+  for (const int error : {EPERM, ENOMEM}) {
+    const auto plan = [error](const SystemCall& call) { return call.arguments[2] == kGuardRemove ? error : 0; };
+    for (const size_t size : {100, 9000, 40'000}) {
+      const SupervisedEnd end = run_supervised({SYS_madvise}, plan, [size] {
+        Blocks blocks;
+        blocks.take(std::max<size_t>(8 * kMiB / size, 8), size);
+        for (size_t k = 1; k < 8; ++k)
+          if (mlock(page_of(blocks[k * blocks.count() / 8]), kPage) != 0) return kMayNotLock;
+        blocks.free_all();
+        grow_and_shrink(size);
+        grow_and_shrink(200'000);
+        return 0;
+      });
+      if (end.child.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
+      EXPECT_TRUE(end.child.exited_with(0)) << error << ", blocks of " << size << ": " << end.child.describe();
+    }
+  }
+}
+
 // What was locked goes once it is unlocked, with time and at once when the program asks.
 TEST(Unlocked, MemoryGoesBack) {
   for (const bool trims : {false, true}) {
