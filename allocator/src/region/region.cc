@@ -258,18 +258,30 @@ bool is_limited_by_system() {
          (os::address_limit_bytes() < kUnlimitedBytes || os::data_limit_bytes() < kUnlimitedBytes);
 }
 
+// How guards are made. False: the trial cannot be undone, so this place is lost.
+bool choose_guarding() FREESTONE_REQUIRES(growth_lock) {
+  if (!kMitigations.guards || os::page_bytes() > kUnitBytes || is_limited_by_system()) return true;
+  void* const trial = tag_table();  // nothing stands there yet
+  const bool by_advice = !os::guard_install(trial, kTagStep);
+  if (by_advice && os::guard_remove(trial, kTagStep)) {
+    note_out_of_force(kTagStep);
+    uncharge(kTagStep);
+    return false;
+  }
+  sealed_page.guarding = static_cast<u8>(by_advice ? Guarding::advice : Guarding::protection);
+  if (!by_advice) find_guard_budget();
+  return true;
+}
+
 }  // namespace
 
 bool place_region() {
   LockGuard guard(growth_lock);
-  if (!find_place()) return false;
-  if (kMitigations.guards && os::page_bytes() <= kUnitBytes && !is_limited_by_system()) {
-    void* const trial = tag_table();  // nothing stands there yet
-    const bool by_advice = !os::guard_install(trial, kTagStep) && !os::guard_remove(trial, kTagStep);
-    sealed_page.guarding = static_cast<u8>(by_advice ? Guarding::advice : Guarding::protection);
-    if (!by_advice) find_guard_budget();
+  for (int tries = 0; tries < 2; ++tries) {
+    if (!find_place()) return false;
+    if (choose_guarding()) return true;
   }
-  return true;
+  return false;
 }
 
 Grown commit_units(usize units) {

@@ -224,6 +224,18 @@ TEST_F(StartUp, WorksWhereFixedPlacesAreRefused) {
   }
 }
 
+TEST_F(StartUp, SurvivesAGuardThatNothingRemoves) {
+  // That of the trial at start; its place is given up for another one.
+  constexpr uint64_t kGuardRemove = 103;
+  unsigned refused = 0;
+  const auto plan = [&](const SystemCall& call) {
+    if (call.number == SYS_madvise) return call.arguments[2] == kGuardRemove ? ++refused, EPERM : 0;
+    return refused == 1 && (call.arguments[3] & MAP_FIXED) != 0 ? ENOMEM : 0;
+  };
+  const SupervisedEnd end = start_under({SYS_madvise, SYS_mmap}, plan);
+  EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
+}
+
 TEST_F(StartUp, WorksUnderStrictCommitAccounting) {
   // What vm.overcommit_memory=2 does to a process: only so many bytes may be mapped writable, reserved ranges do not
   // count.
