@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "platform/os.h"
 #include "report/statistics.h"
 
 namespace freestone {
@@ -60,9 +61,9 @@ MallctlNodes mallctl_nodes();
 
 // A template argument must be an object with an address.
 inline constexpr char kMallctlVersion[] = "freestone " FREESTONE_VERSION;
-// jemalloc's active: pages in use by live and cached blocks.
+// jemalloc's active: whole pages in use by live and cached blocks. A page may be larger than a unit.
 inline usize active_bytes(const Statistics& s) {
-  return s.committed_bytes + s.mapped_bytes - s.dirty_bytes - s.clean_bytes;
+  return round_up(s.committed_bytes + s.mapped_bytes - s.dirty_bytes - s.clean_bytes, os::page_bytes());
 }
 
 }  // namespace freestone

@@ -9,6 +9,7 @@
 #include "front/heap.h"
 #include "front/sampled.h"
 #include "platform/message.h"
+#include "platform/os.h"
 #include "policy/policy.h"
 #include "span/mapping.h"
 #include "span/purge.h"
@@ -70,7 +71,7 @@ void deallocate_run(void* block) {
 
 usize run_bytes(const void* block) { return units_to_bytes(run_units(unit_of(block))); }
 
-usize large_good_size(usize bytes) { return round_up(bytes, bytes <= kRunBytesMax ? kUnitBytes : 4 * kKiB); }
+usize large_good_size(usize bytes) { return round_up(bytes, bytes <= kRunBytesMax ? kUnitBytes : os::page_bytes()); }
 
 bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
   if (bytes <= kSmallBytesMax || bytes > kCachedBytesMax) return false;
