@@ -69,6 +69,8 @@ usize live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize going FREESTONE_GUARDED_BY(mapping_lock) = 0;  // how many of them go
 // Charged for, like the table once it is mapped.
 usize live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
+// Of freed blocks that the kernel neither unmapped nor emptied. They stay charged for, as the library's own.
+usize stuck_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
@@ -288,7 +290,12 @@ bool unmap_block(void* block) {
     erase(*find(removed.block, removed.going));
   }
   // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
-  if (os::unmap(start, removed.bytes) && !is_empty) return true;
+  if (os::unmap(start, removed.bytes) && !is_empty) {
+    LockGuard guard(mapping_lock);
+    stuck_bytes += removed.bytes;
+    note_in_force(removed.bytes);
+    return true;
+  }
   if (removed.is_closed) forget_range();
   note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
@@ -333,7 +340,7 @@ void* remap_block(void* block, usize bytes) {
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live, live_bytes, mapped_table_bytes(), most_live, most_live_bytes};
+  return {live, live_bytes, mapped_table_bytes() + stuck_bytes, most_live, most_live_bytes};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {
@@ -362,6 +369,8 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the l
   mapping_lock.unlock();
 }
 
-FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() { return live_bytes + mapped_table_bytes(); }
+FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() {
+  return live_bytes + mapped_table_bytes() + stuck_bytes;
+}
 
 }  // namespace freestone

@@ -1,6 +1,5 @@
 // The kernel does not take back what is locked, and a sandbox may let it take nothing. All other free memory goes back
-// as ever, and a process in which nothing can go does not keep asking. Locked pages are tried with pages of 64 KiB,
-// too.
+// as ever, and a process in which nothing can go does not keep asking. matrix/ tries locked pages of 64 KiB, too.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -131,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage,
                          testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
                          testing::PrintToStringParamName());
 
-// The kernel stops at a locked page, where it has begun to make a guard; what it began is undone though it refuses that.
+// The kernel stops at a locked page in the midst of making a guard. What it began is undone, even if it refuses that.
 TEST(RefusedGuards, LeaveNothingThatFaults) {
   std::string reason;
   if (!supervision_works(reason)) GTEST_SKIP() << reason;
@@ -153,6 +152,24 @@ TEST(RefusedGuards, LeaveNothingThatFaults) {
       EXPECT_TRUE(end.child.exited_with(0)) << error << ", blocks of " << size << ": " << end.child.describe();
     }
   }
+}
+
+// A block of its own mapping that can neither be unmapped nor emptied stays, and is charged for.
+TEST(RefusedUnmap, LeavesTheAccountRight) {
+  std::string reason;
+  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  using Validate = int (*)(const char**);
+  const auto validate = reinterpret_cast<Validate>(dlsym(RTLD_DEFAULT, "freestone_validate"));
+  if (validate == nullptr) GTEST_SKIP() << "a promise of libfreestone";
+  const SupervisedEnd end = run_supervised({SYS_madvise, SYS_munmap}, [](const SystemCall&) { return EPERM; }, [=] {
+    for (int round = 0; round < 3; ++round) api().free(api().malloc(40 * kMiB));
+    const char* damage = "nothing";
+    const int found = validate(&damage);
+    dprintf(STDERR_FILENO, "%s\n", damage);
+    return found;
+  });
+  EXPECT_GE(end.injected, 3U);
+  EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
 }
 
 // What was locked goes once it is unlocked, with time and at once when the program asks.
