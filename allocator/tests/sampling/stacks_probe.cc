@@ -68,7 +68,7 @@ static void* in_thread(void*) {
 int main() {
   for (int how = 0; how < 8; ++how) depth_9(how);
   pthread_t thread;
-  pthread_create(&thread, nullptr, in_thread, nullptr);
+  if (pthread_create(&thread, nullptr, in_thread, nullptr) != 0) return 3;
   pthread_join(thread, nullptr);
   getcontext(&fibre);
   fibre.uc_stack.ss_sp = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
