@@ -19,7 +19,7 @@ from matrix import promises
 from matrix.axes import ERRORS, TOLD_APART, Axis, alike, axes, axis, in_turn, kind, points
 from matrix.cells import END, Outcome, Test, judged, run
 from matrix.journal import identity
-from matrix.run import INTERRUPTED, NO_SUCH_CALL, OTHER_BUILD, Matrix, plan, whole
+from matrix.run import INTERRUPTED, NO_SUCH_CALL, OTHER_BUILD, PROVES_NOTHING, Matrix, plan, whole
 from support import harness
 
 TROUBLED = Path(os.environ["FREESTONE_TROUBLED"])
@@ -273,6 +273,19 @@ class Whole(unittest.TestCase):
         self.assertEqual(len(set(self.ran())), 9)
         self.assertEqual((stored["whole"], stored["cells"], stored["missing"]), (True, 9, 0))
         self.assertEqual(stored["left_out"], {OTHER_BUILD: 3, NO_SUCH_CALL: 3})
+
+    def test_a_test_that_proves_nothing_as_a_whole_is_left_out(self) -> None:
+        void, missed = promises.Kind.VOID, promises.Kind.MISSED
+        for rows, left_out in (
+            ((promises.Row(void, "x", "abi.b.*", "*", "why"),), 1),
+            ((promises.Row(void, "x", "abi.b.*", "Suite.Case", "why"),), 0),
+            ((promises.Row(missed, "x", "abi.b.*", "*", "why"),), 0),
+        ):
+            with unittest.mock.patch.object(promises, "ROWS", rows):
+                stored = self.play("true")
+            self.assertEqual((stored["whole"], stored["cells"]), (True, 9 - left_out))
+            self.assertEqual(stored["left_out"].get(PROVES_NOTHING, 0), left_out)
+            self.cells.unlink()
 
     def test_after_a_signal_no_cell_that_ended_runs_again(self) -> None:
         for name in ("INT", "TERM"):
