@@ -78,6 +78,7 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
     ++points_;
     injected_ += end.injected;
     last_calls_ = seen;
+    all_calls_ += seen;
     EXPECT_TRUE(end.child.exited_with(0) || (call.may_fail_allocations && end.child.exited_with(kNullsSeen)))
         << call.name << ", " << where << ", seed " << seed << ": " << end.child.describe();
   }
@@ -98,6 +99,7 @@ class FailingCall : public testing::TestWithParam<FaultyCall> {
   unsigned points_ = 0;
   unsigned injected_ = 0;
   unsigned last_calls_ = 0;
+  unsigned all_calls_ = 0;
 };
 
 TEST_P(FailingCall, OnceAtAnyPointIsSurvived) {
@@ -109,8 +111,10 @@ TEST_P(FailingCall, FromAnyPointOnIsSurvived) {
 }
 
 TEST_P(FailingCall, AtRandomIsSurvived) {
+  constexpr uint64_t kFirst = 20;
   const uint64_t seed = test_seed(GetParam().name);
   for (uint64_t i = 0; i < scaled(170) && !HasFailure(); ++i) {
+    if (i == kFirst && all_calls_ == 0) break;  // a library that does not make the call
     Random random(seed + i);
     const uint64_t per_mille = 50 + random.below(950);
     run_point(
