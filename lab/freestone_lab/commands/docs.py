@@ -14,6 +14,7 @@ from freestone_lab.docs import (
     enumerated_table,
     fidelity_table,
     known_costs_table,
+    matrix_table,
     memory_table,
     pages,
     program_table,
@@ -35,6 +36,7 @@ MODULES = (
     fidelity_table,
     recording_table,
     known_costs_table,
+    matrix_table,
     sentences,
 )
 

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "fidelity",
     "fidelity-counts",
     "fidelity-models",
+    "matrix",
     "fidelity-ratios",
     "recording-whole",
     trace_results.NAME,

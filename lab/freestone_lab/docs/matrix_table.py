@@ -37,7 +37,8 @@ def table(result: dict[str, Any]) -> str:
     if result["missing"]:
         none = [name for name, columns in groups.items() if not any(column["cells"] for column in columns)]
         some = [name for name, columns in groups.items() if name not in none and _missing(columns)]
-        named = _named("No run of", none) + _named("Runs are missing of", some)
+        others = "Runs are missing of all others." if len(none) + len(some) == len(groups) else ""
+        named = _named("No run of", none) + (others or _named("Runs are missing of", some))
         parts.append(_filled(f"**Not whole yet: {result['missing']} runs are missing.** {named}".rstrip()))
     ran = [_row(name, columns) for name, columns in groups.items() if any(column["cells"] for column in columns)]
     parts.append(grid(HEADINGS, ran))

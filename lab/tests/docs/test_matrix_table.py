@@ -46,6 +46,8 @@ def test_what_has_not_run_is_named_and_has_no_row() -> None:
     text = matrix_table.table(result(columns))
     assert "**Not whole yet: 7 runs are missing.** No run of `c`. Runs are missing of `b.half`." in text
     assert [row.split("|")[1].strip() for row in rows(text)] == ["`a.half`", "`b.half`"]
+    del columns["a.half"]
+    assert "No run of `c`. Runs are missing of all others." in matrix_table.table(result(columns))
 
 
 def test_an_unexplained_failure_is_named() -> None:
