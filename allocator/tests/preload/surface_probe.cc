@@ -259,12 +259,78 @@ void own_functions(FILE* nowhere) {
   OURS(freestone_heap_destroy)(heap);
 }
 
+// What compilers call in place of malloc and new (abi/compiler_calls.cc). Each block is written and freed.
+template <typename... Arguments>
+void* compiler_call(const char* prefix, const char* name, const char* hint, Arguments... arguments) {
+  char whole[100];
+  snprintf(whole, sizeof whole, "%s%s%s", prefix, name, hint);
+  const auto function = reinterpret_cast<void* (*)(Arguments...)>(as_library(whole));
+  return function != nullptr ? memset(function(arguments...), 1, kSizes[1]) : nullptr;
+}
+
+void operators_of_compilers(const char* token, const char* hint) {
+  const size_t n = kSizes[1];
+  constexpr unsigned char kHint = 1;
+  const auto make = [=](const char* name, auto... arguments) {
+    if (*hint == '\0') return compiler_call(token, name, hint, n, arguments..., size_t{77});
+    return compiler_call(token, name, hint, n, arguments..., kHint, size_t{77});
+  };
+  const std::nothrow_t* const nothrow = &std::nothrow;
+  operator delete(make("_Znwm"));
+  operator delete[](make("_Znam"));
+  operator delete(make("_ZnwmRKSt9nothrow_t", nothrow));
+  operator delete[](make("_ZnamRKSt9nothrow_t", nothrow));
+  operator delete(make("_ZnwmSt11align_val_t", kWide), kWide);
+  operator delete[](make("_ZnamSt11align_val_t", kWide), kWide);
+  operator delete(make("_ZnwmSt11align_val_tRKSt9nothrow_t", kWide, nothrow), kWide);
+  operator delete[](make("_ZnamSt11align_val_tRKSt9nothrow_t", kWide, nothrow), kWide);
+}
+
+struct SizedBlock {
+  void* block;
+  size_t bytes;
+};
+template <typename... Arguments>
+void* sized_call(const char* token, const char* form, Arguments... arguments) {
+  char whole[100];
+  snprintf(whole, sizeof whole, "%s__size_returning_new%s", token, form);
+  const auto function = reinterpret_cast<SizedBlock (*)(Arguments...)>(as_library(whole));
+  if (function == nullptr) return nullptr;
+  const SizedBlock made = function(arguments...);
+  return memset(made.block, 1, made.bytes);
+}
+
+void calls_of_compilers() {
+  const size_t n = kSizes[1], wide = 256, token = 77;
+  constexpr unsigned char kHint = 1;
+  const char* const prefix = "__alloc_token_";
+  void* const none = nullptr;
+  for (const char* name : {"malloc", "valloc", "pvalloc"}) free(compiler_call(prefix, name, "", n, token));
+  for (const char* name : {"memalign", "aligned_alloc"}) free(compiler_call(prefix, name, "", wide, n, token));
+  free(compiler_call(prefix, "calloc", "", size_t{1}, n, token));
+  free(compiler_call(prefix, "realloc", "", none, n, token));
+  free(compiler_call(prefix, "reallocarray", "", none, n, size_t{1}, token));
+  using Into = int (*)(void**, size_t, size_t, size_t);
+  void* block = nullptr;
+  if (auto into = reinterpret_cast<Into>(as_library("__alloc_token_posix_memalign"))) into(&block, wide, n, token);
+  free(block);
+  operators_of_compilers(prefix, "");
+  for (const char* with : {prefix, ""}) {
+    operators_of_compilers(with, "12__hot_cold_t");
+    operator delete(sized_call(with, "", n, token));
+    operator delete(sized_call(with, "_hot_cold", n, kHint, token));
+    operator delete(sized_call(with, "_aligned", n, kWide, token), kWide);
+    operator delete(sized_call(with, "_aligned_hot_cold", n, kWide, kHint, token), kWide);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "short") == 0) largest = 5000;
   FILE* nowhere = fopen("/dev/null", "w");
   blocks();
+  calls_of_compilers();
   const int errors = dup(2);
   dup2(fileno(nowhere), 2);  // what malloc_stats and others print there
   controls(nowhere);
