@@ -11,8 +11,8 @@
 #include <new>
 
 #include "base/compiler.h"
-#include "front/entry.h"
 #include "front/replaced_operators.h"
+#include "policy/policy.h"
 
 #if !FREESTONE_PREFIXED
 
@@ -30,6 +30,7 @@ void* memalign(usize alignment, usize bytes);
 void* valloc(usize bytes);
 void* pvalloc(usize bytes);
 void* reallocarray(void* block, usize count, usize bytes);
+usize malloc_usable_size(void* block);
 }
 
 #define EXPORT extern "C" FREESTONE_EXPORT FREESTONE_SLOW
@@ -85,10 +86,11 @@ BOTH("_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t", hinted_aligned_nothrow,
 BOTH("_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t", hinted_array_aligned_nothrow, void*,
      (ALIGNED, NOTHROW, __hot_cold_t), operator new[](bytes, alignment, nothrow))
 
-// What of a block of so many bytes the program may use. The hardened build checks what was asked for.
+// What of a block of so many bytes the program may use. The hardened build checks what was asked for. By the exported
+// name, which tools take over.
 static __sized_ptr_t sized(void* block, usize bytes) {
   const bool ours = !freestone::kMitigations.any() && !freestone::operators_are_replaced();
-  return {block, ours ? freestone::serve_usable_size(block) : bytes};
+  return {block, ours ? malloc_usable_size(block) : bytes};
 }
 
 BOTH("__size_returning_new", sized_new, __sized_ptr_t, (usize bytes), sized(operator new(bytes), bytes))

@@ -178,25 +178,31 @@ TEST_F(Clearing, AWriteIntoALargerRunBeyondTheStockIsSeen) {
   }
 }
 
-// Frees a run, and others that push it out of the caches, to the free spans; writes into it, and takes it again. Exits
-// with 0 unless the write is seen.
+// Frees some runs, and others that push them out of the caches, to the free spans; writes into all of them, and takes
+// them again. Exits with 0 unless a write is seen.
 [[noreturn]] void write_among_free_spans() {
   constexpr size_t kFreed = 600 * 1024, kTaken = 500 * 1024;
   freestone_option_set("hardening_rate", "1");
   freestone_option_set("dirty_bytes", "64m");  // what goes back to the kernel faults
   freestone_option_set("dirty_decay_ms", "3600000");
   spend_the_stock();
-  auto* const block = static_cast<volatile char*>(memset(malloc(kFreed), 'A', kFreed));
-  static_cast<volatile char*>(malloc(kFreed))[0] = 'A';  // so that no longer run fits
-  free(const_cast<char*>(block));
+  volatile char* blocks[4];
+  for (volatile char*& block : blocks) {
+    block = static_cast<volatile char*>(memset(malloc(kFreed), 'A', kFreed));
+    static_cast<volatile char*>(malloc(kFreed))[0] = 'A';  // so that no longer run fits
+  }
+  for (volatile char* block : blocks) free(const_cast<char*>(block));
   for (size_t bytes = kFreed + 100 * 1024; bytes < 1000 * 1024; bytes += 20 * 1024)
     free(memset(malloc(bytes), 'A', bytes));
-  for (size_t at = 0; at < kFreed; at += 4096) block[at] = 'B';
+  for (volatile char* block : blocks) {
+    for (size_t at = 0; at < kFreed; at += 4096) block[at] = 'B';
+  }
   for (int i = 0; i < 400; ++i) static_cast<volatile char*>(malloc(kTaken))[0] = 'A';
   _exit(0);
 }
 
-// Seldom a page of it is a guard already, or lies in the random gaps between the runs that are taken.
+// Seldom a page of one is a guard already, or lies in the random gaps between the runs that are taken: as the layout of
+// the process has it, which all tries share.
 TEST_F(Clearing, AWriteIntoALargerRunAmongTheFreeSpansIsMostlySeen) {
   constexpr int kTries = 20;
   int seen = 0;
