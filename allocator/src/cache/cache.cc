@@ -312,6 +312,7 @@ void begin(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock) {
 }
 
 Cache* take_over_parked() {
+  if (!may_be_parked()) return nullptr;
   LockGuard guard(cache_registry_lock);
   Cache* const cache = take_parked_cache();
   if (cache != nullptr) begin(*cache);
@@ -627,11 +628,8 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  
   }
   repair_trees_in_child();
   repair_transfer_in_child();
-  has_orphans.store_relaxed(own != nullptr ? 1 : 0);
-  if (own != nullptr) {
-    own->generation = process_generation();
-    renew_randomness(*own);
-  }
+  if (own != nullptr) return adopt_cache(own);
+  has_orphans.store_relaxed(0);
 }
 
 void adopt_cache(Cache* own) {

@@ -16,12 +16,13 @@ namespace {
 // What the arrays of all parked caches may hold, beside a share of the heap: a few threads' that grew theirs.
 constexpr usize kParkedBytes = kMiB;
 constexpr usize kParkedHeapDivisor = 16;
+constexpr unsigned kParkingPlaces = 16;
 
 struct Place {
   Cache* cache = nullptr;
   u64 since_ms = 0;
 };
-Place places[16] FREESTONE_GUARDED_BY(cache_registry_lock);
+Place places[kParkingPlaces] FREESTONE_GUARDED_BY(cache_registry_lock);
 Atomic<u32> places_taken;  // a hint, written under the lock: a fork may come between a place and its count
 
 usize parked_bytes() FREESTONE_REQUIRES(cache_registry_lock) {
@@ -33,6 +34,15 @@ usize parked_bytes() FREESTONE_REQUIRES(cache_registry_lock) {
 void empty(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
   place.cache = nullptr;
   places_taken.sub_relaxed(1);
+}
+
+// The calling thread works on the cache from now on.
+Cache* take_from(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
+  Cache* const cache = place.cache;
+  FREESTONE_CHECK("PARK-1", cache->worker.load_relaxed() == 0);
+  cache->worker.store_relaxed(thread_mark());
+  empty(place);
+  return cache;
 }
 
 // In the child of a fork all that was parked belongs to drain_orphans.
@@ -58,15 +68,11 @@ bool park(Cache& cache) {
 
 // A cache that was parked at least so long.
 Cache* take_older(u64 age_ms) {
-  if (places_taken.load_relaxed() == 0) return nullptr;
+  if (!may_be_parked()) return nullptr;
   const u64 now = os::coarse_milliseconds();
   LockGuard guard(cache_registry_lock);
   for (Place& place : places) {
-    if (!is_free_to_take(place) || now - place.since_ms < age_ms) continue;
-    Cache* const cache = place.cache;
-    cache->worker.store_relaxed(thread_mark());
-    empty(place);
-    return cache;
+    if (is_free_to_take(place) && now - place.since_ms >= age_ms) return take_from(place);
   }
   return nullptr;
 }
@@ -83,18 +89,14 @@ void park_cache(Cache& cache) {
   if (!park(cache)) destroy_cache(cache);
 }
 
+bool may_be_parked() { return places_taken.load_relaxed() != 0; }
+
 Cache* take_parked_cache() {
-  if (places_taken.load_relaxed() == 0) return nullptr;
   Place* latest = nullptr;
   for (Place& place : places) {
     if (is_free_to_take(place) && (latest == nullptr || place.since_ms >= latest->since_ms)) latest = &place;
   }
-  if (latest == nullptr) return nullptr;
-  Cache* const cache = latest->cache;
-  FREESTONE_CHECK("PARK-1", cache->worker.load_relaxed() == 0);
-  cache->worker.store_relaxed(thread_mark());
-  empty(*latest);
-  return cache;
+  return latest != nullptr ? take_from(*latest) : nullptr;
 }
 
 void unpark_orphan(const Cache& cache) {

@@ -13,6 +13,8 @@ namespace freestone {
 
 // Called by a thread that ends: parks its cache, or destroys it where that would keep too much.
 void park_cache(Cache& cache);
+// Whether it is worth the lock to look for one.
+bool may_be_parked();
 // A parked cache of this process, now the calling thread's; null if there is none. The registry's lock is held.
 Cache* take_parked_cache() FREESTONE_REQUIRES(cache_registry_lock);
 // A cache of a parent, which somebody is about to destroy, leaves its place.
