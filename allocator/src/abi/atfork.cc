@@ -1,4 +1,4 @@
-// Room 19, abi: who registers fork handlers.
+// Room 20, abi: who registers fork handlers.
 //
 // libc runs the handlers before a fork in reverse order of registration, and those after a fork in order of
 // registration. Ours hold locks, so they must run last before the fork and first after it. So this file registers them

@@ -1,4 +1,4 @@
-// Room 19, abi: what compilers call in place of malloc and operator new.
+// Room 20, abi: what compilers call in place of malloc and operator new.
 //
 //   hot and cold    operator new with a hint of how often the memory will be used (LLVM, by a profile of the heap)
 //   size-returning  operator new that says how much of the block may be used (P0901)

@@ -1,4 +1,4 @@
-// Room 19, abi: glibc's control functions and the functions of freestone.h.
+// Room 20, abi: glibc's control functions and the functions of freestone.h.
 
 #include <malloc.h>
 
@@ -14,14 +14,14 @@
 #include "freestone/freestone.h"
 #include "front/heap.h"
 #include "limits/limits.h"
-#include "report/statistics.h"
-#include "report/statistics_report.h"
-#include "span/mapping.h"
-#include "upkeep/upkeep.h"
 #include "platform/file.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "platform/seal.h"
+#include "report/statistics.h"
+#include "report/statistics_report.h"
+#include "span/mapping.h"
+#include "upkeep/upkeep.h"
 
 using namespace freestone;
 

@@ -1,4 +1,4 @@
-// Room 19, abi: the C library's allocation functions that a tool such as valgrind's memcheck does not know.
+// Room 20, abi: the C library's allocation functions that a tool such as valgrind's memcheck does not know.
 //
 // Such a tool puts its own functions in the place of malloc, free, realloc and others. So these calls do alone only
 // what concerns blocks of this heap, which has none then. All else they leave to a call that the tool knows. They stand
@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "abi/entry.h"
 #include "abi/names.h"
 #include "abi/realloc_in_use.h"
 #include "base/compiler.h"
-#include "front/entry.h"
 #include "platform/os.h"
 #include "span/mapping.h"
 

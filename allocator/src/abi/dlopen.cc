@@ -1,4 +1,4 @@
-// Room 19, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
+// Room 20, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
 //
 // A library loaded with that flag finds libc's free before the program's, and passes our blocks to it. Without the flag
 // it finds ours, like all other code. `drop_deepbind:false` keeps the flag.

@@ -1,4 +1,4 @@
-// Room 19, abi: limits, callbacks, walking and heap objects of freestone.h. This file checks arguments and decides
+// Room 20, abi: limits, callbacks, walking and heap objects of freestone.h. This file checks arguments and decides
 // nothing.
 
 #include <cerrno>
@@ -11,10 +11,10 @@
 #include "front/reclaim.h"
 #include "heaps/heap_object.h"
 #include "limits/limits.h"
-#include "report/walk.h"
 #include "platform/message.h"
 #include "platform/seal.h"
 #include "region/account.h"
+#include "report/walk.h"
 
 using namespace freestone;
 

@@ -1,4 +1,4 @@
-// Room 19, abi: libc's functions that move and set memory, in the hardened library. An access that begins in a heap
+// Room 20, abi: libc's functions that move and set memory, in the hardened library. An access that begins in a heap
 // block must end in it; libc's own functions do the work. FREESTONE_CHECK_LIBC=OFF leaves all names of this file out of
 // the library.
 //
@@ -12,7 +12,7 @@
 #include <cstddef>
 
 #include "base/compiler.h"
-#include "front/hardened_memory.h"
+#include "hardened/memory.h"
 
 using freestone::sealed_page;
 using freestone::usize;

@@ -1,4 +1,4 @@
-// Room 19, abi: the locks of the calls that change settings, in the order in which they rank.
+// Room 20, abi: the locks of the calls that change settings, in the order in which they rank.
 #pragma once
 
 #include "base/compiler.h"

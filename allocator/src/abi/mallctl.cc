@@ -1,4 +1,4 @@
-// Room 19, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures
+// Room 20, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures
 // (mallctl_nodes.cc). A name that is not in the table answers ENOENT, as jemalloc does for what it does not know.
 //
 // A program that is linked with jemalloc may call mallocx with arenas and caches that it made by mallctl, as Redis 8

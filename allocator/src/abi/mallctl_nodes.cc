@@ -1,4 +1,4 @@
-// Room 19, abi: what mallctl answers, name by name.
+// Room 20, abi: what mallctl answers, name by name.
 //
 // There is one arena, number 0; 4096 means all of them, as in jemalloc. stats.* shows a snapshot that a write to
 // "epoch" renews. Names that have no counterpart here are not in the table.

@@ -1,4 +1,4 @@
-// Room 19, abi: the names that mallctl answers to, and what answers for each.
+// Room 20, abi: the names that mallctl answers to, and what answers for each.
 #pragma once
 
 #include <cerrno>

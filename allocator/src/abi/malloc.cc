@@ -1,11 +1,11 @@
-// Room 19, abi: the C library's allocation functions. Names and rules of errno, no logic.
+// Room 20, abi: the C library's allocation functions. Names and rules of errno, no logic.
 
 #include <cerrno>
 #include <cstddef>
 
+#include "abi/entry.h"
 #include "abi/names.h"
 #include "base/compiler.h"
-#include "front/entry.h"
 #include "platform/os.h"
 
 using namespace freestone;

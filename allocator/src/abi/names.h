@@ -1,4 +1,4 @@
-// Room 19, abi: how the C library's names are exported.
+// Room 20, abi: how the C library's names are exported.
 #pragma once
 
 #include "base/compiler.h"

@@ -1,4 +1,4 @@
-// Room 19, abi: C++ operator new and delete, without linking a C++ runtime.
+// Room 20, abi: C++ operator new and delete, without linking a C++ runtime.
 //
 // The new-handler and the exception belong to the program's runtime. We reach them through weak references: a C++
 // program has them, and a C program never gets here.
@@ -7,9 +7,9 @@
 
 #include <cstddef>
 
+#include "abi/entry.h"
 #include "abi/names.h"
 #include "base/compiler.h"
-#include "front/entry.h"
 #include "front/replaced_operators.h"
 #include "platform/message.h"
 

@@ -1,4 +1,4 @@
-// Room 19, abi: `preload:once` takes this library out of LD_PRELOAD, so that the programs which this one starts are not
+// Room 20, abi: `preload:once` takes this library out of LD_PRELOAD, so that the programs which this one starts are not
 // served. Only in the shared library.
 //
 // The list is shortened in the place where the kernel put it, before the program's constructors run: whoever read the

@@ -1,4 +1,4 @@
-// Room 19, abi: the heap profiler's and the leak search's functions of freestone.h.
+// Room 20, abi: the heap profiler's and the leak search's functions of freestone.h.
 
 #include "sampling/sampling.h"
 

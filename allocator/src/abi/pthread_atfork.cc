@@ -1,4 +1,4 @@
-// Room 19, abi: who registers fork handlers, with musl; see atfork.cc. Only in the shared library.
+// Room 20, abi: who registers fork handlers, with musl; see atfork.cc. Only in the shared library.
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-// Room 19, abi: see realloc_in_use.h. A file of its own: a compiler that sees our definitions may take them for the
+// Room 20, abi: see realloc_in_use.h. A file of its own: a compiler that sees our definitions may take them for the
 // ones in use.
 
 #include "abi/realloc_in_use.h"

@@ -1,4 +1,4 @@
-// Room 19, abi: the realloc that reallocarray leads to.
+// Room 20, abi: the realloc that reallocarray leads to.
 #pragma once
 
 #include "base/units.h"

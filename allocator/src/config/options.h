@@ -45,7 +45,7 @@ struct alignas(kSeals ? kSealedBytes : alignof(BlockSecrets)) SealedPage {
   BlockSecrets secrets = {};
   CodeAddresses code = {};
   GivenCallbacks callbacks = {};
-  const unsigned* libc_threads = nullptr;  // front/hardened_walk.cc
+  const unsigned* libc_threads = nullptr;  // hardened/walk.cc
   u8 guarding = 0;                         // region/region.h
 };
 static_assert(!kSeals || sizeof(SealedPage) == kSealedBytes);

@@ -25,7 +25,7 @@ struct alignas(64) BlockSecrets {
   u64 free_key;    // of the words of free blocks (slab/state_word.h)
   u64 free_multiplier;
   u8 canary;       // not zero, not text, not all ones
-  u8 gap[kGapTableBytes];       // zeros and canaries: front/block_words.h
+  u8 gap[kGapTableBytes];       // zeros and canaries: hardened/block_words.h
   u8 gap_mask[kGapTableBytes];  // beside it, so that one register leads to both
 };
 

@@ -4,8 +4,7 @@
 
 #include <pthread.h>
 
-#include "front/hardened_large.h"
-#include "front/hardened_walk.h"
+#include "front/hardening.h"
 #include "front/heap.h"
 #include "platform/child.h"
 #include "platform/seal.h"
@@ -42,7 +41,7 @@ bool handlers_run = false;  // ours, in the child at this moment
 
 void before_fork() {
   note_fork();
-  if constexpr (kMitigations.trailer) hardened::note_fork();
+  if constexpr (kMitigations.any()) hardening_hooks.note_fork();
   for (const ForkHooks* hooks : kHooks) hooks->before();
 }
 
@@ -65,10 +64,7 @@ FREESTONE_NO_ANALYSIS void recount_account() {  // nobody else changes these fig
 }
 
 void repair() {
-  if constexpr (kMitigations.trailer) {
-    hardened::note_child(handlers_run);
-    hardened::renew_randomness_in_child();
-  }
+  if constexpr (kMitigations.any()) hardening_hooks.note_child(handlers_run);
   repair_seal_in_child();
   repair_metadata_in_child();
   repair_spans_in_child();

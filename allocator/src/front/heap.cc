@@ -8,8 +8,7 @@
 
 #include "cache/class_run.h"
 #include "cache/transfer.h"
-#include "front/hardened.h"
-#include "front/hardened_walk.h"
+#include "front/hardening.h"
 #include "front/large.h"
 #include "front/passthrough.h"
 #include "front/reclaim.h"
@@ -364,8 +363,10 @@ usize good_size(usize bytes) {
 bool trim(usize keep_bytes) {
   if (ensure_started() != Mode::active) return false;
   usize given = 0;
-  hardened::release_all_sealed();
-  hardened::check_heap(~usize{0});
+  if constexpr (kMitigations.any()) {
+    hardening_hooks.release_sealed();
+    hardening_hooks.check_heap(~usize{0});
+  }
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);

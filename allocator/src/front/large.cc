@@ -83,7 +83,7 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
     if (!extend_guarded_span(first, old_units, new_units - old_units, guards_spans() ? 1 : 0)) return false;
     set_tags(first + old_units, new_units - old_units, kTagInside);
   } else if (new_units < old_units) {
-    if constexpr (kMitigations.guards) return false;  // hardened_large.cc makes the pages behind fault
+    if constexpr (kMitigations.guards) return false;  // hardened/large.cc makes the pages behind fault
     set_tags(first + new_units, old_units - new_units, kTagNone);
     return_used_span(first + new_units, old_units - new_units, 0);
   }

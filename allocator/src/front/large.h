@@ -4,7 +4,7 @@
 // Larger ones are mappings of their own. Where one of the two cannot be had, the other is tried.
 #pragma once
 
-#include "slab/size_class.h"
+#include "config/size_class.h"
 
 namespace freestone {
 

@@ -12,7 +12,8 @@
 #include "cache/parking.h"
 #include "config/options.h"
 #include "front/fork.h"
-#include "front/hardened.h"
+#include "front/hardening.h"
+#include "front/heap.h"
 #include "front/passthrough.h"
 #include "front/sampled.h"
 #include "platform/child.h"
@@ -87,7 +88,7 @@ FREESTONE_AT_START Mode start() {
   } else {
     mark_process();  // first: from here on a child can tell that it is one
     read_options();
-    if constexpr (kMitigations.any()) hardened::draw_secrets();
+    if constexpr (kMitigations.any()) hardening_hooks.draw_secrets();
     ask_about_frames();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));

@@ -3,12 +3,12 @@
 #include "front/reclaim.h"
 
 #include "cache/transfer.h"
-#include "front/hardened.h"
+#include "front/hardening.h"
 #include "front/sampled.h"
 #include "platform/os.h"
 #include "region/account.h"
-#include "span/purge.h"
 #include "region/region.h"
+#include "span/purge.h"
 #include "span/run.h"
 
 namespace freestone {
@@ -28,7 +28,7 @@ Atomic<u64> failed_allocations;
 // Turns this thread's cache, and what all threads keep in common, into free units.
 static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
-  hardened::release_all_sealed();
+  if constexpr (kMitigations.any()) hardening_hooks.release_sealed();
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {

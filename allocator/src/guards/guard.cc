@@ -1,4 +1,4 @@
-// Room 14, guards: see guard.h.
+// Room 15, guards: see guard.h.
 
 #include "guards/guard.h"
 
@@ -9,11 +9,11 @@
 
 #include "config/options.h"
 #include "front/sampled.h"
-#include "profile/profile.h"
-#include "profile/profile_report.h"
 #include "platform/message.h"
 #include "platform/mutex.h"
 #include "platform/os.h"
+#include "profile/profile.h"
+#include "profile/profile_report.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 14, guards: sampled guards. A guarded block lies against an inaccessible page and stays inaccessible after its
+// Room 15, guards: sampled guards. A guarded block lies against an inaccessible page and stays inaccessible after its
 // free. So a write beyond it, or a use after free, faults at once, and the report names both stacks. After GWP-ASan
 // (Serebryany et al.). We take units of the region instead of a fixed pool of pages, so a guarded block may have any
 // size up to kGuardedBytesMax.

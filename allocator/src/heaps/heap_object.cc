@@ -1,4 +1,4 @@
-// Room 10, heaps: see heap_object.h.
+// Room 11, heaps: see heap_object.h.
 
 #include "heaps/heap_object.h"
 

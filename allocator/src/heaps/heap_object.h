@@ -1,4 +1,4 @@
-// Room 10, heaps: heap objects, bounded heaps of their own inside the process.
+// Room 11, heaps: heap objects, bounded heaps of their own inside the process.
 //
 // A heap object takes spans and cuts the small ones into blocks, with the classes and bitmaps of the slab room. It has
 // one lock. It serves to bound memory and to free everything at once, not to run many threads at full speed. Its units

@@ -1,4 +1,4 @@
-// Room 15, leaks: see leak.h.
+// Room 16, leaks: see leak.h.
 
 #include "leaks/leak.h"
 
@@ -8,10 +8,10 @@
 
 #include "config/options.h"
 #include "leaks/leak_scan.h"
-#include "profile/profile.h"
-#include "profile/profile_report.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "profile/profile.h"
+#include "profile/profile_report.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 15, leaks: blocks that nothing points to any more.
+// Room 16, leaks: blocks that nothing points to any more.
 //
 // leak:report judges the profiler's samples, leak:exact every block. The search is conservative. It looks for pointers
 // in everything writable outside the heap (data segments, stacks, thread-local storage, registers of all threads, the

@@ -1,4 +1,4 @@
-// Room 15, leaks: see leak_scan.h.
+// Room 16, leaks: see leak_scan.h.
 
 #include "leaks/leak_scan.h"
 
@@ -8,20 +8,20 @@
 #include <new>
 
 #include "base/atomic.h"
-#include "front/hardened.h"
 #include "front/sampled.h"
-#include "stacks/memory_maps.h"
-#include "profile/profile_report.h"
-#include "profile/profile_store.h"
-#include "stacks/unwind.h"
+#include "hardened/checked.h"
 #include "platform/file.h"
 #include "platform/os.h"
+#include "profile/profile_report.h"
+#include "profile/profile_store.h"
 #include "region/metadata.h"
 #include "region/region.h"
 #include "slab/slab.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
+#include "stacks/memory_maps.h"
+#include "stacks/unwind.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 15, leaks: finds the heap blocks that can be reached from outside the heap. Only leak.cc uses it.
+// Room 16, leaks: finds the heap blocks that can be reached from outside the heap. Only leak.cc uses it.
 #pragma once
 
 #include "base/units.h"

@@ -1,4 +1,4 @@
-// Room 11, limits: see limits.h.
+// Room 12, limits: see limits.h.
 
 #include "limits/limits.h"
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/digits.h"
 #include "config/options.h"
+#include "config/size_class.h"
 #include "platform/file.h"
 #include "platform/os.h"
 
@@ -85,6 +86,12 @@ FREESTONE_SLOW void say(const char* kind, const void* block, const char* detail)
     (Message() << kind << " of " << block << " (" << detail << ')').write();
   }
   tell_witness(block);
+}
+
+// The size class whose blocks have this many bytes; 0: none.
+SizeClass class_number(usize block_bytes) {
+  const SizeClass c = block_bytes <= kCachedBytesMax ? class_of(block_bytes) : 0;
+  return c != 0 && class_info(c).bytes == block_bytes ? c : 0;
 }
 
 FREESTONE_SLOW void say(const char* kind, const void* block, const BlockFacts& facts) {

@@ -3,8 +3,8 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "config/options.h"
 #include "base/units.h"
+#include "config/options.h"
 
 namespace freestone {
 
@@ -51,8 +51,6 @@ struct BlockFacts {
   usize wrong_byte = kUnknown;  // the first wrong byte, counted from the block's start
   usize inside = kUnknown;      // bytes from the block's start to an address inside it
 };
-// The size class whose blocks have this many bytes; 0: none. The slab room defines it for reports of misuse.
-unsigned class_number(usize block_bytes);
 
 // The one exit for misuse that nothing can repair: it writes the line "freestone: KIND of 0x… (DETAIL)", then raises
 // SIGABRT. With on_error_format:json every such line is one JSON object.

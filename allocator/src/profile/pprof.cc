@@ -1,4 +1,4 @@
-// Room 13, profile: writes a profile as pprof's profile.proto, uncompressed. pprof and its relatives read it as it is.
+// Room 14, profile: writes a profile as pprof's profile.proto, uncompressed. pprof and its relatives read it as it is.
 //
 // One file holds all four views: allocated, in use, at the peak, and freed with the lifetime as a label. Values are
 // estimates, with each sample already weighted. The reader names functions of C, by the mappings and their build ids.

@@ -1,4 +1,4 @@
-// Room 13, profile: see profile.h.
+// Room 14, profile: see profile.h.
 
 #include "profile/profile.h"
 
@@ -6,12 +6,12 @@
 #include <cstring>
 
 #include "config/options.h"
-#include "profile/profile_probes.h"
-#include "profile/profile_report.h"
-#include "profile/python_names.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "platform/own_stack.h"
+#include "profile/profile_probes.h"
+#include "profile/profile_report.h"
+#include "profile/python_names.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 13, profile: keeps the samples with their stacks and writes them to a file in one of three formats. The sampling
+// Room 14, profile: keeps the samples with their stacks and writes them to a file in one of three formats. The sampling
 // room above decides which allocations become samples.
 //
 // Lock: profile_store.lock, taken while nothing else is held. Signals: a handler that finds it taken leaves the work to

@@ -1,4 +1,4 @@
-// Room 13, profile: writes text and protobuf fields through a buffer into a file or into memory. The caller brings the
+// Room 14, profile: writes text and protobuf fields through a buffer into a file or into memory. The caller brings the
 // buffer, so nothing allocates from the heap.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Room 13, profile: static probe points for bpftrace, perf, SystemTap and gdb (the notes that sys/sdt.h writes). Each
+// Room 14, profile: static probe points for bpftrace, perf, SystemTap and gdb (the notes that sys/sdt.h writes). Each
 // is one nop, and only sampled events reach it:
 //   bpftrace -e 'usdt:libfreestone.so:freestone:sample_allocate { @[ustack] = sum(arg1); }'
 #pragma once

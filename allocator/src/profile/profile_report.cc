@@ -1,4 +1,4 @@
-// Room 13, profile: see profile_report.h.
+// Room 14, profile: see profile_report.h.
 
 #include "profile/profile_report.h"
 

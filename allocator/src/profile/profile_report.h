@@ -1,11 +1,11 @@
-// Room 13, profile: the source of every profile format: the sums, the addresses in them, and the modules that hold
+// Room 14, profile: the source of every profile format: the sums, the addresses in them, and the modules that hold
 // these addresses.
 #pragma once
 
-#include "stacks/memory_maps.h"
 #include "profile/profile_output.h"
 #include "profile/profile_store.h"
 #include "profile/python_names.h"
+#include "stacks/memory_maps.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 13, profile: see profile_store.h.
+// Room 14, profile: see profile_store.h.
 
 #include "profile/profile_store.h"
 

@@ -1,4 +1,4 @@
-// Room 13, profile: what the samples add up to. One table holds call stacks with sums, another the sampled blocks that
+// Room 14, profile: what the samples add up to. One table holds call stacks with sums, another the sampled blocks that
 // are live.
 //
 // A sample stands for `weight` allocations, the inverse of the chance of sampling its size. The weight applies when the

@@ -1,4 +1,4 @@
-// Room 13, profile: writes a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2
+// Room 14, profile: writes a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2
 // (for jeprof).
 
 #include "profile/profile_report.h"

@@ -1,4 +1,4 @@
-// Room 13, profile: see python_names.h.
+// Room 14, profile: see python_names.h.
 
 #include "profile/python_names.h"
 

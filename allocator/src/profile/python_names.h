@@ -1,4 +1,4 @@
-// Room 13, profile: the functions of a Python program. They are copied when they are first sampled, because they may be
+// Room 14, profile: the functions of a Python program. They are copied when they are first sampled, because they may be
 // gone when the profile is written.
 //
 // In a stack, a Python call is a return address with the highest bit set, which no code has.

@@ -29,13 +29,14 @@
 #include "base/units.h"
 #include "config/build_config.h"
 #include "config/options.h"
+#include "config/size_class.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
 
 namespace freestone {
 
 // What a unit is. Values below kTagClassEnd are size classes; 0: nothing that can be freed.
-inline constexpr unsigned kTagClassEnd = 89;
+inline constexpr unsigned kTagClassEnd = kClassEnd;
 inline constexpr u8 kTagNone = 0;
 inline constexpr u8 kTagRun = kTagClassEnd;             // the first unit of a run above kCachedBytesMax
 inline constexpr u8 kTagInside = kTagClassEnd + 1;      // a later unit of a run

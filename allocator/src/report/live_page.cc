@@ -1,4 +1,4 @@
-// Room 17, report: see live_page.h.
+// Room 18, report: see live_page.h.
 
 #include "report/live_page.h"
 

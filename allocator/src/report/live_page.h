@@ -1,4 +1,4 @@
-// Room 17, report: a page of memory in /dev/shm/freestone-PID that another process may read while this one runs.
+// Room 18, report: a page of memory in /dev/shm/freestone-PID that another process may read while this one runs.
 //
 // It holds the statistics as JSON behind a header of 64 bytes. `sequence` is odd while the text is being written, and
 // each version raises it by 2. A reader that sees the same even number before and after has read one whole version.

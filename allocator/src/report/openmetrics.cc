@@ -1,4 +1,4 @@
-// Room 17, report: writes statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format
+// Room 18, report: writes statistics in the OpenMetrics text format (version 1.0.0) and in Prometheus' text format
 // (version 0.0.4), which the text collector of its node exporter reads.
 //
 // Every sample carries the labels pid and program, so one folder can hold the files of several processes. The name of a
@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/utf8.h"
-#include "report/statistics.h"
 #include "platform/message.h"
+#include "report/statistics.h"
 
 namespace freestone {
 

@@ -1,11 +1,11 @@
-// Room 17, report: see statistics.h. The formats are in statistics_print.cc and openmetrics.cc.
+// Room 18, report: see statistics.h. The formats are in statistics_print.cc and openmetrics.cc.
 
 #include "report/statistics.h"
 
 #include "cache/cache.h"
-#include "front/hardened.h"
 #include "front/reclaim.h"
 #include "front/sampled.h"
+#include "hardened/checked.h"
 #include "heaps/heap_object.h"
 #include "limits/limits.h"
 #include "region/account.h"

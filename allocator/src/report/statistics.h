@@ -1,4 +1,4 @@
-// Room 17, report: what the heap holds, counted on request.
+// Room 18, report: what the heap holds, counted on request.
 //
 // The fast paths count nothing. Refill and flush count the blocks outside the slabs, the caches' pointers tell the
 // blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches.
@@ -11,8 +11,8 @@
 // They are never negative.
 #pragma once
 
+#include "config/size_class.h"
 #include "platform/os.h"
-#include "slab/size_class.h"
 
 namespace freestone {
 

@@ -1,4 +1,4 @@
-// Room 17, report: prints statistics as text for people, as JSON and as malloc_info's XML.
+// Room 18, report: prints statistics as text for people, as JSON and as malloc_info's XML.
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Room 17, report: see statistics_report.h.
+// Room 18, report: see statistics_report.h.
 
 #include "report/statistics_report.h"
 
@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "config/options.h"
-#include "report/live_page.h"
 #include "platform/child.h"
 #include "platform/file.h"
 #include "platform/message.h"
 #include "platform/mutex.h"
+#include "report/live_page.h"
 
 namespace freestone {
 

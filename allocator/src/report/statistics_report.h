@@ -1,4 +1,4 @@
-// Room 17, report: sends statistics to a file, standard error or the live page. One thread writes at a time.
+// Room 18, report: sends statistics to a file, standard error or the live page. One thread writes at a time.
 #pragma once
 
 #include "base/units.h"

@@ -1,16 +1,16 @@
-// Room 17, report: see walk.h.
+// Room 18, report: see walk.h.
 
 #include "report/walk.h"
 
 #include <algorithm>
 
 #include "cache/cache.h"
-#include "front/hardened.h"
 #include "front/sampled.h"
 #include "front/thread_cache.h"
+#include "hardened/checked.h"
 #include "heaps/heap_object.h"
-#include "report/statistics.h"
 #include "platform/os.h"
+#include "report/statistics.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"

@@ -1,4 +1,4 @@
-// Room 17, report: visits every live block, and checks that the records agree. Both expect a heap at rest. While
+// Room 18, report: visits every live block, and checks that the records agree. Both expect a heap at rest. While
 // another thread allocates, the walk may miss a live block or visit a free one, and a check may fail that holds a
 // moment later.
 #pragma once

@@ -1,4 +1,4 @@
-// Room 16, sampling: the two functions that sampling needs, without libm, and the random numbers of a thread.
+// Room 17, sampling: the two functions that sampling needs, without libm, and the random numbers of a thread.
 #pragma once
 
 #include "base/bits.h"

@@ -1,4 +1,4 @@
-// Room 16, sampling: see sampling.h.
+// Room 17, sampling: see sampling.h.
 
 #include "sampling/sampling.h"
 

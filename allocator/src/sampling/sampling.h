@@ -1,4 +1,4 @@
-// Room 16, sampling: which allocations are sampled, for the heap profile, for guards and for the search for leaks.
+// Room 17, sampling: which allocations are sampled, for the heap profile, for guards and for the search for leaks.
 //
 // A size s is sampled with the chance 1 - exp(-s / prof_sample_bytes), as if each byte were hit by a Poisson process.
 // Small blocks that are sampled lie in units of their own, so that their free is seen; larger ones are tracked by

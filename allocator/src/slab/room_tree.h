@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/bits.h"
+#include "config/size_class.h"
 #include "region/region.h"
-#include "slab/size_class.h"
 
 namespace freestone {
 

@@ -265,10 +265,6 @@ void begin_shard(unsigned shard) {
   if (used > shards_used.load_relaxed()) shards_used.store_relaxed(used);
 }
 unsigned shards_to_search() { return shards_used.load_relaxed(); }
-unsigned class_number(usize block_bytes) {
-  const SizeClass c = block_bytes <= kCachedBytesMax ? class_of(block_bytes) : 0;
-  return c != 0 && class_info(c).bytes == block_bytes ? c : 0;
-}
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {

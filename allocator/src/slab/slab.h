@@ -28,11 +28,8 @@
 #include "platform/message.h"
 #include "region/region.h"
 #include "region/traffic.h"
-#include "slab/size_class.h"
 
 namespace freestone {
-
-static_assert(kClassEnd == kTagClassEnd, "the tags of REGION-1 are the size classes");
 
 // Who asks for blocks or gives them back. `token` is the slab whose token it holds, for the child of a fork, which
 // repairs that slab.

@@ -5,7 +5,7 @@
 //   changing  | anything ............................ | either, with a lowest byte 3  |
 //
 // Of a free word 56 bits follow from the block's address and secrets of their own, so that they say nothing about those
-// of the trailers (front/block_words.h). A block that was never taken since its memory came, or whose page went back
+// of the trailers (hardened/block_words.h). A block that was never taken since its memory came, or whose page went back
 // since, ends in 0 instead of the free word.
 //
 // STATE-1  A block whose bit in the slab's bitmap is clear ends in a keyed word, but for blocks that the holder of the

@@ -5,8 +5,8 @@
 // not held across mmap or munmap of user memory.
 #pragma once
 
-#include "platform/mutex.h"
 #include "base/units.h"
+#include "platform/mutex.h"
 
 namespace freestone {
 
@@ -14,7 +14,7 @@ namespace freestone {
 void* map_block(usize bytes, usize alignment);
 // The usable bytes of a mapped block; 0 when the address is not the start of one.
 usize mapped_block_bytes(const void* block);
-// What the hardened build keeps of what was asked for (front/hardened_large.h); 0: nothing, or no mapped block.
+// What the hardened build keeps of what was asked for (hardened/large.h); 0: nothing, or no mapped block.
 u64 mapped_request(const void* block);
 void set_mapped_request(const void* block, u64 request);
 // False when the address is not the start of a mapped block.

@@ -227,7 +227,7 @@ bool resize_run(UnitIndex first, usize units) {
     set_tags(first + static_cast<UnitIndex>(old), units - old, kTagInside);
     units_taken.add_relaxed(units - old);
   } else if (units < old) {
-    if constexpr (kMitigations.guards) return false;  // hardened_large.cc makes the pages behind fault
+    if constexpr (kMitigations.guards) return false;  // hardened/large.cc makes the pages behind fault
     const auto tail = first + static_cast<UnitIndex>(units);
     set_tags(tail, old - units, kTagNone);
     units_taken.sub_relaxed(old - units);

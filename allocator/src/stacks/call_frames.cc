@@ -1,4 +1,4 @@
-// Room 12, stacks: see call_frames.h.
+// Room 13, stacks: see call_frames.h.
 
 #include "stacks/call_frames.h"
 

@@ -1,4 +1,4 @@
-// Room 12, stacks: what the call frame information of a module says about one place (DWARF 5, 6.4; the Linux Standard
+// Room 13, stacks: what the call frame information of a module says about one place (DWARF 5, 6.4; the Linux Standard
 // Base's .eh_frame and .eh_frame_hdr). Whatever the tables say, this reads only them and the stack. It takes no lock.
 // Only unwind_tables.cc uses it.
 #pragma once

@@ -1,4 +1,4 @@
-// Room 12, stacks: the numbers in the tables, with the names that the standards give them (DWARF 5, 7.7.1 and 7.24;
+// Room 13, stacks: the numbers in the tables, with the names that the standards give them (DWARF 5, 7.7.1 and 7.24;
 // Linux Standard Base 5).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Room 12, stacks: expressions of the tables; see call_frames.h.
+// Room 13, stacks: expressions of the tables; see call_frames.h.
 
 #include "stacks/call_frames.h"
 #include "stacks/dwarf.h"

@@ -1,4 +1,4 @@
-// Room 12, stacks: see file_symbols.h.
+// Room 13, stacks: see file_symbols.h.
 
 #include "stacks/file_symbols.h"
 

@@ -1,4 +1,4 @@
-// Room 12, stacks: names of functions that only the file knows, not the loader. Reads its full symbol table (.symtab)
+// Room 13, stacks: names of functions that only the file knows, not the loader. Reads its full symbol table (.symtab)
 // from disk, without allocation.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Room 12, stacks: see memory_maps.h.
+// Room 13, stacks: see memory_maps.h.
 
 #include "stacks/memory_maps.h"
 

@@ -1,4 +1,4 @@
-// Room 12, stacks: what is mapped into the process, read from /proc/self/maps without allocation.
+// Room 13, stacks: what is mapped into the process, read from /proc/self/maps without allocation.
 #pragma once
 
 #include "base/units.h"

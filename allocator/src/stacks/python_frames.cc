@@ -1,4 +1,4 @@
-// Room 12, stacks: see python_frames.h.
+// Room 13, stacks: see python_frames.h.
 
 #include "stacks/python_frames.h"
 

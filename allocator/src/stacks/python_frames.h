@@ -1,4 +1,4 @@
-// Room 12, stacks: the calls of a Python program. CPython 3.11 to 3.13 keeps them in its own frames beside the C stack.
+// Room 13, stacks: the calls of a Python program. CPython 3.11 to 3.13 keeps them in its own frames beside the C stack.
 //
 // A thread reads only its own calls, inside malloc, so nothing moves meanwhile. It takes no lock and calls nothing that
 // allocates. The layout of the frames comes from each version's headers (pycore_frame.h). Reads that cannot fault check

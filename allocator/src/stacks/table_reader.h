@@ -1,4 +1,4 @@
-// Room 12, stacks: reads numbers and pointers as the tables of a module encode them.
+// Room 13, stacks: reads numbers and pointers as the tables of a module encode them.
 #pragma once
 
 #include "stacks/dwarf.h"

@@ -1,4 +1,4 @@
-// Room 12, stacks: see unwind.h.
+// Room 13, stacks: see unwind.h.
 
 #include "stacks/unwind.h"
 

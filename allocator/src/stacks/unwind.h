@@ -1,4 +1,4 @@
-// Room 12, stacks: the call stack of the calling thread, taken inside malloc.
+// Room 13, stacks: the call stack of the calling thread, taken inside malloc.
 //
 // Takes no lock, allocates nothing and reads only the tables and the thread's own stack, whose bounds it finds once per
 // stack. So it can run inside dlopen, while an exception is thrown, in a signal handler and after fork. libgcc's

@@ -1,4 +1,4 @@
-// Room 12, stacks: finds a frame's caller by the call frame information that compilers write for exceptions. Follows
+// Room 13, stacks: finds a frame's caller by the call frame information that compilers write for exceptions. Follows
 // only the stack pointer and the callee-saved registers.
 
 #include <dlfcn.h>

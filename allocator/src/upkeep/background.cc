@@ -1,4 +1,4 @@
-// Room 18, upkeep: see background.h.
+// Room 19, upkeep: see background.h.
 
 #include "upkeep/background.h"
 

@@ -1,4 +1,4 @@
-// Room 18, upkeep: a thread that does what slow paths do while the program takes none: free memory decays, reports are
+// Room 19, upkeep: a thread that does what slow paths do while the program takes none: free memory decays, reports are
 // written.
 //
 // Off unless asked for. It takes no cache, blocks every signal, and sleeps in the kernel between two looks. The child

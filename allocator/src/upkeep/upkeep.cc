@@ -1,4 +1,4 @@
-// Room 18, upkeep: see upkeep.h.
+// Room 19, upkeep: see upkeep.h.
 
 #include "upkeep/upkeep.h"
 

@@ -1,4 +1,4 @@
-// Room 18, upkeep: what slow paths do on the side: the soft limit, memory pressure, statistics at intervals and on a
+// Room 19, upkeep: what slow paths do on the side: the soft limit, memory pressure, statistics at intervals and on a
 // signal, the live page, and the thread that does the same while the program is idle.
 //
 // All of it hangs on the word `attention` (region/account.h): while nothing is switched on it is 0, and a slow path

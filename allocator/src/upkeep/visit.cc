@@ -1,4 +1,4 @@
-// Room 18, upkeep: see visit.h.
+// Room 19, upkeep: see visit.h.
 
 #include "upkeep/visit.h"
 

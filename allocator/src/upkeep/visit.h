@@ -1,4 +1,4 @@
-// Room 18, upkeep: a look from outside at a process that was not prepared for it.
+// Room 19, upkeep: a look from outside at a process that was not prepared for it.
 //
 // The looker stops one thread by ptrace, leads its registers to `freestone_visit_enter` and lets it run. There the
 // thread answers one command, on a stack of the library's own. Then it waits for the looker, which stops it again and

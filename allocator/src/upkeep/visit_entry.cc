@@ -1,4 +1,4 @@
-// Room 18, upkeep: where a visit begins and how its thread goes on. See visit.h.
+// Room 19, upkeep: where a visit begins and how its thread goes on. See visit.h.
 //
 // The looker has set the program counter to freestone_visit_enter and the stack pointer to the end of the room's stack;
 // every other register still holds the thread's own value, and is saved in the room. It gives them back itself, while

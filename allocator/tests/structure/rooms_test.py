@@ -1,7 +1,7 @@
 """Rooms: each file includes its own room and rooms with a smaller number, by the table of docs/ARCHITECTURE.md; and the
 names that lead upward all the same are those of the page's second table.
 
-usage: rooms_test.py SOURCES ARCHITECTURE.md OBJECTS
+usage: rooms_test.py SOURCES ARCHITECTURE.md OBJECTS...
 """
 
 import re
@@ -31,11 +31,11 @@ def problems(sources: Path, rooms: dict[str, int]) -> list[str]:
     return found
 
 
-def linked_upward(objects: Path, rooms: dict[str, int]) -> dict[str, str]:
+def linked_upward(objects: list[Path], rooms: dict[str, int]) -> dict[str, str]:
     """Our names that an object of a room lacks and one of a room above it defines, with that room."""
     defined: dict[str, str] = {}
     lacked: list[tuple[str, str]] = []
-    paths = sorted(path for path in objects.rglob("*.o") if path.parent.name in rooms)
+    paths = sorted(path for folder in objects for path in folder.rglob("*.o") if path.parent.name in rooms)
     listing = subprocess.run(["nm", "-AC", *map(str, paths)], capture_output=True, text=True, check=True).stdout
     for path, kind, name in re.findall(r"^(.+?\.o):[0-9a-f ]+ ([A-Za-z]) freestone::(.+)$", listing, re.MULTILINE):
         if kind == "U":
@@ -46,7 +46,7 @@ def linked_upward(objects: Path, rooms: dict[str, int]) -> dict[str, str]:
     return {name.partition("(")[0]: defined[name] for name in leads}
 
 
-def upward(sources: Path, objects: Path, rooms: dict[str, int]) -> set[tuple[str, str, str]]:
+def upward(sources: Path, objects: list[Path], rooms: dict[str, int]) -> set[tuple[str, str, str]]:
     """Each name, the room that declares it and the room above to which it leads."""
     found = linked_upward(objects, rooms)
     texts = {path: path.read_text() for path in sorted(sources.rglob("*.*")) if path.suffix in (".cc", ".h")}
@@ -62,7 +62,7 @@ def upward(sources: Path, objects: Path, rooms: dict[str, int]) -> set[tuple[str
 
 
 def main() -> int:
-    sources, page, objects = map(Path, sys.argv[1:])
+    sources, page, *objects = map(Path, sys.argv[1:])
     rooms = numbered_rooms(page.read_text())
     found = problems(sources, rooms)
     rows = set(re.findall(r"^\| `(\w+)` \| ([a-z]+) \| ([a-z]+) \|", page.read_text(), re.MULTILINE))

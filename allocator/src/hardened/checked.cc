@@ -1,19 +1,19 @@
-// Room 9, front: see hardened.h and hardened_paths.h. This file holds the rare cases; hardened_large.cc serves larger
-// blocks.
+// Room 10, hardened: see checked.h and paths.h. This file holds the rare cases; large.cc serves larger blocks.
 
-#include "front/hardened.h"
+#include "hardened/checked.h"
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 
 #include "config/options.h"
-#include "front/hardened_large.h"
-#include "front/hardened_paths.h"
-#include "front/hardened_walk.h"
+#include "front/hardening.h"
 #include "front/large.h"
 #include "front/sampled.h"
-#include "front/zero_size.h"
+#include "hardened/large.h"
+#include "hardened/paths.h"
+#include "hardened/walk.h"
+#include "hardened/zero_size.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "span/mapping.h"
@@ -316,5 +316,15 @@ usize usable_bytes_checked(const void* block) {
   return !in_window(block) && mapped_request(block) != 0 ? mapped_claim(block).bytes : bytes;
 }
 
+static void note_child_here(bool handlers_ran) {
+  note_child(handlers_ran);
+  renew_randomness_in_child();
+}
+
 }  // namespace hardened
+
+constinit const HardeningHooks hardening_hooks = {hardened::draw_secrets, hardened::note_fork,
+                                                  hardened::note_child_here, hardened::release_all_sealed,
+                                                  hardened::check_heap};
+
 }  // namespace freestone

@@ -1,11 +1,11 @@
-// Room 9, front: see hardened_memory.h.
+// Room 10, hardened: see memory.h.
 
-#include "front/hardened_memory.h"
+#include "hardened/memory.h"
 
 #include "config/options.h"
-#include "front/hardened_large.h"
-#include "front/hardened_paths.h"
-#include "front/hardened_walk.h"
+#include "hardened/large.h"
+#include "hardened/paths.h"
+#include "hardened/walk.h"
 
 namespace freestone::hardened {
 

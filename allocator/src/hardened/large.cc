@@ -1,13 +1,13 @@
-// Room 9, front: see hardened_large.h.
+// Room 10, hardened: see large.h.
 
-#include "front/hardened_large.h"
+#include "hardened/large.h"
 
 #include "cache/class_run.h"
 #include "config/options.h"
 #include "front/large.h"
 #include "front/replaced_operators.h"
 #include "front/sampled.h"
-#include "front/zero_size.h"
+#include "hardened/zero_size.h"
 #include "platform/os.h"
 #include "region/guarding.h"
 #include "span/free_memory.h"

@@ -1,5 +1,5 @@
-// Room 9, front: what the hardened build writes into a block, and how it is checked. Words and loops only; no state but
-// the secrets.
+// Room 10, hardened: what the hardened build writes into a block, and how it is checked. Words and loops only; no state
+// but the secrets.
 //
 // slab/state_word.h draws a live, a free and a changing block.
 //
@@ -17,9 +17,9 @@
 #include "base/check.h"
 #include "base/chunks.h"
 #include "base/compiler.h"
-#include "front/hardened.h"
+#include "config/size_class.h"
+#include "hardened/checked.h"
 #include "platform/message.h"
-#include "slab/size_class.h"
 #include "slab/state_word.h"
 
 namespace freestone::hardened {

@@ -1,4 +1,4 @@
-// Room 9, front: the checked entry points of the hardened build, around the same heap.
+// Room 10, hardened: the checked entry points of the hardened build, around the same heap.
 //
 // A block of a slab class ends in a trailer, a word that only this process can write: it says how many bytes were asked
 // for and by which family of functions. What lies between these bytes and the trailer is a canary. A free block is
@@ -44,7 +44,7 @@ namespace hardened {
 // Draws the secrets.
 void draw_secrets();
 
-// malloc, free and what stands for them: hardened_paths.h.
+// malloc, free and what stands for them: paths.h.
 void* allocate_zeroed_checked(usize bytes);
 void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
 void* reallocate_checked(void* block, usize bytes);

@@ -1,4 +1,4 @@
-// Room 7, slab: the size classes.
+// Room 3, config: the size classes.
 //
 // 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs;
 // above, up to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the

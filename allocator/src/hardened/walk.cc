@@ -1,12 +1,12 @@
-// Room 9, front: see hardened_walk.h.
+// Room 10, hardened: see walk.h.
 
-#include "front/hardened_walk.h"
+#include "hardened/walk.h"
 
 #include <dlfcn.h>
 
 #include "config/options.h"
-#include "front/hardened_large.h"
-#include "front/hardened_paths.h"
+#include "hardened/large.h"
+#include "hardened/paths.h"
 #include "platform/child.h"
 #include "platform/file.h"
 #include "slab/holding.h"

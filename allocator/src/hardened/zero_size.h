@@ -1,4 +1,4 @@
-// Room 9, front: what malloc(0) returns in the hardened build: distinct addresses in an inaccessible range.
+// Room 10, hardened: what malloc(0) returns in the hardened build: distinct addresses in an inaccessible range.
 //
 // The range has a place every 16 bytes and a bit per place; the bit says whether the address is handed out, so a second
 // free of it is seen. Lock-free. Where a search finds no free place in 64, the caller serves the request from the heap.

@@ -1,8 +1,8 @@
-// Room 9, front: what serves the exported functions: the heap itself in the fast build, the checks around it in the
+// Room 20, abi: what serves the exported functions: the heap itself in the fast build, the checks around it in the
 // hardened build.
 #pragma once
 
-#include "front/hardened_paths.h"
+#include "hardened/paths.h"
 
 namespace freestone {
 

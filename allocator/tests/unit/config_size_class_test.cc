@@ -1,12 +1,12 @@
 // Room 7: the size classes, against definitions written out.
-#include "slab/size_class.h"
+#include "config/size_class.h"
 
 #include "unit/support.h"
 
 namespace freestone {
 namespace {
 
-TEST(slab_size_class, EverySizeHasTheSmallestClassThatHoldsIt) {
+TEST(config_size_class, EverySizeHasTheSmallestClassThatHoldsIt) {
   for (usize bytes = 0; bytes <= kCachedBytesMax; ++bytes) {
     const SizeClass c = class_of(bytes);
     ASSERT_GE(class_bytes(c), bytes);
@@ -19,7 +19,7 @@ TEST(slab_size_class, EverySizeHasTheSmallestClassThatHoldsIt) {
   }
 }
 
-TEST(slab_size_class, AlignedRequestsGetAClassOfThatAlignment) {
+TEST(config_size_class, AlignedRequestsGetAClassOfThatAlignment) {
   for (usize alignment = 1; alignment <= kUnitBytes; alignment *= 2) {
     for (usize bytes = 1; bytes <= kSmallBytesMax; bytes += 61) {
       const SizeClass c = class_of_aligned(bytes, alignment);
@@ -31,7 +31,7 @@ TEST(slab_size_class, AlignedRequestsGetAClassOfThatAlignment) {
   }
 }
 
-TEST(slab_size_class, InteriorPointersHaveTheNumberOfTheirBlock) {
+TEST(config_size_class, InteriorPointersHaveTheNumberOfTheirBlock) {
   Random random(test_seed("interior"));
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     const ClassInfo& info = class_info(c);

@@ -1,10 +1,10 @@
-// Room 9, front: whether an access of so many bytes stays inside the block that it begins in. For libc's memory
+// Room 10, hardened: whether an access of so many bytes stays inside the block that it begins in. For libc's memory
 // functions in the hardened library (abi/libc_memory.cc).
 #pragma once
 
-#include "front/block_words.h"
-#include "front/hardened.h"
-#include "front/hardened_large.h"
+#include "hardened/block_words.h"
+#include "hardened/checked.h"
+#include "hardened/large.h"
 
 namespace freestone::hardened {
 

@@ -1,9 +1,9 @@
-// Room 9, front: the paths of every call in the hardened build, in the order in which they run, to be inlined into the
-// exported functions. hardened.cc has the rare cases.
+// Room 10, hardened: the paths of every call in the hardened build, in the order in which they run, to be inlined into
+// the exported functions. checked.cc has the rare cases.
 #pragma once
 
-#include "front/block_words.h"
-#include "front/hardened.h"
+#include "hardened/block_words.h"
+#include "hardened/checked.h"
 
 namespace freestone::hardened {
 

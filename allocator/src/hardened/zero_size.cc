@@ -1,6 +1,6 @@
-// Room 9, front: see zero_size.h.
+// Room 10, hardened: see zero_size.h.
 
-#include "front/zero_size.h"
+#include "hardened/zero_size.h"
 
 #include "base/atomic.h"
 #include "base/bits.h"

@@ -1,4 +1,4 @@
-// Room 9, front: blocks above the slabs in the hardened build.
+// Room 10, hardened: blocks above the slabs in the hardened build.
 //
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
 // and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in a place of
@@ -7,7 +7,7 @@
 // every eighth is sealed all the same.
 #pragma once
 
-#include "front/block_words.h"
+#include "hardened/block_words.h"
 #include "platform/message.h"
 
 namespace freestone::hardened {

@@ -1,7 +1,7 @@
-// Room 9, front: checks every block, live or free, in the hardened build. Called at exit and by malloc_trim.
+// Room 10, hardened: checks every block, live or free, in the hardened build. Called at exit and by malloc_trim.
 #pragma once
 
-#include "slab/size_class.h"
+#include "config/size_class.h"
 
 namespace freestone::hardened {
 

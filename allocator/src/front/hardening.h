@@ -1,0 +1,20 @@
+// Room 9, front: what the front asks of the hardened room, which lies above it. In the fast build it asks nothing.
+#pragma once
+
+#include "base/units.h"
+
+namespace freestone {
+
+struct HardeningHooks {
+  void (*draw_secrets)();
+  // Called before a fork, in the forking thread; and in the child, which learns late that it is one if no handler ran.
+  void (*note_fork)();
+  void (*note_child)(bool handlers_ran);
+  // Gives what waits for its reuse back to the heap.
+  void (*release_sealed)();
+  // Checks every block.
+  void (*check_heap)(usize bytes_max);
+};
+extern const HardeningHooks hardening_hooks;
+
+}  // namespace freestone
