@@ -29,13 +29,13 @@ FREESTONE_SLOW void* out_of_memory() {
 }
 
 __attribute__((noinline)) void free_outside(void* block, Origin origin, usize bytes) {
-  if (kMitigations.any() && mapped_block_bytes(block) != 0) return serve_free(block, origin, bytes);
+  if (kChecksEveryCall && mapped_block_bytes(block) != 0) return serve_free(block, origin, bytes);
   ABI_CALL(free(block));
 }
 
 FREESTONE_INLINE void free_known(void* block, Origin origin, usize bytes) {
   const auto outside = [=] { free_outside(block, origin, bytes); };
-  if constexpr (!kMitigations.any()) return deallocate(block, region.base, outside);
+  if constexpr (!kChecksEveryCall) return deallocate(block, region.base, outside);
   return FREESTONE_LIKELY(in_window(block)) ? serve_free(block, origin, bytes) : outside();
 }
 

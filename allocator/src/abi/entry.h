@@ -8,7 +8,7 @@ namespace freestone {
 
 template <void* (*Slow)(usize) = allocate_slow>
 FREESTONE_INLINE void* serve_malloc(usize bytes, Origin origin = Origin::c_call) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     return hardened::allocate_checked(bytes, origin);
   } else {
     return allocate<Slow>(bytes);
@@ -16,7 +16,7 @@ FREESTONE_INLINE void* serve_malloc(usize bytes, Origin origin = Origin::c_call)
 }
 
 FREESTONE_INLINE void serve_free(void* block, Origin origin = Origin::c_call, usize bytes = kUnknownBytes) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     hardened::deallocate_checked(block, bytes, origin);
   } else {
     deallocate(block);
@@ -24,17 +24,17 @@ FREESTONE_INLINE void serve_free(void* block, Origin origin = Origin::c_call, us
 }
 
 FREESTONE_INLINE void* serve_calloc(usize bytes) {
-  return kMitigations.any() ? hardened::allocate_zeroed_checked(bytes) : allocate_zeroed(bytes);
+  return kChecksEveryCall ? hardened::allocate_zeroed_checked(bytes) : allocate_zeroed(bytes);
 }
 inline void* serve_aligned(usize bytes, usize alignment, Origin origin = Origin::c_call) {
-  return kMitigations.any() ? hardened::allocate_aligned_checked(bytes, alignment, origin)
+  return kChecksEveryCall ? hardened::allocate_aligned_checked(bytes, alignment, origin)
                             : allocate_aligned(bytes, alignment);
 }
 inline void* serve_realloc(void* block, usize bytes) {
-  return kMitigations.any() ? hardened::reallocate_checked(block, bytes) : reallocate(block, bytes);
+  return kChecksEveryCall ? hardened::reallocate_checked(block, bytes) : reallocate(block, bytes);
 }
 FREESTONE_INLINE usize serve_usable_size(const void* block) {
-  return kMitigations.any() ? hardened::usable_bytes_checked(block) : usable_bytes(block);
+  return kChecksEveryCall ? hardened::usable_bytes_checked(block) : usable_bytes(block);
 }
 
 }  // namespace freestone

@@ -75,7 +75,7 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(void*, realloc(void* block, size_t bytes)) {
 FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t alignment, size_t bytes)) {
   const usize below = (alignment - 1) | (sizeof(void*) - 1);
   const auto slow = [=] { return posix_memalign_slow(result, alignment, bytes); };
-  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & below) != 0)) return slow();
+  if (kChecksEveryCall || FREESTONE_UNLIKELY((alignment & below) != 0)) return slow();
   return pop_aligned(
       bytes, below,
       [=](void* block) {
@@ -86,13 +86,13 @@ FREESTONE_EXPORT FREESTONE_HOT ABI(int, posix_memalign(void** result, size_t ali
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, aligned_alloc(size_t alignment, size_t bytes)) {
-  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
+  if (kChecksEveryCall || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
     return aligned_alloc_slow(bytes, alignment);
   return allocate_aligned<aligned_alloc_slow>(bytes, alignment);
 }
 
 FREESTONE_EXPORT FREESTONE_HOT ABI(void*, memalign(size_t alignment, size_t bytes)) {
-  if (kMitigations.any() || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
+  if (kChecksEveryCall || FREESTONE_UNLIKELY((alignment & (alignment - 1)) != 0))
     return memalign_slow(bytes, alignment);
   return allocate_aligned<memalign_slow>(bytes, alignment);
 }

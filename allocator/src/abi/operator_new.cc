@@ -80,7 +80,7 @@ FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
 }
 
 FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     void* block = serve_malloc(bytes, origin);
     return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, origin);
   } else {
@@ -89,7 +89,7 @@ FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
 }
 
 FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     void* block = serve_malloc(bytes, origin);
     return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, origin);
   } else {
@@ -108,7 +108,7 @@ FREESTONE_SLOW void* new_aligned_miss_nothrow(usize bytes, usize alignment) {
 }
 
 FREESTONE_INLINE void* new_aligned(usize bytes, std::align_val_t alignment, Origin origin) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
     return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment), origin);
   } else {
@@ -117,7 +117,7 @@ FREESTONE_INLINE void* new_aligned(usize bytes, std::align_val_t alignment, Orig
 }
 
 FREESTONE_INLINE void* new_aligned_nothrow(usize bytes, std::align_val_t alignment, Origin origin) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
     return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment), origin);
   } else {
@@ -192,7 +192,7 @@ FREESTONE_INLINE void delete_form(void* block, Origin family, std::align_val_t a
   const auto outside = [=]() __attribute__((always_inline)) {
     delete_first_or_replaced<Target>(block, family, alignment, bytes);
   };
-  if constexpr (!kMitigations.any()) return deallocate(block, forms_base.load_relaxed(), outside);
+  if constexpr (!kChecksEveryCall) return deallocate(block, forms_base.load_relaxed(), outside);
   return FREESTONE_UNLIKELY(forms_are_undecided()) ? outside() : serve_free(block, aligned(family, alignment), bytes);
 }
 
@@ -217,7 +217,7 @@ EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) {
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return new_array([=] { return operators_in_use.create_aligned(bytes, alignment); },
                    [=] {
-                     if constexpr (kMitigations.any()) return new_aligned(bytes, alignment, kArray);
+                     if constexpr (kChecksEveryCall) return new_aligned(bytes, alignment, kArray);
                      return freestone_own_create_aligned(bytes, alignment);
                    });
 }

@@ -139,8 +139,8 @@ void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsig
   return_class_runs(c, user.shard, blocks, count, wanted);
 }
 
-// Mitigations want every block checked and the order random. A single thread gains nothing.
-bool uses_transfer(SizeClass c) { return !kMitigations.any() && is_slab_class(c) && caches_in_use.load_relaxed() > 1; }
+// A single thread gains nothing.
+bool uses_transfer(SizeClass c) { return kHandsBlocksOn && is_slab_class(c) && caches_in_use.load_relaxed() > 1; }
 
 // Gives the oldest `count` blocks back.
 void flush(Cache& cache, SizeClass c, unsigned count, bool others_may_want_them = false) {
@@ -196,9 +196,9 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
   }
 }
 
-// What the misses of a class cost. In the fast build those of class runs cost little (span/run.h).
+// What the misses of a class cost. Those of class runs that are kept cost little (span/run.h).
 usize cost_of_misses(const Cache& cache, SizeClass c) {
-  return kMitigations.any() || is_slab_class(c) ? cache.misses[c] : cache.misses[c] / 4;
+  return !kKeepsClassRuns || is_slab_class(c) ? cache.misses[c] : cache.misses[c] / 4;
 }
 
 // Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less.
@@ -445,7 +445,7 @@ void* pop_slow(Cache& cache, SizeClass c) {
     cache.top[c] += got;
     if (have + got == 0) return nullptr;
     block = *--cache.top[c];
-    if constexpr (!kMitigations.any()) cache.high[c] = cache.top[c];  // CACHE-5; counting.h opens it again
+    if constexpr (!kChecksEveryCall) cache.high[c] = cache.top[c];  // CACHE-5; counting.h opens it again
   }
   note_event(cache);
   return block;

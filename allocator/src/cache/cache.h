@@ -169,7 +169,7 @@ struct alignas(64) Cache {
   Cache* next = nullptr;  // registry; its lock is held to look at another thread's cache
   Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
-  [[no_unique_address]] std::conditional_t<kMitigations.any(), Allowance, NoAllowance> allowance;
+  [[no_unique_address]] std::conditional_t<kMitigations.quarantine, Allowance, NoAllowance> allowance;
 
   // CACHE-2 at every instant, also as another thread's fork sees it: the slot is written before top passes it.
   FREESTONE_INLINE void push(usize tag, void** at, void* block) {
@@ -179,13 +179,12 @@ struct alignas(64) Cache {
   unsigned capacity(SizeClass c) const {
     return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4
   }
-  // Not in the hardened build: there `git` gave four times as many pages inside slabs back and took them again.
   bool turns_often(SizeClass c) const {
-    return !kMitigations.any() && c >= Turns::kFirst && turns[c - Turns::kFirst].count >= Turns::kOften;
+    return kGrowsForTurns && c >= Turns::kFirst && turns[c - Turns::kFirst].count >= Turns::kOften;
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
-static_assert(kMitigations.any() || sizeof(Cache) <= 4 * kKiB,
+static_assert(kMitigations.quarantine || sizeof(Cache) <= 4 * kKiB,
               "a thread that allocates little pays one page for its cache");
 
 // A cache for the calling thread, registered: a parked one (parking.h) or a new one; null when memory is out.
@@ -204,7 +203,7 @@ extern FREESTONE_HIDDEN Atomic<u32> looks_made;
 FREESTONE_INLINE bool looks_closely() { return looks_made.load_relaxed() < kLooks; }
 // Fast build: raises the mark after a free was looked up, for `blocks` more at least. False: the array is full.
 FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
-  if (kMitigations.any() || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
+  if (kChecksEveryCall || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
   const unsigned capacity = cache.capacity(size_class);
   const unsigned count = cache.count(size_class);
   FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);

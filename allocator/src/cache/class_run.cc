@@ -35,7 +35,7 @@ UnitIndex end(SizeClass size_class, void* run) {
 void* take_class_run(SizeClass size_class, unsigned shard, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);
   Span span;
-  if constexpr (!kMitigations.any()) span.first = take_kept_class_run(shard, info.units);
+  if constexpr (kKeepsClassRuns) span.first = take_kept_class_run(shard, info.units);
   if (span.first == kNoUnit) span = take_guarded_span(info.units, 1, guard_units());
   if (span.first == kNoUnit) return nullptr;
   zeroed = span.zeroed;
@@ -45,7 +45,7 @@ void* take_class_run(SizeClass size_class, unsigned shard, bool& zeroed) {
 }
 
 unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, void** out) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (!kKeepsClassRuns) {
     bool zeroed;
     *out = take_class_run(size_class, shard, zeroed);
     return *out != nullptr ? 1 : 0;
@@ -62,7 +62,7 @@ unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, vo
 void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, unsigned count, bool keep) {
   const ClassInfo& info = class_info(size_class);
   runs_out[size_class].sub_relaxed(count);
-  if constexpr (kMitigations.any()) {
+  if constexpr (!kKeepsClassRuns) {
     for (unsigned k = 0; k < count; ++k)
       return_guarded_span(end(size_class, runs[k]), info.units, guard_units(), true);
     return;

@@ -83,7 +83,7 @@ void park_cache(Cache& cache) {
   // One that counts would hand out blocks uncounted before its new owner's first slow path.
   const bool counts = cache.counting != nullptr;
   const bool is_due = cache.pressure_seen != pressure_epoch.load_relaxed();
-  if (kMitigations.any() || counts || is_due) return destroy_cache(cache);
+  if (!kHandsBlocksOn || counts || is_due) return destroy_cache(cache);
   release_held_run(cache.run);
   leave_transfer(cache);
   if (!park(cache)) destroy_cache(cache);

@@ -10,7 +10,7 @@
 
 namespace freestone {
 
-inline constexpr bool kSeals = kMitigations.any();
+inline constexpr bool kSeals = kChecksEveryCall;
 #if defined(__x86_64__)
 inline constexpr usize kSealedBytes = 4 * kKiB;
 #else

@@ -61,7 +61,7 @@ void check_class(Seen& seen, const Cache& cache, SizeClass c) {
 
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) void on_exit() {
-  if (kMitigations.any() || mode() != Mode::active || !has_cache() || thread_cache().counting != nullptr) return;
+  if (kChecksEveryCall || mode() != Mode::active || !has_cache() || thread_cache().counting != nullptr) return;
   if (is_struck_at_work(&thread_cache())) return;
   Seen seen;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) check_class(seen, thread_cache(), c);

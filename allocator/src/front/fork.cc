@@ -41,7 +41,7 @@ bool handlers_run = false;  // ours, in the child at this moment
 
 void before_fork() {
   note_fork();
-  if constexpr (kMitigations.any()) hardening_hooks.note_fork();
+  if constexpr (kChecksEveryCall) hardening_hooks.note_fork();
   for (const ForkHooks* hooks : kHooks) hooks->before();
 }
 
@@ -64,7 +64,7 @@ FREESTONE_NO_ANALYSIS void recount_account() {  // nobody else changes these fig
 }
 
 void repair() {
-  if constexpr (kMitigations.any()) hardening_hooks.note_child(handlers_run);
+  if constexpr (kChecksEveryCall) hardening_hooks.note_child(handlers_run);
   repair_seal_in_child();
   repair_metadata_in_child();
   repair_spans_in_child();

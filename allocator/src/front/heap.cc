@@ -60,7 +60,7 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     constexpr SizeClass kShortestRun = class_of(kSmallBytesMax + 1);
     void* const popped = pop_of(size_class);
     // Where no slab fits, a run may; the hardened build finds a block's end by its size.
-    const bool fits_better = !kMitigations.any() && class_info(size_class).units > class_info(kShortestRun).units;
+    const bool fits_better = !kChecksEveryCall && class_info(size_class).units > class_info(kShortestRun).units;
     return popped != nullptr || !is_slab_class(size_class) || !fits_better ? popped : pop_of(kShortestRun);
   };
   if (block == nullptr) block = pop();
@@ -107,7 +107,7 @@ bool starts_unit(const void* block) { return address_of(block) % kUnitBytes == 0
 
 // Fails if the block is among those that the thread freed last. In the hardened build the trailer tells.
 FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const void* block) {
-  if constexpr (kMitigations.trailer) return;
+  if constexpr (kChecksEveryCall) return;
   if (FREESTONE_UNLIKELY(was_just_freed(thread_cache(), size_class, block)))
     fail_block(call, block, class_info(size_class).bytes);
 }
@@ -193,9 +193,9 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid realloc", size_class, block);
   expect_live("realloc after free", size_class, block);
   const usize old_bytes = class_info(size_class).bytes;
-  if (!kMitigations.trailer && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
+  if (!kChecksEveryCall && FREESTONE_UNLIKELY(place == SlabPlace::free_block))
     fail_block("realloc after free", block, old_bytes);
-  if constexpr (!kMitigations.any()) trusted_bytes.checked(size_class);
+  if constexpr (!kChecksEveryCall) trusted_bytes.checked(size_class);
   if (stays_in(old_bytes, bytes)) return block;
   return move(block, old_bytes, bytes);
 }
@@ -336,7 +336,7 @@ usize usable_bytes_slow(const void* block) {
     if (place == SlabPlace::no_block) fail_inside(call, tag, block);
     if (place == SlabPlace::free_block) fail_block(after_free, block, class_info(tag).bytes);
     expect_live(after_free, tag, block);
-    if constexpr (!kMitigations.any()) trusted_bytes.checked(tag);
+    if constexpr (!kChecksEveryCall) trusted_bytes.checked(tag);
     return class_info(tag).bytes;
   }
   switch (tag) {
@@ -363,7 +363,7 @@ usize good_size(usize bytes) {
 bool trim(usize keep_bytes) {
   if (ensure_started() != Mode::active) return false;
   usize given = 0;
-  if constexpr (kMitigations.any()) {
+  if constexpr (kChecksEveryCall) {
     hardening_hooks.release_sealed();
     hardening_hooks.check_heap(~usize{0});
   }

@@ -88,7 +88,7 @@ FREESTONE_INLINE void deallocate(void* block, usize base, Outside outside) {
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
-  if constexpr (!kMitigations.any()) {
+  if constexpr (!kChecksEveryCall) {
     if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block, tag);  // CACHE-4
   }
   cache.push(tag, top, block);
@@ -108,7 +108,7 @@ struct BlockBytes {
 };
 inline constexpr BlockBytes kBlockBytes;
 FREESTONE_INLINE usize block_bytes_of(usize tag) {
-  return kMitigations.any() ? kBlockBytes.of[tag] : trusted_bytes.of[tag].load_operand();
+  return kChecksEveryCall ? kBlockBytes.of[tag] : trusted_bytes.of[tag].load_operand();
 }
 
 // How many bytes the program may use. 0 for null; aborts for an address outside every block.
@@ -139,7 +139,7 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
 // Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives.
 // Always false for 0 bytes, for null, for the block on top of the array, and in the hardened build.
 FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
-  if constexpr (kMitigations.any()) return false;
+  if constexpr (kChecksEveryCall) return false;
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
   const usize tag = tag_table()[offset >> kUnitShift];

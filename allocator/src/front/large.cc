@@ -110,7 +110,7 @@ void* allocate_for_growth(usize old_bytes, usize bytes) {
       return block;
     }
   }
-  if (!kMitigations.any() && sample_observer.load_relaxed() == nullptr && bytes > kCachedBytesMax &&
+  if (!kMitigations.guards && sample_observer.load_relaxed() == nullptr && bytes > kCachedBytesMax &&
       bytes <= kGrowByMappingBytes) {
     if (const UnitIndex first = take_run_to_grow(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }

@@ -88,7 +88,7 @@ FREESTONE_AT_START Mode start() {
   } else {
     mark_process();  // first: from here on a child can tell that it is one
     read_options();
-    if constexpr (kMitigations.any()) hardening_hooks.draw_secrets();
+    if constexpr (kChecksEveryCall) hardening_hooks.draw_secrets();
     ask_about_frames();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
     set_shard_count(shards_for(os::cpu_count()));

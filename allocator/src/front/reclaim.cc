@@ -28,7 +28,7 @@ Atomic<u64> failed_allocations;
 // Turns this thread's cache, and what all threads keep in common, into free units.
 static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
-  if constexpr (kMitigations.any()) hardening_hooks.release_sealed();
+  if constexpr (kMitigations.quarantine) hardening_hooks.release_sealed();
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {

@@ -193,7 +193,6 @@ FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
 }
 
 void* allocate_zeroed_checked(usize bytes) {
-  if constexpr (!kMitigations.trailer) return allocate_zeroed(bytes);
   if (bytes > kCachedRequestMax) {
     // A run is often known to be zero: the heap clears the rest, and the mark goes behind it.
     void* block = bytes <= ~usize{0} - kTrailerBytes ? allocate_zeroed(bytes + kTrailerBytes) : nullptr;
@@ -209,7 +208,6 @@ void* allocate_zeroed_checked(usize bytes) {
 }
 
 void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
-  if constexpr (!kMitigations.trailer) return allocate_aligned(bytes, alignment);
   return allocate_through_heap(bytes, alignment, with_alignment(origin, alignment));
 }
 
@@ -248,7 +246,7 @@ static void* reallocate_in_slab(void* block, usize block_bytes, const Claim& cla
 }
 
 static void* reallocate_other(void* block, usize bytes) {
-  if (mode() == Mode::disabled || !kMitigations.trailer) return reallocate(block, bytes);
+  if (mode() == Mode::disabled) return reallocate(block, bytes);
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   usize old_bytes = 0;
   if (is_slab_tag(tag)) {
@@ -293,7 +291,7 @@ void* reallocate_checked(void* block, usize bytes) {
   }
   LiveBlock live;
   Chunk gap;
-  if (!kMitigations.trailer || !live_block(block, live) || !short_gap_damage(end_of(block, live), live.gap, gap) ||
+  if (!live_block(block, live) || !short_gap_damage(end_of(block, live), live.gap, gap) ||
       is_damaged(block, live, gap, 0, 0)) {
     return reallocate_other(block, bytes);
   }
@@ -302,7 +300,7 @@ void* reallocate_checked(void* block, usize bytes) {
 
 usize usable_bytes_checked(const void* block) {
   if (block == nullptr) return 0;
-  if (mode() != Mode::active || !kMitigations.trailer) return usable_bytes(block);
+  if (mode() != Mode::active) return usable_bytes(block);
   if (kMitigations.zero_size && is_zero_size(block)) return 0;
   const u8 tag = in_window(block) ? tag_of(unit_of(block)) : kTagNone;
   Claim claim{};

@@ -309,7 +309,7 @@ void release_all_sealed() {
 }
 
 usize readable_bytes(const void* block, usize block_bytes) {
-  if constexpr (!kMitigations.trailer) return block_bytes;
+  if constexpr (!kChecksEveryCall) return block_bytes;
   const usize request = large_request(block) & kLargeRequestMask;
   return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
 }

@@ -207,7 +207,6 @@ void* allocate_through_heap(usize bytes, usize alignment, Origin origin);
 void* allocate_zero_size(Origin origin);
 
 FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
-  if constexpr (!kMitigations.trailer) return allocate(bytes);
   if (FREESTONE_UNLIKELY(bytes - 1 >= kTableRequestMax)) {
     if (bytes == 0) return allocate_zero_size(origin);
     return bytes <= kCachedRequestMax ? allocate_above_table(bytes, origin) : allocate_through_heap(bytes, 1, origin);
@@ -228,7 +227,6 @@ void deallocate_checked_slow(void* block, usize bytes, Origin origin);
 
 template <bool Long = false>
 FREESTONE_INLINE void deallocate_checked(void* block, usize bytes, Origin origin) {
-  if constexpr (!kMitigations.trailer) return deallocate(block);
   LiveBlock live;
   if (FREESTONE_UNLIKELY(!live_block(block, live))) return deallocate_checked_slow(block, bytes, origin);
   Chunk gap = {};

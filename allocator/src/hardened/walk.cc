@@ -56,7 +56,7 @@ bool forks_alone = false;
 // where libc has none.
 constexpr const unsigned*& libc_threads = sealed_page.libc_threads;
 __attribute__((constructor(101))) void find_thread_count() {
-  if constexpr (kMitigations.trailer)
+  if constexpr (kChecksEveryCall)
     libc_threads = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__nptl_nthreads"));
 }
 
@@ -147,7 +147,6 @@ void note_fork() { forks_alone = is_only_thread(); }
 void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_short || !handlers_ran || !forks_alone; }
 
 void check_heap(usize bytes_max) {
-  if constexpr (!kMitigations.trailer) return;
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();
@@ -164,7 +163,7 @@ void check_heap(usize bytes_max) {
 
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
-  if constexpr (!kMitigations.trailer) return;
+  if constexpr (!kChecksEveryCall) return;
   if (mode() != Mode::active || is_struck_at_work(has_cache() ? &thread_cache() : nullptr)) return;
   check_heap(options.exit_check_bytes);
 }

@@ -341,12 +341,12 @@ FREESTONE_SLOW void repair_growth_in_child() {
 bool has_plain_pages(UnitIndex unit) { return unit < plain_pages_end(); }
 
 bool fills_frames() {
-  if (kMitigations.any() || static_cast<Thp>(options.thp) != Thp::automatic || is_limited()) return false;
+  if (!kFillsFrames || static_cast<Thp>(options.thp) != Thp::automatic || is_limited()) return false;
   return frames.load_relaxed() == Frames::filled;
 }
 
 void ask_about_frames() {
-  const bool matters = !kMitigations.any() && static_cast<Thp>(options.thp) == Thp::automatic;
+  const bool matters = kFillsFrames && static_cast<Thp>(options.thp) == Thp::automatic;
   if (matters && os::page_bytes() == 4 * kKiB && os::gives_huge_pages_on_request())
     frames.store_relaxed(Frames::filled);
 }

@@ -189,7 +189,7 @@ inline u8 class_at(UnitIndex unit) {
 }
 inline void set_class_run(UnitIndex first, u8 size_class) {
   record_of(first).size_class = size_class;
-  set_tag(first, kMitigations.any() ? size_class : kTagClassRun);
+  set_tag(first, kChecksEveryCall ? size_class : kTagClassRun);
 }
 
 inline UnitIndex unit_of(const void* pointer) {

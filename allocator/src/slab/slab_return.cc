@@ -160,7 +160,7 @@ static_assert(kSlabWordsMax <= kUnitBytes);
 }  // namespace
 
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
-  if constexpr (kMitigations.any()) {
+  if constexpr (kSortsReturns) {
     return_sorted(size_class, user, blocks, count);
   } else {
     return_in_turn(size_class, user, blocks, count);

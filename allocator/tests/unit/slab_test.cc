@@ -167,7 +167,7 @@ TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
     last = slab;
     count += got;
   }
-  if (const usize page = os::page_bytes(); page == 4 * kKiB && !kMitigations.any()) {
+  if (const usize page = os::page_bytes(); page == 4 * kKiB && kFillsFrames) {
     const bool can_be_had = !os::populate(os::map(page), page);  // from Linux 5.14 on
     EXPECT_EQ(resident[2], 0u);
     EXPECT_EQ(resident.back(), can_be_had ? units_to_bytes(info.units) / page : 0);
