@@ -6,12 +6,12 @@
 #include "abi/mallctl_nodes.h"
 
 #include "abi/locks.h"
+#include "cache/tick.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
 #include "platform/os.h"
 #include "platform/seal.h"
-#include "span/purge.h"
 #include "upkeep/background.h"
 #include "upkeep/upkeep.h"
 
@@ -146,7 +146,7 @@ int purge_arena(const MallctlRequest& r) {
 int decay_arena(const MallctlRequest& r) {
   if (!is_arena(r.number)) return EFAULT;
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  decay_caches();
+  tick(ensure_cache());
   return 0;
 }
 

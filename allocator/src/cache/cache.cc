@@ -8,6 +8,7 @@
 #include "cache/class_run.h"
 #include "cache/counting.h"
 #include "cache/parking.h"
+#include "cache/tick.h"
 #include "cache/transfer.h"
 #include "config/options.h"
 #include "platform/child.h"
@@ -285,9 +286,11 @@ void note_event(Cache& cache) {
     answer_pressure(cache, epoch);
   ++cache.events;
   // A program that goes on with little must not keep what it needed before.
-  const bool tick = cache.events % kEventsPerClock == 0 && decay_is_due();
-  if (FREESTONE_UNLIKELY(tick)) decay_caches();
-  give_back_cold(cache, tick || look_is_due(cache.events));
+  if (cache.events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) {
+    tick(&cache);
+  } else {
+    give_back_cold(&cache, look_is_due(cache.events));
+  }
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
   attend();
 }
@@ -383,11 +386,17 @@ void flush_all(Cache& cache) {
   flush_arrays(cache);
 }
 
-void give_back_cold(Cache& cache, bool due) {
-  if (!purge_cold_pages(cache.user, due)) return;
-  flush_arrays(cache);
+static void give_back_cold_for(SlabUser& user, Cache* cache, bool due) {
+  if (!purge_cold_pages(user, due)) return;
+  if (cache != nullptr) flush_arrays(*cache);
   release_class_runs();
-  purge_slabs(cache.user, WentBack::slabs);
+  purge_slabs(user, WentBack::slabs);
+}
+
+void give_back_cold(Cache* cache, bool due) {
+  if (cache != nullptr) return give_back_cold_for(cache->user, cache, due);
+  Seated seated;
+  give_back_cold_for(seated.user(), nullptr, due);
 }
 
 // Whether one other counts.

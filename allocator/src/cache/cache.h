@@ -245,13 +245,12 @@ extern FREESTONE_HIDDEN TrustedBytes trusted_bytes;
 // Gives all cached blocks back.
 void flush_all(Cache& cache);
 // Gives back memory inside slabs that nobody needs (purge_cold_pages). When few blocks are left, empties the cache
-// first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each.
-void give_back_cold(Cache& cache, bool due);
+// first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each. `due`:
+// a tick, or a look after so many events. `cache` is null for a thread that has none.
+void give_back_cold(Cache* cache, bool due);
 
 // Destroys the caches that have been parked for so long.
 void release_parked_caches(u64 age_ms = 0);
-// Gives back what the law of retention allows no longer: parked caches, then runs and spans. Due when decay_is_due().
-void decay_caches();
 
 // Take and return a block for a thread that is ending or cannot get a cache. `random` goes on from call to call.
 void* take_one(SizeClass size_class, u64& random);

@@ -39,7 +39,7 @@ void* take_class_run(SizeClass size_class, unsigned shard, bool& zeroed) {
   if (span.first == kNoUnit) span = take_guarded_span(info.units, 1, guard_units());
   if (span.first == kNoUnit) return nullptr;
   zeroed = span.zeroed;
-  if constexpr (kMitigations.zero_on_free) record_of(span.first).is_fresh = kFreshRun;
+  if constexpr (kMitigations.zero_on_free) record_of(span.first).run_state = RunState::fresh;
   runs_out[size_class].add_relaxed(1);
   return begin(size_class, span.first);
 }

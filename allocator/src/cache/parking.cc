@@ -109,11 +109,6 @@ void release_parked_caches(u64 age_ms) {
   while (Cache* const cache = take_older(age_ms)) destroy_cache(*cache);
 }
 
-void decay_caches() {
-  release_parked_caches(options.dirty_decay_ms);
-  decay_spans();
-}
-
 ParkedCaches parked_caches() {
   LockGuard guard(cache_registry_lock);
   usize caches = 0;

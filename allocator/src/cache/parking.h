@@ -1,6 +1,6 @@
 // Room 8, cache: caches that outlive their threads, in the fast build. A thread that ends parks its cache with the
 // blocks and capacities in it; the next thread that starts takes it over, so it meets what the last one learned. What
-// nobody takes for a half-life of the law of retention goes back (decay_caches), and all of it where memory is short or
+// nobody takes for a half-life of the law of retention goes back (tick.h), and all of it where memory is short or
 // trimmed. In the hardened build a thread's blocks are checked at its end, on their way back to the slabs.
 //
 // PARK-1  A cache is in a parking place, or a thread works on it (Cache::worker), or both ended with a fork. It enters

@@ -81,7 +81,7 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   void* block = allocate_large(bytes, alignment, zeroed);
   for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);)
     block = allocate_large(bytes, alignment, zeroed);
-  if (cache != nullptr) give_back_cold(*cache, false);
+  if (cache != nullptr) give_back_cold(cache, false);
   attend();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
@@ -144,9 +144,8 @@ FREESTONE_APART void deallocate_class_run(void* block) {
   cache.push(size_class, top, block);
 }
 
-FREESTONE_APART void deallocate_other_run(void* block, UnitIndex first, usize bytes) {
+FREESTONE_APART void deallocate_other_run(void* block) {
   sample_freed(block);
-  if (is_large_kept_run(bytes) && return_run(0, first)) return;  // their slots are for all shards
   deallocate_run(block);
 }
 
@@ -159,7 +158,7 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   // may_hold_run would say yes to a thread without a cache, which can hold no run.
   const bool usual = is_kept_run(bytes) && cache.run.units.load_relaxed() == 0 && may_hold_run(bytes) && has_cache();
   if (FREESTONE_LIKELY(usual) && sample_observer.load_acquire() == nullptr) return cache.run.put(first, record);
-  deallocate_other_run(block, first, bytes);
+  deallocate_other_run(block);
 }
 
 FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cache/class_run.h"
+#include "cache/tick.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "front/sampled.h"
@@ -64,6 +65,7 @@ void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
 void deallocate_run(void* block) {
   Cache* cache = ensure_cache();
   const usize bytes = run_bytes(block);
+  if (is_large_kept_run(bytes) && FREESTONE_UNLIKELY(tick_is_due())) tick(cache);  // nothing else may see the time pass
   if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes))
     return hold_run(cache->run, cache->user.shard, unit_of(block));
   if (!return_run(shard_of(cache), unit_of(block))) fail("double free", block, "the block is free");

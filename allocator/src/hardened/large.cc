@@ -145,7 +145,7 @@ bool is_hardly_used(const char* block, usize used) {
 // kept.
 [[maybe_unused]] void empty_run(char* block, usize used) {
   if (used > kSharedRunBytesMax && is_hardly_used(block, used)) return;
-  record_of(unit_of(block)).is_fresh = kClearedRun;
+  record_of(unit_of(block)).run_state = RunState::cleared;
   clear(block, used);
 }
 
@@ -174,8 +174,9 @@ FREESTONE_SLOW void renew_randomness_in_child() { sealed_random.add_relaxed(os::
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
   if constexpr (kMitigations.zero_on_free) {
-    if (tag_of(unit_of(block)) != kTagRun || record.is_fresh != kUsedRun) expect_run_clear(block, span_bytes(block));
-    record.is_fresh = kUsedRun;
+    const bool was_used = tag_of(unit_of(block)) == kTagRun && record.run_state == RunState::used;
+    if (!was_used) expect_run_clear(block, span_bytes(block));
+    record.run_state = RunState::used;
   }
   set_live(block, bytes, origin, 0);
   return block;

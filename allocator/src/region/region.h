@@ -55,13 +55,12 @@ inline constexpr unsigned kOctetGroups = 8;   // 8 MiB: one cache line of bitmap
 inline constexpr unsigned kSuperGroups = 64;  // 64 MiB: one bitmap word of groups
 inline constexpr unsigned kDirtySets = 3;     // of free units with memory: younger, older, refused (span/span_map.h)
 
-// The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
-// is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
-// there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
-// of a heap object `words` and `heap`: whoever comes late may read these, and then gets no token.
-inline constexpr u8 kUsedRun = 0;     // handed out, or its contents may be the program's
-inline constexpr u8 kFreshRun = 1;    // taken, and not handed out yet
-inline constexpr u8 kClearedRun = 2;
+// What a run's memory holds, where freed memory is zero (HARD-2).
+enum class RunState : u8 {
+  used,     // handed out, or its contents may be the program's
+  fresh,    // taken, and not handed out yet
+  cleared,  // freed
+};
 // What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
@@ -70,13 +69,16 @@ struct HeapObjectSpan {
   UnitIndex previous;
   u32 live;            // first unit: blocks in use
 };
-// front/sampled.h names the fields of a sampled block.
+// The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
+// is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
+// there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
+// of a heap object `words` and `heap`: whoever comes late may read these, and then gets no token.
 struct alignas(64) Record {
   Atomic<u64> summary;     // slab: generation | busy | nonempty words
   Atomic<u8> shard;        // slab: the shard whose tree offers it
   u8 size_class;           // slab, class run: fixed while it exists
-  u8 is_fresh;             // run, hardened: kUsedRun, kFreshRun or kClearedRun; slab: 1 while its empty pages never
-                           // had memory
+  u8 is_fresh;             // slab: 1 while its empty pages never had memory
+  RunState run_state;      // run, hardened
   u32 run_units;           // run: its length
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled; slab: see look_of (slab_purge.cc)

@@ -25,7 +25,7 @@ inline void expect_clear(void* memory, usize bytes) {
 
 // The same for a free run that only the caller can reach. A fresh one was looked at when it was taken.
 inline void expect_run_clear(void* run, usize bytes) {
-  if (!kMitigations.zero_on_free || record_of(unit_of(run)).is_fresh == kFreshRun) return;
+  if (!kMitigations.zero_on_free || record_of(unit_of(run)).run_state == RunState::fresh) return;
   expect_clear(run, bytes);
 }
 

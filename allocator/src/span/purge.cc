@@ -15,7 +15,7 @@ namespace freestone {
 
 constinit Atomic<usize> kept_units;
 constinit Atomic<usize> keepable_units;
-constinit Atomic<u64> last_decay_ms;
+constinit Atomic<u64> last_tick_ms;
 
 namespace {
 
@@ -62,7 +62,7 @@ usize surplus() FREESTONE_REQUIRES(span_lock) {
 // What time makes due.
 usize due_by_time() FREESTONE_REQUIRES(span_lock) {
   const u64 now = os::coarse_milliseconds();
-  last_decay_ms.store_relaxed(now);
+  last_tick_ms.store_relaxed(now);
   if (span_map.refused_units() != 0 && now - state.refused_ms >= kRefusedMs) {
     state.refused_ms = now;
     span_map.retry_refused();
@@ -168,13 +168,8 @@ usize purge_spans(usize keep_bytes, WentBack why) {
   return units_to_bytes(done);
 }
 
-bool decay_is_due() {
-  return os::coarse_milliseconds() - last_decay_ms.load_relaxed() >= tick_ms();
-}
-
 void decay_spans() {
   release_old_runs();
-  release_old_class_runs();
   usize due;
   {
     LockGuard guard(span_lock);

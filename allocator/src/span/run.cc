@@ -59,7 +59,7 @@ Atomic<u64>& slot_for(unsigned shard, usize units) {
 }
 
 // Whether a free run is zero (HARD-2). A large one is kept only then.
-bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).is_fresh != kUsedRun; }
+bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).run_state != RunState::used; }
 
 // What was cleared and is not too large keeps its memory: the faults of its next use would cost more than the clearing.
 void return_to_spans(UnitIndex first, usize units) {
@@ -81,7 +81,7 @@ UnitIndex begin_run(const Span& span, usize units) {
   runs_taken.add_relaxed(1);
   units_taken.add_relaxed(units);
   record_of(span.first).run_units = static_cast<u32>(units);
-  if constexpr (kMitigations.zero_on_free) record_of(span.first).is_fresh = kFreshRun;
+  if constexpr (kMitigations.zero_on_free) record_of(span.first).run_state = RunState::fresh;
   return span.first;
 }
 
@@ -187,7 +187,6 @@ bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
   if (units == 0) return false;
   record_of(first).run_units = 0;
-  if (is_large_kept_run(units_to_bytes(units))) release_old_runs();
   const bool large_is_kept = keeps_large(units) && (!kMitigations.zero_on_free || is_emptied(first));
   if (is_kept_run(units_to_bytes(units)) || large_is_kept) {
     keep(shard, first, units);
@@ -243,8 +242,8 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
   const usize kept = kept_units.load_relaxed() + units;
   if (options.dirty_decay_ms == 0 || units_to_bytes(kept) > options.dirty_bytes || kept > keepable_units.load_relaxed())
     return false;
-  // The time of the last decay step needs no look at the clock. A run may go a step early.
-  const u64 run = u64{first} | u64{units} << 32 | last_decay_ms.load_relaxed() / kStampMs << kStampShift;
+  // The time of the last tick needs no look at the clock. A run may go a tick early.
+  const u64 run = u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
   for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - kClassUnitsMin].slot) {
     u64 empty = 0;
     if (slot.load_relaxed() != 0) continue;
@@ -294,11 +293,8 @@ void release_old_runs() {
   for (Atomic<u64>& slot : large_slot) {
     if (is_old(slot.load_relaxed(), now)) evict_large(slot);
   }
-}
-
-void release_old_class_runs() {
   if (class_runs_kept.load_relaxed() == 0) return;
-  for_class_slots([now = stamp()](Atomic<u64>& slot) {
+  for_class_slots([now](Atomic<u64>& slot) {
     if (is_old(slot.load_relaxed(), now)) evict_class_run(slot);
   });
 }

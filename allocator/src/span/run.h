@@ -86,10 +86,9 @@ void release_class_runs();
 void flush_runs();
 // Empties those of large runs.
 void release_large_runs();
-// Empties the slots of large runs that nobody asked for during an eighth of the half-life; cheap when there are none.
+// Empties the slots of large runs and of class runs that nobody asked for during an eighth of the half-life; cheap when
+// there are none.
 void release_old_runs();
-// The same for class runs.
-void release_old_class_runs();
 
 // Without those that threads hold, which count as live here.
 struct RunCounts {

@@ -6,11 +6,11 @@
 #include <signal.h>
 
 #include "base/atomic.h"
+#include "cache/tick.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "platform/os.h"
 #include "region/account.h"
-#include "span/purge.h"
 
 namespace freestone {
 
@@ -34,7 +34,7 @@ void* purge_until_unwanted(void* argument) {
   os::name_thread("freestone");
   while (wanted.load_acquire() == own) {
     os::futex_wait_for(&wanted, own, pause_ms());
-    decay_caches();
+    tick(nullptr);
     attend();
   }
   return nullptr;

@@ -70,6 +70,30 @@ TEST(Mallctl, PurgesAsRedisDoes) {
   EXPECT_EQ(mallctl("arena.77.purge", nullptr, nullptr, nullptr, 0), EFAULT);
 }
 
+// Pages inside slabs of which every block is free go as time passes, though the program does nothing else.
+TEST(Mallctl, DecaysPagesInsideSlabs) {
+  const auto decay_ms = get<ssize_t>("arenas.dirty_decay_ms");
+  ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -1), 0);
+  static void* stays[6000];
+  static void* goes[16000];
+  for (void*& block : stays) block = memset(malloc(4000), 1, 4000);
+  for (void*& block : goes) block = memset(malloc(1000), 1, 1000);
+  for (size_t k = 0; k < std::size(goes); ++k) {
+    if (k % 64 != 0) free(goes[k]);
+  }
+  ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 2), 0);
+  const uint64_t purged = stats().purged_bytes;
+  const auto gone = [&] { return stats().purged_bytes - purged; };
+  for (int looks = 0; gone() < 8 * kMiB && looks < 20'000; ++looks) {
+    ASSERT_EQ(mallctl("arena.0.decay", nullptr, nullptr, nullptr, 0), 0);
+    usleep(5000);
+  }
+  EXPECT_GE(gone(), 8 * kMiB);
+  for (size_t k = 0; k < std::size(goes); k += 64) free(goes[k]);
+  for (void* block : stays) free(block);
+  ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", decay_ms), 0);
+}
+
 TEST(Mallctl, StartsAndStopsTheBackgroundThread) {
   EXPECT_FALSE(get<bool>("background_thread"));
   EXPECT_EQ(set<bool>("background_thread", true), 0);

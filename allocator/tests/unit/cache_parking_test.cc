@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "cache/tick.h"
 #include "config/options.h"
 #include "region/account.h"
 
@@ -99,7 +100,7 @@ TEST(cache_parking, WhatNobodyTakesGoesBackAfterAHalfLife) {
   const auto before = options.dirty_decay_ms;
   options.dirty_decay_ms = 1;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  decay_caches();
+  tick(ensure_cache());
   options.dirty_decay_ms = before;
   EXPECT_EQ(parked_caches().caches, 0u);
   EXPECT_EQ(blocks_outside(kClass), outside);

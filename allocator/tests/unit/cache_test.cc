@@ -211,7 +211,7 @@ TEST(cache, TheBinsHandBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
   const SizeClass c = class_of(kBytes);
   Cache* own = ensure_cache();
   flush_all(*own);
-  give_back_cold(*own, true);  // else a tick of the clock may do it below, and empty the other thread's array
+  give_back_cold(own, true);  // else a tick of the clock may do it below, and empty the other thread's array
   void* first[kBlocks];
   for (void*& block : first) block = allocate(kBytes);
   const usize bin_max = kTransferBytesPerBin / class_info(c).bytes;

@@ -295,10 +295,10 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
 
   const UnitIndex old = take_span(kUnits, 1).first;
   ASSERT_TRUE(keep_class_run(0, old, kUnits));
-  release_old_class_runs();
+  release_old_runs();
   EXPECT_EQ(kept(), kUnits);
   options.dirty_decay_ms = 0;
-  release_old_class_runs();
+  release_old_runs();
   EXPECT_EQ(kept(), 0u);
   EXPECT_FALSE(keep_class_run(0, old, kUnits)) << "nothing is kept where free memory goes at once";
   options.dirty_decay_ms = decay_ms;
