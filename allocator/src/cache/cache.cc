@@ -42,7 +42,7 @@ bool is_orphan(const Cache& cache) { return cache.generation != process_generati
 // Threads without a cache take a seat: the child of a fork repairs what they hold, too. The shard of the main thread is
 // as good as any.
 struct alignas(64) Seat {
-  Atomic<usize> owner;  // its thread_mark(); 0: free
+  Atomic<usize> owner;  // its own_thread(); 0: free
   SlabUser user;
 };
 constinit Seat seats[16];
@@ -54,7 +54,7 @@ class Seated {
     for (unsigned k = 0;; k = (k + 1) % (sizeof seats / sizeof *seats)) {
       usize nobody = 0;
       seat_ = &seats[k];
-      if (seat_->owner.load_relaxed() == 0 && seat_->owner.replace_acquire(nobody, thread_mark())) return;
+      if (seat_->owner.load_relaxed() == 0 && seat_->owner.replace_acquire(nobody, own_thread())) return;
       cpu_relax();
     }
   }
@@ -301,7 +301,7 @@ Cache* take_orphan() {
   Cache* cache = first_cache;
   while (cache != nullptr && !is_orphan(*cache)) cache = cache->next;
   if (cache == nullptr) return nullptr;
-  cache->worker.store_relaxed(thread_mark());
+  cache->worker.store_relaxed(own_thread());
   unpark_orphan(*cache);
   return cache;
 }
@@ -364,7 +364,7 @@ Cache* create_cache() {
   // As one copy, before another thread can see it.
   std::memcpy(static_cast<void*>(cache->class_of_granules), kClassOfGranules.of, sizeof kClassOfGranules.of);
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
-  cache->worker.store_relaxed(thread_mark());
+  cache->worker.store_relaxed(own_thread());
   cache->is_plain = true;
   cache->pressure_seen = pressure_epoch.load_relaxed();
   LockGuard guard(cache_registry_lock);
@@ -478,8 +478,8 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
 }
 
 bool was_just_freed_counted(const Cache& cache, SizeClass c, const void* block) {
-  // Of an open class, places below the mark may hold what was handed out since.
-  void* const* from = c < kCountedClassEnd ? cache.counting->of[c].mark : nullptr;
+  // Of an open class, places below the border may hold what was handed out since.
+  void* const* from = c < kCountedClassEnd ? cache.counting->of[c].border : nullptr;
   if (from == nullptr) from = cache.base[c];
   void* const* const top = cache.top[c];
   for (void* const* place = top - min_of<usize>(static_cast<usize>(top - from), kRunPlaces); place != top;
@@ -589,9 +589,10 @@ FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) {
       if (count_seen(*cache, c) == 0) continue;
-      void** const mark = cache->counting != nullptr && c < kCountedClassEnd ? cache->counting->of[c].mark : nullptr;
-      copy(cache->base[c], mark != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
-      if (mark != nullptr) copy(mark, cache->top[c]);
+      const bool may_be_open = cache->counting != nullptr && c < kCountedClassEnd;
+      void** const border = may_be_open ? cache->counting->of[c].border : nullptr;
+      copy(cache->base[c], border != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
+      if (border != nullptr) copy(border, cache->top[c]);
     }
     cache->quarantine.for_each([&](void*& block) { copy(&block, &block + 1); });
   }
@@ -620,14 +621,14 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  
     if (cut_short) cache->previous = previous;
     count += cache->is_counted ? 1 : 0;
     if (cache == own) continue;
-    if (cache->worker.load_relaxed() == thread_mark()) {
+    if (cache->worker.load_relaxed() == own_thread()) {
       cache->generation = process_generation();  // the interrupted code of this thread makes it or takes it apart
     } else {
       repair_user(cache->user);
     }
   }
   for (Seat& seat : seats) {
-    if (seat.owner.load_relaxed() == 0 || seat.owner.load_relaxed() == thread_mark()) continue;
+    if (seat.owner.load_relaxed() == 0 || seat.owner.load_relaxed() == own_thread()) continue;
     repair_user(seat.user);
     seat.owner.store_relaxed(0);
   }

@@ -13,9 +13,9 @@
 //          names its class in `changing`.
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget. A sleeping
 //          thread holds no more than that, its kept run, and its quarantine in the hardened build.
-// CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the mark is null.
-//          So top[-1] is a cached block or not an address in the window, and a free that finds its own block there is a
-//          double free.
+// CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the border is
+//          null. So top[-1] is a cached block or not an address in the window, and a free that finds its own block
+//          there is a double free.
 // CACHE-5  high is at most base + capacity. In the fast build a refill lowers it to top. A free that lifts the array
 //          above it takes the slow path, which looks the address up in the slab and among the blocks that were freed
 //          last, and raises it: by one block while the process `looks_closely`, then to the end of the array.
@@ -157,7 +157,7 @@ struct alignas(64) Cache {
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
-  Atomic<usize> worker;     // thread_mark() of its owner, or of who takes it apart; 0: parked (PARK-1)
+  Atomic<usize> worker;     // own_thread() of its owner, or of who takes it apart; 0: parked (PARK-1)
   u32 thread_id = 0;        // of the owner
   u32 generation = 0;       // of the process that it was made or adopted in (platform/child.h)
   bool is_counted = false;  // in caches_in_use

@@ -11,8 +11,8 @@ namespace freestone {
 
 namespace {
 
-// Freed blocks wait behind the mark until the class is joined. So this bounds how cold a block is when it is handed out
-// again, and how far the pushed blocks are moved.
+// Freed blocks wait behind the border until the class is joined. So this bounds how cold a block is when it is handed
+// out again, and how far the pushed blocks are moved.
 constexpr usize kPoppableBytes = 4 * kKiB;
 constexpr usize kPoppableMin = 32;
 
@@ -37,20 +37,20 @@ struct Pieces {
   usize count;  // cached blocks in both pieces
 };
 
-FREESTONE_INLINE Pieces pieces_of(const Cache& cache, SizeClass c, void** mark) {
+FREESTONE_INLINE Pieces pieces_of(const Cache& cache, SizeClass c, void** border) {
   void** const poppable = cache.top[entry_of(c)];
   FREESTONE_CHECK("COUNT-1", cache.base[c] <= cache.low[entry_of(c)] && cache.low[entry_of(c)] <= poppable &&
-                                 poppable <= mark && mark <= cache.top[c] && cache.top[c] <= cache.high[c]);
-  void** const popped_end = mark[-1] == nullptr && mark != cache.base[c] ? mark - 1 : mark;
-  const auto pushed = static_cast<usize>(cache.top[c] - mark);
+                                 poppable <= border && border <= cache.top[c] && cache.top[c] <= cache.high[c]);
+  void** const popped_end = border[-1] == nullptr && border != cache.base[c] ? border - 1 : border;
+  const auto pushed = static_cast<usize>(cache.top[c] - border);
   return {poppable, static_cast<usize>(popped_end - poppable), pushed,
           static_cast<usize>(poppable - cache.base[c]) + pushed};
 }
 
-// One stack again, for the moment: the marks still stand.
+// One stack again, for the moment: the borders still stand.
 FREESTONE_INLINE void join(Cache& cache, Counted& counted, SizeClass c, const Pieces& pieces) {
   counted.until_sample -= pieces.popped;
-  if (pieces.poppable != counted.mark) std::memmove(pieces.poppable, counted.mark, pieces.pushed * sizeof(void*));
+  if (pieces.poppable != counted.border) std::memmove(pieces.poppable, counted.border, pieces.pushed * sizeof(void*));
   cache.top[c] = pieces.poppable + pieces.pushed;
   // Blocks below the lowest pop were not needed.
   cache.low[c] = min_of(counted.low, pieces.poppable);
@@ -64,7 +64,7 @@ FREESTONE_INLINE void split(Cache& cache, Counted& counted, SizeClass c) {
   cache.low[entry_of(c)] = top - may_pop;
   cache.top[entry_of(c)] = top;
   if (top != cache.high[c]) *top++ = nullptr;  // CACHE-4; a full class takes the slow path in any case
-  cache.top[c] = counted.mark = top;
+  cache.top[c] = counted.border = top;
 }
 
 }  // namespace
@@ -85,16 +85,16 @@ void close_counted(Cache& cache, SizeClass c) {
     cache.low[c] = min_of(counted.low, cache.top[c]);
     cache.high[c] = counted.high;
     counted.high = nullptr;
-  } else if (counted.mark != nullptr) {
-    join(cache, counted, c, pieces_of(cache, c, counted.mark));
-    counted.mark = nullptr;
+  } else if (counted.border != nullptr) {
+    join(cache, counted, c, pieces_of(cache, c, counted.border));
+    counted.border = nullptr;
     cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
   }
 }
 
 void forget_counted(Cache& cache, SizeClass c) {
   cache.counting->of[c].high = nullptr;
-  cache.counting->of[c].mark = nullptr;
+  cache.counting->of[c].border = nullptr;
   if (c < kCountedClassEnd) cache.top[entry_of(c)] = cache.low[entry_of(c)] = nullptr;
 }
 
@@ -110,8 +110,8 @@ void* pop_counted(Cache& cache, SizeClass c, usize bytes) {
     });
     return block;
   }
-  if (counted.mark == nullptr) return nullptr;
-  const Pieces pieces = pieces_of(cache, c, counted.mark);
+  if (counted.border == nullptr) return nullptr;
+  const Pieces pieces = pieces_of(cache, c, counted.border);
   if (counted.until_sample <= pieces.popped + 1 || pieces.count <= kept_for_counting(cache, c)) return nullptr;
   void* block = nullptr;
   change(cache, c, [&](Cache& own, SizeClass) {
@@ -134,8 +134,8 @@ bool push_counted(Cache& cache, SizeClass c, void* block) {
     });
     return true;
   }
-  if (counted.mark == nullptr || cache.top[c][-1] == block) return false;
-  const Pieces pieces = pieces_of(cache, c, counted.mark);
+  if (counted.border == nullptr || cache.top[c][-1] == block) return false;
+  const Pieces pieces = pieces_of(cache, c, counted.border);
   if (cache.capacity(c) - pieces.count <= kept_for_counting(cache, c)) return false;
   change(cache, c, [&](Cache& own, SizeClass) {
     join(own, counted, c, pieces);
@@ -202,9 +202,9 @@ bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances) {
 
 unsigned counted_hole(const Cache& cache, SizeClass c) {
   if (cache.counting == nullptr || c >= kCountedClassEnd) return 0;
-  void** const mark = cache.counting->of[c].mark;
-  if (mark == nullptr) return 0;
-  const auto hole = mark - cache.top[entry_of(c)];
+  void** const border = cache.counting->of[c].border;
+  if (border == nullptr) return 0;
+  const auto hole = border - cache.top[entry_of(c)];
   return hole > 0 && hole <= static_cast<i64>(cache.count(c)) ? static_cast<unsigned>(hole) : 0;
 }
 

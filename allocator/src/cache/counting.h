@@ -4,7 +4,7 @@
 // array of a class is therefore two stacks. The table `class_of_granules`, through which malloc finds the class, names
 // an entry behind the tags, from which malloc only pops; `free` pushes to the class's own entry.
 //
-//   base       low[entry]      top[entry]        mark         top         high
+//   base       low[entry]      top[entry]       border       top         high
 //    | blocks ... | may be popped .|  popped .., 0 | pushed ...|  room .....|
 //
 // A null ends the popped region when there is room for it (CACHE-4). What lies between top[entry] and that null was
@@ -14,8 +14,8 @@
 //
 // A slow path closes the class (one stack, CACHE-1 to CACHE-3 hold), does its work, and opens it again.
 //
-// COUNT-1  Open: base <= low[entry] <= top[entry] <= mark <= top <= high; the pieces [base, top[entry]) and [mark, top)
-//          are the cached blocks.
+// COUNT-1  Open: base <= low[entry] <= top[entry] <= border <= top <= high; the pieces [base, top[entry]) and
+//          [border, top) are the cached blocks.
 #pragma once
 
 #include "cache/cache.h"
@@ -24,7 +24,7 @@ namespace freestone {
 
 // The state of one class, in half a cache line: a slow path needs all of it.
 struct alignas(32) Counted {
-  void** mark;       // open, up to kCountedBytes: where pushes begin
+  void** border;       // open, up to kCountedBytes: where pushes begin
   u64 until_sample;  // allocations of the class until the sampled one, that one included
   void** low;        // open: the cache's own
   void** high;       // closed to the fast paths: the cache's own; else null

@@ -40,7 +40,7 @@ void empty(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
 Cache* take_from(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
   Cache* const cache = place.cache;
   FREESTONE_CHECK("PARK-1", cache->worker.load_relaxed() == 0);
-  cache->worker.store_relaxed(thread_mark());
+  cache->worker.store_relaxed(own_thread());
   empty(place);
   return cache;
 }

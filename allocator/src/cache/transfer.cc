@@ -16,7 +16,7 @@ constexpr unsigned kBinBlocks = 126;
 constexpr SizeClass kBins = kLastSmallClass + 1;
 
 struct alignas(64) Bin {
-  Atomic<usize> entered;  // the mark of the thread in the bin, which alone reads and writes the rest; 0: none
+  Atomic<usize> entered;  // own_thread() of the thread in the bin, which alone reads and writes the rest; 0: none
   Atomic<u32> count;      // read by others as a hint
   u32 low = 0;            // the least count since the last drain
   void* blocks[kBinBlocks] = {};
@@ -24,10 +24,10 @@ struct alignas(64) Bin {
   bool enter() {
     settle_child();
     usize free = 0;
-    return entered.load_relaxed() == 0 && entered.replace_acquire(free, thread_mark());
+    return entered.load_relaxed() == 0 && entered.replace_acquire(free, own_thread());
   }
   void leave() {
-    FREESTONE_CHECK("TRANSFER-1", entered.load_relaxed() == thread_mark());
+    FREESTONE_CHECK("TRANSFER-1", entered.load_relaxed() == own_thread());
     entered.store_release(0);
   }
 };
@@ -129,7 +129,7 @@ FREESTONE_SLOW void repair_transfer_in_child() {
     if (shard.used.load_relaxed() == 0) continue;
     for (Bin& bin : shard.bins) {
       // The interrupted code of the calling thread goes on in its bin.
-      if (bin.entered.load_relaxed() == 0 || bin.entered.load_relaxed() == thread_mark()) continue;
+      if (bin.entered.load_relaxed() == 0 || bin.entered.load_relaxed() == own_thread()) continue;
       bin.count.store_relaxed(0);
       bin.entered.store_release(0);
     }

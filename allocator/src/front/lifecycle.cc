@@ -86,7 +86,7 @@ FREESTONE_AT_START Mode start() {
   if (is_disabled() && find_next_malloc()) {
     now = Mode::disabled;
   } else {
-    mark_process();  // first: from here on a child can tell that it is one
+    watch_process();  // first: from here on a child can tell that it is one
     read_options();
     if constexpr (kChecksEveryCall) hardening_hooks.draw_secrets();
     ask_about_frames();

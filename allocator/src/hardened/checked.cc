@@ -33,15 +33,15 @@ void draw_secrets() {
   for (usize k = kSeenGap; k < kGapTableBytes; ++k) block_secrets.gap_mask[k] = 0xff;
 }
 
-__attribute__((noinline)) void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin) {
-  return mark_live<true>(block, block_bytes, bytes, origin);
+__attribute__((noinline)) void* make_live_long(char* block, usize block_bytes, usize bytes, Origin origin) {
+  return make_live<true>(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin) {
   const u64 wrong = begin_change_of_free(block, trailer_of(block, block_bytes));
   touch(block);  // the program will write here, if anywhere; it may leave the other pages of a larger block alone
   if (FREESTONE_UNLIKELY(!was_clear(block, block_bytes, wrong)))
     return hand_out_written(block, block_bytes, bytes, origin);
-  return mark_live(block, block_bytes, bytes, origin);
+  return make_live(block, block_bytes, bytes, origin);
 }
 __attribute__((noinline)) void deallocate_checked_long(void* block, usize bytes, Origin origin) {
   deallocate_checked<true>(block, bytes, origin);
@@ -127,7 +127,7 @@ FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize byte
   store_trailer(trailer, free_word(block));
   begin_change(trailer);
   std::memset(block, 0, before);
-  return mark_live(block, block_bytes, bytes, origin);
+  return make_live(block, block_bytes, bytes, origin);
 }
 
 __attribute__((noinline)) void clear_and_quarantine_larger(void* block, usize block_bytes) {
@@ -194,7 +194,7 @@ FREESTONE_SLOW void* allocate_zero_size(Origin origin) {
 
 void* allocate_zeroed_checked(usize bytes) {
   if (bytes > kCachedRequestMax) {
-    // A run is often known to be zero: the heap clears the rest, and the mark goes behind it.
+    // A run is often known to be zero: the heap clears the rest, and the end word goes behind it.
     void* block = bytes <= ~usize{0} - kTrailerBytes ? allocate_zeroed(bytes + kTrailerBytes) : nullptr;
     if (block == nullptr) errno = ENOMEM;
     return hand_out_any(block, bytes, Origin::c_call);

@@ -50,25 +50,25 @@ Behind behind(const void* block, usize bytes, u64 shrunk) {
   char* const start = static_cast<char*>(const_cast<void*>(block));
   return {start + bytes, start + min_of(round_up(bytes + least, 4 * kKiB), span_bytes(block))};
 }
-u64 mark_of(const void* block, Origin origin) {
+u64 end_word_of(const void* block, Origin origin) {
   return check_product(block, plain_word(0, origin)) & ~low_mask(kPlainBits);
 }
 bool end_is_whole(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
-  return load_word(zone.from) == mark_of(block, claim.origin) &&
+  return load_word(zone.from) == end_word_of(block, claim.origin) &&
          canaries_are_whole(zone.from + kTrailerBytes, zone.end);
 }
 // The keyed word begins with a zero byte. If only the word is wrong, the damage begins at the block's end.
 BlockFacts overflow_facts(const void* block, const Claim& claim) {
   const Behind zone = behind(block, claim.bytes, large_request(block) & kShrunk);
-  if (load_word(zone.from) != mark_of(block, claim.origin)) return {claim.bytes, claim.bytes, claim.bytes};
+  if (load_word(zone.from) != end_word_of(block, claim.origin)) return {claim.bytes, claim.bytes, claim.bytes};
   return {claim.bytes, claim.bytes,
           first_wrong(static_cast<const char*>(block), zone.from + kTrailerBytes, zone.end, block_secrets.canary)};
 }
 // A fork may happen between any two of these stores: the record calls a block live only while its end is whole.
 void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
-  store_word(zone.from, mark_of(block, origin));
+  store_word(zone.from, end_word_of(block, origin));
   store_canaries(zone.from + kTrailerBytes, zone.end);
   in_order();
   large_request(block) = large_request_of(bytes, origin) | shrunk;
@@ -100,7 +100,8 @@ void seal(void* block, usize bytes) {
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
-// The whole pages of a run behind a block of so many bytes and its mark. None where a page may reach into other runs.
+// The whole pages of a run behind a block of so many bytes and its end word. None where a page may reach into other
+// runs.
 struct Pages {
   char* from;
   usize bytes;

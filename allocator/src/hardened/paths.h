@@ -56,19 +56,19 @@ FREESTONE_INLINE char* trailer_of(void* block, usize block_bytes) {
 // Out of line, and tail-called: the block was written to after its free; its gap is long; it is larger than
 // kInlineBytes.
 void* hand_out_written(char* block, usize block_bytes, usize bytes, Origin origin);
-void* mark_live_long(char* block, usize block_bytes, usize bytes, Origin origin);
+void* make_live_long(char* block, usize block_bytes, usize bytes, Origin origin);
 void* hand_out_larger(char* block, usize block_bytes, usize bytes, Origin origin);
 
 // Makes a clear block live, which is changing.
 template <bool Long = false>
-FREESTONE_INLINE void* mark_live(char* block, usize block_bytes, usize bytes, Origin origin) {
+FREESTONE_INLINE void* make_live(char* block, usize block_bytes, usize bytes, Origin origin) {
   char* const end = block + block_bytes;
   char* const trailer = end - kTrailerBytes;
   const usize gap = static_cast<usize>(trailer - block) - bytes;
   if constexpr (Long) {
     store_long_gap(block + bytes, end);
   } else if (FREESTONE_UNLIKELY(!store_short_gap(end, gap))) {
-    return mark_live_long(block, block_bytes, bytes, origin);
+    return make_live_long(block, block_bytes, bytes, origin);
   }
   in_order();
   store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
@@ -85,7 +85,7 @@ FREESTONE_INLINE void* hand_out(void* memory, usize block_bytes, usize bytes, Or
   const u64 wrong = begin_change_of_free(block, trailer_of(block, block_bytes));
   const bool untouched = kMitigations.zero_on_free ? was_clear_inline(block, block_bytes, wrong) : wrong == 0;
   if (FREESTONE_UNLIKELY(!untouched)) return hand_out_written(block, block_bytes, bytes, origin);
-  return mark_live(block, block_bytes, bytes, origin);
+  return make_live(block, block_bytes, bytes, origin);
 }
 
 // The bits that are wrong, in the bytes of blocks' ends and in words. All zero: nothing is wrong.

@@ -164,7 +164,7 @@ LeakCounts search(const StandingThreads* standing, Tell tell) {
   LeakCounts counts{};
   counts.scanned = reachable.find(standing);
   ProfileLock lock;
-  const usize mark = profile_store.mark_locked();
+  const usize start = profile_store.scratch_start_locked();
   const unsigned site_count = profile_store.site_count();
   auto* sites = static_cast<LostSite*>(profile_store.scratch_locked(max_of(site_count, 1U) * sizeof(LostSite)));
   unsigned count = 0;
@@ -187,7 +187,7 @@ LeakCounts search(const StandingThreads* standing, Tell tell) {
     heap_sort(sites, count, [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; });
   }
   tell(counts, sites, count);
-  profile_store.release_scratch_locked(mark);
+  profile_store.release_scratch_locked(start);
   return counts;
 }
 

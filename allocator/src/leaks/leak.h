@@ -28,7 +28,7 @@ struct LeakCounts {
   bool scanned;  // false: memory ran out, or /proc is missing
 };
 
-// Marks what is reachable and writes the report to standard error or, as JSON, to the file of the option leak_file. The
+// Finds what is reachable and writes the report to standard error or, as JSON, to the file of the option leak_file. The
 // calling thread must hold no lock.
 LeakCounts report_leaks();
 // The same. If blocks were lost, it then ends the process with the status of the option leak_error.

@@ -1,7 +1,7 @@
 // Room 4, platform: notices that this process is the child of a fork, without a system call and without being told.
 // Then it has the child settled: what the parent's other threads left half done is repaired before anybody meets it.
 //
-// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a mark. If the mark is gone, a fork has to
+// A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a word. If the word is gone, a fork has to
 // be settled: either the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it does
 // not count as a fork here. Without such pages, only the fork handlers tell a child what it is.
 //
@@ -21,30 +21,30 @@ namespace freestone {
 using ChildRepair = void (*)();
 extern FREESTONE_HIDDEN const ChildRepair repair_child;
 
-// The mark has a page to itself, even where pages have 64 KiB.
+// The word has a page to itself, even where pages have 64 KiB.
 #if defined(__x86_64__)
-inline constexpr usize kMarkBytes = 4 * kKiB;
+inline constexpr usize kSettledBytes = 4 * kKiB;
 #else
-inline constexpr usize kMarkBytes = 64 * kKiB;
+inline constexpr usize kSettledBytes = 64 * kKiB;
 #endif
 // Twice as large, because an aligned variable would leave a hole between our other variables.
-extern FREESTONE_HIDDEN char mark_room[2 * kMarkBytes];
-// 0: not settled; kSettled; else the thread_mark() of the thread that settles. Release and acquire: what the repair
+extern FREESTONE_HIDDEN char settled_room[2 * kSettledBytes];
+// 0: not settled; kSettled; else the own_thread() of the thread that settles. Release and acquire: what the repair
 // wrote.
 inline constexpr usize kSettled = 1;
-inline Atomic<usize>& process_mark() {
-  return *reinterpret_cast<Atomic<usize>*>(round_up(address_of(mark_room), kMarkBytes));
+inline Atomic<usize>& settled_word() {
+  return *reinterpret_cast<Atomic<usize>*>(round_up(address_of(settled_room), kSettledBytes));
 }
 
 // An address that belongs to the calling thread as long as it lives, in a child too.
-inline usize thread_mark() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
+inline usize own_thread() { return reinterpret_cast<usize>(__builtin_thread_pointer()); }
 
 // At start.
-void mark_process();
+void watch_process();
 // Returns once the process is settled, or if the calling thread is at it. Any thread, with or without locks.
 void settle_child_slow();
 inline void settle_child() {
-  if (FREESTONE_UNLIKELY(process_mark().load_acquire() != kSettled)) settle_child_slow();
+  if (FREESTONE_UNLIKELY(settled_word().load_acquire() != kSettled)) settle_child_slow();
 }
 // Debug: FORK-4, in the calling thread.
 bool may_touch_shared();

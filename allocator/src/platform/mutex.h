@@ -1,7 +1,7 @@
 // Room 4, platform: a lock of eight bytes that needs no initialisation and never allocates.
 //
 //   63 ...................... 4        1          0
-//   [ mark of the owning thread | for a fork | sleepers ]      all zero: free
+//   [ own_thread() of its owner | for a fork | sleepers ]      all zero: free
 //
 // A thread that waits spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are
 // tricky"). So it does not burn a CPU while the holder has lost its own.
@@ -29,14 +29,14 @@ class FREESTONE_CAPABILITY Mutex {
   void lock() FREESTONE_ACQUIRES() {
     settle_child();
     usize expected = kFree;
-    const bool at_once = state_.replace_acquire(expected, thread_mark());
+    const bool at_once = state_.replace_acquire(expected, own_thread());
     if (FREESTONE_UNLIKELY(!at_once)) lock_slow();
     meter_.taken(!at_once);
   }
   bool try_lock() FREESTONE_TRY_ACQUIRES(true) {
     settle_child();
     usize expected = kFree;
-    if (!state_.replace_acquire(expected, thread_mark()) && !is_held_for_own_fork()) return false;
+    if (!state_.replace_acquire(expected, own_thread()) && !is_held_for_own_fork()) return false;
     meter_.taken(false);
     return true;
   }
@@ -46,7 +46,7 @@ class FREESTONE_CAPABILITY Mutex {
     release();
   }
   // Whether the calling thread holds it.
-  bool is_mine() const { return owner() == thread_mark(); }
+  bool is_mine() const { return owner() == own_thread(); }
 
   // The forking thread calls these before and after a fork. A lock that the interrupted code holds stays as it is.
   void hold_for_fork() FREESTONE_ASSERTS() FREESTONE_NO_ANALYSIS {
@@ -68,7 +68,7 @@ class FREESTONE_CAPABILITY Mutex {
       return false;
     }
     if (state_.load_relaxed() == kFree) return false;
-    state_.store_relaxed(thread_mark());
+    state_.store_relaxed(own_thread());
     meter_.taken(false);
     return true;
   }
@@ -103,14 +103,14 @@ class FREESTONE_CAPABILITY Mutex {
     for (int i = 0; i < kSpins; ++i) {
       cpu_relax();
       usize expected = kFree;
-      if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, thread_mark())) return;
+      if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, own_thread())) return;
     }
     for (;;) {
       settle_child();
       usize now = state_.load_relaxed();
       if (now == kFree) {
         // Others may sleep too, so the flag stays. At worst it wakes one thread too many.
-        if (state_.replace_acquire(now, thread_mark() | kSleepers)) return;
+        if (state_.replace_acquire(now, own_thread() | kSleepers)) return;
       } else if ((now & kSleepers) == 0 && !state_.replace_acquire(now, now | kSleepers)) {
         continue;
       } else {

@@ -45,7 +45,7 @@ int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   const bool in_place = os::is_device(path);
   std::memcpy(temporary + length, in_place ? "" : ".tmp", in_place ? 1 : 5);
   dumps.add_relaxed(1);
-  const usize mark = profile_store.mark_locked();
+  const usize start = profile_store.scratch_start_locked();
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   int error = ENOMEM;
@@ -59,7 +59,7 @@ int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
       if (error != 0 && !in_place) os::remove_file(temporary);
     }
   }
-  profile_store.release_scratch_locked(mark);
+  profile_store.release_scratch_locked(start);
   if (error != 0) (Message() << "the profile cannot be written to " << path).write();
   return error;
 }
@@ -171,7 +171,7 @@ int dump_profile(const char* path) {
 int write_profile(MemoryText& text, ProfileFormat format) {
   constexpr usize kBufferBytes = 16 * kKiB;
   ProfileLock lock;
-  const usize mark = profile_store.mark_locked();
+  const usize start = profile_store.scratch_start_locked();
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   bool good = buffer != nullptr && report.gather(ends_at_unmapped());
@@ -180,7 +180,7 @@ int write_profile(MemoryText& text, ProfileFormat format) {
     write_locked(report, format, out);
     good = out.flush();
   }
-  profile_store.release_scratch_locked(mark);
+  profile_store.release_scratch_locked(start);
   return good ? 0 : ENOMEM;
 }
 

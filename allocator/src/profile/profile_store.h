@@ -109,8 +109,8 @@ class ProfileStore {
   }
   // Memory for a report, valid until release_scratch_locked. Null if memory is out.
   void* scratch_locked(usize bytes) FREESTONE_REQUIRES(lock) { return take(bytes); }
-  usize mark_locked() const FREESTONE_REQUIRES(lock) { return used_; }
-  void release_scratch_locked(usize mark) FREESTONE_REQUIRES(lock) { used_ = mark; }
+  usize scratch_start_locked() const FREESTONE_REQUIRES(lock) { return used_; }
+  void release_scratch_locked(usize start) FREESTONE_REQUIRES(lock) { used_ = start; }
   // FORK-5: in the child of a fork, if another thread had the lock.
   void repair_locked() FREESTONE_REQUIRES(lock);
   // The range that holds all this.

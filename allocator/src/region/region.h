@@ -233,8 +233,8 @@ bool has_plain_pages(UnitIndex unit);
 bool fills_frames();
 // Asks the system; at start, because the program may have sandboxed itself by the time when the heap is large.
 void ask_about_frames();
-// Fills a frame with memory at once, as one huge page if the kernel has one. Then it marks the range for plain pages
-// again, so that the kernel does not bring back memory that we give back in parts.
+// Fills a frame with memory at once, as one huge page if the kernel has one. Then it advises plain pages again, so that
+// the kernel does not bring back memory that we give back in parts.
 bool fill_frame(UnitIndex first);
 // The heap's units below the frontier. Exact if the caller holds the growth lock.
 inline usize committed_units() {

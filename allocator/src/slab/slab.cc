@@ -218,7 +218,7 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
     if (FREESTONE_UNLIKELY(record.empty_pages.load_relaxed() != 0)) touch_pages(record, size_class, w, all ^ left);
   }
   if constexpr (kMitigations.trailer) {  // STATE-1: before the token goes
-    for (void** taken = top; taken != old_top; ++taken) mark_taken(*taken, info.bytes);
+    for (void** taken = top; taken != old_top; ++taken) set_taken(*taken, info.bytes);
   }
   end_holding(record, size_class, unit, words);
   return top;
@@ -296,7 +296,7 @@ void* take_zeroed_block(SizeClass size_class, SlabUser& user) {
       if (record.empty_pages.load_relaxed() != 0) touch_pages(record, size_class, 0, bit(number));
       free_blocks &= ~bit(number);
       block = unit_address(unit) + usize{number} * class_info(size_class).bytes;
-      if constexpr (kMitigations.trailer) mark_taken(block, class_info(size_class).bytes);
+      if constexpr (kMitigations.trailer) set_taken(block, class_info(size_class).bytes);
     }
     if (free_blocks != 0) record.words[0].or_seq(free_blocks);
     words = free_blocks != 0 ? 1 : 0;

@@ -42,7 +42,7 @@ FREESTONE_INLINE u64* state_of(void* block, usize bytes) {
 // A block is taken from its slab, by the holder of the token: 0 becomes the free word. Anything else stays, and is seen
 // when the block is handed out. One instruction reads and writes where there is one: a fresh page that is first read
 // and then written faults twice.
-FREESTONE_INLINE void mark_taken(void* block, usize bytes) {
+FREESTONE_INLINE void set_taken(void* block, usize bytes) {
   u64* const state = state_of(block, bytes);
   const u64 word = free_word(block);
 #if defined(__x86_64__)

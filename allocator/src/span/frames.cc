@@ -28,7 +28,7 @@ bool fill_frame_around(UnitIndex first, usize units) {
     }
     if (!charge(rest_bytes)) return false;
     for (const auto& part : rest) {
-      if (part.units > 0) span_map.mark_taken(part.first, part.units);
+      if (part.units > 0) span_map.set_taken(part.first, part.units);
     }
   }
   const bool filled = fill_frame(frame);
@@ -36,7 +36,7 @@ bool fill_frame_around(UnitIndex first, usize units) {
   LockGuard guard(span_lock);
   for (const auto& part : rest) {
     if (part.units == 0) continue;
-    span_map.mark_free(part.first, part.units, filled);
+    span_map.set_free(part.first, part.units, filled);
     if (filled) note_filled(part.first, part.units);
   }
   return filled;

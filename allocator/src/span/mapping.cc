@@ -31,10 +31,10 @@ struct Entry {
   usize start = 0;  // of the mapping
   usize bytes = 0;  // of the mapping, from start, its guard included
   u64 request = 0;  // see mapped_request
-  usize going = 0;  // the mark of the thread that unmaps or moves it, and which of the two; 0: neither
+  usize going = 0;  // own_thread() of the thread that unmaps or moves it, and which of the two; 0: neither
   bool is_closed = false;  // its guard faults
 
-  bool is_going_by(usize mark) const { return going != 0 && (going & ~kGoings) == mark; }
+  bool is_going_by(usize thread) const { return going != 0 && (going & ~kGoings) == thread; }
   usize usable_bytes() const { return start + bytes - block - guard_bytes(); }
   void* guard() const { return reinterpret_cast<void*>(start + bytes - guard_bytes()); }
 };
@@ -174,7 +174,7 @@ usize mapped_table_bytes() FREESTONE_REQUIRES(mapping_lock) {
 
 void begin_going(Entry& entry, usize how) FREESTONE_REQUIRES(mapping_lock) {
   ++going;
-  entry.going = thread_mark() | how;
+  entry.going = own_thread() | how;
 }
 
 // In the child of a fork, of a mapping that went in another thread.
@@ -363,7 +363,7 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the l
   if (!changed && (going == 0 || !mapping_lock.try_lock())) return;
   for (usize i = 0; i < table->capacity; ++i) {
     Entry& entry = table->entries[i];
-    if (entry.block != 0 && entry.going != 0 && !entry.is_going_by(thread_mark())) settle_going(entry);
+    if (entry.block != 0 && entry.going != 0 && !entry.is_going_by(own_thread())) settle_going(entry);
   }
   count_anew();
   mapping_lock.unlock();

@@ -99,7 +99,7 @@ bool purge_oldest(usize units, WentBack why, usize& went_back) {
   if (went) uncharge(units_to_bytes(dirty));  // before another thread can be given them, and charge again
   LockGuard guard(span_lock);
   if (went) {
-    span_map.mark_free(stretch.first, stretch.units, false);
+    span_map.set_free(stretch.first, stretch.units, false);
     state.piece = min_of(2 * state.piece, bytes_to_units(kPurgeBytesPerCall));
     went_back += dirty;
     return true;

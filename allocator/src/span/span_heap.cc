@@ -27,7 +27,7 @@ Atomic<u64> gaps_drawn;  // relaxed: any order of the numbers is as good; 0: non
 Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIRES(span_lock) {
   Span span{.first = first};
   if constexpr (kMitigations.zero_on_free) span.dirty = span_map.dirty_bits(first, units);
-  const usize dirty = span_map.mark_taken(first, units);
+  const usize dirty = span_map.set_taken(first, units);
   span.zeroed = dirty == 0;
   surplus = surplus_after_take(first, units, dirty);
   return span;
@@ -165,7 +165,7 @@ void return_spans(usize units, unsigned count, const UnitIndex* spans) {
   Surplus due;
   {
     LockGuard guard(span_lock);
-    for (unsigned k = 0; k < count; ++k) span_map.mark_free(spans[k], units, true);
+    for (unsigned k = 0; k < count; ++k) span_map.set_free(spans[k], units, true);
     due = surplus_after_return(count * units);
   }
   if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
@@ -176,7 +176,7 @@ void return_span(UnitIndex first, usize units, bool dirty) {
   Surplus due;
   {
     LockGuard guard(span_lock);
-    span_map.mark_free(first, units, dirty);
+    span_map.set_free(first, units, dirty);
     due = surplus_after_return(units);
   }
   if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);

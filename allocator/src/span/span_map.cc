@@ -118,7 +118,7 @@ void SpanMap::add(UnitIndex first, usize units) {
   tree_.cover(region.heap_start, first + units);
   added_ += units;
   note_in_force(units_to_bytes(units));
-  mark_free(first, units, false);
+  set_free(first, units, false);
 }
 
 void SpanMap::free_anew(UnitIndex first, usize units) {
@@ -172,7 +172,7 @@ i64 SpanMap::dirty_bits(UnitIndex first, usize units) const {
   return static_cast<i64>(bits);
 }
 
-void SpanMap::mark_free_in(UnitIndex first, usize units, bool dirty, unsigned set) {
+void SpanMap::set_free_in(UnitIndex first, usize units, bool dirty, unsigned set) {
   for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == 0);
     if (dirty) set_dirty(word, mask, set);
@@ -187,7 +187,7 @@ void SpanMap::mark_free_in(UnitIndex first, usize units, bool dirty, unsigned se
   if (!dirty) note_out_of_force(units_to_bytes(units));
 }
 
-usize SpanMap::mark_taken(UnitIndex first, usize units) {
+usize SpanMap::set_taken(UnitIndex first, usize units) {
   usize dirty = 0;
   for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     FREESTONE_CHECK("SPAN-2", (storage.free_word(word) & mask) == mask);
@@ -252,7 +252,7 @@ SpanMap::DirtyStretch SpanMap::take_oldest_dirty(usize units, unsigned page_unit
     bottom = lowest_bit(stretch);
     const DirtyStretch taken{static_cast<UnitIndex>(word * kWordUnits + bottom), top + 1 - bottom,
                              (dirty_word(word) >> bottom) & low_mask(top + 1 - bottom)};
-    mark_taken(taken.first, taken.units);
+    set_taken(taken.first, taken.units);
     return taken;
   }
   return {};
@@ -264,7 +264,7 @@ void SpanMap::put_back(const DirtyStretch& stretch, bool refused) {
     const u64 others = (dirty ? ~stretch.dirty : stretch.dirty) & ~low_mask(from);
     const unsigned to = others == 0 ? 64 : lowest_bit(others);
     const unsigned end = min_of(to, static_cast<unsigned>(stretch.units));
-    mark_free_in(stretch.first + from, end - from, dirty, refused ? refused_ : older_);
+    set_free_in(stretch.first + from, end - from, dirty, refused ? refused_ : older_);
     from = end;
   }
 }

@@ -50,8 +50,8 @@ class SpanMap {
   // Which of these are dirty, as bits; the highest bit stands for all units from the 63rd on.
   i64 dirty_bits(UnitIndex first, usize units) const FREESTONE_REQUIRES(span_lock);
 
-  void mark_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
-    mark_free_in(first, units, dirty, younger_);
+  void set_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
+    set_free_in(first, units, dirty, younger_);
   }
   // Units that are in use become neither live nor free, and free and clean after that (span/waiting.h).
   void begin_wait(usize units) FREESTONE_REQUIRES(span_lock) {
@@ -60,11 +60,11 @@ class SpanMap {
   }
   void end_wait(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
     waiting_ -= units;
-    note_in_force(units_to_bytes(units));  // they are not, and mark_free takes them out once more
-    mark_free(first, units, false);
+    note_in_force(units_to_bytes(units));  // they are not, and set_free takes them out once more
+    set_free(first, units, false);
   }
   // Takes units that are free. Returns how many of them were dirty.
-  usize mark_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
+  usize set_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 
   struct DirtyStretch {
     UnitIndex first = kNoUnit;  // kNoUnit: nothing that can go is dirty
@@ -102,7 +102,7 @@ class SpanMap {
   void set_dirty(usize word, u64 mask, unsigned set) FREESTONE_REQUIRES(span_lock);
   void clear_dirty(usize word, u64 mask) FREESTONE_REQUIRES(span_lock);
 
-  void mark_free_in(UnitIndex first, usize units, bool dirty, unsigned set) FREESTONE_REQUIRES(span_lock);
+  void set_free_in(UnitIndex first, usize units, bool dirty, unsigned set) FREESTONE_REQUIRES(span_lock);
   // Makes sure that there are older units, if any may go.
   bool find_older() FREESTONE_REQUIRES(span_lock);
 

@@ -106,7 +106,7 @@ unsigned walk(Registers& r, const StackBounds& stack, usize* frames, unsigned ca
     const usize before = r.stack();
     bool outermost = false;
     if (!(tables && step_by_tables(r, stack, &outermost)) && (outermost || !step_by_frame_pointer(r, stack))) break;
-    // A chain of frame pointers may lead into data. No code has an address with the highest bit set, which marks
+    // A chain of frame pointers may lead into data. No code has an address with the highest bit set, which tells
     // Python's calls.
     if (r.pc < 4096 || (r.pc & kPythonCall) != 0 || r.stack() < before || !stack.holds(r.stack(), 0)) break;
     inside = inside && r.pc - own_start < own_end - own_start;

@@ -134,7 +134,7 @@ void write_profiles(fuzz::Input input) {
       live.push_back(sample);
     }
   }
-  const usize mark = store.mark_locked();
+  const usize start = store.scratch_start_locked();
   ProfileReport report;
   if (report.gather((steps & 1) != 0)) {
     report.sample_bytes = 1 + input.number(3);
@@ -145,7 +145,7 @@ void write_profiles(fuzz::Input input) {
     }
     FUZZ_EXPECT(written([&](Output& out) { write_heap_v2(report, out); }).rfind("heap_v2/", 0) == 0);
   }
-  store.release_scratch_locked(mark);
+  store.release_scratch_locked(start);
   store.lock.unlock();
   // The next input starts with an empty store, in the same place.
   if (store.base() != 0) munmap(reinterpret_cast<void*>(store.base()), 64 * kGiB);

@@ -205,7 +205,7 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   LockGuard guard(span_lock);
   ASSERT_EQ(span_map.dirty_units(), 0u) << "others are at work";
   for (unsigned k = 0; k < kGroupUnits; ++k) {
-    if ((kUsed >> k & 1) == 0) span_map.mark_free(span.first + k, 1, true);
+    if ((kUsed >> k & 1) == 0) span_map.set_free(span.first + k, 1, true);
   }
   u64 taken = 0;
   SpanMap::DirtyStretch stretch;
@@ -229,7 +229,7 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   const UnitIndex top = span.first + kGroupUnits - 1;
   EXPECT_FALSE(span_map.are_free(top, 1));
   for (unsigned k = 0; k < kGroupUnits; ++k) {
-    if (!span_map.are_free(span.first + k, 1)) span_map.mark_free(span.first + k, 1, true);
+    if (!span_map.are_free(span.first + k, 1)) span_map.set_free(span.first + k, 1, true);
   }
   EXPECT_TRUE(span_map.is_valid());
 }

@@ -5,7 +5,7 @@
 
 namespace freestone {
 
-inline usize thread_mark() { return 16; }
+inline usize own_thread() { return 16; }
 inline void settle_child() {}
 
 }  // namespace freestone
