@@ -183,10 +183,9 @@ def play_cells(matrix: Matrix, cells: Sequence[tuple[Axis, Test]], limits: dict[
             matrix.play(test, axis, limits.get(test.name, 20 * LEAST_LIMIT_S))
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        cells_to_come = [pool.submit(one, axis, test) for axis, test in due]
         try:
             with interruptible():
-                for ended in as_completed(cells_to_come):
+                for ended in as_completed([pool.submit(one, axis, test) for axis, test in due]):
                     ended.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
