@@ -82,6 +82,22 @@ Failure protect(void* address, usize bytes, int protection) {
   return failure_of(invoke(SYS_mprotect, address_of(address), bytes, static_cast<usize>(protection)));
 }
 
+// A mapping by map_at that another thread of the parent was making is there as a whole, and nothing lies behind it.
+// Who refuses the advice tells nothing by it; then what can be mapped was free.
+FREESTONE_SLOW bool seems_ours(void* address, usize bytes) {
+  const usize page = page_bytes();
+  const auto error_at = [&](usize start) {
+    const Failure failure = map_at(reinterpret_cast<void*>(start), page);
+    if (!failure) unmap(reinterpret_cast<void*>(start), page);
+    return failure.error;
+  };
+  const usize end = address_of(address) + bytes;
+  usize start = advise(address, bytes, MADV_NORMAL) ? address_of(address) : end;
+  while (start != end && error_at(start) == EEXIST) start += page;
+  if (start != end) return false;
+  return advise(reinterpret_cast<void*>(end), page, MADV_NORMAL).error == ENOMEM || error_at(end) == 0;
+}
+
 }  // namespace
 
 void count_call(long number) { calls_made[static_cast<unsigned>(kind_of(number))].add_relaxed(1); }
@@ -111,12 +127,11 @@ Failure map_at(void* address, usize bytes) {
   return {EEXIST};
 }
 
+FREESTONE_SLOW bool finish_map_at(void* address, usize bytes) {
+  return !map_at(address, bytes) || seems_ours(address, bytes);
+}
 FREESTONE_SLOW void undo_map_at(void* address, usize bytes) {
-  const auto is_free = [](void* start, usize length) { return !map_at(start, length) && !unmap(start, length); };
-  if (is_free(address, bytes)) return;
-  // Ours is there as a whole and nothing lies behind it.
-  if (!advise(address, bytes, MADV_NORMAL) && is_free(static_cast<char*>(address) + bytes, page_bytes()))
-    unmap(address, bytes);
+  if (!map_at(address, bytes) || seems_ours(address, bytes)) unmap(address, bytes);
 }
 
 Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }

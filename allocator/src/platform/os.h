@@ -28,8 +28,9 @@ void* reserve(usize bytes, usize hint);
 void* map(usize bytes);
 // The same at exactly this place. EEXIST if a part of it is in use; any other error means that the kernel refused.
 Failure map_at(void* address, usize bytes);
-// In the child of a fork: undoes a map_at that another thread was in, whether it had taken place or not. A mapping of
-// somebody else, which made it fail, stays.
+// In the child of a fork, for a map_at that another thread was in, whether it had taken place or not: makes sure of it,
+// or undoes it. A mapping of somebody else, which made it fail, stays. False: it is there, or the kernel refused.
+bool finish_map_at(void* address, usize bytes);
 void undo_map_at(void* address, usize bytes);
 // Grants access to reserved memory. Fails under strict overcommit, at a data limit, or when mappings run out.
 Failure commit(void* address, usize bytes);

@@ -122,6 +122,14 @@ void close_piece(Piece& piece) {
   piece.bytes = 0;
 }
 
+// Whether a piece that was being opened or closed is ours in the end.
+FREESTONE_SLOW bool finish_piece(const Piece& piece) {
+  if (piece.bytes == 0) return false;
+  void* const address = reinterpret_cast<void*>(piece.start);
+  if (region.reserved) return !os::commit(address, piece.bytes);
+  return piece.is_ours || os::finish_map_at(address, piece.bytes);
+}
+
 // Lays the window out at `base` and maps the first piece of its tags.
 Outcome lay_out(usize base, usize window_bytes) FREESTONE_REQUIRES(growth_lock) {
   const usize units = window_bytes >> kUnitShift;
@@ -323,9 +331,10 @@ FREESTONE_NO_ANALYSIS usize added_units() {
 
 FREESTONE_SLOW void repair_growth_in_child() {
   const UnitIndex frontier = region.frontier.load_relaxed();
-  // What the tables have gained is charged for, and stays.
-  if (growth.tags.start >= region.base + tag_bytes) close_piece(growth.tags);
-  if (growth.metadata.start >= metadata_start + metadata_bytes) close_piece(growth.metadata);
+  // What the tables have gained or were about to gain is charged for and stays, since not every kernel takes it back.
+  if (growth.tags.start >= region.base + tag_bytes && finish_piece(growth.tags)) tag_bytes += growth.tags.bytes;
+  if (growth.metadata.start >= metadata_start + metadata_bytes && finish_piece(growth.metadata))
+    metadata_bytes += growth.metadata.bytes;
   if (growth.heap.bytes != 0 && growth.heap.start >= address_of(unit_address(frontier))) {
     close_piece(growth.heap);
     region.skipped.store_relaxed(growth.skipped);

@@ -66,7 +66,7 @@ LEFT_OUT = {
     "footprint.startup*": "counts the pages of the library's file",
 }
 
-MISSED, VOID, OPEN = Kind.MISSED, Kind.VOID, Kind.OPEN
+MISSED, VOID = Kind.MISSED, Kind.VOID
 OUT = "memory.* mappings.* window.* options.limit_hard:1 options.limit_hard:24m"
 ROWS = (
     Row(MISSED, OUT, "*", "*", "the program wants memory that is not there"),
@@ -156,13 +156,6 @@ ROWS = (
         "stress.fork_anywhere.* stress.fork_held.*",
         "*",
         "without the page that the kernel wipes, a child of _Fork or clone is not known as one",
-    ),
-    Row(
-        OPEN,
-        "madvise.half munmap.half",
-        "stress.fork_held.*",
-        "Paths/ForkHeld.*",
-        "a child that can undo no growth which the fork cut short gets no small memory beyond what is free",
     ),
     Row(
         MISSED,

@@ -126,7 +126,6 @@ TEST(region, SkippedPiecesAreNotTheHeaps) {
             0);
 }
 
-// Those that cannot be met leave every figure as it was.
 // Pages may be larger than units: the rest of a page is somebody else's.
 TEST(region, PurgeTakesNoPageThatReachesBeyondTheRange) {
   const usize page = os::page_bytes();
@@ -142,6 +141,28 @@ TEST(region, PurgeTakesNoPageThatReachesBeyondTheRange) {
   os::unmap(pages, 2 * page);
 }
 
+// FORK-5
+TEST(region, AChildKeepsWhatItsParentWasMappingAndNothingOfOthers) {
+  const usize page = os::page_bytes();
+  const usize bytes = 4 * page;
+  auto* const place = static_cast<char*>(os::reserve(2 * bytes, 0));
+  os::unmap(place, 2 * bytes);
+  EXPECT_TRUE(os::finish_map_at(place, bytes)) << "the call had not taken place";
+  place[0] = 1;
+  EXPECT_TRUE(os::finish_map_at(place, bytes)) << "the call had taken place";
+  EXPECT_EQ(place[0], 1);
+  ASSERT_FALSE(os::map_at(place + bytes, page));
+  EXPECT_FALSE(os::finish_map_at(place, bytes)) << "a longer mapping";
+  os::unmap(place + bytes, page);
+  os::unmap(place + page, page);
+  EXPECT_FALSE(os::finish_map_at(place, bytes)) << "two mappings";
+  EXPECT_FALSE(os::map_at(place + page, page)) << "what lay between them was free and is so again";
+  os::undo_map_at(place, bytes);
+  EXPECT_FALSE(os::map_at(place, bytes)) << "nothing is left";
+  os::unmap(place, bytes);
+}
+
+// Those that cannot be met leave every figure as it was.
 TEST(region, RefusedUnitsChangeNothing) {
   start();
   const usize charged = account.charged.load_relaxed();
