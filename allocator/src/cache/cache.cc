@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cache/changing.h"
 #include "cache/class_run.h"
 #include "cache/counting.h"
 #include "cache/parking.h"
@@ -69,34 +70,6 @@ class Seated {
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerClock = 8;
-
-// CACHE-1 of a class that is closed.
-bool is_ordered(const Cache& cache, SizeClass c) {
-  return cache.base[c] <= cache.low[c] && cache.low[c] <= cache.top[c] && cache.top[c] <= cache.high[c] &&
-         cache.high[c] <= cache.base[c] + cache.capacity(c);
-}
-
-// A slow path at work on one class: the class is closed (counting.h), and the child of a fork leaves it alone.
-class Changing {
- public:
-  Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class) {
-    cache.changing.store_relaxed(static_cast<u8>(size_class));
-    if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
-    FREESTONE_CHECK("CACHE-1", is_ordered(cache, size_class));
-  }
-  ~Changing() {
-    FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
-    FREESTONE_CHECK("CACHE-4", cache_.capacity(size_class_) <= class_info(size_class_).cap_max);
-    if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
-    cache_.changing.store_relaxed(0);
-  }
-  Changing(const Changing&) = delete;
-  Changing& operator=(const Changing&) = delete;
-
- private:
-  Cache& cache_;
-  SizeClass size_class_;
-};
 
 // The first capacity of a class: one small array, so that a thread that allocates little stays small.
 unsigned first_capacity(const ClassInfo& info) {
@@ -259,6 +232,7 @@ FREESTONE_APART void adapt(Cache& cache) {
     if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();
     cache.low[c] = cache.top[c];
   }
+  shrink_idle_queues(cache);
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
   drain_unused_transfer(cache.user);
@@ -277,22 +251,6 @@ FREESTONE_APART void flush_arrays(Cache& cache) {
 FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
   cache.pressure_seen = epoch;
   flush_all(cache);
-}
-
-void note_event(Cache& cache) {
-  drain_orphans(cache);
-  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
-  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
-    answer_pressure(cache, epoch);
-  ++cache.events;
-  // A program that goes on with little must not keep what it needed before.
-  if (cache.events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) {
-    tick(&cache);
-  } else {
-    give_back_cold(&cache, look_is_due(cache.events));
-  }
-  if (cache.events >= kEventsPerAdaptation) adapt(cache);
-  attend();
 }
 
 // The caller takes it apart.
@@ -341,6 +299,39 @@ void* take_class_block(SizeClass c, SlabUser& user) {
 
 }  // namespace
 
+void note_event(Cache& cache) {
+  drain_orphans(cache);
+  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
+  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
+    answer_pressure(cache, epoch);
+  ++cache.events;
+  // A program that goes on with little must not keep what it needed before.
+  if (cache.events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) {
+    tick(&cache);
+  } else {
+    give_back_cold(&cache, look_is_due(cache.events));
+  }
+  if (cache.events >= kEventsPerAdaptation) adapt(cache);
+  attend();
+}
+
+void give_to_class(Cache& cache, SizeClass c, void* const* blocks, unsigned count) {
+  const auto room = [&] {
+    const unsigned left = cache.capacity(c) - cache.count(c);
+    return left - min_of(left, kept_for_counting(cache, c));
+  };
+  for (unsigned before = ~0U; room() < count && cache.capacity(c) != before;) {
+    before = cache.capacity(c);
+    grow(cache, c, true);
+  }
+  // The oldest go first: each block meets its slab, which looks at it.
+  if (room() < count) flush(cache, c, min_of(count - room(), cache.count(c)), true);
+  const unsigned given = min_of(room(), count);
+  if (given > 0) std::memcpy(cache.top[c], blocks, given * sizeof(void*));
+  cache.top[c] += given;
+  if (given < count) return_class_blocks(c, cache.user, blocks + given, count - given, true);
+}
+
 bool Allowance::take_slow(usize bytes) {
   const u64 rate = options.hardening_rate;
   if (rate == 0) {
@@ -360,7 +351,6 @@ Cache* create_cache() {
   if (Cache* const parked = take_over_parked(); parked != nullptr) return parked;
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
-  if constexpr (kMitigations.quarantine) cache->quarantine.seed(os::entropy());
   // As one copy, before another thread can see it.
   std::memcpy(static_cast<void*>(cache->class_of_granules), kClassOfGranules.of, sizeof kClassOfGranules.of);
   cache->user.shard = next_shard.fetch_add_relaxed(1) & (shard_count() - 1);
@@ -378,11 +368,7 @@ Cache* create_cache() {
 }
 
 void flush_all(Cache& cache) {
-  cache.quarantine.for_each([&](void*& place) {
-    void* block = place;
-    place = nullptr;
-    return_class_blocks(tag_of(unit_of(block)), cache.user, &block, 1);
-  });
+  empty_quarantine(cache);
   flush_arrays(cache);
 }
 
@@ -510,7 +496,6 @@ static void renew_randomness(Cache& cache) {
   if constexpr (!kMitigations.random_order && !kMitigations.quarantine) return;
   constexpr unsigned kNextBlocks = 16;
   u64 random = os::entropy();
-  if constexpr (kMitigations.quarantine) cache.quarantine.seed(next_mixed(random));
   cache.user.random = next_mixed(random) | 1;
   if (!kMitigations.random_order || cache.counting != nullptr) return;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
@@ -532,15 +517,18 @@ static unsigned count_seen(const Cache& cache, SizeClass c) {
   return count <= class_info(c).cap_max ? count : 0;
 }
 
+// The same of a queue.
+[[maybe_unused]] static unsigned count_seen(const Queue& queue) {
+  const unsigned count = queue.count();
+  return count <= queue.capacity() && count <= kQuarantineClassBytes / kBlockBytesMin ? count : 0;
+}
+
 FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
   for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
-    cache->quarantine.for_each([&](void* block) {
-      // Else its owner gave it back just now.
-      if (const u8 tag = tag_of(unit_of(block)); tag < kClassEnd) ++blocks[tag];
-    });
+    cache->quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += count_seen(queue); });
   }
   count_transfer(blocks);
 }
@@ -594,7 +582,8 @@ FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
       copy(cache->base[c], border != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
       if (border != nullptr) copy(border, cache->top[c]);
     }
-    cache->quarantine.for_each([&](void*& block) { copy(&block, &block + 1); });
+    cache->quarantine.for_each(
+        [&](SizeClass, const Queue& queue) { copy(queue.base, queue.base + count_seen(queue)); });
   }
   return copied + copy_transfer_blocks(out + copied, room - copied);
 }
@@ -656,6 +645,7 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is
     // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
     if (const u8 c = cache->changing.load_relaxed(); c != 0) {
       cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
+      forget_queue(*cache, c);
       if (cache->counting != nullptr) forget_counted(*cache, c);
     }
     destroy_cache(*cache);

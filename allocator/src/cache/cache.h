@@ -12,7 +12,7 @@
 //          child of a fork may drain a thread's cache wherever the thread stood outside a slow path. A slow path first
 //          names its class in `changing`.
 // CACHE-3  The sum over classes of capacity * block size is `capacity_bytes`, at most the thread's budget. A sleeping
-//          thread holds no more than that, its kept run, and its quarantine in the hardened build.
+//          thread holds no more than that, its kept run, and its queues in the hardened build (quarantine.h).
 // CACHE-4  The word before base is the capacity. While a class is open (counting.h), the word before the border is
 //          null. So top[-1] is a cached block or not an address in the window, and a free that finds its own block
 //          there is a double free.
@@ -31,6 +31,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "cache/quarantine.h"
 #include "platform/child.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
@@ -55,43 +56,6 @@ inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 struct Counting;
 
 extern Mutex cache_registry_lock;
-
-// Freed blocks wait here before they may be handed out again. A new block takes a random place, and the block that was
-// there leaves.
-template <bool Enabled>
-struct Quarantine {
-  // A generator modulo 2^64; its highest bits are used. Both numbers fit into an instruction.
-  static constexpr u64 kMultiplier = 0x6c07'8965;
-  static constexpr u64 kIncrement = 0x2c4b'1ab7;
-  static constexpr unsigned kBits = 64;
-  u64 random = 0;
-  void* place[kQuarantineSmallPlaces + kQuarantineMediumPlaces] = {};
-  static_assert(is_power_of_two(kQuarantineSmallPlaces) && is_power_of_two(kQuarantineMediumPlaces));
-
-  void seed(u64 number) { random = number; }
-  // Puts a block in a random place; returns the one that leaves it, or null.
-  FREESTONE_INLINE void* exchange(void* block, bool large) {
-    random = random * kMultiplier + kIncrement;
-    void*& chosen = large ? place[kQuarantineSmallPlaces + (random >> (kBits - highest_bit(kQuarantineMediumPlaces)))]
-                          : place[random >> (kBits - highest_bit(kQuarantineSmallPlaces))];
-    void* leaving = chosen;
-    chosen = block;
-    return leaving;
-  }
-  template <typename Visit>
-  void for_each(Visit visit) {
-    for (void*& block : place) {
-      if (block != nullptr) visit(block);
-    }
-  }
-};
-template <>
-struct Quarantine<false> {
-  void seed(u64) {}
-  void* exchange(void* block, bool) { return block; }
-  template <typename Visit>
-  void for_each(Visit) {}
-};
 
 // What a thread may spend on sealing, in bytes: a stock at first, then an amount per millisecond.
 struct Allowance {
@@ -189,6 +153,11 @@ static_assert(kMitigations.quarantine || sizeof(Cache) <= 4 * kKiB,
 
 // A cache for the calling thread, registered: a parked one (parking.h) or a new one; null when memory is out.
 Cache* create_cache();
+// Puts blocks of the class into its array, and what has no room there into the slabs. For a slow path at work on the
+// class.
+void give_to_class(Cache& cache, SizeClass size_class, void* const* blocks, unsigned count);
+// Called at the end of each slow path, outside its class: looks whether something is due.
+void note_event(Cache& cache);
 // Flushes everything and gives the cache back.
 void destroy_cache(Cache& cache);
 // The cache counts no longer as one in use, and if that leaves one, the transfer bins are emptied.

@@ -76,6 +76,9 @@ constexpr u32 slab_units(usize bytes) {
   return units;
 }
 
+// Of one class in a thread cache. In the hardened build half of a queue of freed blocks comes at once.
+inline constexpr usize kCachedBlocksMax = kMitigations.quarantine ? 4096 : 1024;
+
 struct ClassTable {
   ClassInfo info[kClassEnd];
 
@@ -88,7 +91,7 @@ struct ClassTable {
       i.blocks = is_slab_class(c) ? static_cast<u32>(units_to_bytes(i.units) / bytes) : 1;
       i.batch = static_cast<u16>(is_slab_class(c) ? max_of<usize>(2, min_of<usize>(64, 32 * kKiB / bytes)) : 1);
       // One less than a power of two leaves room for the capacity before the first (CACHE-4).
-      i.cap_max = static_cast<u16>(is_slab_class(c) ? max_of<usize>(8, min_of<usize>(1024, 128 * kKiB / bytes)) - 1
+      i.cap_max = static_cast<u16>(is_slab_class(c) ? max_of<usize>(8, min_of(kCachedBlocksMax, 128 * kKiB / bytes)) - 1
                                                     : 128 * kKiB / bytes);
       i.inverse = ((u64{1} << kInverseShift) + bytes - 1) / bytes;
     }

@@ -8,6 +8,7 @@
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/region.h"
+#include "span/dedicated.h"
 #include "span/purge.h"
 #include "span/run.h"
 
@@ -74,7 +75,10 @@ bool give_back_for(usize bytes) {
   const Remedy remedy = remedy_for(bytes);
   if (remedy == Remedy::none) return false;
   if (remedy == Remedy::memory) give_back_everything();
-  if (remedy == Remedy::units) empty_caches();
+  if (remedy == Remedy::units) {
+    empty_caches();
+    release_retired_slabs();
+  }
   reclaims.add_relaxed(1);
   return true;
 }

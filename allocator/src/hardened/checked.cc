@@ -136,14 +136,13 @@ __attribute__((noinline)) void clear_and_quarantine_larger(void* block, usize bl
   } else {
     store_trailer(trailer_of(block, block_bytes), free_word(block));
   }
-  put_in_quarantine(block, block_bytes, false);
+  put_in_quarantine(block, block_bytes);
 }
 
-FREESTONE_SLOW void put_in_quarantine_slow(void* block, usize block_bytes) {
+FREESTONE_SLOW void put_in_quarantine_slow(void* block) {
   if (sampling.load_relaxed() == Sampling::every_block) sample_freed(block);
-  if (this_thread.cache_offset != 0)
-    block = thread_cache().quarantine.exchange(block, block_bytes > kQuarantineSmallMax);
-  if (block != nullptr) deallocate(block);
+  if (this_thread.cache_offset == 0) return deallocate(block);
+  enqueue(thread_cache(), block);
 }
 
 __attribute__((noinline)) void deallocate_checked_slow(void* block, usize bytes, Origin origin) {

@@ -168,35 +168,44 @@ FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, Chunk
   return Damage{damage.bytes | before.bytes, damage.words | before.words}.any();
 }
 
-// Out of line: a block of a thread that has no cache, or whose every free is observed.
-void put_in_quarantine_slow(void* block, usize block_bytes);
+// Puts a block of a slab into the quarantine, or into the cache of a build without one.
+FREESTONE_INLINE void enqueue(Cache& cache, void* block) {
+  const unsigned tag = tag_table()[(address_of(block) - region.base) >> kUnitShift];
+  if constexpr (kMitigations.quarantine) {
+    Queue& queue = cache.quarantine.of(tag);
+    void** const top = queue.top;
+    if (FREESTONE_UNLIKELY(top == queue.end)) return put_in_quarantine_full(cache, tag, block);
+    *top = block;
+    advance_release(queue.top, top);
+  } else {
+    void** const top = cache.top[tag];
+    if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
+    cache.push(tag, top, block);
+  }
+}
 
-// Puts a block into the quarantine; the block whose place it takes goes to the cache.
-FREESTONE_INLINE void put_in_quarantine(void* block, usize block_bytes, bool small) {
+// Out of line: a block of a thread that has no cache, or whose every free is observed.
+void put_in_quarantine_slow(void* block);
+
+FREESTONE_INLINE void put_in_quarantine(void* block, [[maybe_unused]] usize block_bytes) {
   FREESTONE_CHECK("HARD-2",
                   !kMitigations.zero_on_free || is_clear(static_cast<const char*>(block), block_bytes - kChunkBytes));
   Cache& cache = thread_cache();
-  if (FREESTONE_UNLIKELY(!cache.is_plain)) return put_in_quarantine_slow(block, block_bytes);
-  void* leaving = cache.quarantine.exchange(block, !small);
-  if (leaving == nullptr) return;
-  const unsigned tag = tag_table()[(address_of(leaving) - region.base) >> kUnitShift];
-  void** top = cache.top[tag];
-  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(leaving, tag);
-  cache.push(tag, top, leaving);
+  if (FREESTONE_UNLIKELY(!cache.is_plain)) return put_in_quarantine_slow(block);
+  enqueue(cache, block);
 }
 
 // Out of line: a block above kInlineBytes.
 void clear_and_quarantine_larger(void* block, usize block_bytes);
 
 FREESTONE_INLINE void clear_and_quarantine(void* block, usize block_bytes) {
-  static_assert(kInlineBytes == kQuarantineSmallMax);
   if (block_bytes > kInlineBytes) return clear_and_quarantine_larger(block, block_bytes);
   if constexpr (kMitigations.zero_on_free) {
     clear_inline(static_cast<char*>(block), block_bytes);
   } else {
     store_trailer(trailer_of(block, block_bytes), free_word(block));
   }
-  put_in_quarantine(block, block_bytes, true);
+  put_in_quarantine(block, block_bytes);
 }
 
 // Out of line, in this order: the cache has no block of the class; the request is above the cache's table of classes;

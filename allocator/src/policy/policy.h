@@ -18,7 +18,7 @@ struct Mitigations {
                  // and wrong sizes, alignments and origins
   bool zero_on_free;  // freed memory is cleared; all of it must still be clear whenever it changes hands
   bool random_order;  // a slab hands out neighbouring blocks in random order
-  bool quarantine;    // freed blocks wait, and leave in random order
+  bool quarantine;    // freed blocks wait, and leave in random order; the addresses of a slab serve one size class
   bool guards;  // memory before and behind every slab and run is inaccessible, as is memory that went back to the
                 // kernel
   bool neighbours;    // a free also checks the end of the block before
@@ -79,10 +79,11 @@ inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
 // Beyond the allowance, one run above kSharedRunBytesMax in this many is still sealed.
 inline constexpr unsigned kSealAnyway = 8;
-// The quarantine of a thread has places for small blocks, up to the first size, and for larger blocks of slabs.
-inline constexpr usize kQuarantineSmallMax = 256;
-inline constexpr unsigned kQuarantineSmallPlaces = 64;
-inline constexpr unsigned kQuarantineMediumPlaces = 4;
+// Freed blocks of one class wait in a queue of a thread with places for so many bytes at most, of all classes and
+// threads for so many, or for this fraction of the heap.
+inline constexpr usize kQuarantineClassBytes = 256 * kKiB;
+inline constexpr usize kQuarantineFreeBytes = 512 * kKiB;
+inline constexpr usize kQuarantineHeapDivisor = 64;
 // A free span up to this size is checked when it is taken: it went back zero and must still be zero.
 inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
 // The process keeps this many freed runs sealed, up to this size. Of larger ones only the addresses wait.

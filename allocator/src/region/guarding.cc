@@ -26,6 +26,7 @@ usize most_for(GuardOf what) {
     case GuardOf::run: return most - most / 8;
     case GuardOf::free_memory: return most - most / 4;
     case GuardOf::slab: return most / 2;
+    case GuardOf::group: return most / 2 - min_of<usize>(most / 2, kGroupUnits);  // each slab adds two borders
   }
   return 0;
 }

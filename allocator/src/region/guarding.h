@@ -3,8 +3,8 @@
 // A guard region costs nothing that is counted. Without them a guard is a mapping of its own and splits the one around
 // it, and a process may have some 65,530 mappings. So these guards have a budget, an eighth of what the kernel allows:
 // the program has the rest. First come single ranges (sealed blocks, the ends of own mappings), then the guards of
-// runs, then free memory that went back to the kernel, then the guards of slabs, whose blocks have trailers that see an
-// overflow anyway.
+// runs, then free memory that went back to the kernel, then slabs that retired, then the groups that slabs are cut
+// from: their blocks have trailers that see an overflow anyway.
 //
 // PROTECT-1  The mappings that guards make are at most: the borders between units with and without the tag kTagGuard,
 //            and two for each closed range. A guard that was opened in parts may exceed the budget, a new one never.
@@ -14,7 +14,7 @@
 
 namespace freestone {
 
-enum class GuardOf : u8 { range, run, free_memory, slab };
+enum class GuardOf : u8 { range, run, free_memory, slab, group };
 
 // At start: reads how many mappings the kernel allows.
 void find_guard_budget();

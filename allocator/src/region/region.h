@@ -65,7 +65,7 @@ enum class RunState : u8 {
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
   UnitIndex first;     // the span's first unit, in every unit
-  UnitIndex next;      // first unit: the list that the span is in
+  UnitIndex next;      // first unit: the list that the span is in; a retired slab's: see span/dedicated.cc
   UnitIndex previous;
   u32 live;            // first unit: blocks in use
 };
@@ -79,7 +79,7 @@ struct alignas(64) Record {
   u8 size_class;           // slab, class run: fixed while it exists
   u8 is_fresh;             // slab: 1 while its empty pages never had memory
   RunState run_state;      // run, hardened
-  u32 run_units;           // run: its length
+  u32 run_units;           // run: its length; slab, hardened: with its guard
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   u64 request_bytes;       // run: the bytes asked for (hardened) or sampled; slab: see look_of (slab_purge.cc)
   Atomic<u64> empty_pages; // slab: pages without memory behind them (SLAB-5)

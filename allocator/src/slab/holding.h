@@ -72,9 +72,30 @@ inline void expect_blocks_clear(UnitIndex unit, const ClassInfo& info, const u64
   }
 }
 
+// Where addresses serve one class (span/dedicated.h): released slabs that go to the kernel together, in one call for
+// those side by side. Until then they are no slabs and nobody's.
+class Retiring {
+ public:
+  Retiring(SlabUser& user, WentBack why) : user_(user), why_(why) {}
+  ~Retiring() { finish(); }
+  Retiring(const Retiring&) = delete;
+  Retiring& operator=(const Retiring&) = delete;
+
+  void add(SizeClass size_class, UnitIndex unit);
+  // What the kernel refuses becomes a slab without blocks again.
+  void finish();
+
+ private:
+  SlabUser& user_;
+  WentBack why_;
+  SizeClass size_class_ = 0;
+  UnitIndex first_ = kNoUnit;
+  usize slabs_ = 0;
+};
+
 // Releases a slab whose blocks all seemed free a moment ago. If another thread holds the token, nothing happens:
-// whoever next sees all blocks free tries again.
-void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user);
+// whoever next sees all blocks free tries again. Returns the bytes that join `retiring`.
+usize try_release(SizeClass size_class, UnitIndex unit, SlabUser& user, Retiring& retiring);
 
 // Whether the blocks `first` to `last` are free in `words`.
 inline bool all_set(const u64* words, u32 first, u32 last) {

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/bits.h"
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "slab/holding.h"
+#include "span/dedicated.h"
 #include "span/frames.h"
 #include "span/free_memory.h"
 #include "span/span_heap.h"
@@ -67,10 +69,9 @@ void note_empty(Record& record, SizeClass size_class, UnitIndex first) {
   empty_bytes[size_class].add_relaxed(pages * page);
 }
 
-UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
+// All blocks are free, and the caller has the token.
+void begin_slab(SizeClass size_class, SlabUser& user, const Span& span) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
-  if (span.first == kNoUnit) return kNoUnit;
   const bool populated = span.is_empty && populate_if_growing(size_class, span.first);
   if (kMitigations.trailer && !kMitigations.zero_on_free && !span.zeroed) clear_trailers(span.first, info);
   slab_units_in_use[size_class].add_relaxed(info.units);
@@ -87,6 +88,13 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   FREESTONE_CHECK("REGION-1", all_tagged(span.first, info.units, kTagNone));
   set_tags(span.first, info.units, static_cast<u8>(size_class));
   user.token.store_relaxed(span.first);
+}
+
+UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
+  const ClassInfo& info = class_info(size_class);
+  const Span span = dedicates_slabs() ? take_slab_units(size_class)
+                                      : take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
+  if (span.first != kNoUnit) begin_slab(size_class, user, span);
   return span.first;
 }
 
@@ -226,7 +234,38 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
 
 }  // namespace
 
-void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
+void Retiring::add(SizeClass size_class, UnitIndex unit) {
+  const usize place = place_units(size_class);
+  const bool fits = slabs_ != 0 && size_class == size_class_ && has_place(size_class, unit) &&
+                    has_place(size_class, first_) && units_to_bytes(slabs_ * place) < kPurgeBytesPerCall;
+  if (fits && unit == first_ + slabs_ * place) {
+    ++slabs_;
+  } else if (fits && unit + place == first_) {
+    first_ = unit;
+    ++slabs_;
+  } else {
+    finish();
+    size_class_ = size_class;
+    first_ = unit;
+    slabs_ = 1;
+  }
+}
+
+void Retiring::finish() {
+  if (!kMitigations.quarantine || slabs_ == 0) return;
+  const bool went = retire_slab_units(size_class_, first_, slabs_, why_);
+  const usize slabs = std::exchange(slabs_, 0);
+  for (usize k = 0; !went && k < slabs; ++k) {
+    Span span;
+    span.first = first_ + static_cast<UnitIndex>(k) * place_units(size_class_);
+    span.zeroed = kMitigations.zero_on_free;
+    begin_slab(size_class_, user_, span);
+    end_holding(record_of(span.first), size_class_, span.first, 0);
+  }
+  user_.token.store_relaxed(kNoUnit);
+}
+
+usize try_release(SizeClass size_class, UnitIndex unit, SlabUser& user, Retiring& retiring) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
   while (looks_wholly_free(info, record) && tree_of(record, size_class).claim(unit, user.token)) {
@@ -246,8 +285,14 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
       slab_units_in_use[size_class].sub_relaxed(info.units);
       const u64 empty_pages = record.empty_pages.load_relaxed();
       record.empty_pages.store_relaxed(0);
+      if (dedicates_slabs()) {
+        empty_bytes[size_class].sub_relaxed(count_bits(empty_pages) * os::page_bytes());
+        retiring.add(size_class, unit);
+        return units_to_bytes(info.units);
+      }
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
-      return return_slab_units(size_class, unit, empty_pages, dirty);
+      return_slab_units(size_class, unit, empty_pages, dirty);
+      return 0;
     }
     u64 words = 0;
     for (unsigned w = 0; w < slab_words(info); ++w) {
@@ -257,6 +302,7 @@ void try_release(SizeClass size_class, UnitIndex unit, SlabUser& user) {
     }
     end_holding(record, size_class, unit, words);
   }
+  return 0;
 }
 
 void set_shard_count(unsigned count) { shards_in_use.store_relaxed(count); }

@@ -63,11 +63,11 @@ u64 last_look(const Record& record) { return __atomic_load_n(&record.request_byt
 void set_last_look(Record& record, u64 look) { __atomic_store_n(&record.request_bytes, look, __ATOMIC_RELAXED); }
 
 // Gives back the free pages of one slab. Returns the bytes.
-usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack why) {
+usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack why, Retiring& retiring) {
   const usize page = os::page_bytes();
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);
-  if (looks_wholly_free(info, record)) return try_release(size_class, unit, user), 0;
+  if (looks_wholly_free(info, record)) return try_release(size_class, unit, user, retiring);
   if (units_to_bytes(info.units) % page != 0) return 0;  // a page that reaches into neighbours is not ours to purge
   u64 words[kSlabWordsMax];
   load_words(info, record, words);
@@ -99,7 +99,7 @@ usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack 
   if (!refused && !purges_pause()) set_last_look(record, look_of(size_class, words, empty));
   empty_bytes[size_class].add_relaxed(purged);
   end_holding(record, size_class, unit, load_words(info, record, words));
-  if (looks_wholly_free(info, record)) try_release(size_class, unit, user);
+  if (looks_wholly_free(info, record)) purged += try_release(size_class, unit, user, retiring);
   return purged;
 }
 
@@ -142,6 +142,7 @@ usize note_use(const Look& found, u64 tick) FREESTONE_REQUIRES(looking) {
 
 // The hand passes so many units and gives back so many bytes at most.
 void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIRES(looking) {
+  Retiring retiring(user, WentBack::slabs);
   usize given = 0;
   usize walked = 0;
   while (walked < units && given < most && !purges_pause()) {
@@ -152,7 +153,7 @@ void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIR
     const bool slab = tag != kTagNone && tag <= kLastSmallClass;
     const UnitIndex first = slab ? slab_start(class_info(tag), unit) : unit;
     if (slab && found.free[tag] > 0) {
-      const usize went = purge_slab(tag, first, user, WentBack::slabs);
+      const usize went = purge_slab(tag, first, user, WentBack::slabs, retiring);
       found.free[tag] -= min_of(found.free[tag], went);
       given += went;
     }
@@ -167,10 +168,12 @@ void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIR
 usize purge_slabs(SlabUser& user, WentBack why) {
   usize purged = 0;
   if (why == WentBack::trim) end_purge_pause();
+  Retiring retiring(user, why);
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c)
-      RoomTree(shard, c).for_each([&](UnitIndex unit) { purged += purge_slab(c, unit, user, why); });
+      RoomTree(shard, c).for_each([&](UnitIndex unit) { purged += purge_slab(c, unit, user, why, retiring); });
   }
+  retiring.finish();
   user.token.store_relaxed(kNoUnit);
   return purged;
 }

@@ -2,7 +2,9 @@
 
 #include "base/bits.h"
 #include "policy/policy.h"
+#include "region/account.h"
 #include "slab/holding.h"
+#include "span/dedicated.h"
 
 namespace freestone {
 
@@ -29,8 +31,12 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
     }
   }
   const ClassInfo& info = class_info(size_class);
-  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record))
-    try_release(size_class, unit, user);
+  // What only its class can use may stay there, until a look at free pages meets it (slab_purge.cc).
+  if (dedicates_slabs() && !is_limited()) return;
+  if (record.words[w].load_seq() == full_word(info, w) && looks_wholly_free(info, record)) {
+    Retiring retiring(user, WentBack::shortage);
+    try_release(size_class, unit, user, retiring);
+  }
 }
 
 // The number of the block that starts at this offset of its slab. Aborts when none does.

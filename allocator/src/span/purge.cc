@@ -59,6 +59,12 @@ usize surplus() FREESTONE_REQUIRES(span_lock) {
   return dirty <= allowed ? 0 : dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
 }
 
+// `clean`: how many of the units had no memory.
+void note_came_units(UnitIndex first, usize units, usize clean) FREESTONE_REQUIRES(span_lock) {
+  note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(clean));
+  state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
+}
+
 // What time makes due.
 usize due_by_time() FREESTONE_REQUIRES(span_lock) {
   const u64 now = os::coarse_milliseconds();
@@ -127,15 +133,15 @@ Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
   const usize unfit = dirty == units ? 0 : min_of(span_map.purgeable_units() + kept_units.load_relaxed(), live);
   state.law.note(live + unfit, now_ticks());
   if (dirty == units) return {};
-  note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units - dirty));
-  state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
+  note_came_units(first, units, units - dirty);
   return {min_of(surplus(), kPurgeStep)};
 }
 
+void note_taken(UnitIndex first, usize units) { note_came_units(first, units, units); }
+
 void note_filled(UnitIndex first, usize units) {
-  note_came(first >= state.used_end ? Came::fresh : Came::again, units_to_bytes(units));
+  note_came_units(first, units, units);
   note_came(Came::populated, units_to_bytes(units));
-  state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
 }
 
 Surplus surplus_after_return(usize units) {

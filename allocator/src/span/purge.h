@@ -34,6 +34,8 @@ extern FREESTONE_HIDDEN Atomic<u64> last_tick_ms;
 // At a tick: gives back what the law allows no longer.
 void decay_spans();
 
+// Notes that units without memory are in use from here on.
+void note_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 // Notes that units which nobody uses got memory in advance.
 void note_filled(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 // Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is

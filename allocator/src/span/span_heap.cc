@@ -60,14 +60,18 @@ void add_grown() FREESTONE_REQUIRES(growth_lock, span_lock) {
   unadded.units = 0;  // FORK-5
 }
 
+// By a thread that a fork cut short.
+void finish_cut_growth() FREESTONE_REQUIRES(growth_lock) {
+  if (FREESTONE_LIKELY(unadded.units == 0)) return;
+  LockGuard guard(span_lock);
+  add_grown();
+}
+
 // Moves the frontier and takes new units; with `fresh`, only units that were never in use. Charges for the units first,
 // so that a refusal by the limit leaves no trace.
 Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Surplus& surplus) {
   LockGuard growing(growth_lock);
-  if (FREESTONE_UNLIKELY(unadded.units != 0)) {  // by a thread that a fork cut short
-    LockGuard guard(span_lock);
-    add_grown();
-  }
+  finish_cut_growth();
   if (!fresh) {
     // Another thread may have made room meanwhile.
     const Span span = take_free(units, alignment, refused, surplus);
@@ -182,6 +186,26 @@ void return_span(UnitIndex first, usize units, bool dirty) {
   if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
 }
 
+void close_front(UnitIndex first, GuardOf what) {
+  if (first == region.heap_start || tag_of(first - 1) == kTagGuard) return;
+  const Span unit = extend_span(first - 1, 0, 1);
+  if (unit.first == kNoUnit) return;
+  close_guards(first - 1, 1, unit.zeroed, what);
+  return_span(first - 1, 1, !unit.zeroed && tag_of(first - 1) != kTagGuard);
+}
+
+Grown take_fresh_groups() {
+  LockGuard growing(growth_lock);
+  finish_cut_growth();
+  const Grown grown = commit_units(kGroupUnits);
+  if (grown.units == 0) return {};
+  LockGuard guard(span_lock);
+  add_grown();
+  span_map.set_taken(grown.first, grown.units);
+  span_map.begin_dedicated(grown.units);
+  return grown;
+}
+
 namespace {
 
 // A random number of units that stay free in front of a guarded run.
@@ -189,16 +213,6 @@ usize random_gap() {
   u64 number = gaps_drawn.fetch_add_relaxed(1);
   if (FREESTONE_UNLIKELY(number == 0)) gaps_drawn.store_relaxed(number = os::entropy() | 1);
   return mix_bits(number) % (kRandomGapUnits + 1);
-}
-
-// Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
-// faults.
-void close_front(UnitIndex first, GuardOf what) {
-  if (first == region.heap_start || tag_of(first - 1) == kTagGuard) return;
-  const Span unit = extend_span(first - 1, 0, 1);
-  if (unit.first == kNoUnit) return;
-  close_guards(first - 1, 1, unit.zeroed, what);
-  return_span(first - 1, 1, !unit.zeroed && tag_of(first - 1) != kTagGuard);
 }
 
 Span take_between_guards(usize units, usize alignment, usize guard) {

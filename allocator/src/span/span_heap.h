@@ -10,6 +10,7 @@
 
 #include "platform/mutex.h"
 #include "policy/policy.h"
+#include "region/guarding.h"
 #include "region/region.h"
 
 namespace freestone {
@@ -43,6 +44,12 @@ unsigned take_spans(usize units, unsigned count, UnitIndex* spans);
 void return_spans(usize units, unsigned count, const UnitIndex* spans);
 // `units` units with free ones behind them, `room` units in all, if there is such a place. For builds without guards.
 Span take_span_to_grow(usize units, usize room);
+// Groups that were never in use, for dedicated.h, as many as the heap grows by: nobody is charged for them. None when
+// there is no room.
+Grown take_fresh_groups();
+// Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
+// faults.
+void close_front(UnitIndex first, GuardOf what);
 // Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of the surplus.
 void return_span(UnitIndex first, usize units, bool dirty);
 // A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot

@@ -63,6 +63,15 @@ class SpanMap {
     note_in_force(units_to_bytes(units));  // they are not, and set_free takes them out once more
     set_free(first, units, false);
   }
+  // Units that are in use become neither live nor free, and in use again after that (span/dedicated.h).
+  void begin_dedicated(usize units) FREESTONE_REQUIRES(span_lock) {
+    dedicated_ += units;
+    note_out_of_force(units_to_bytes(units));
+  }
+  void end_dedicated(usize units) FREESTONE_REQUIRES(span_lock) {
+    dedicated_ -= units;
+    note_in_force(units_to_bytes(units));
+  }
   // Takes units that are free. Returns how many of them were dirty.
   usize set_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 
@@ -84,8 +93,8 @@ class SpanMap {
   usize refused_units() const { return counts_[refused_]; }
   // Those that may go.
   usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
-  usize waiting_units() const { return waiting_; }
-  usize live_units() const { return added_ - free_count_ - waiting_; }  // those that are being purged included
+  usize waiting_units() const { return waiting_ + dedicated_; }
+  usize live_units() const { return added_ - free_count_ - waiting_units(); }  // those that are being purged included
   usize charged_units() const { return live_units() + dirty_units(); }  // ACCOUNT-1
 
   // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps and
@@ -114,6 +123,7 @@ class SpanMap {
   usize added_ = 0;
   usize free_count_ = 0;
   usize waiting_ = 0;
+  usize dedicated_ = 0;
   usize counts_[kDirtySets] = {};  // of the sets' units
 };
 extern SpanMap span_map FREESTONE_GUARDED_BY(span_lock);

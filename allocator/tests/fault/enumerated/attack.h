@@ -47,6 +47,10 @@ const char* name_of(Moment moment);
 // How often a block of State::reused was allocated and freed before.
 constexpr unsigned kReuses = 300;
 
+// How many blocks are freed for an allocator to empty its caches and what else makes blocks wait.
+constexpr std::size_t kFlushBlocksMax = 16384;
+extern std::size_t flush_blocks;
+
 struct Attack {
   std::size_t bytes;
   long offset;

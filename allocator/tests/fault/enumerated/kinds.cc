@@ -21,12 +21,11 @@ namespace enumerated {
 
 namespace {
 
-constexpr std::size_t kMany = 4096;
-char* many[kMany];
+char* many[kFlushBlocksMax];
 // So many blocks of the size that every allocator has to empty its caches.
 std::size_t count_of(std::size_t bytes) {
   const std::size_t fit = (std::size_t{12} << 20) / (bytes + 64);
-  return fit < 8 ? 8 : fit > kMany ? kMany : fit;
+  return fit < 8 ? 8 : fit > flush_blocks ? flush_blocks : fit;
 }
 void take_many(const Attack& attack) {
   const std::size_t bytes = attack.bytes;

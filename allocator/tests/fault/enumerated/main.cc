@@ -1,6 +1,6 @@
 // The enumerated attacks: draws them, runs each in a child, counts kind by kind.
 //
-//   enumerated [--rounds N] [--seed S] [--kind TEXT] [--holes] [--expect SHARE|promised] [--json]
+//   enumerated [--rounds N] [--seed S] [--kind TEXT] [--flush BLOCKS] [--holes] [--expect SHARE|promised] [--json]
 //
 // Half of the attacks of a kind are at fixed offsets and sizes, half are drawn anew from the seed, which is printed.
 // The verdict names the worst kind first; with --json it is one object, kinds in the order of the table. Exit status 1:
@@ -22,6 +22,8 @@
 #include "attack.h"
 
 namespace enumerated {
+
+std::size_t flush_blocks = kFlushBlocksMax;
 
 namespace {
 
@@ -233,6 +235,8 @@ int main(int count, char** arguments) {
       seed = std::strtoull(value, nullptr, 10), ++i;
     else if (argument == "--kind")
       only = value, ++i;
+    else if (argument == "--flush")
+      flush_blocks = std::strtoul(value, nullptr, 10), ++i;
     else if (argument == "--expect")
       expected = value, ++i;
     else if (argument == "--holes")
@@ -242,10 +246,13 @@ int main(int count, char** arguments) {
     else
       return std::fprintf(
                  stderr,
-                 "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --holes, --expect or --json\n",
+                 "enumerated: unknown argument %s; expected --rounds, --seed, --kind, --flush, --holes, --expect or "
+                 "--json\n",
                  arguments[i]),
              2;
   }
+  if (flush_blocks == 0 || flush_blocks > kFlushBlocksMax)
+    return std::fprintf(stderr, "enumerated: --flush %zu; expected 1 to %zu\n", flush_blocks, kFlushBlocksMax), 2;
   static char output[1 << 12];
   setvbuf(stdout, output, _IOFBF, sizeof output);
   begun = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -232,12 +232,16 @@ TEST_F(StartUp, SurvivesAGuardThatNothingRemoves) {
   // That of the trial at start; its place is given up for another one.
   constexpr uint64_t kGuardRemove = 103;
   unsigned refused = 0;
+  bool started = false;  // before that the calls are those of this program's child
   const auto plan = [&](const SystemCall& call) {
+    started = started || call.number == SYS_execve;
+    if (!started) return 0;
     if (call.number == SYS_madvise) return call.arguments[2] == kGuardRemove ? ++refused, EPERM : 0;
     return refused == 1 && (call.arguments[3] & MAP_FIXED) != 0 ? ENOMEM : 0;
   };
-  const SupervisedEnd end = start_under({SYS_madvise, SYS_mmap}, plan);
+  const SupervisedEnd end = start_under({SYS_execve, SYS_madvise, SYS_mmap}, plan);
   EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
+  EXPECT_TRUE(started && (refused > 0 || !subject().is_hardened)) << refused;
 }
 
 TEST_F(StartUp, WorksUnderStrictCommitAccounting) {
