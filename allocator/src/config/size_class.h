@@ -114,25 +114,6 @@ constexpr u32 block_number(const ClassInfo& info, usize offset) {
 // sizes are multiples of it.
 constexpr SizeClass class_of_aligned(usize bytes, usize alignment) { return class_of(round_up(bytes, alignment)); }
 
-constexpr bool classes_are_sound() {
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    const ClassInfo& info = class_info(c);
-    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c)))
-      return false;
-    if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
-    if (is_slab_class(c) && !is_power_of_two(info.units)) return false;
-    for (u32 n = 0; n < info.blocks; ++n) {
-      const usize start = usize{n} * info.bytes;
-      if (block_number(info, start) != n || block_number(info, start + info.bytes - 1) != n) return false;
-      // Below the point, only a block's start leaves less than one inverse; return_blocks relies on it.
-      if (((start * info.inverse) & low_mask(kInverseShift)) >= info.inverse) return false;
-      if ((((start + 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
-      if ((((start + info.bytes - 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
-    }
-  }
-  return true;
-}
-static_assert(classes_are_sound());
 static_assert(class_bytes(kLastSmallClass) == kSmallBytesMax && class_bytes(kLastClass) == kCachedBytesMax);
 static_assert(class_bytes(class_of_aligned(12288, 4096)) == 12288 && class_bytes(class_of_aligned(4097, 4096)) == 8192);
 

@@ -27,6 +27,27 @@ FREESTONE_EDGE constinit ShardRow shard_rows[kShardsMax];
 
 namespace {
 
+// What size_class.h says of its table. It is proved here rather than in each file that includes it.
+constexpr bool classes_are_sound() {
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    const ClassInfo& info = class_info(c);
+    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c)))
+      return false;
+    if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
+    if (is_slab_class(c) && !is_power_of_two(info.units)) return false;
+    for (u32 n = 0; n < info.blocks; ++n) {
+      const usize start = usize{n} * info.bytes;
+      if (block_number(info, start) != n || block_number(info, start + info.bytes - 1) != n) return false;
+      // Below the point, only a block's start leaves less than one inverse; return_blocks relies on it.
+      if (((start * info.inverse) & low_mask(kInverseShift)) >= info.inverse) return false;
+      if ((((start + 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
+      if ((((start + info.bytes - 1) * info.inverse) & low_mask(kInverseShift)) < info.inverse) return false;
+    }
+  }
+  return true;
+}
+static_assert(classes_are_sound());
+
 Atomic<u32> shards_in_use{1};
 Atomic<u32> shards_used{1};  // a power of two above every shard that a thread ever had: others have no slabs
 Atomic<u32> populate_refused;   // 1: the kernel is too old
