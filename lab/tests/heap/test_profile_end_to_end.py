@@ -53,7 +53,14 @@ def go_pprof() -> Path:
         pytest.skip("no Go here: pprof is installed by `go install`")
     tool = paths.cache_dir() / "go" / "bin" / "pprof"
     if not tool.exists():
-        command = ["go", "install", "github.com/google/pprof@v0.0.0-20261016150608-1facf8f91b50"]
+        # Not optimised: it takes longer to compile than to run.
+        command = [
+            "go",
+            "install",
+            "-gcflags=all=-N -l",
+            "-ldflags=-s -w",
+            "github.com/google/pprof@v0.0.0-20261016150608-1facf8f91b50",
+        ]
         done = subprocess.run(command, env={**os.environ, "GOBIN": str(tool.parent)}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return tool
