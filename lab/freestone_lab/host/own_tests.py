@@ -57,7 +57,7 @@ PARTS = (
     Part("aarch64", 0.00025, Form.LONG, ("aarch64-linux-gnu-g++", "qemu-aarch64")),
 )
 LAB = "lab"
-RUNNER = "pytest"  # of the packages of lab/requirements-dev.txt the one that a Python without them lacks
+PLUGIN = "xdist"  # of pytest; what a Python without the packages of lab/requirements-dev.txt lacks
 LONGER = 200.0  # the long form of a random test, as a multiple of the usual one
 STORM_SECONDS = "600"
 FUZZ_SECONDS = "3600"
@@ -158,19 +158,24 @@ def test_part(part: Part, form: Form, jobs: int) -> Tally:
 
 def lab_python() -> str:
     """A Python with the packages of the lab's tests; the shell command installs them where this one lacks them."""
-    if importlib.util.find_spec(RUNNER) is not None:
+    if importlib.util.find_spec(PLUGIN) is not None:
         return sys.executable
     if _run([str(paths.root() / "freestone"), "--with-packages=dev"], paths.root()) != 0:
         raise UserError("test: the Python packages of the lab could not be installed")
     return str(paths.root() / ".venv" / "bin" / "python")
 
 
-def run_lab(form: Form, python: str) -> Tally:
-    """Runs the lab's own tests with pytest. Its output appears at its end, because other tests may run beside it."""
+def run_lab(form: Form, python: str, jobs: int) -> Tally:
+    """Runs the lab's own tests with pytest, a file in one process. Those that judge times run one at a time.
+
+    Its output appears at its end, because other tests may run beside it.
+    """
     report, log = paths.cache_dir() / "pytest.xml", paths.cache_dir() / "pytest.log"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    command = [python, "-m", RUNNER, "-m", MARKS[form], f"--junitxml={report}"]
+    command = [python, "-m", "pytest", "-m", MARKS[form], f"--junitxml={report}"]
+    if form is not Form.TIMING:
+        command += ["-n", str(jobs), "--dist", "loadfile"]
     status = _run(command, paths.root() / "lab", log)
     print(log.read_text(errors="replace"), file=sys.stderr)
     tally = read_junit(report, LAB)
@@ -183,7 +188,8 @@ def run_lab(form: Form, python: str) -> Tally:
 def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tally:
     """Runs the named parts, or all. Only the first part and the lab have tests that judge times.
 
-    The lab's tests use what the first part builds, and one processor. They run beside the rest unless they judge times.
+    The lab's tests use what the first part builds. They run beside the rest unless they judge times: each of the two
+    uses what the other leaves of the processors, and whichever ends last has all of them.
     Their packages are installed beside the first build. No test starts before both have ended: some use `.venv`.
     """
     parts = PARTS[:1] if form is Form.TIMING else PARTS
@@ -205,9 +211,9 @@ def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tal
                 python.result()
                 if LAB in wanted and lab is None and form is not Form.TIMING:
                     say(f"testing the lab, beside {part.preset}")
-                    lab = beside.submit(run_lab, form, python.result())
+                    lab = beside.submit(run_lab, form, python.result(), jobs)
                 say(f"testing {part.preset}")
                 total.add(test_part(part, form, jobs) if built.failed == 0 else built)
         if LAB in wanted:
-            total.add(lab.result() if lab else run_lab(form, python.result()))
+            total.add(lab.result() if lab else run_lab(form, python.result(), jobs))
     return total

@@ -169,7 +169,7 @@ def test_a_lock_file_holds_what_the_project_asks_for_and_hashes_for_all(file: st
     assert {re.split(r"[>=<;\[ ]", name)[0].lower() for name in wanted} <= set(locked)
     assert len(locked) == len(re.findall(r"^\S", text, re.MULTILINE)), "an entry without a version or a hash"
     assert "//" not in text, "no address: the machine's settings say where packages come from"
-    assert (environment.WITNESS if file == "requirements.txt" else own_tests.RUNNER) in locked
+    assert (environment.WITNESS if file == "requirements.txt" else f"pytest-{own_tests.PLUGIN}") in locked
 
 
 @needs_library

@@ -63,7 +63,7 @@ def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
 
         return run
 
-    def lab(form: Form, python: str) -> Tally:
+    def lab(form: Form, python: str, jobs: int) -> Tally:
         assert form is Form.USUAL and python == sys.executable
         order.append("lab")
         return Tally(passed=10)
@@ -102,18 +102,18 @@ def test_packages_are_installed_beside_the_first_build_and_before_the_first_test
         return Tally(passed=1)
 
     monkeypatch.setenv("FREESTONE_ROOT", str(tmp_path))
-    monkeypatch.setattr(own_tests, "RUNNER", "freestone_no_such_package")
+    monkeypatch.setattr(own_tests, "PLUGIN", "freestone_no_such_package")
     monkeypatch.setattr(own_tests, "_run", ran)
     monkeypatch.setattr(own_tests, "build_part", built)
     monkeypatch.setattr(own_tests, "test_part", lambda part, form, jobs: tested("release"))
-    monkeypatch.setattr(own_tests, "run_lab", lambda form, python: tested(f"lab by {python}"))
+    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: tested(f"lab by {python}"))
     own_tests.run_all(["release", "lab"], Form.USUAL, lambda line: None)
     assert order[0] == f"{tmp_path}/freestone --with-packages=dev"
     assert sorted(order[1:]) == [f"lab by {tmp_path}/.venv/bin/python", "release"]
 
 
 def test_packages_that_cannot_be_had_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_tests, "RUNNER", "freestone_no_such_package")
+    monkeypatch.setattr(own_tests, "PLUGIN", "freestone_no_such_package")
     monkeypatch.setattr(own_tests, "_run", lambda command, cwd: 2)
     with pytest.raises(UserError, match="packages of the lab could not be installed"):
         own_tests.run_all(["lab"], Form.USUAL, lambda line: None)
@@ -123,16 +123,20 @@ def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "cache_dir", lambda: tmp_path)
+    commands: list[str] = []
 
     def ran(command: list[str], cwd: Path, log: Path) -> int:
+        commands.append(" ".join(command))
         (tmp_path / "pytest.xml").write_text('<testsuite><testcase name="a"/></testsuite>')
         log.write_text("what it said")
         return 3
 
     monkeypatch.setattr(own_tests, "_run", ran)
-    tally = own_tests.run_lab(Form.USUAL, sys.executable)
+    tally = own_tests.run_lab(Form.USUAL, sys.executable, 2)
     assert (tally.passed, tally.failed) == (1, 1)
     assert "what it said" in capsys.readouterr().err
+    own_tests.run_lab(Form.TIMING, sys.executable, 2)
+    assert ["-n 2" in command for command in commands] == [True, False]
 
 
 def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +148,7 @@ def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytes
 
     monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
     monkeypatch.setattr(own_tests, "test_part", lambda part, form, jobs: noted(part.preset, form))
-    monkeypatch.setattr(own_tests, "run_lab", lambda form, python: noted("lab", form))
+    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: noted("lab", form))
     assert own_tests.run_all([], Form.TIMING, lambda line: None).passed == 2
     assert order == [("release", Form.TIMING), ("lab", Form.TIMING)]
     for form in (Form.USUAL, Form.LONG):
@@ -168,7 +172,7 @@ def test_the_long_form_runs_on_the_other_processor_where_it_can(
     monkeypatch.setattr("shutil.which", which.get)
     monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
     monkeypatch.setattr(own_tests, "test_part", tests_of)
-    monkeypatch.setattr(own_tests, "run_lab", lambda form, python: Tally(passed=1))
+    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: Tally(passed=1))
     tally = own_tests.run_all([], form, said.append)
     assert ("aarch64" in tested) == (runs and there)
     assert tally.skipped == (runs and not there)
