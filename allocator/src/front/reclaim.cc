@@ -17,10 +17,13 @@ namespace freestone {
 
 namespace {
 
-// A program that keeps asking at its limit must not walk all slabs each time: a new walk rarely finds more.
+// A program that keeps asking at its limit must not walk all slabs each time: a new walk finds more after a while, or
+// when so much more came back to the slabs.
 constexpr u64 kWalkEveryMs = 10;
+constexpr usize kWorthAWalk = kMiB;
 
-Atomic<u64> last_walk_ms;  // relaxed: two threads may walk at once without harm
+Atomic<u64> last_walk_ms;  // relaxed, as the next: two threads may walk at once without harm
+Atomic<usize> left_by_walk;
 Atomic<u64> reclaims;      // relaxed: statistics
 Atomic<u64> failed_allocations;
 
@@ -38,9 +41,11 @@ static void empty_caches() {
     release_parked_caches();
     drain_transfer(cache->user);
     const u64 now = os::coarse_milliseconds();
-    if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs) {
+    if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs ||
+        unused_slab_bytes() >= left_by_walk.load_relaxed() + kWorthAWalk) {
       purge_slabs(cache->user, WentBack::shortage);
       last_walk_ms.store_relaxed(now);
+      left_by_walk.store_relaxed(unused_slab_bytes());
     }
   }
 }

@@ -22,6 +22,7 @@ bool set_access(bool opens) {
 
 FREESTONE_AT_START FREESTONE_NO_ANALYSIS void close_seal() {
   if constexpr (!kSeals) return;
+  if (os::page_bytes() > sizeof sealed_page) return;  // something else would lie on it
   LockGuard guard(seal_lock);
   if (set_access(false)) was_closed.store_relaxed(1);
 }

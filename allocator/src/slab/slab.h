@@ -119,6 +119,8 @@ usize purge_slabs(SlabUser& user, WentBack why);
 // Does so for surplus memory, as the heap grows and, when `due`, as time passes (slab_purge.cc). Called on slow paths.
 // True: few blocks are left outside the slabs, so the caller should give back its own and purge all slabs.
 bool purge_cold_pages(SlabUser& user, bool due);
+// Of slabs in use, what is in no block outside them, with memory or without.
+usize unused_slab_bytes();
 // Whether a thread that counts its refills and flushes looks closer now.
 bool look_is_due(u32 events);
 

@@ -219,6 +219,15 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
   return became_few;
 }
 
+usize unused_slab_bytes() {
+  usize bytes = 0;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
+    const usize slabs = units_to_bytes(slab_units_in_use[c].load_relaxed());
+    if (slabs != 0) bytes += slabs - min_of(slabs, blocks_outside(c) * class_info(c).bytes);
+  }
+  return bytes;
+}
+
 bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
   if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;

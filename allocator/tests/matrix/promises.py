@@ -58,6 +58,7 @@ LEFT_OUT = {
     "abi.exports.*": "reads the library's file",
     "fault.calls.*": "judges the table of calls in peace",
     "fault.filters.*": "kills for calls itself, for those of the stand-in, too",
+    "fault.switches.*": "looks for words that lead to code, and the stand-in has one of its own",
     "preload.surface.*": "compares the names that are exported, and the stand-in exports one of its own",
     "preload.interposed.*": "interposes what the stand-in calls",
     "sampling.unchanged.*": "compares the shipped library's instructions",
@@ -99,6 +100,20 @@ ROWS = (
         "sampling.guard.*",
         "test_underflow",
         "the slack before a block is the longer, the larger a page is: what is written there is seen at the free",
+    ),
+    Row(
+        MISSED,
+        "page.64k",
+        "fault.reuse.*",
+        "*",
+        "a page is larger than a unit, so slabs share pages, and their addresses are not their class's alone",
+    ),
+    Row(
+        MISSED,
+        "all.EPERM madvise.half",
+        "fault.reuse.*",
+        "Reuse.ARetiredSlab*",
+        "a slab whose memory the kernel does not take stays a slab",
     ),
     Row(
         MISSED,
