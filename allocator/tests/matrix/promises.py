@@ -67,7 +67,7 @@ LEFT_OUT = {
     "footprint.startup*": "counts the pages of the library's file",
 }
 
-MISSED, VOID = Kind.MISSED, Kind.VOID
+MISSED, OPEN, VOID = Kind.MISSED, Kind.OPEN, Kind.VOID
 OUT = "memory.* mappings.* window.* options.limit_hard:1 options.limit_hard:24m"
 ROWS = (
     Row(MISSED, OUT, "*", "*", "the program wants memory that is not there"),
@@ -218,9 +218,101 @@ ROWS = (
         "the option changes what the test counts",
     ),
     Row(
+        VOID,
+        "options.prof* options.leak* options.guard_sample*",
+        "abi.misuse_line.* abi.bad_pointer*",
+        "*",
+        "stacks follow the line, and a block that is sampled faults instead",
+    ),
+    Row(
+        VOID,
+        "options.guard_sample* options.on_error:report options.check_libc:false",
+        "abi.memory_calls.* abi.misuse_line.* abi.bad_pointer* fault.guesses.*",
+        "*",
+        "the option takes away what the test looks for, or moves the blocks",
+    ),
+    Row(
+        VOID,
+        "all.* page.64k memory.* mappings.* options.seal_bytes:1024g",
+        "abi.memory_calls.hardened",
+        "Sizes/MemoryCalls.TouchNoFreedBlock/*",
+        "where a freed block does not fault the call says what is wrong, and where there is no memory there is no block",
+    ),
+    Row(
+        VOID,
+        "all.* madvise.* mprotect.* memory.* mappings.* window.* page.* options.guard_sample* options.limit_hard* "
+        "options.seal_bytes*",
+        "abi.options.hardened",
+        "test_a_limit_takes_no_guards",
+        "the test says where each block faults, which the axis changes",
+    ),
+    Row(
+        VOID,
+        "mprotect.*",
+        "api.callbacks.hardened api.mallctl.hardened abi.mallinfo.hardened",
+        "*",
+        "the page of the options cannot be opened, so what sets one fails",
+    ),
+    Row(
+        VOID,
+        "all.*",
+        "api.across_fork.*",
+        "BackgroundPurge.* (end)",
+        "the test waits until memory goes back, which the kernel does not take",
+    ),
+    Row(
+        VOID,
+        "memory.*",
+        "abi.misuse_line.*",
+        "*",
+        "Python does not start without memory",
+    ),
+    Row(
+        VOID,
+        "open_to_write.E* renameat2.E* memory.*",
+        "sampling.views.*",
+        "(end) test_signals_write_and_toggle",
+        "the test waits for a file that cannot be written",
+    ),
+    Row(
+        VOID,
+        "*",
+        "stress.exit.*",
+        "Exit.InASignalHandlerThatInterruptedTheAllocatorAtAnyInstructionWorks",
+        "the stand-in looks at the heap at exit, and a handler may have struck the allocator at work",
+    ),
+    Row(
+        OPEN,
+        "options.leak:exact",
+        "stress.exit.*",
+        "(end)",
+        "exit in a handler that struck the allocator may wait for ever where a report of leaks is due",
+    ),
+    Row(
+        MISSED,
+        "open_to_read.* open_to_write.* renameat2.* sysinfo.* options.cache_bytes:0",
+        "api.cgroup.*",
+        "*",
+        "the test writes the group's files and reads a report, and its program must reach its slow paths",
+    ),
+    Row(
+        MISSED,
+        "options.cache_bytes:0",
+        "api.statistics.*",
+        "Statistics.ShowTheCacheOfAThreadAndItsReturn Statistics.FlushThread*",
+        "there is no cache to show",
+    ),
+    Row(
+        OPEN,
+        "options.map_bytes:1m",
+        "api.statistics.*",
+        "Statistics.AgreeWithAShadowCountAtRest",
+        "live bytes were 512 more at the end than at the start, once",
+    ),
+    Row(
         MISSED,
         "options.leak*",
-        "preload.deepbind.*",
+        "preload.deepbind.* preload.operators.* preload.programs.*",
         "*",
         "the report of leaks at the end is output, too",
     ),
