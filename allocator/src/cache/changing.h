@@ -17,6 +17,7 @@ inline bool is_ordered(const Cache& cache, SizeClass c) {
 class Changing {
  public:
   Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class) {
+    FREESTONE_CHECK("CACHE-2", cache.changing.load_relaxed() != size_class);  // it would open the class too soon
     cache.changing.store_relaxed(static_cast<u8>(size_class));
     if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
     FREESTONE_CHECK("CACHE-1", is_ordered(cache, size_class));

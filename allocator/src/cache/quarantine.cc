@@ -57,23 +57,32 @@ void shuffle(void** blocks, unsigned count, u64& random) {
   }
 }
 
-// The oldest blocks leave.
-void let_go(Cache& cache, SizeClass c, unsigned count) {
-  if (count == 0) return;
-  Queue& queue = cache.quarantine.of(c);
-  if (FREESTONE_UNLIKELY(cache.user.random == 0)) cache.user.random = os::entropy() | 1;
-  shuffle(queue.base, count, cache.user.random);
-  give_to_class(cache, c, queue.base, count);
+void forget_oldest(Queue& queue, unsigned count) {
   const unsigned left = queue.count() - count;
   std::memmove(queue.base, queue.base + count, left * sizeof(void*));
   queue.top = queue.base + left;
 }
 
-// Halves the number of places; what has none leaves.
+// The older half leaves.
+void let_go(Cache& cache, SizeClass c) {
+  Queue& queue = cache.quarantine.of(c);
+  const unsigned count = (queue.count() + 1) / 2;
+  if (FREESTONE_UNLIKELY(cache.user.random == 0)) cache.user.random = os::entropy() | 1;
+  shuffle(queue.base, count, cache.user.random);
+  give_to_class(cache, c, queue.base, count);
+  forget_oldest(queue, count);
+}
+
+// Halves the number of places. What has none goes to the slabs: an array that grew for it might take from other
+// classes, one of which the caller may be at work on.
 void halve(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.of(c);
   const unsigned capacity = queue.capacity() / 2;
-  if (queue.count() > capacity) let_go(cache, c, queue.count() - capacity);
+  if (queue.count() > capacity) {
+    const unsigned count = queue.count() - capacity;
+    return_blocks(c, cache.user, queue.base, count);
+    forget_oldest(queue, count);
+  }
   set_capacity(queue, c, capacity);
 }
 
@@ -112,7 +121,7 @@ void make_room(Cache& cache, SizeClass c) {
   queue.was_full = true;
   const usize more = usize{old} * info.bytes;
   const bool may_grow = 2 * more <= kQuarantineClassBytes && (fits(more) || (take_from_idle(cache, c) && fits(more)));
-  if (!may_grow || !set_capacity(queue, c, 2 * old)) let_go(cache, c, (old + 1) / 2);
+  if (!may_grow || !set_capacity(queue, c, 2 * old)) let_go(cache, c);
 }
 
 }  // namespace

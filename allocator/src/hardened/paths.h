@@ -226,6 +226,7 @@ FREESTONE_INLINE void* allocate_checked(usize bytes, Origin origin) {
   void** top = cache.top[entry];
   if (FREESTONE_UNLIKELY(top == cache.low[entry])) return allocate_checked_slow(bytes, origin);
   cache.top[entry] = top - 1;
+  __builtin_prefetch(top[-2], 1);
   return hand_out(top[-1], kShapes.of_granules[granules], bytes, origin);
 }
 

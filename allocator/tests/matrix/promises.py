@@ -236,7 +236,7 @@ ROWS = (
         "all.* page.64k memory.* mappings.* options.seal_bytes:1024g",
         "abi.memory_calls.hardened",
         "Sizes/MemoryCalls.TouchNoFreedBlock/*",
-        "where a freed block does not fault the call says what is wrong, and where there is no memory there is no block",
+        "where a freed block does not fault the call says what is wrong; without memory there is no block",
     ),
     Row(
         VOID,
