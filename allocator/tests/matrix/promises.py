@@ -168,7 +168,7 @@ ROWS = (
     Row(
         VOID,
         "madvise_wipe_on_fork.* all.*",
-        "stress.fork_anywhere.* stress.fork_held.*",
+        "stress.fork_anywhere.* stress.fork_held.* fault.children.*",
         "*",
         "without the page that the kernel wipes, a child of _Fork or clone is not known as one",
     ),
@@ -183,10 +183,10 @@ ROWS = (
     ),
     Row(
         MISSED,
-        "madvise.* mprotect.half mremap.half all.*",
+        "madvise.* mprotect.* mmap_reserve.* mremap.half all.*",
         "abi.bad_pointer*.hardened fault.enumerated*.hardened sampling.guard.* api.clearing.*",
         "*",
-        "where the kernel makes no guards nothing faults behind a block",
+        "where the kernel makes no guards nothing faults behind a block, nor at one of zero bytes",
     ),
     Row(
         VOID,
@@ -259,6 +259,27 @@ ROWS = (
         "api.across_fork.*",
         "BackgroundPurge.* (end)",
         "the test waits until memory goes back, which the kernel does not take",
+    ),
+    Row(
+        MISSED,
+        "options.leak* options.guard_sample* options.prof*",
+        "fault.children.*",
+        "*",
+        "while allocations are counted the order of the next blocks stays as it was at the fork",
+    ),
+    Row(
+        MISSED,
+        "options.limit_hard*",
+        "fault.large_runs.*",
+        "LargeRuns.AddressesComeBackAfterMany",
+        "under a limit addresses do not wait",
+    ),
+    Row(
+        VOID,
+        "memory.* mappings.*",
+        "abi.bad_pointer*",
+        "MappedBlock.* ShrunkLargeBlock.* GrownLargeBlock.* RememberedLargeBlock.* (end)",
+        "there is no memory for a block",
     ),
     Row(
         VOID,
