@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "cache/cache.h"
 #include "cache/changing.h"
-#include "platform/os.h"
 #include "region/account.h"
 #include "region/metadata.h"
 
@@ -50,9 +49,9 @@ bool set_capacity(Queue& queue, SizeClass c, unsigned capacity) {
   return true;
 }
 
-void shuffle(void** blocks, unsigned count, u64& random) {
+void shuffle(void** blocks, unsigned count, SlabUser& user) {
   for (unsigned left = count; left > 1; --left) {
-    const auto drawn = static_cast<unsigned>((next_mixed(random) & low_mask(32)) * left >> 32);
+    const auto drawn = static_cast<unsigned>((next_random(user) & low_mask(32)) * left >> 32);
     std::swap(blocks[left - 1], blocks[drawn]);
   }
 }
@@ -67,8 +66,7 @@ void forget_oldest(Queue& queue, unsigned count) {
 void let_go(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.of(c);
   const unsigned count = (queue.count() + 1) / 2;
-  if (FREESTONE_UNLIKELY(cache.user.random == 0)) cache.user.random = os::entropy() | 1;
-  shuffle(queue.base, count, cache.user.random);
+  shuffle(queue.base, count, cache.user);
   give_to_class(cache, c, queue.base, count);
   forget_oldest(queue, count);
 }

@@ -1,7 +1,7 @@
 // Room 8, cache: in the hardened build freed blocks of slabs wait before they may be handed out again.
 //
 // Each thread has a queue for each class of slabs. When it is full, it doubles while that is allowed; else the older
-// half leaves, in random order, for the array of the class and, where that is full, for the slabs. So a freed address
+// half leaves, in random order, for the array of the class, whose oldest blocks make room for it. So a freed address
 // comes back after as many frees of its class as half a queue holds, at least.
 //
 // QUEUE-1  base <= top <= end, all null before the class is first used. [base, top) holds distinct blocks that are live
@@ -50,9 +50,9 @@ struct Quarantine<false> {
 
 // Out of line: puts a block into its class's queue, which is full.
 void put_in_quarantine_full(Cache& cache, SizeClass size_class, void* block);
-// Gives places of queues back that were not full since the last call.
+// Halves the queues that were not full since somebody last looked for idle ones.
 void shrink_idle_queues(Cache& cache);
-// Empties all queues into the arrays and slabs of their classes.
+// Empties all queues into the slabs.
 void empty_quarantine(Cache& cache);
 // Of a class that the child of a fork cannot repair.
 void forget_queue(Cache& cache, SizeClass size_class);

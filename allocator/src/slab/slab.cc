@@ -137,11 +137,6 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return carve_slab(size_class, user);
 }
 
-[[maybe_unused]] u64 next_random(SlabUser& user) {
-  if (FREESTONE_UNLIKELY(user.random == 0)) user.random = os::entropy() | 1;  // a system call: not at every refill
-  return next_mixed(user.random);
-}
-
 // How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in
 // which it took them, while these neighbours lie within half a KiB and one group of them is above the other.
 constexpr unsigned kNeighboursMost = 16;

@@ -39,6 +39,11 @@ struct SlabUser {
   u64 random = 0;  // of mitigations; seeded when it is first used
 };
 
+inline u64 next_random(SlabUser& user) {
+  if (FREESTONE_UNLIKELY(user.random == 0)) user.random = os::entropy() | 1;  // a system call: not at every refill
+  return next_mixed(user.random);
+}
+
 // Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want`, unless memory runs
 // out. `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns
 // how many.
