@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/hardened_test.h"
 #include "support/subject.h"
 
 namespace freestone_test {
@@ -33,12 +34,7 @@ Rates rates_of(const std::vector<char*>& blocks, size_t block_bytes) {
 // A true rate of `promised` exceeds this once in a billion times.
 double bound_of(double promised) { return promised + 6 * std::sqrt(promised * (1 - promised) / kGuesses); }
 
-class Guesses : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
-  }
-};
+class Guesses : public HardenedTest {};
 
 // Four size classes in each doubling, two while they are 16 bytes apart.
 std::vector<size_t> slab_classes() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/child.h"
+#include "support/hardened_test.h"
 #include "support/mapping_count.h"
 #include "support/subject.h"
 
@@ -17,12 +18,7 @@ namespace {
 constexpr size_t kMebibyte = size_t{1} << 20;
 constexpr size_t kSizes[] = {4 * kMebibyte + 100000, 5'000'000, 8 * kMebibyte, 20'000'000, 32 * kMebibyte - 100};
 
-class LargeRuns : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
-  }
-};
+class LargeRuns : public HardenedTest {};
 
 char* take(size_t bytes) {
   auto* const block = static_cast<char*>(api().malloc(bytes));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/child.h"
+#include "support/hardened_test.h"
 #include "support/process_memory.h"
 #include "support/subject.h"
 
@@ -22,12 +23,7 @@ namespace {
 
 constexpr size_t kMebibyte = size_t{1} << 20;
 
-class Reuse : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
-  }
-};
+class Reuse : public HardenedTest {};
 
 char* take(size_t bytes) {
   auto* const block = static_cast<char*>(api().malloc(bytes));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/child.h"
+#include "support/hardened_test.h"
 #include "support/subject.h"
 
 namespace freestone_test {
@@ -76,12 +77,7 @@ int reach(Moment moment, const Pair& pair) {
   return 0;
 }
 
-class States : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
-  }
-};
+class States : public HardenedTest {};
 
 // An overflow over the last word, whose low neighbour's content is `fill`, that goes on into the next block.
 void expect_seen(size_t bytes, uint64_t word, char fill, Moment moment) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "support/child.h"
+#include "support/hardened_test.h"
 #include "support/subject.h"
 
 namespace freestone_test {
@@ -91,12 +92,7 @@ int options_are_writable() {
   return -1;
 }
 
-class Switches : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
-  }
-};
+class Switches : public HardenedTest {};
 
 TEST_F(Switches, NoWordThatCanBeWrittenLeadsToCode) {
   api().free(api().malloc(100));
