@@ -32,13 +32,57 @@ namespace {
 
 constinit Mutex orphans_lock{LockName::orphans};  // one thread at a time drains them; the others go on
 
-// FORK-3: the chain of `next` is whole at every instruction.
-Cache* first_cache FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
+// The registry: all caches by worker, in chains of `next`. FORK-3: each chain is whole at every instruction; only the
+// cache that `moving` names may be in none.
+constexpr unsigned kChains = 64;
+Cache* chains[kChains] FREESTONE_GUARDED_BY(cache_registry_lock) = {};
+Cache* moving FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
 Atomic<u32> next_shard;
 alignas(64) Atomic<usize> all_capacity_bytes;  // relaxed: the sum over all caches
 
 // While the thread that forked has not adopted its own, it is unknown which caches are orphans.
 bool is_orphan(const Cache& cache) { return cache.generation != process_generation(); }
+
+// Threads' addresses differ by their stacks' sizes, multiples of a page.
+Cache*& chain_of(usize worker) FREESTONE_REQUIRES(cache_registry_lock) {
+  return chains[(worker * 0x9e3779b97f4a7c15) >> 58];
+}
+static_assert(kChains == 1 << (64 - 58));
+
+void enter_registry(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock) {
+  Cache*& first = chain_of(cache.worker.load_relaxed());
+  cache.next = first;
+  order_stores();
+  first = &cache;
+}
+
+// Nothing happens if it is not there.
+void leave_registry(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock) {
+  for (Cache** place = &chain_of(cache.worker.load_relaxed()); *place != nullptr; place = &(*place)->next) {
+    if (*place != &cache) continue;
+    *place = cache.next;
+    return;
+  }
+}
+
+// The first cache of which visit(cache) is true.
+template <typename Visit>
+Cache* find_cache(Visit visit) FREESTONE_REQUIRES(cache_registry_lock) {
+  for (Cache* const first : chains) {
+    for (Cache* cache = first; cache != nullptr; cache = cache->next) {
+      if (visit(*cache)) return cache;
+    }
+  }
+  return nullptr;
+}
+
+template <typename Visit>
+void for_each_registered(Visit visit) FREESTONE_REQUIRES(cache_registry_lock) {
+  find_cache([&](Cache& cache) {
+    visit(cache);
+    return false;
+  });
+}
 
 // Threads without a cache take a seat: the child of a fork repairs what they hold, too. The shard of the main thread is
 // as good as any.
@@ -256,11 +300,29 @@ FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
 // The caller takes it apart.
 Cache* take_orphan() {
   LockGuard guard(cache_registry_lock);
-  Cache* cache = first_cache;
-  while (cache != nullptr && !is_orphan(*cache)) cache = cache->next;
+  Cache* const cache = find_cache(is_orphan);
   if (cache == nullptr) return nullptr;
-  cache->worker.store_relaxed(own_thread());
+  set_worker(*cache, own_thread());
   unpark_orphan(*cache);
+  return cache;
+}
+
+// The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
+void destroy_cut_short(Cache& cache) {
+  if (const u8 c = cache.changing.load_relaxed(); c != 0) {
+    cache.base[c] = cache.low[c] = cache.top[c] = cache.high[c] = nullptr;
+    forget_queue(cache, c);
+    if (cache.counting != nullptr) forget_counted(cache, c);
+  }
+  destroy_cache(cache);
+}
+
+// Another thread's at the caller's address, for a caller without a cache: that thread is dead.
+Cache* find_left_behind() {
+  LockGuard guard(cache_registry_lock);
+  Cache* cache = chain_of(own_thread());
+  while (cache != nullptr && (cache->worker.load_relaxed() != own_thread() || !cache->is_counted || is_orphan(*cache)))
+    cache = cache->next;
   return cache;
 }
 
@@ -347,7 +409,18 @@ bool Allowance::take_slow(usize bytes) {
   return true;
 }
 
+void set_worker(Cache& cache, usize worker) {
+  moving = &cache;
+  order_stores();
+  leave_registry(cache);
+  cache.worker.store_relaxed(worker);
+  enter_registry(cache);
+  order_stores();
+  moving = nullptr;
+}
+
 Cache* create_cache() {
+  while (Cache* const left = find_left_behind()) destroy_cut_short(*left);
   if (Cache* const parked = take_over_parked(); parked != nullptr) return parked;
   auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
   if (cache == nullptr) return nullptr;
@@ -360,10 +433,7 @@ Cache* create_cache() {
   LockGuard guard(cache_registry_lock);
   begin_shard(cache->user.shard);
   begin(*cache);
-  cache->next = first_cache;
-  if (first_cache != nullptr) first_cache->previous = cache;
-  order_stores();
-  first_cache = cache;
+  enter_registry(*cache);
   return cache;
 }
 
@@ -405,9 +475,7 @@ void destroy_cache(Cache& cache) {
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
   {
     LockGuard guard(cache_registry_lock);
-    if (cache.previous != nullptr) cache.previous->next = cache.next;
-    if (cache.next != nullptr) cache.next->previous = cache.previous;
-    if (first_cache == &cache) first_cache = cache.next;
+    leave_registry(cache);
   }
   return_metadata(&cache, sizeof(Cache));
 }
@@ -526,10 +594,10 @@ static unsigned count_seen(const Cache& cache, SizeClass c) {
 FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
-  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(*cache, c);
-    cache->quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += count_seen(queue); });
-  }
+  for_each_registered([&](const Cache& cache) {
+    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(cache, c);
+    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += count_seen(queue); });
+  });
   count_transfer(blocks);
 }
 
@@ -540,31 +608,31 @@ usize class_blocks_outside(SizeClass size_class) {
 FREESTONE_SLOW void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cached_bytes),
                                    void* context) {
   LockGuard guard(cache_registry_lock);
-  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    if (cache->worker.load_relaxed() == 0) continue;
+  for_each_registered([&](const Cache& cache) {
+    if (cache.worker.load_relaxed() == 0) return;
     usize bytes = 0;
-    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(*cache, c)} * class_info(c).bytes;
-    visit(context, *cache, bytes);
-  }
+    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(cache, c)} * class_info(c).bytes;
+    visit(context, cache, bytes);
+  });
 }
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is taken or not
   if (!cache_registry_lock.try_lock()) return;
-  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    for (Atomic<u8>& entry : cache->class_of_granules) entry.store_relaxed(kCountedEntry);
-    cache->recalled.store_release(1);
-  }
+  for_each_registered([](Cache& cache) {
+    for (Atomic<u8>& entry : cache.class_of_granules) entry.store_relaxed(kCountedEntry);
+    cache.recalled.store_release(1);
+  });
   cache_registry_lock.unlock();
 }
 
 HeldRuns held_runs() {
   HeldRuns held{};
   LockGuard guard(cache_registry_lock);
-  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    const usize units = cache->run.units.load_relaxed();
+  for_each_registered([&](const Cache& cache) {
+    const usize units = cache.run.units.load_relaxed();
     held.runs += units != 0 ? 1 : 0;
     held.bytes += units_to_bytes(units);
-  }
+  });
   return held;
 }
 
@@ -574,17 +642,16 @@ FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
     for (; from < to && copied < room; ++from) out[copied++] = *from;
   };
   LockGuard guard(cache_registry_lock);
-  for (Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
+  for_each_registered([&](const Cache& cache) {
     for (SizeClass c = 1; c < kClassEnd; ++c) {
-      if (count_seen(*cache, c) == 0) continue;
-      const bool may_be_open = cache->counting != nullptr && c < kCountedClassEnd;
-      void** const border = may_be_open ? cache->counting->of[c].border : nullptr;
-      copy(cache->base[c], border != nullptr ? cache->top[kCountedEntry + c] : cache->top[c]);
-      if (border != nullptr) copy(border, cache->top[c]);
+      if (count_seen(cache, c) == 0) continue;
+      const bool may_be_open = cache.counting != nullptr && c < kCountedClassEnd;
+      void** const border = may_be_open ? cache.counting->of[c].border : nullptr;
+      copy(cache.base[c], border != nullptr ? cache.top[kCountedEntry + c] : cache.top[c]);
+      if (border != nullptr) copy(border, cache.top[c]);
     }
-    cache->quarantine.for_each(
-        [&](SizeClass, const Queue& queue) { copy(queue.base, queue.base + count_seen(queue)); });
-  }
+    cache.quarantine.for_each([&](SizeClass, const Queue& queue) { copy(queue.base, queue.base + count_seen(queue)); });
+  });
   return copied + copy_transfer_blocks(out + copied, room - copied);
 }
 
@@ -604,18 +671,21 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_caches_in_child(Cache* own) {  
     if (own == nullptr || token != own->user.token.load_relaxed()) repair_slab_in_child(token);
     user.token.store_relaxed(kNoUnit);
   };
-  Cache* previous = nullptr;
-  u32 count = 0;
-  for (Cache* cache = first_cache; cache != nullptr; previous = cache, cache = cache->next) {
-    if (cut_short) cache->previous = previous;
-    count += cache->is_counted ? 1 : 0;
-    if (cache == own) continue;
-    if (cache->worker.load_relaxed() == own_thread()) {
-      cache->generation = process_generation();  // the interrupted code of this thread makes it or takes it apart
-    } else {
-      repair_user(cache->user);
-    }
+  if (cut_short && moving != nullptr) {
+    leave_registry(*moving);
+    enter_registry(*moving);
+    moving = nullptr;
   }
+  u32 count = 0;
+  for_each_registered([&](Cache& cache) {
+    count += cache.is_counted ? 1 : 0;
+    if (&cache == own) return;
+    if (cache.worker.load_relaxed() == own_thread()) {
+      cache.generation = process_generation();  // the interrupted code of this thread makes it or takes it apart
+    } else {
+      repair_user(cache.user);
+    }
+  });
   for (Seat& seat : seats) {
     if (seat.owner.load_relaxed() == 0 || seat.owner.load_relaxed() == own_thread()) continue;
     repair_user(seat.user);
@@ -641,25 +711,16 @@ void adopt_cache(Cache* own) {
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void drain_orphans_slow() {  // the lock is taken or not
   if (!orphans_lock.try_lock()) return;
-  while (Cache* cache = take_orphan()) {
-    // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
-    if (const u8 c = cache->changing.load_relaxed(); c != 0) {
-      cache->base[c] = cache->low[c] = cache->top[c] = cache->high[c] = nullptr;
-      forget_queue(*cache, c);
-      if (cache->counting != nullptr) forget_counted(*cache, c);
-    }
-    destroy_cache(*cache);
-  }
+  while (Cache* const cache = take_orphan()) destroy_cut_short(*cache);
   has_orphans.store_release(0);
   orphans_lock.unlock();
 }
 
 FREESTONE_SLOW bool caches_are_valid() {
   LockGuard guard(cache_registry_lock);
-  for (const Cache* cache = first_cache; cache != nullptr; cache = cache->next) {
-    if (!is_orphan(*cache) && cache->counting == nullptr && !cache_is_valid(*cache)) return false;
-  }
-  return true;
+  return find_cache([](const Cache& cache) {
+           return !is_orphan(cache) && cache.counting == nullptr && !cache_is_valid(cache);
+         }) == nullptr;
 }
 
 FREESTONE_SLOW bool cache_is_valid(const Cache& cache) {

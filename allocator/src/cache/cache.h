@@ -131,7 +131,6 @@ struct alignas(64) Cache {
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
   Cache* next = nullptr;  // registry; its lock is held to look at another thread's cache
-  Cache* previous = nullptr;
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
   [[no_unique_address]] std::conditional_t<kMitigations.quarantine, Allowance, NoAllowance> allowance;
 
@@ -151,8 +150,11 @@ struct alignas(64) Cache {
 static_assert(kMitigations.quarantine || sizeof(Cache) <= 4 * kKiB,
               "a thread that allocates little pays one page for its cache");
 
-// A cache for the calling thread, registered: a parked one (parking.h) or a new one; null when memory is out.
+// A cache for the calling thread, registered: a parked one (parking.h) or a new one; null when memory is out. A thread
+// that ended without its destructors may have left a cache at the caller's address: its blocks go back.
 Cache* create_cache();
+// Says who works on the cache from now on; 0: it is parked.
+void set_worker(Cache& cache, usize worker) FREESTONE_REQUIRES(cache_registry_lock);
 // Puts blocks of the class into its array, and what has no room there into the slabs. For a slow path at work on the
 // class.
 void give_to_class(Cache& cache, SizeClass size_class, void* const* blocks, unsigned count);

@@ -40,7 +40,7 @@ void empty(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
 Cache* take_from(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
   Cache* const cache = place.cache;
   FREESTONE_CHECK("PARK-1", cache->worker.load_relaxed() == 0);
-  cache->worker.store_relaxed(own_thread());
+  set_worker(*cache, own_thread());
   empty(place);
   return cache;
 }
@@ -60,7 +60,7 @@ bool park(Cache& cache) {
     place.since_ms = os::coarse_milliseconds();
     place.cache = &cache;
     places_taken.add_relaxed(1);
-    cache.worker.store_relaxed(0);
+    set_worker(cache, 0);
     return true;
   }
   return false;

@@ -53,7 +53,7 @@ FREESTONE_SLOW void after_fork_in_child() {
   handlers_run = true;
   settle_forked_child();
   handlers_run = false;
-  adopt_cache(has_cache() ? &thread_cache() : nullptr);
+  adopt_cache(cache_if_any());
   this_thread.random = 0;  // drawn anew when it is next needed
 }
 
@@ -71,7 +71,7 @@ void repair() {
   repair_mappings_in_child();
   recount_account();
   reset_start_in_child();
-  repair_caches_in_child(has_cache() ? &thread_cache() : nullptr);
+  repair_caches_in_child(cache_if_any());
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_child();
 }
 

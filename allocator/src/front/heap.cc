@@ -125,7 +125,7 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   }
   expect_live("double free", size_class, block);
   if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
-  Cache* cache = ensure_cache();
+  Cache* cache = cache_for_free();
   if (cache == nullptr) return return_one(size_class, block);
   void** const top = cache->top[size_class];
   if (top == cache->high[size_class] && !raise_mark(*cache, size_class, 1)) return push_slow(*cache, size_class, block);

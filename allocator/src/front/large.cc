@@ -63,7 +63,7 @@ void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
 }
 
 void deallocate_run(void* block) {
-  Cache* cache = ensure_cache();
+  Cache* cache = cache_if_any();
   const usize bytes = run_bytes(block);
   if (is_large_kept_run(bytes) && FREESTONE_UNLIKELY(tick_is_due())) tick(cache);  // nothing else may see the time pass
   if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes))

@@ -106,7 +106,7 @@ void end_thread(void* memory) {
   Cache& cache = *static_cast<Cache*>(memory);
   drain_orphans(cache);
   this_thread.cache_offset = 0;
-  this_thread.ended = true;
+  this_thread.no_more = true;
   this_thread.random = cache.user.random;
   park_cache(cache);
 }
@@ -165,10 +165,14 @@ Mode ensure_started() {
 
 Cache* make_cache() {
   if (ensure_started() != Mode::active) return nullptr;
-  if (this_thread.ended) return nullptr;
+  if (this_thread.no_more) return nullptr;
+  this_thread.no_more = true;  // a signal handler that allocates would take the new cache for a dead thread's
+  order_stores();
   Cache* cache = create_cache();
+  if (cache != nullptr) this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
+  order_stores();
+  this_thread.no_more = false;
   if (cache == nullptr) return nullptr;
-  this_thread.cache_offset = address_of(cache) - address_of(&no_cache);
   // It may allocate, so the cache must be in place first.
   if (FREESTONE_UNLIKELY(!watch_thread_end(cache))) {
     end_thread(cache);

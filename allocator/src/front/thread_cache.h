@@ -10,7 +10,8 @@ namespace freestone {
 
 struct ThreadState {
   usize cache_offset = 0;  // of the thread's cache from no_cache
-  bool ended = false;      // the thread's destructor ran: no new cache
+  bool no_more = false;    // the thread's destructor ran, or its cache is being made: no new cache
+  u8 frees = 0;            // without a cache, up to kFreesAlone
   u64 random = 0;          // of the mitigations, while the thread has no cache
 };
 
@@ -26,9 +27,19 @@ FREESTONE_INLINE Cache& thread_cache() {
 
 // Without a cache, a thread's cache is `no_cache`, which has no room and no block.
 inline bool has_cache() { return this_thread.cache_offset != 0; }
+inline Cache* cache_if_any() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : nullptr; }
 
 // The calling thread's cache, made if need be; null if the thread has ended or memory is out.
 Cache* make_cache();
 inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : make_cache(); }
+// The same for a free. A thread's first frees need no cache: libc frees a detached thread's tables in that thread, after
+// the destructors, and a cache made then would stay for ever.
+inline Cache* cache_for_free() {
+  constexpr u8 kFreesAlone = 8;
+  if (FREESTONE_LIKELY(has_cache())) return &thread_cache();
+  if (this_thread.frees == kFreesAlone) return make_cache();
+  ++this_thread.frees;
+  return nullptr;
+}
 
 }  // namespace freestone

@@ -164,7 +164,7 @@ void check_heap(usize bytes_max) {
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kChecksEveryCall) return;
-  if (mode() != Mode::active || is_struck_at_work(has_cache() ? &thread_cache() : nullptr)) return;
+  if (mode() != Mode::active || is_struck_at_work(cache_if_any())) return;
   check_heap(options.exit_check_bytes);
 }
 

@@ -30,7 +30,7 @@ u64 pause_ms() {
 
 void* purge_until_unwanted(void* argument) {
   const auto own = static_cast<u32>(reinterpret_cast<usize>(argument));
-  this_thread.ended = true;  // never takes a cache
+  this_thread.no_more = true;  // never takes a cache
   os::name_thread("freestone");
   while (wanted.load_acquire() == own) {
     os::futex_wait_for(&wanted, own, pause_ms());
