@@ -32,8 +32,8 @@ inline Cache* cache_if_any() { return FREESTONE_LIKELY(has_cache()) ? &thread_ca
 // The calling thread's cache, made if need be; null if the thread has ended or memory is out.
 Cache* make_cache();
 inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : make_cache(); }
-// The same for a free. A thread's first frees need no cache: libc frees a detached thread's tables in that thread, after
-// the destructors, and a cache made then would stay for ever.
+// The same for a free. A thread's first frees need no cache: libc frees a detached thread's tables in that thread,
+// after the destructors, and a cache made then would stay for ever.
 inline Cache* cache_for_free() {
   constexpr u8 kFreesAlone = 8;
   if (FREESTONE_LIKELY(has_cache())) return &thread_cache();
