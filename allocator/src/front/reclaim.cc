@@ -82,7 +82,7 @@ bool give_back_for(usize bytes) {
   if (remedy == Remedy::memory) give_back_everything();
   if (remedy == Remedy::units) {
     empty_caches();
-    release_retired_slabs();
+    release_dedicated();
   }
   reclaims.add_relaxed(1);
   return true;
