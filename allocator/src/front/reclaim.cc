@@ -18,9 +18,10 @@ namespace freestone {
 namespace {
 
 // A program that keeps asking at its limit must not walk all slabs each time: a new walk finds more after a while, or
-// when so much more came back to the slabs.
+// when so much more came back to the slabs, in a small heap a part of it.
 constexpr u64 kWalkEveryMs = 10;
 constexpr usize kWorthAWalk = kMiB;
+constexpr usize kWorthAWalkDivisor = 16;
 
 Atomic<u64> last_walk_ms;  // relaxed, as the next: two threads may walk at once without harm
 Atomic<usize> left_by_walk;
@@ -41,8 +42,9 @@ static void empty_caches() {
     release_parked_caches();
     drain_transfer(cache->user);
     const u64 now = os::coarse_milliseconds();
+    const usize worth = min_of(kWorthAWalk, units_to_bytes(committed_units()) / kWorthAWalkDivisor);
     if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs ||
-        unused_slab_bytes() >= left_by_walk.load_relaxed() + kWorthAWalk) {
+        unused_slab_bytes() >= left_by_walk.load_relaxed() + worth) {
       purge_slabs(cache->user, WentBack::shortage);
       last_walk_ms.store_relaxed(now);
       left_by_walk.store_relaxed(unused_slab_bytes());
@@ -82,7 +84,7 @@ bool give_back_for(usize bytes) {
   if (remedy == Remedy::memory) give_back_everything();
   if (remedy == Remedy::units) {
     empty_caches();
-    release_retired_slabs();
+    release_dedicated();
   }
   reclaims.add_relaxed(1);
   return true;

@@ -48,19 +48,22 @@ void note_chunk(usize start, usize end) FREESTONE_REQUIRES(metadata_lock) {
   }
 }
 
+char* map_chunk(usize bytes) {
+  if (!charge_ahead(bytes)) return nullptr;
+  auto* const start = static_cast<char*>(os::map(bytes));
+  start != nullptr ? confirm_charge() : uncharge(bytes);
+  return start;
+}
+
 // Takes a piece from the chunk, or starts a new chunk if it does not fit. The rest of the old chunk is dropped; nobody
 // ever touched it.
 char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
-    const usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
-    if (!charge_ahead(chunk)) return nullptr;
-    start = static_cast<char*>(os::map(chunk));
-    if (start == nullptr) {
-      uncharge(chunk);
-      return nullptr;
-    }
-    confirm_charge();
+    usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
+    start = map_chunk(chunk);
+    if (start == nullptr && chunk != kFirstChunk) start = map_chunk(chunk = kFirstChunk);
+    if (start == nullptr) return nullptr;
     mapped_bytes.add_relaxed(chunk);
     note_in_force(chunk);
     chunk_end = start + chunk;

@@ -292,35 +292,38 @@ bool place_region() {
   return false;
 }
 
-Grown commit_units(usize units) {
+Grown commit_units(usize units, usize alignment) {
   const UnitIndex frontier = region.frontier.load_relaxed();
-  const usize left = region.window_end - frontier;
   // Larger blocks can have mappings instead; small ones cannot.
   const usize kept = units > kGroupUnits ? (region.window_end - region.heap_start) / kSmallWindowDivisor : 0;
-  if (units + kept > left) return {};
-  const usize room = left - kept;
-  const usize needed = round_up(units, kGroupUnits);
   const usize heap_bytes = units_to_bytes(committed_units());
   usize step = max_of(kCommitStepMin, min_of(kCommitStepMax, round_down(heap_bytes / 4, kMiB)));
   if (is_limited()) step = kCommitStepMin;  // do not charge for records of units that the limit forbids
-  step = max_of(bytes_to_units(step), needed);
+  step = bytes_to_units(step);
+  usize grain = kGroupUnits;
+  usize first = frontier;
   usize skip = 0;
-  Outcome outcome = Outcome::taken;
-  while (skip + needed <= room) {
-    step = min_of(step, room - skip);
-    const UnitIndex first = frontier + static_cast<UnitIndex>(skip);
-    outcome = move_frontier(first, first + static_cast<UnitIndex>(step));
-    if (outcome == Outcome::ours) return {first, step};
-    if (step > needed) {
-      step = needed;
+  Outcome outcome = Outcome::refused;
+  for (;;) {
+    const usize needed = round_up(round_up(first, alignment) + units, grain);
+    if (needed + kept > region.window_end) break;
+    const usize end = min_of(max_of(round_up(first + step, grain), needed), region.window_end - kept);
+    outcome = move_frontier(static_cast<UnitIndex>(first), static_cast<UnitIndex>(end));
+    if (outcome == Outcome::ours) return {static_cast<UnitIndex>(first), end - first};
+    const usize page_units = max_of<usize>(os::page_bytes() >> kUnitShift, 1);
+    if (end > needed) {
+      step = 0;
     } else if (outcome == Outcome::taken) {
       skip = skip == 0 ? kGroupUnits : skip * 2;  // a few tries get past whatever is there
+      first = round_up(frontier, kGroupUnits) + skip;
+    } else if (outcome == Outcome::refused && grain > page_units) {
+      grain = page_units;  // the kernel may have room for the units alone
     } else {
       break;
     }
   }
   // Not even one group is free beyond the frontier, and that will not change.
-  if (outcome == Outcome::ended || (outcome == Outcome::taken && needed == kGroupUnits)) region.window_end = frontier;
+  if (outcome == Outcome::ended || (outcome == Outcome::taken && units <= kGroupUnits)) region.window_end = frontier;
   return {};
 }
 

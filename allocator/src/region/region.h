@@ -212,14 +212,15 @@ inline bool guards_spans() { return kMitigations.guards && guarding() != Guardin
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();
-// Maps at least `units` units beyond the frontier and moves it behind them. The new units are zero and lie together;
-// mappings in the way are skipped. If the kernel or the limit refuses, or the window is full, it returns no units and
-// changes nothing.
+// Maps units beyond the frontier and moves it behind them, at least `units` from a multiple of `alignment` (a power of
+// two) on. The new units are zero and lie together; mappings in the way are skipped. They end on a group border, unless
+// the kernel had no room for so many. If the kernel or the limit refuses, or the window is full, it returns no units
+// and changes nothing.
 struct Grown {
   UnitIndex first = kNoUnit;
   usize units = 0;
 };
-Grown commit_units(usize units) FREESTONE_REQUIRES(growth_lock);
+Grown commit_units(usize units, usize alignment) FREESTONE_REQUIRES(growth_lock);
 // FORK-5: the units that the frontier has passed or is about to pass, and the span room has not added to its map yet.
 // The span room clears it.
 extern Grown unadded FREESTONE_GUARDED_BY(growth_lock);
@@ -241,7 +242,8 @@ inline usize committed_units() {
   return region.frontier.load_relaxed() - region.heap_start - region.skipped.load_relaxed();
 }
 
-// Calls visit(first, end) for each stretch of the heap between skipped pieces.
+// Calls visit(first, end) for each stretch of the heap between skipped pieces. If the kernel had no room for a whole
+// group, and somebody else took the rest of it, that rest counts to the stretch.
 template <typename Visit>
 void for_each_heap_piece(Visit visit) {
   const UnitIndex frontier = region.frontier.load_acquire();

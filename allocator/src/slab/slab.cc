@@ -269,12 +269,15 @@ void Retiring::add(SizeClass size_class, UnitIndex unit) {
 
 void Retiring::finish() {
   if (!kMitigations.quarantine || slabs_ == 0) return;
-  const bool went = retire_slab_units(size_class_, first_, slabs_, why_);
   const usize slabs = std::exchange(slabs_, 0);
-  for (usize k = 0; !went && k < slabs; ++k) {
-    Span span;
-    span.first = first_ + static_cast<UnitIndex>(k) * place_units(size_class_);
-    span.zeroed = kMitigations.zero_on_free;
+  const usize at_once = slabs == 1 || have_places(size_class_, first_, slabs) ? slabs : 1;
+  const auto slab_at = [&](usize k) { return first_ + static_cast<UnitIndex>(k) * place_units(size_class_); };
+  for (usize k = 0; k < slabs; ++k) {
+    if (k % at_once == 0 && retire_slab_units(size_class_, slab_at(k), at_once, why_)) {
+      k += at_once - 1;
+      continue;
+    }
+    const Span span{.first = slab_at(k), .zeroed = kMitigations.zero_on_free};
     begin_slab(size_class_, user_, span);
     end_holding(record_of(span.first), size_class_, span.first, 0);
   }

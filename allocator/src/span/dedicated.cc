@@ -25,6 +25,8 @@ constinit Reserve reserves[2] FREESTONE_GUARDED_BY(span_lock);
 constinit Grown fresh FREESTONE_GUARDED_BY(span_lock);  // whole groups
 // The kernel refused to open a guard. The next group does without guards, so that not every slab costs a group.
 constinit bool next_is_unguarded FREESTONE_GUARDED_BY(span_lock) = false;
+// How many slabs, in use or retired, have a guard of their own.
+constinit usize guarded_slabs FREESTONE_GUARDED_BY(span_lock);
 // 1 + the first unit of the slab that retired last; 0: none. Record::heap.next chains the others. One store changes a
 // chain (FORK-3).
 FREESTONE_FAR constinit UnitIndex retired[kLastSmallClass + 1] FREESTONE_GUARDED_BY(span_lock);
@@ -50,6 +52,7 @@ UnitIndex cut(SizeClass size_class) FREESTONE_REQUIRES(span_lock) {
       if ((reserve.uncut >> at & low_mask(place)) != low_mask(place)) continue;
       reserve.uncut &= ~(low_mask(place) << at);
       record_of(reserve.group + at).run_units = place;
+      if (place > class_info(size_class).units) ++guarded_slabs;
       return reserve.group + at;
     }
   }
@@ -64,6 +67,41 @@ bool charge_or_purge(usize bytes) {
 void make_free(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
   span_map.end_dedicated(units);
   span_map.set_free(first, units, false);
+}
+
+// The units of a slab's place from `from` on.
+void make_place_free(SizeClass size_class, UnitIndex first, u32 from) FREESTONE_REQUIRES(span_lock) {
+  const u32 units = record_of(first).run_units;
+  if (units > class_info(size_class).units) --guarded_slabs;
+  record_of(first).run_units = from;
+  make_free(first + from, units - from);
+}
+
+// The guard of every slab that is in use.
+void make_guards_free() {
+  const UnitIndex end = region.frontier.load_acquire();
+  for (UnitIndex unit = region.heap_start; unit < end;) {
+    LockGuard guard(span_lock);  // for one slab at a time
+    if (guarded_slabs == 0) return;
+    const u8 tag = tag_of(unit);
+    const bool is_slab = tag != kTagNone && tag <= kLastSmallClass;
+    const u32 units = is_slab ? class_info(tag).units : 1;
+    const auto first = static_cast<UnitIndex>(round_down(unit, units));
+    if (is_slab && record_of(first).run_units > units) make_place_free(tag, first, units);
+    unit = first + units;
+  }
+}
+
+void make_uncut_free() FREESTONE_REQUIRES(span_lock) {
+  for (Reserve& reserve : reserves) {
+    while (reserve.uncut != 0) {
+      const unsigned from = lowest_bit(reserve.uncut);
+      const unsigned units = trailing_ones(reserve.uncut >> from);
+      reserve.uncut &= ~(low_mask(units) << from);
+      make_free(reserve.group + from, units);
+    }
+  }
+  if (fresh.units != 0) make_free(fresh.first, std::exchange(fresh.units, 0));
 }
 
 UnitIndex pop_fresh() FREESTONE_REQUIRES(span_lock) {
@@ -175,18 +213,25 @@ bool retire_slab_units(SizeClass size_class, UnitIndex first, usize slabs, WentB
   return true;
 }
 
-void release_retired_slabs() {
+bool have_places(SizeClass size_class, UnitIndex first, usize slabs) {
+  LockGuard guard(span_lock);
+  for (; slabs > 0 && has_place(size_class, first); first += place_units(size_class)) --slabs;
+  return slabs == 0;
+}
+
+void release_dedicated() {
   if (!dedicates_slabs()) return;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     for (;;) {
       LockGuard guard(span_lock);
       const UnitIndex first = pop(c);
       if (first == kNoUnit) break;
-      make_free(first, record_of(first).run_units);
+      make_place_free(c, first, 0);
     }
   }
+  make_guards_free();
   LockGuard guard(span_lock);
-  if (fresh.units != 0) make_free(fresh.first, std::exchange(fresh.units, 0));
+  make_uncut_free();
 }
 
 }  // namespace freestone

@@ -11,7 +11,7 @@
 //
 // DEDICATED-1  A unit that a slab of some class ever had is that class's slab again, retired, or a guard. Exceptions:
 //              where no group is free any more, a slab takes free units of any kind; and when an allocation finds no
-//              room, retired slabs become free units.
+//              room, all that waits here becomes free units. A slab in use then has no guard of its own any more.
 #pragma once
 
 #include "config/size_class.h"
@@ -36,7 +36,10 @@ inline bool has_place(SizeClass size_class, UnitIndex first) {
 // Gives the memory of one slab that nobody reaches back to the kernel, or of slabs with places side by side, and keeps
 // the addresses. False if the kernel refuses: then the contents are as before, or zero.
 bool retire_slab_units(SizeClass size_class, UnitIndex first, usize slabs, WentBack why);
-// Gives the addresses of retired slabs, and those that no slab had yet, to the free spans.
-void release_retired_slabs();
+// Whether slabs that nobody can reach, side by side, still have their places, so that retire_slab_units may take them
+// together.
+bool have_places(SizeClass size_class, UnitIndex first, usize slabs);
+// Gives the addresses of retired slabs, those that no slab had yet, and all guards to the free spans.
+void release_dedicated();
 
 }  // namespace freestone

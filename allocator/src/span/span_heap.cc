@@ -79,7 +79,7 @@ Span take_by_growing(usize units, usize alignment, bool fresh, bool& refused, Su
   }
   refused = !charge_ahead(units_to_bytes(units));
   if (refused) return {};
-  const Grown new_units = commit_units(units + (fresh || alignment > kGroupUnits ? alignment : 0));
+  const Grown new_units = commit_units(units, alignment);
   if (new_units.units == 0) {
     uncharge(units_to_bytes(units));
     return {};
@@ -197,10 +197,12 @@ void close_front(UnitIndex first, GuardOf what) {
 Grown take_fresh_groups() {
   LockGuard growing(growth_lock);
   finish_cut_growth();
-  const Grown grown = commit_units(kGroupUnits);
+  Grown grown = commit_units(kGroupUnits, kGroupUnits);
   if (grown.units == 0) return {};
   LockGuard guard(span_lock);
   add_grown();
+  const auto first = static_cast<UnitIndex>(round_up(grown.first, kGroupUnits));  // what lies below stays free
+  grown = {first, grown.units - (first - grown.first)};
   span_map.set_taken(grown.first, grown.units);
   span_map.begin_dedicated(grown.units);
   return grown;

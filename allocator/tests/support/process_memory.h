@@ -27,6 +27,17 @@ inline size_t resident_bytes(const char* field = "Anonymous:") {
   return line == nullptr ? 0 : std::strtoull(line + std::strlen(field), nullptr, 10) * 1024;
 }
 
+// 0 where the kernel does not say.
+inline size_t address_space_bytes() {
+  char text[64];
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  return std::strtoull(text, nullptr, 10) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
 inline long minor_faults() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

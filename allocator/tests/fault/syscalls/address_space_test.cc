@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/child.h"
+#include "support/process_memory.h"
 #include "support/random.h"
 #include "support/subject.h"
 
@@ -21,14 +22,6 @@ namespace freestone_test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-
-size_t address_space_bytes() {
-  unsigned long pages = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr || std::fscanf(file, "%lu", &pages) != 1) pages = 0;
-  if (file != nullptr) std::fclose(file);
-  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
 
 bool can_make_thread() {
   pthread_t thread;

@@ -2,14 +2,18 @@
 // nothing else was wrong; 1: a promise was broken (named on standard error).
 //   fault_probe start                     one exercise of the heap
 //   fault_probe fill:PERCENT:BYTES        fills memory until null; at least PERCENT of BYTES must have been had, twice
+//   fault_probe headroom:PERCENT:BYTES    the same where the heap is full, and the address space may grow by BYTES
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "support/exercise.h"
+#include "support/process_memory.h"
 
 namespace freestone_test {
 namespace {
@@ -23,9 +27,8 @@ struct Link {
   Link* next;
 };
 
-// Takes touched blocks of `size` until null and returns how many bytes that were; the list is freed again.
-size_t fill_and_free(size_t size, bool* clean_errno) {
-  Link* list = nullptr;
+// Takes touched blocks of `size` until null and says how many bytes that were.
+size_t fill_up(size_t size, Link*& list, bool& clean_errno) {
   size_t total = 0;
   for (;;) {
     errno = 0;
@@ -35,7 +38,13 @@ size_t fill_and_free(size_t size, bool* clean_errno) {
     list = link;
     total += size;
   }
-  *clean_errno = errno == ENOMEM;
+  clean_errno = errno == ENOMEM;
+  return total;
+}
+
+size_t fill_and_free(size_t size, bool& clean_errno) {
+  Link* list = nullptr;
+  const size_t total = fill_up(size, list, clean_errno);
   while (list != nullptr) {
     Link* next = list->next;
     api().free(list);
@@ -44,14 +53,19 @@ size_t fill_and_free(size_t size, bool* clean_errno) {
   return total;
 }
 
-int fill(size_t percent, size_t limit) {
-  for (const size_t size : {size_t{65536}, size_t{256}, size_t{1} << 20, size_t{8000}, size_t{65536}}) {
+int fill_with_each(std::initializer_list<size_t> sizes, size_t percent, size_t limit) {
+  for (const size_t size : sizes) {
     bool clean_errno = false;
-    const size_t had = fill_and_free(size, &clean_errno);
+    const size_t had = fill_and_free(size, clean_errno);
     std::fprintf(stderr, "%zu bytes in blocks of %zu: %zu %% of the limit\n", had, size, had * 100 / limit);
     if (!clean_errno) return broken("null without ENOMEM");
     if (had < limit / 100 * percent) return broken("too little of the limit could be had");
   }
+  return 0;
+}
+
+int fill(size_t percent, size_t limit) {
+  if (fill_with_each({65536, 256, 1 << 20, 8000, 65536}, percent, limit) != 0) return 1;
   // With memory free again, everything works: small blocks, and a thread that allocates.
   pthread_t thread;
   const auto body = [](void*) -> void* {
@@ -66,6 +80,19 @@ int fill(size_t percent, size_t limit) {
     api().free(block);
   }
   return 0;
+}
+
+int fill_headroom(size_t percent, size_t headroom) {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = address_space_bytes();
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no limit");
+  Link* kept = nullptr;
+  bool clean_errno = false;
+  for (const size_t size : {size_t{1000}, size_t{5000}, size_t{1000}}) fill_up(size, kept, clean_errno);
+  limit.rlim_cur += headroom;
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no other limit");
+  return fill_with_each({5000, 5000, 600, 20000, 1000}, percent, headroom);
 }
 
 int start() {
@@ -89,5 +116,7 @@ int main(int, char** argv) {
   size_t limit = 0;
   if (std::strcmp(argv[1], "start") == 0) return freestone_test::start();
   if (std::sscanf(argv[1], "fill:%zu:%zu", &percent, &limit) == 2) return freestone_test::fill(percent, limit);
+  if (std::sscanf(argv[1], "headroom:%zu:%zu", &percent, &limit) == 2)
+    return freestone_test::fill_headroom(percent, limit);
   return 2;
 }

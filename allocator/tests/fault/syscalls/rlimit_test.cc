@@ -56,6 +56,20 @@ INSTANTIATE_TEST_SUITE_P(Limits, UnderLimit, testing::ValuesIn(kLimits), [](cons
   return std::string(info.param.name) + "_" + std::to_string(info.param.mebibytes) + "_MiB";
 });
 
+// Steps of growth get smaller where the kernel refuses larger ones, and what was freed serves blocks of other sizes.
+TEST(LateLimit, LeavesMostOfTheHeadroomToSmallBlocks) {
+  if (kEmulated) GTEST_SKIP() << "the emulator sets no limit";
+  for (const size_t kibibytes : {size_t{900}, size_t{1900}, size_t{2900}}) {
+    const std::string mode = "headroom:60:" + std::to_string(kibibytes << 10);
+    const ChildEnd end = run_in_child([&] {
+      execl((std::string(FREESTONE_PROBE_DIR) + "/fault_probe").c_str(), "fault_probe", mode.c_str(),
+            static_cast<char*>(nullptr));
+      return 126;
+    });
+    EXPECT_TRUE(end.exited_with(0)) << kibibytes << " KiB: " << end.describe();
+  }
+}
+
 // A limit that comes when the heap is already in use.
 TEST(LateLimit, StopsGrowthButNotReuse) {
   const ChildEnd end = run_in_child([] {
