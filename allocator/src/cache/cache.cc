@@ -191,7 +191,6 @@ FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize 
       Changing changing(cache, other);
       shrink_to(cache, other, capacity / 2);
     }
-    cache.changing.store_relaxed(static_cast<u8>(c));
     if (fits_budget(cache, bytes, cache.turns_often(c))) return true;
   }
   return false;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cache/changing.h"
 #include "region/metadata.h"
 
 namespace freestone {
@@ -18,15 +19,10 @@ constexpr usize kPoppableMin = 32;
 
 constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size_class; }
 
-// While this changes a class's array, the child of a fork must not drain the class.
 template <typename Work>
 FREESTONE_INLINE void change(Cache& cache, SizeClass c, Work work) {
-  cache.changing.store_relaxed(static_cast<u8>(c));
-  // A fork copies what this thread has done so far, so only the compiler must keep the order.
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  const Marking marking(cache, c);
   work(cache, c);
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  cache.changing.store_relaxed(0);
 }
 
 // The two pieces of an open class.
