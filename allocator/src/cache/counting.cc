@@ -149,7 +149,7 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;
-  cache.counting = counting;
+  __atomic_store_n(&cache.counting, counting, __ATOMIC_RELEASE);  // to seen_blocks: the piece was cleared
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
   for (Atomic<u8>& entry : cache.class_of_granules) {
@@ -196,12 +196,19 @@ bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances) {
   return true;
 }
 
-unsigned counted_hole(const Cache& cache, SizeClass c) {
-  if (cache.counting == nullptr || c >= kCountedClassEnd) return 0;
-  void** const border = cache.counting->of[c].border;
-  if (border == nullptr) return 0;
-  const auto hole = border - cache.top[entry_of(c)];
-  return hole > 0 && hole <= static_cast<i64>(cache.count(c)) ? static_cast<unsigned>(hole) : 0;
+SeenBlocks seen_blocks(const Cache& cache, SizeClass c) {
+  const auto look = [](void** const& place) { return __atomic_load_n(&place, __ATOMIC_RELAXED); };
+  SeenBlocks seen{look(cache.base[c]), {}, {}, look(cache.top[c])};
+  seen.poppable = seen.border = seen.top;
+  const Counting* const counting = __atomic_load_n(&cache.counting, __ATOMIC_ACQUIRE);  // see start_counting
+  void** const border = counting != nullptr && c < kCountedClassEnd ? look(counting->of[c].border) : nullptr;
+  if (border != nullptr) {
+    seen.poppable = look(cache.top[entry_of(c)]);
+    seen.border = border;
+  }
+  const bool fits = seen.base <= seen.poppable && seen.poppable <= seen.border && seen.border <= seen.top &&
+                    seen.top - seen.base <= class_info(c).cap_max;
+  return fits ? seen : SeenBlocks{};
 }
 
 }  // namespace freestone
