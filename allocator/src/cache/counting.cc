@@ -153,8 +153,8 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
   for (Atomic<u8>& entry : cache.class_of_granules) {
-    if (const SizeClass c = entry.load_relaxed(); c < kCountedClassEnd)
-      entry.store_relaxed(static_cast<u8>(entry_of(c)));
+    // Fails where a recall came meanwhile, which stays. Whatever its order.
+    if (u8 c = entry.load_relaxed(); c < kCountedClassEnd) entry.replace_acquire(c, static_cast<u8>(entry_of(c)));
   }
   return true;
 }
@@ -164,6 +164,7 @@ void answer_recall(Cache& cache) {
   cache.recalled.exchange_acquire(0);
   for (usize g = 0; g < sizeof kClassOfGranules.of; ++g)
     cache.class_of_granules[g].store_relaxed(kClassOfGranules.of[g]);
+  order_all();  // with set_sampling: the caller sees the mode, or the recall comes after these stores
 }
 
 void stop_counting(Cache& cache) {
