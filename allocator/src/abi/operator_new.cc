@@ -133,13 +133,12 @@ constexpr Origin aligned(Origin family, std::align_val_t alignment) {
 
 // The region's base, once it is known that no operator is replaced; until then, and if one is, kNowhere. Relaxed: a
 // thread that holds a block has seen the base that is stored here.
-constexpr usize kNowhere = usize{1} << 63;  // further below every address than a window is long
 Atomic<usize> forms_base{kNowhere};
 
 FREESTONE_INLINE bool forms_are_undecided() { return (forms_base.load_operand() & kNowhere) != 0; }
 FREESTONE_SLOW bool forms_are_replaced() {
   if (operators_are_replaced()) return true;
-  if (region.base != 0) forms_base.store_relaxed(region.base);
+  forms_base.store_relaxed(region.base);
   return false;
 }
 

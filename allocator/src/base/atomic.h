@@ -48,6 +48,7 @@ class Atomic {
   T fetch_and_seq(T bits) { return __atomic_fetch_and(&value_, bits, __ATOMIC_SEQ_CST); }
   T fetch_add_relaxed(T amount) { return __atomic_fetch_add(&value_, amount, __ATOMIC_RELAXED); }
   void add_relaxed(T amount) { __atomic_fetch_add(&value_, amount, __ATOMIC_RELAXED); }
+  void add_release(T amount) { __atomic_fetch_add(&value_, amount, __ATOMIC_RELEASE); }
   void sub_relaxed(T amount) { __atomic_fetch_sub(&value_, amount, __ATOMIC_RELAXED); }
 
   // A counter with a single writer: readers on other threads see whole values, the writer pays no locked instruction.
@@ -99,6 +100,9 @@ template <typename T>
 // Earlier stores become visible before later ones. This also holds for the child of a fork, which finds other threads
 // stopped between any two instructions. Costs nothing on x86-64.
 inline void order_stores() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+
+// Of two threads that store, call this and load what the other stored, one at least sees the other's store.
+inline void order_all() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

@@ -235,7 +235,6 @@ FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize 
       Changing changing(cache, other);
       shrink_to(cache, other, capacity / 2);
     }
-    cache.changing.store_relaxed(static_cast<u8>(c));
     if (fits_budget(cache, bytes, cache.turns_often(c))) return true;
   }
   return false;
@@ -579,24 +578,21 @@ static void renew_randomness(Cache& cache) {
   }
 }
 
-// The blocks of a class in a cache whose owner may be replacing the array at this moment: then none.
-static unsigned count_seen(const Cache& cache, SizeClass c) {
-  const unsigned count = cache.count(c) - counted_hole(cache, c);
-  return count <= class_info(c).cap_max ? count : 0;
-}
-
-// The same of a queue.
-[[maybe_unused]] static unsigned count_seen(const Queue& queue) {
-  const unsigned count = queue.count();
-  return count <= queue.capacity() && count <= kQuarantineClassBytes / kBlockBytesMin ? count : 0;
+// Of a queue, as counting.h says it of a class.
+[[maybe_unused]] static SeenBlocks seen_blocks(const Queue& queue) {
+  void** const base = __atomic_load_n(&queue.base, __ATOMIC_RELAXED);
+  void** const top = __atomic_load_n(&queue.top, __ATOMIC_RELAXED);
+  const auto count = static_cast<usize>(top - base);
+  return count <= queue.capacity() && count <= kQuarantineClassBytes / kBlockBytesMin ? SeenBlocks{base, top, top, top}
+                                                                                      : SeenBlocks{};
 }
 
 FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   for (usize& b : blocks) b = 0;
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
-    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += count_seen(cache, c);
-    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += count_seen(queue); });
+    for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += seen_blocks(cache, c).count();
+    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += seen_blocks(queue).count(); });
   });
   count_transfer(blocks);
 }
@@ -611,7 +607,7 @@ FREESTONE_SLOW void for_each_cache(void (*visit)(void* context, const Cache& cac
   for_each_registered([&](const Cache& cache) {
     if (cache.worker.load_relaxed() == 0) return;
     usize bytes = 0;
-    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{count_seen(cache, c)} * class_info(c).bytes;
+    for (SizeClass c = 1; c < kClassEnd; ++c) bytes += usize{seen_blocks(cache, c).count()} * class_info(c).bytes;
     visit(context, cache, bytes);
   });
 }
@@ -638,19 +634,14 @@ HeldRuns held_runs() {
 
 FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
   usize copied = 0;
-  const auto copy = [&](void* const* from, void* const* to) {
-    for (; from < to && copied < room; ++from) out[copied++] = *from;
+  const auto copy = [&](const SeenBlocks& seen) {
+    for (void** from = seen.base; from < seen.poppable && copied < room; ++from) out[copied++] = *from;
+    for (void** from = seen.border; from < seen.top && copied < room; ++from) out[copied++] = *from;
   };
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
-    for (SizeClass c = 1; c < kClassEnd; ++c) {
-      if (count_seen(cache, c) == 0) continue;
-      const bool may_be_open = cache.counting != nullptr && c < kCountedClassEnd;
-      void** const border = may_be_open ? cache.counting->of[c].border : nullptr;
-      copy(cache.base[c], border != nullptr ? cache.top[kCountedEntry + c] : cache.top[c]);
-      if (border != nullptr) copy(border, cache.top[c]);
-    }
-    cache.quarantine.for_each([&](SizeClass, const Queue& queue) { copy(queue.base, queue.base + count_seen(queue)); });
+    for (SizeClass c = 1; c < kClassEnd; ++c) copy(seen_blocks(cache, c));
+    cache.quarantine.for_each([&](SizeClass, const Queue& queue) { copy(seen_blocks(queue)); });
   });
   return copied + copy_transfer_blocks(out + copied, room - copied);
 }

@@ -13,12 +13,31 @@ inline bool is_ordered(const Cache& cache, SizeClass c) {
          cache.high[c] <= cache.base[c] + cache.capacity(c);
 }
 
-// While it exists the class is closed (counting.h), and the child of a fork leaves it alone.
+// While it exists, the child of a fork leaves the class alone.
+class Marking {
+ public:
+  Marking(Cache& cache, SizeClass size_class) : changing_(cache.changing), before_(changing_.load_relaxed()) {
+    FREESTONE_CHECK("CACHE-2", before_ != size_class);  // it would open the class too soon
+    changing_.store_relaxed(static_cast<u8>(size_class));
+    // A fork copies what this thread has done so far, so only the compiler must keep the order.
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  }
+  ~Marking() {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    changing_.store_relaxed(before_);
+  }
+  Marking(const Marking&) = delete;
+  Marking& operator=(const Marking&) = delete;
+
+ private:
+  Atomic<u8>& changing_;
+  u8 before_;
+};
+
+// While it exists the class is closed (counting.h) and marked.
 class Changing {
  public:
-  Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class) {
-    FREESTONE_CHECK("CACHE-2", cache.changing.load_relaxed() != size_class);  // it would open the class too soon
-    cache.changing.store_relaxed(static_cast<u8>(size_class));
+  Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class), marking_(cache, size_class) {
     if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
     FREESTONE_CHECK("CACHE-1", is_ordered(cache, size_class));
   }
@@ -26,7 +45,6 @@ class Changing {
     FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
     FREESTONE_CHECK("CACHE-4", cache_.capacity(size_class_) <= class_info(size_class_).cap_max);
     if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
-    cache_.changing.store_relaxed(0);
   }
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;
@@ -34,6 +52,7 @@ class Changing {
  private:
   Cache& cache_;
   SizeClass size_class_;
+  Marking marking_;
 };
 
 }  // namespace freestone

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cache/changing.h"
 #include "region/metadata.h"
 
 namespace freestone {
@@ -18,15 +19,10 @@ constexpr usize kPoppableMin = 32;
 
 constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size_class; }
 
-// While this changes a class's array, the child of a fork must not drain the class.
 template <typename Work>
 FREESTONE_INLINE void change(Cache& cache, SizeClass c, Work work) {
-  cache.changing.store_relaxed(static_cast<u8>(c));
-  // A fork copies what this thread has done so far, so only the compiler must keep the order.
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  const Marking marking(cache, c);
   work(cache, c);
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  cache.changing.store_relaxed(0);
 }
 
 // The two pieces of an open class.
@@ -153,12 +149,12 @@ bool start_counting(Cache& cache, const SampleDistances& distances, bool hold_al
   counting->bytes_until_sample = distances.bytes();
   counting->hold_all = hold_all;
   counting->epoch = epoch;
-  cache.counting = counting;
+  __atomic_store_n(&cache.counting, counting, __ATOMIC_RELEASE);  // to seen_blocks: the piece was cleared
   cache.is_plain = !hold_all;
   for (SizeClass c = 1; c < kClassEnd; ++c) change(cache, c, open_counted);
   for (Atomic<u8>& entry : cache.class_of_granules) {
-    if (const SizeClass c = entry.load_relaxed(); c < kCountedClassEnd)
-      entry.store_relaxed(static_cast<u8>(entry_of(c)));
+    // Fails where a recall came meanwhile, which stays. Whatever its order.
+    if (u8 c = entry.load_relaxed(); c < kCountedClassEnd) entry.replace_acquire(c, static_cast<u8>(entry_of(c)));
   }
   return true;
 }
@@ -168,6 +164,7 @@ void answer_recall(Cache& cache) {
   cache.recalled.exchange_acquire(0);
   for (usize g = 0; g < sizeof kClassOfGranules.of; ++g)
     cache.class_of_granules[g].store_relaxed(kClassOfGranules.of[g]);
+  order_all();  // with set_sampling: the caller sees the mode, or the recall comes after these stores
 }
 
 void stop_counting(Cache& cache) {
@@ -200,12 +197,19 @@ bool count_bytes(Cache& cache, usize bytes, const SampleDistances& distances) {
   return true;
 }
 
-unsigned counted_hole(const Cache& cache, SizeClass c) {
-  if (cache.counting == nullptr || c >= kCountedClassEnd) return 0;
-  void** const border = cache.counting->of[c].border;
-  if (border == nullptr) return 0;
-  const auto hole = border - cache.top[entry_of(c)];
-  return hole > 0 && hole <= static_cast<i64>(cache.count(c)) ? static_cast<unsigned>(hole) : 0;
+SeenBlocks seen_blocks(const Cache& cache, SizeClass c) {
+  const auto look = [](void** const& place) { return __atomic_load_n(&place, __ATOMIC_RELAXED); };
+  SeenBlocks seen{look(cache.base[c]), {}, {}, look(cache.top[c])};
+  seen.poppable = seen.border = seen.top;
+  const Counting* const counting = __atomic_load_n(&cache.counting, __ATOMIC_ACQUIRE);  // see start_counting
+  void** const border = counting != nullptr && c < kCountedClassEnd ? look(counting->of[c].border) : nullptr;
+  if (border != nullptr) {
+    seen.poppable = look(cache.top[entry_of(c)]);
+    seen.border = border;
+  }
+  const bool fits = seen.base <= seen.poppable && seen.poppable <= seen.border && seen.border <= seen.top &&
+                    seen.top - seen.base <= class_info(c).cap_max;
+  return fits ? seen : SeenBlocks{};
 }
 
 }  // namespace freestone

@@ -81,7 +81,15 @@ inline void count_unsampled(Cache& cache, usize bytes) {
   cache.counting->bytes_until_sample -= static_cast<i64>(bytes);
 }
 
-// Positions of the class's array that hold no block though they lie below top. Any thread; may be stale.
-unsigned counted_hole(const Cache& cache, SizeClass size_class);
+// The cached blocks of a class as any thread sees them: [base, poppable) and [border, top). Each pointer is read once,
+// without order. Nothing if they do not fit together, because the owner is replacing the array at this moment.
+struct SeenBlocks {
+  void** base;
+  void** poppable;
+  void** border;
+  void** top;
+  unsigned count() const { return static_cast<unsigned>((poppable - base) + (top - border)); }
+};
+SeenBlocks seen_blocks(const Cache& cache, SizeClass size_class);
 
 }  // namespace freestone

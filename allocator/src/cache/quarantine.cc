@@ -97,11 +97,8 @@ bool take_from_idle(Cache& cache, SizeClass c) {
   for (unsigned asked = 0; asked < kAsked; ++asked) {
     hand = static_cast<u8>(hand < kLastSmallClass ? hand + 1 : 1);
     if (hand == c || !is_idle(cache.quarantine.of(hand), hand)) continue;
-    {
-      Changing changing(cache, hand);
-      halve(cache, hand);
-    }
-    cache.changing.store_relaxed(static_cast<u8>(c));
+    Changing changing(cache, hand);
+    halve(cache, hand);
     return true;
   }
   return false;

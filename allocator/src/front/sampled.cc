@@ -21,11 +21,18 @@ void note_sampled_freed(UnitIndex first) {
 
 SampledCounts sampled_counts() { return {live_blocks.load_relaxed(), live_bytes.load_relaxed()}; }
 
+void set_sampling(Sampling mode) {
+  sampling.store_release(mode);   // publishes sample_observer to renew_counting
+  order_all();                    // with answer_recall: the thread that answers sees the mode, or its answer is undone
+  sampling_epoch.add_release(1);  // publishes the mode to renew_counting
+  recall_caches();
+}
+
 void renew_counting(Cache& cache) {
   answer_recall(cache);
   stop_counting(cache);
+  const u32 epoch = sampling_epoch.load_acquire();  // first: the mode is of this epoch or a later one
   const Sampling wanted = sampling.load_acquire();
-  const u32 epoch = sampling_epoch.load_acquire();
   if (wanted != Sampling::off)
     start_counting(cache, sample_observer.load_acquire()->distances, wanted == Sampling::every_block, epoch);
 }

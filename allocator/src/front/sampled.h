@@ -63,6 +63,8 @@ extern FREESTONE_HIDDEN SampleObserverSwitch sample_observer;
 extern Atomic<Sampling> sampling;
 extern Atomic<u32> sampling_epoch;  // rises when the distances change; a thread draws new ones at its next slow path
 
+// Any thread, also in a signal handler. Each thread's next slow path sees it.
+void set_sampling(Sampling mode);
 // Brings the calling thread's cache in line with `sampling` now.
 void renew_counting(Cache& cache);
 // Most slow paths of a counting thread end here. Returns a cached block if no sample is due; null otherwise, or if the

@@ -30,25 +30,28 @@ namespace {
 // A signal stops the threads: its handler waits. The handler's frame lies on the thread's stack, with all the thread's
 // registers.
 constexpr unsigned kThreadsMax = 4096;
-FREESTONE_FAR usize stack_pointers[kThreadsMax];
-Atomic<u32> stopped_count;
+FREESTONE_FAR Atomic<usize> stack_pointers[kThreadsMax];  // relaxed: published by stopped_count; 0: not written yet
+Atomic<u32> places_taken;   // relaxed: each thread takes another
+Atomic<u32> stopped_count;  // release and acquire: what the thread that stopped has stored
 Atomic<u32> keep_stopped;
 
 void on_stop(int) {
-  const u32 index = stopped_count.fetch_add_relaxed(1);
+  const u32 place = places_taken.fetch_add_relaxed(1);
   // Above this frame lies the signal's, with the registers.
-  if (index < kThreadsMax) stack_pointers[index] = address_of(__builtin_frame_address(0));
+  if (place < kThreadsMax) stack_pointers[place].store_relaxed(address_of(__builtin_frame_address(0)));
+  stopped_count.add_release(1);
   while (keep_stopped.load_acquire() != 0) os::sleep_microseconds(200);
 }
 
 class StoppedThreads {
  public:
   explicit StoppedThreads(const StandingThreads* standing) {
+    places_taken.store_relaxed(0);
     stopped_count.store_relaxed(0);
+    for (Atomic<usize>& each : stack_pointers) each.store_relaxed(0);
     if (standing != nullptr) {
       const usize count = min_of<usize>(standing->count, kThreadsMax);
-      for (usize i = 0; i < count; ++i) stack_pointers[i] = standing->stack_pointers[i];
-      stopped_count.store_relaxed(static_cast<u32>(count));
+      for (usize i = 0; i < count; ++i) stack_pointers[i].store_relaxed(standing->stack_pointers[i]);
       return;
     }
     // A real-time signal that the program does not use.
@@ -83,9 +86,8 @@ class StoppedThreads {
 
   // Where the used part of the stack [start, end) begins.
   static usize used_from(usize start, usize end) {
-    const u32 count = min_of(stopped_count.load_relaxed(), kThreadsMax);
-    for (u32 i = 0; i < count; ++i) {
-      if (stack_pointers[i] >= start && stack_pointers[i] < end) return stack_pointers[i];
+    for (const Atomic<usize>& each : stack_pointers) {
+      if (const usize at = each.load_relaxed(); at >= start && at < end) return at;
     }
     return start;
   }

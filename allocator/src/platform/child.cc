@@ -34,7 +34,8 @@ void settle_child_slow() {
     return;
   }
   // Not woken: the wait ends by itself, and who settles need not know of those who wait.
-  for (; settler != kSettled && settler != own_thread(); settler = settled_word().load_acquire())
+  // Acquire, as the failed exchange is relaxed: what the repair wrote.
+  while ((settler = settled_word().load_acquire()) != kSettled && settler != own_thread())
     os::futex_wait_for(&settled_word(), static_cast<u32>(settler), kLookMs);
 }
 

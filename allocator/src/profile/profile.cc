@@ -17,7 +17,7 @@ namespace freestone {
 
 namespace {
 
-Atomic<u32> dump_pending;     // a signal asked for a dump while the lock was taken
+Atomic<u32> dump_pending;     // a signal asked for a dump
 Atomic<u32> restart_pending;  // the child of a fork starts anew
 Atomic<u32> dumps;
 
@@ -76,12 +76,19 @@ ProfileLock::ProfileLock() {
   }
 }
 
-FREESTONE_NO_ANALYSIS ProfileLock::~ProfileLock() {  // the analysis cannot follow a lock through this loop
+// Called after the lock is given back, and after a dump was asked for.
+FREESTONE_NO_ANALYSIS static void write_pending_dump() {  // the analysis cannot follow a lock through this loop
   for (;;) {
+    order_all();  // either a thread that asks finds the lock free, or who gives it back sees that somebody asked
+    if (dump_pending.load_relaxed() == 0 || !profile_store.lock.try_lock()) return;
+    if (dump_pending.exchange_acquire(0) != 0) dump_locked(nullptr);
     profile_store.lock.unlock();
-    if (dump_pending.load_seq() == 0 || !profile_store.lock.try_lock()) return;
-    if (dump_pending.exchange_seq(0) != 0) dump_locked(nullptr);
   }
+}
+
+ProfileLock::~ProfileLock() {
+  profile_store.lock.unlock();
+  write_pending_dump();
 }
 
 // Copies the function of each call while the thread still runs it. Drops a call if memory for its name is out. Returns
@@ -184,19 +191,15 @@ int write_profile(MemoryText& text, ProfileFormat format) {
   return good ? 0 : ENOMEM;
 }
 
-static void dump_unless_locked() {
-  if (!profile_store.lock.try_lock()) return dump_pending.store_seq(1);
-  dump_locked(nullptr);
-  profile_store.lock.unlock();
-}
 void dump_profile_in_signal(int) {
-  if (!os::run_on_own_stack(dump_unless_locked)) dump_pending.store_seq(1);
+  dump_pending.store_relaxed(1);
+  os::run_on_own_stack(write_pending_dump);
 }
 
 FREESTONE_AT_START void profile_before_fork() { profile_store.lock.hold_for_fork(); }
 FREESTONE_AT_START void profile_after_fork_in_parent() {
   profile_store.lock.release_after_fork();
-  if (dump_pending.load_relaxed() != 0) ProfileLock taken;
+  write_pending_dump();
 }
 void profile_after_fork_in_child() {
   if (profile_store.lock.seize_in_child()) {

@@ -125,9 +125,11 @@ struct alignas(4096) Super {
 // guard regions.
 enum class Guarding : u8 { none, protection, advice };
 
+inline constexpr usize kNowhere = usize{1} << 63;  // further below every address than a window is long
 struct Region {
-  usize base = 0;                // hot: read by every free
-  // Hot: from base to the frontier; 0 until there is a window, so that every address is refused.
+  usize base = kNowhere;         // hot: read by every free
+  // Hot: from base to the frontier; 0 until there is a window. A thread that sees one of the two of before the start
+  // and the other of after it refuses every address, in whatever order it reads them.
   Atomic<usize> frontier_bytes;
   usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;

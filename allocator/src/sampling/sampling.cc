@@ -163,10 +163,8 @@ void want(u32 what) {
   if ((what & kExact) != 0) profile_sample_bytes.store_relaxed(1);
   wanted.store_release(what);
   sample_observer.begin();
-  sampling.store_release(mode);
   has_witness.store_release(what != 0 ? 1 : 0);
-  sampling_epoch.add_relaxed(1);
-  recall_caches();
+  set_sampling(mode);
 }
 
 void renew_own_sampling() {

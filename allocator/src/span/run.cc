@@ -117,7 +117,8 @@ void keep(unsigned shard, UnitIndex first, usize units) {
 }
 
 void evict_class_run(Atomic<u64>& slot) {
-  const u64 run = slot.load_relaxed() != 0 ? slot.exchange_seq(0) : 0;
+  // Seq, as both steps of keep_class_run: either this sees the run, or that sees class_runs_kept at 0 and sets it.
+  const u64 run = slot.load_seq() != 0 ? slot.exchange_seq(0) : 0;
   if (run == 0) return;
   kept_units.sub_relaxed(units_of(run));
   return_span(first_of(run), units_of(run), true);

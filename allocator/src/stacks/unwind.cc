@@ -139,19 +139,19 @@ StackBounds stack_bounds(usize stack_pointer) {
 
 __attribute__((noinline)) unsigned capture_stack(usize* frames, unsigned capacity, Unwind how,
                                                  const PythonStack* python) {
-  static Atomic<usize> own_start, own_end;  // relaxed: every thread finds the same
+  static Atomic<usize> own_start, own_end;  // the end is stored last: its release publishes the start
   Registers r;
   read_registers(r);
-  if (own_end.load_relaxed() == 0) {
-    usize start, end;
-    if (find_module(r.pc, &start, &end)) {
-      own_start.store_relaxed(start);
-      own_end.store_relaxed(end);
-    }
+  usize start = 0, end = own_end.load_acquire();
+  if (end != 0) {
+    start = own_start.load_relaxed();
+  } else if (find_module(r.pc, &start, &end)) {
+    own_start.store_relaxed(start);
+    own_end.store_release(end);
   }
   const StackBounds stack = stack_bounds(r.stack());
   if (stack.high == 0) return 0;
-  return walk(r, stack, frames, capacity, how, own_start.load_relaxed(), own_end.load_relaxed(), python);
+  return walk(r, stack, frames, capacity, how, start, end, python);
 }
 
 unsigned capture_interrupted(const void* context, usize* frames, unsigned capacity, Unwind how) {
