@@ -321,6 +321,6 @@ static void note_child_here(bool handlers_ran) {
 
 constinit const HardeningHooks hardening_hooks = {hardened::draw_secrets, hardened::note_fork,
                                                   hardened::note_child_here, hardened::release_all_sealed,
-                                                  hardened::check_heap};
+                                                  hardened::check_next_part};
 
 }  // namespace freestone

@@ -155,8 +155,8 @@ TEST_F(States, AForgedLengthIsNotBelieved) {
   }
 }
 
-// A single wrong byte in the last word of a block, for each size class, state, byte and value, at each check. One process
-// serves a class: the handler of SIGABRT leads back.
+// A single wrong byte in the last word of a block, for each size class, state, byte and value, at each check. One
+// process serves a class: the handler of SIGABRT leads back.
 enum class State { used, freed, changing };
 enum class Check { copy_from, copy_to, fill, usable_size, resize, free_own, free_next, trim, exit };
 constexpr State kStates[] = {State::used, State::freed, State::changing};
