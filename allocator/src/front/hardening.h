@@ -12,8 +12,8 @@ struct HardeningHooks {
   void (*note_child)(bool handlers_ran);
   // Gives what waits for its reuse back to the heap.
   void (*release_sealed)();
-  // Checks every block.
-  void (*check_heap)(usize bytes_max);
+  // Checks a part of the blocks, each time the next one.
+  void (*check_next_part)();
 };
 extern const HardeningHooks hardening_hooks;
 

@@ -364,7 +364,7 @@ bool trim(usize keep_bytes) {
   usize given = 0;
   if constexpr (kChecksEveryCall) {
     hardening_hooks.release_sealed();
-    hardening_hooks.check_heap(~usize{0});
+    hardening_hooks.check_next_part();
   }
   flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {

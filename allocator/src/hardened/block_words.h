@@ -193,19 +193,18 @@ FREESTONE_INLINE usize claimed_bytes(const void* trailer) {
 FREESTONE_INLINE void store_trailer(void* trailer, u64 word) {
   __atomic_store_n(static_cast<u64*>(trailer), word, __ATOMIC_RELAXED);
 }
-// Of a block that is whole, live or free: only the lowest byte changes.
-FREESTONE_INLINE void begin_change(void* trailer) {
-  __atomic_store_n(static_cast<u8*>(trailer), kChangingState, __ATOMIC_RELAXED);
+// Of a block that is whole, live or free.
+FREESTONE_INLINE void begin_change(const void* block, void* trailer) {
+  store_trailer(trailer, changing_word(block));
   in_order();
 }
 inline bool is_changing(const void* block, const void* trailer) {
-  const u64 word = load_trailer(trailer), rest = word & ~low_mask(8);
-  return (word & low_mask(8)) == kChangingState && ((rest | kFreeState) == free_word(block) || is_trailer(block, rest));
+  return load_trailer(trailer) == changing_word(block);
 }
 // A free block is about to be handed out. The bits of its last word that are wrong.
 FREESTONE_INLINE u64 begin_change_of_free(const void* block, void* trailer) {
   const u64 wrong = load_trailer(trailer) ^ free_word(block);
-  begin_change(trailer);
+  begin_change(block, trailer);
   return wrong;
 }
 
@@ -253,14 +252,14 @@ FREESTONE_INLINE void end_as_free(char* trailer, u64 free) {
 FREESTONE_INLINE void clear_inline(char* block, usize bytes) {
   const u64 free = free_word(block);
   char* const trailer = block + bytes - kTrailerBytes;
-  begin_change(trailer);
+  begin_change(block, trailer);
   for_chunks(bytes, [&](usize offset) { clear_chunk(block + offset); });
   end_as_free(trailer, free);
 }
 inline void clear_block(char* block, usize bytes) {
   const u64 free = free_word(block);
   char* const trailer = block + bytes - kTrailerBytes;
-  begin_change(trailer);
+  begin_change(block, trailer);
   clear(block, bytes - kChunkBytes);
   end_as_free(trailer, free);
 }

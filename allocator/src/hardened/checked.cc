@@ -124,8 +124,7 @@ FREESTONE_SLOW void* hand_out_written(char* block, usize block_bytes, usize byte
   char* const trailer = trailer_of(block, block_bytes);
   const usize before = block_bytes - kTrailerBytes;  // if all of that is zero, the word behind it was wrong
   misuse("write after free", block, {.block_bytes = block_bytes, .wrong_byte = first_not_zero(block, before)});
-  store_trailer(trailer, free_word(block));
-  begin_change(trailer);
+  begin_change(block, trailer);
   std::memset(block, 0, before);
   return make_live(block, block_bytes, bytes, origin);
 }
@@ -213,7 +212,7 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
 // Clears what a shrink gives up and the old canary, because a later growth would show them to the program.
 static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
   char* const trailer = trailer_of(block, block_bytes);
-  begin_change(trailer);
+  begin_change(block, trailer);
   const usize gap = block_bytes - kTrailerBytes - bytes,
               longer = max_of(gap, block_bytes - kTrailerBytes - claim.bytes);
   if (FREESTONE_LIKELY(longer <= kNearGap)) {
@@ -322,6 +321,6 @@ static void note_child_here(bool handlers_ran) {
 
 constinit const HardeningHooks hardening_hooks = {hardened::draw_secrets, hardened::note_fork,
                                                   hardened::note_child_here, hardened::release_all_sealed,
-                                                  hardened::check_heap};
+                                                  hardened::check_next_part};
 
 }  // namespace freestone

@@ -73,12 +73,10 @@ bool is_alone() {
 
 constexpr usize kBeside = 64;
 
-bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
-  usize& bytes_left = *static_cast<usize*>(context);
+void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
   const ClassInfo& info = class_info(size_class);
   const usize slab_bytes = units_to_bytes(info.units);
-  if (bytes_left < slab_bytes) return false;
-  bytes_left -= slab_bytes;
+  *static_cast<usize*>(checked) += slab_bytes;
   char* const slab = unit_address(first);
   const SlabPages pages = SlabPages::untouched(record_of(first));
   // A block that was never handed out may have no memory: only its bytes beside another block are checked.
@@ -114,16 +112,18 @@ bool check_slab(void* context, UnitIndex first, SizeClass size_class) {
     if (FREESTONE_UNLIKELY(fault != nullptr))
       misuse(is_block_free(size_class, block) ? "write after free" : fault, block, info.bytes);
   }
-  return true;
 }
 
-// Checks live runs; nobody else may free them meanwhile.
-void check_live_runs() {
-  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end; ++unit) {
+// Checks live runs; nobody else may free them meanwhile. Returns how many there are.
+usize check_live_runs(UnitIndex first, UnitIndex end) {
+  usize runs = 0;
+  for (UnitIndex unit = first; unit < end; ++unit) {
     Claim claim;
-    if (has_record(unit_address(unit), tag_of(unit)) && large_request(unit_address(unit)) != 0)
-      examine_large(unit_address(unit), claim);
+    if (!has_record(unit_address(unit), tag_of(unit)) || large_request(unit_address(unit)) == 0) continue;
+    examine_large(unit_address(unit), claim);
+    ++runs;
   }
+  return runs;
 }
 
 // Checks that class runs in this thread's cache are zero.
@@ -146,14 +146,28 @@ FREESTONE_SLOW bool may_end_in_zero(SizeClass size_class, const void* block) {
 void note_fork() { forks_alone = is_only_thread(); }
 void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_short || !handlers_ran || !forks_alone; }
 
-void check_heap(usize bytes_max) {
+// At exit: `bytes_max` bytes of free spans and as many of slabs, the lowest first, and all blocks above the slabs.
+// Else: so many bytes of all together, from where the last call stopped. The last group is checked to its end.
+static void check_heap(usize bytes_max, bool at_exit) {
+  constexpr usize kLookBytes = 4 * kKiB;  // as many are checked while a run or the tags of a group are looked at
+  static Atomic<UnitIndex> next_group;  // relaxed: two threads may well check the same groups
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();
   release_waiting();
-  check_free_spans(bytes_max);
-  visit_slabs(cache != nullptr ? cache->user : unknown, alone, check_slab, &bytes_max);
-  if (alone) check_live_runs();
+  const UnitIndex heap_end = region.frontier.load_acquire(), start = region.heap_start / kGroupUnits;
+  const UnitIndex groups = (heap_end + kGroupUnits - 1) / kGroupUnits - start;
+  UnitIndex next = at_exit ? 0 : next_group.load_relaxed();
+  usize spans = 0, slabs = 0, others = 0;
+  for (UnitIndex k = 0; k < groups && (at_exit || spans + slabs + others < bytes_max); ++k, ++next) {
+    next %= groups;
+    const UnitIndex first = max_of((start + next) * kGroupUnits, region.heap_start);
+    const UnitIndex end = min_of((start + next + 1) * kGroupUnits, heap_end);
+    if (spans < bytes_max) spans += check_free_spans(first, end);
+    if (slabs < bytes_max) visit_slabs(cache != nullptr ? cache->user : unknown, alone, first, end, check_slab, &slabs);
+    others += (1 + (alone ? check_live_runs(first, end) : 0)) * kLookBytes;
+  }
+  if (!at_exit) next_group.store_relaxed(next);
   if (cache != nullptr) {
     check_cached_runs(*cache);
     release_held_run(cache->run);
@@ -161,11 +175,16 @@ void check_heap(usize bytes_max) {
   flush_runs();  // these two check runs as they go back
 }
 
+void check_next_part() {
+  constexpr usize kTrimBytes = 16 * kMiB;
+  check_heap(kTrimBytes, false);
+}
+
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kChecksEveryCall) return;
   if (mode() != Mode::active || is_struck_at_work(cache_if_any())) return;
-  check_heap(options.exit_check_bytes);
+  check_heap(options.exit_check_bytes, true);
 }
 
 }  // namespace freestone::hardened

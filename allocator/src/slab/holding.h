@@ -129,10 +129,10 @@ inline u64 load_words(const ClassInfo& info, const Record& record, u64* words) {
   return nonempty;
 }
 
-// Calls visit(unit, size_class) for the first unit of every slab.
+// Calls visit(unit, size_class) for the first unit of every slab from `unit`, which is not inside of one, to `end`.
 template <typename Visit>
-void for_each_slab(Visit visit) {
-  for (UnitIndex unit = region.heap_start, end = region.frontier.load_acquire(); unit < end;) {
+void for_each_slab(Visit visit, UnitIndex unit = region.heap_start, UnitIndex end = region.frontier.load_acquire()) {
+  while (unit < end) {
     const u8 tag = tag_of(unit);
     const bool slab = tag != kTagNone && tag <= kLastSmallClass;
     if (slab) visit(unit, SizeClass{tag});

@@ -144,10 +144,10 @@ struct SlabCounts {
 // Reads the bitmaps of all slabs; other threads may go on.
 void count_slabs(SlabCounts (&counts)[kClassEnd]);
 
-// Calls visit(context, first unit, class) for every slab until it returns false. Without `all` it visits only slabs
-// whose token it can hold, so that nobody releases them meanwhile.
-void visit_slabs(SlabUser& user, bool all, bool (*visit)(void* context, UnitIndex first, SizeClass size_class),
-                 void* context);
+// Calls visit(context, first unit, class) for every slab of the groups from `first` to `end`. Without `all` it visits
+// only slabs whose token it can hold, so that nobody releases them meanwhile.
+void visit_slabs(SlabUser& user, bool all, UnitIndex first, UnitIndex end,
+                 void (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context);
 
 // Debug: walks every slab and checks SLAB-3 and SLAB-5 at rest (no other thread may run).
 bool slabs_are_valid();

@@ -41,24 +41,23 @@ FREESTONE_SLOW void repair_slab_in_child(UnitIndex unit) {
   end_holding(record, tag, unit, nonempty);
 }
 
-FREESTONE_SLOW void visit_slabs(SlabUser& user, bool all,
-                                bool (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {
-  bool go_on = true;
-  for_each_slab([&](UnitIndex unit, SizeClass size_class) {
-    if (!go_on) return;
+FREESTONE_SLOW void visit_slabs(SlabUser& user, bool all, UnitIndex first, UnitIndex end,
+                                void (*visit)(void* context, UnitIndex first, SizeClass size_class), void* context) {
+  const auto visit_one = [&](UnitIndex unit, SizeClass size_class) {
     Record& record = record_of(unit);
     if (all) {
-      go_on = visit(context, unit, size_class);
+      visit(context, unit, size_class);
     } else if (tree_of(record, size_class).claim(unit, user.token)) {
       begin_holding(record);
-      go_on = visit(context, unit, size_class);
+      visit(context, unit, size_class);
       u64 words = 0;
       for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) {
         if (record.words[w].load_seq() != 0) words |= bit(w);
       }
       end_holding(record, size_class, unit, words);
     }
-  });
+  };
+  for_each_slab(visit_one, first, end);
   user.token.store_relaxed(kNoUnit);
 }
 

@@ -1,12 +1,13 @@
 // Room 7, slab: what the last word of a block of a slab says, in the hardened build.
 //
-//   live      | the program's bytes | 0, canary .. | trailer, lowest byte 0        |
-//   free      | 0 ................................... | free word, lowest byte 1      |
-//   changing  | anything ............................ | either, with a lowest byte 3  |
+//   live      | the program's bytes | 0, canary .. | trailer, lowest byte 0          |
+//   free      | 0 ................................... | free word, lowest byte 1        |
+//   changing  | anything ............................ | free word with all bits flipped |
 //
 // Of a free word 56 bits follow from the block's address and secrets of their own, so that they say nothing about those
-// of the trailers (hardened/block_words.h). A block that was never taken since its memory came, or whose page went back
-// since, ends in 0 instead of the free word.
+// of the trailers (hardened/block_words.h). It differs from the changing word in each byte, so no overflow of a few
+// bytes turns one of the three words into another. A block that was never taken since its memory came, or whose page
+// went back since, ends in 0 instead of the free word.
 //
 // STATE-1  A block whose bit in the slab's bitmap is clear ends in a keyed word, but for blocks that the holder of the
 //          slab's token has just taken or, in the child of a fork, that another thread had. So whoever finds 0 there
@@ -21,9 +22,7 @@
 
 namespace freestone {
 
-// The lowest bytes.
-inline constexpr u8 kFreeState = 1;
-inline constexpr u8 kChangingState = 3;
+inline constexpr u8 kFreeState = 1;  // the lowest byte
 
 FREESTONE_INLINE u64 free_word(const void* block) {
   u64 word = (address_of(block) ^ block_secrets.free_key) * block_secrets.free_multiplier;
@@ -34,6 +33,7 @@ FREESTONE_INLINE u64 free_word(const void* block) {
 #endif
   return word;
 }
+FREESTONE_INLINE u64 changing_word(const void* block) { return ~free_word(block); }
 
 FREESTONE_INLINE u64* state_of(void* block, usize bytes) {
   return reinterpret_cast<u64*>(static_cast<char*>(block) + bytes - sizeof(u64));

@@ -296,19 +296,16 @@ static bool has_dirty(UnitIndex first, usize units) {
   return span_map.count_dirty(first, units) != 0;
 }
 
-void check_free_spans(usize bytes_max) {
-  if constexpr (!kMitigations.zero_on_free) return;
-  const UnitIndex end = region.frontier.load_acquire();
-  for (UnitIndex first = region.heap_start; first < end && bytes_max >= kUnitBytes; first += kGroupUnits) {
-    const UnitIndex units = min_of<UnitIndex>(end - first, kGroupUnits);
-    if (!has_dirty(first, units)) continue;
-    for (UnitIndex unit = first; unit < first + units && bytes_max >= kUnitBytes; ++unit) {
-      LockGuard guard(span_lock);  // for one unit at a time
-      if (!span_map.are_free(unit, 1) || span_map.count_dirty(unit, 1) == 0) continue;
-      expect_units_clear(unit, 1);
-      bytes_max -= kUnitBytes;
-    }
+usize check_free_spans(UnitIndex first, UnitIndex end) {
+  usize checked = 0;
+  if (!kMitigations.zero_on_free || !has_dirty(first, end - first)) return 0;
+  for (UnitIndex unit = first; unit < end; ++unit) {
+    LockGuard guard(span_lock);  // for one unit at a time
+    if (!span_map.are_free(unit, 1) || span_map.count_dirty(unit, 1) == 0) continue;
+    expect_units_clear(unit, 1);
+    checked += kUnitBytes;
   }
+  return checked;
 }
 
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {

@@ -61,8 +61,8 @@ void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
 void return_used_span(UnitIndex first, usize units, usize guard);
 // The same for units that fault already.
 void return_sealed_span(UnitIndex first, usize units, usize guard);
-// Ends the program if free memory that must be zero is not (HARD-2). Checks at most `bytes_max` bytes.
-void check_free_spans(usize bytes_max);
+// Ends the program if free memory of a group that must be zero is not (HARD-2). Returns how many bytes it looked at.
+usize check_free_spans(UnitIndex first, UnitIndex end);
 // Takes the `more` units behind a span of `units`, if they are free.
 Span extend_span(UnitIndex first, usize units, usize more);
 // The same for a span with a guard, which moves behind them. False if they are not free.

@@ -1,6 +1,10 @@
 // The last word of a block says whether it is live, free or changing: nobody can make it say so (STATE-1).
 #include <gtest/gtest.h>
+#include <setjmp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +23,7 @@ constexpr size_t kSizes[] = {24, 20, 40, 120, 248, 504, 1016, 1000, 4088};
 constexpr size_t kWordBytes = 8;
 
 void* (*volatile copy)(void*, const void*, size_t) = std::memcpy;
+void* (*volatile fill_bytes)(void*, int, size_t) = std::memset;
 
 size_t block_bytes(size_t bytes) {
   size_t step = 16;
@@ -108,10 +113,10 @@ TEST_F(States, AForgedWordIsSeenAtEveryMoment) {
 
 TEST_F(States, AnotherBlocksFreeWordIsSeen) {
   for (const size_t bytes : kSizes) {
-    for (const uint64_t added : {0, 2}) {  // as free, as changing
-      const uint64_t word = word_of_freed(bytes);
-      expect_seen(bytes, word + added, '\0', Moment::free_of_next);
-      expect_seen(bytes, word + added, 'x', Moment::trim);
+    for (const uint64_t flipped : {uint64_t{0}, ~uint64_t{0}}) {  // as free, as changing
+      const uint64_t word = word_of_freed(bytes) ^ flipped;
+      expect_seen(bytes, word, '\0', Moment::free_of_next);
+      expect_seen(bytes, word, 'x', Moment::trim);
     }
   }
 }
@@ -148,6 +153,120 @@ TEST_F(States, AForgedLengthIsNotBelieved) {
       EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes: " << end.describe();
     }
   }
+}
+
+// A single wrong byte in the last word of a block, for each size class, state, byte and value, at each check. One
+// process serves a class: the handler of SIGABRT leads back.
+enum class State { used, freed, changing };
+enum class Check { copy_from, copy_to, fill, usable_size, resize, free_own, free_next, trim, exit };
+constexpr State kStates[] = {State::used, State::freed, State::changing};
+constexpr Check kChecks[] = {Check::copy_from, Check::copy_to,   Check::fill, Check::usable_size, Check::resize,
+                             Check::free_own,  Check::free_next, Check::trim, Check::exit};
+constexpr size_t kSlabBytesMax = 32768;
+sigjmp_buf before_check;
+
+bool ends_by_abort() {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);
+    std::exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+bool is_caught(Check check, const Pair& pair, size_t bytes) {
+  static char far[kSlabBytesMax];
+  if (sigsetjmp(before_check, 0) != 0) return true;
+  switch (check) {
+    case Check::copy_from: copy(far, pair.low, bytes); break;
+    case Check::copy_to: copy(pair.low, far, bytes); break;
+    case Check::fill: fill_bytes(pair.low, 0, bytes); break;
+    case Check::usable_size: api().malloc_usable_size(pair.low); break;
+    case Check::resize: api().realloc(pair.low, bytes); break;
+    case Check::free_own: api().free(pair.low); break;
+    case Check::free_next: api().free(pair.high); break;
+    case Check::trim: api().malloc_trim(0); break;
+    case Check::exit: return ends_by_abort();
+  }
+  return false;
+}
+
+// Every value meets every check at the lowest byte; elsewhere each does in some of the classes. The checks of the whole
+// heap are dear.
+bool is_asked(Check check, size_t number, size_t byte, unsigned value) {
+  if (check == Check::exit) return byte == 0 && (value == 3 || value == number * 4 % 256);
+  if (check == Check::trim) return (byte == 0 && value < 4) || (value + number + byte) % 16 == 0;
+  return byte == 0 || (value + number + static_cast<unsigned>(check)) % 4 == 0;
+}
+
+// Pairs of neighbours, none in two pairs.
+std::vector<Pair> pairs_of(size_t bytes) {
+  std::vector<char*> blocks(64);
+  for (char*& block : blocks) block = static_cast<char*>(api().malloc(bytes));
+  std::sort(blocks.begin(), blocks.end());
+  std::vector<Pair> pairs;
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+    if (blocks[i + 1] == blocks[i] + block_bytes(bytes)) pairs.push_back({blocks[i], blocks[i + 1]}), ++i;
+  }
+  return pairs;
+}
+
+int check_single_bytes(size_t bytes, size_t number) {
+  const int errors = dup(STDERR_FILENO);
+  std::freopen("/dev/null", "w", stderr);
+  struct sigaction action = {};
+  action.sa_handler = [](int) { siglongjmp(before_check, 1); };
+  action.sa_flags = SA_NODEFER;
+  sigaction(SIGABRT, &action, nullptr);
+  static const std::vector<Pair> pairs = pairs_of(bytes);  // static: a free could flush blocks that look damaged
+  if (pairs.size() < 2 * std::size(kStates)) return dprintf(errors, "%zu pairs", pairs.size()), 9;
+  const auto state_of = [](size_t pair) { return kStates[pair % std::size(kStates)]; };
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (state_of(i) != State::used) api().free(pairs[i].low);
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    char* const end = end_of(pairs[i].low, bytes);
+    if (state_of(i) == State::changing) write_word(end, ~read_word(end));  // slab/state_word.h
+  }
+  const auto fails = [&](const char* what, State state, Check check, size_t byte, unsigned value) {
+    dprintf(errors, "%s: %zu bytes, state %d, check %d, byte %zu, value %u\n", what, bytes, static_cast<int>(state),
+            static_cast<int>(check), byte, value);
+    return 1;
+  };
+  if (ends_by_abort()) return fails("a false alarm at exit", State::used, Check::exit, 0, 0);
+  for (size_t byte = 0; byte < kWordBytes; ++byte) {
+    for (unsigned value = 0; value < 256; ++value) {
+      for (size_t i = 0; i < std::size(kStates); ++i) {
+        const State state = kStates[i];
+        const Pair& pair = pairs[value % (pairs.size() / std::size(kStates)) * std::size(kStates) + i];
+        auto* const wrong = reinterpret_cast<volatile unsigned char*>(end_of(pair.low, bytes) + byte);
+        const unsigned char right = *wrong;
+        if (right == value) continue;
+        for (const Check check : kChecks) {
+          if (!is_asked(check, number, byte, value)) continue;
+          *wrong = static_cast<unsigned char>(value);
+          if (!is_caught(check, pair, bytes)) return fails("not seen", state, check, byte, value);
+          *wrong = right;
+          // A block that seems to change may be so.
+          if (state == State::changing && value == 0 && is_caught(Check::copy_from, pair, bytes))
+            return fails("a false alarm", state, check, byte, value);
+        }
+      }
+    }
+  }
+  return 0;
+}
+
+TEST_F(States, AnyWrongByteOfAnyLastWordIsSeen) {
+  size_t number = 0;
+  for (size_t bytes = 24; bytes + kWordBytes <= kSlabBytesMax; bytes = block_bytes(bytes + 1) - kWordBytes) {
+    const ChildEnd end = run_in_child([&] { return check_single_bytes(bytes, number); });
+    EXPECT_TRUE(end.exited_with(0)) << bytes << " bytes: " << end.describe();
+    ++number;
+  }
+  EXPECT_EQ(number, 71U);
 }
 
 // The twin: zeros and words in a block's own bytes, frees of both neighbours, and a look at all.
