@@ -34,7 +34,7 @@ class File {
 class PageTable {
  public:
   PageTable() : file_(File::open_to_read("/proc/self/pagemap")) {}
-  static constexpr usize kPagesMax = 512;
+  static constexpr usize kPagesMax = 128;  // an answer takes 8 bytes of what may be a small stack
   // One answer for each of at most kPagesMax pages. False where the kernel does not say.
   bool look(usize address, usize pages, bool* in_memory) const;
 
