@@ -1,6 +1,8 @@
 // Statistics: they agree with themselves, with a count kept beside them, and cost what is promised.
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -196,6 +198,24 @@ TEST(Statistics, AllocateNothing) {
   EXPECT_EQ(after.live_bytes, before.live_bytes);
   EXPECT_EQ(freestone_stats_write(1, static_cast<freestone_format>(9)), EINVAL);
   EXPECT_EQ(freestone_stats_write(-1, FREESTONE_TEXT), EIO);
+}
+
+TEST(Statistics, KnowTheResidentSetAfterTheEndOfTheFirstThread) {
+  if (stats().resident_bytes == 0) GTEST_SKIP() << "the kernel does not say";
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    const auto call = [](void*) -> void* {
+      while (process_bytes("VmRSS:") > 0) usleep(1000);  // the kernel leaves it out once the thread has ended
+      const freestone_stats s = stats();
+      _exit(s.resident_bytes > 0 && s.peak_resident_bytes > 0 ? 0 : 1);
+    };
+    pthread_create(&thread, nullptr, call, nullptr);
+    syscall(SYS_exit, 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // A thread with the smallest stack that there is may ask for every report.
