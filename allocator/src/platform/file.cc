@@ -40,6 +40,13 @@ int open_to_read_only(const char* path) {
 }  // namespace
 
 File File::open_to_read(const char* path) { return File(open_to_read_only(path)); }
+File File::open_own(const char* name) {
+  int file = -1;  // qemu answers in the program's terms under the other name only
+  if (!is_emulated()) file = open_to_read_only((Message("/proc/thread-self/") << name << '\0').data());
+  // Kernels before 3.17 have no such folder, and a sandbox may know the other one only.
+  if (file < 0) file = open_to_read_only((Message("/proc/self/") << name << '\0').data());
+  return File(file);
+}
 File File::create_private(const char* path) { return File(create_file(path, 0600)); }
 
 File::~File() {
@@ -79,7 +86,9 @@ bool PageTable::look(usize address, usize pages, bool* in_memory) const {
 }
 
 FREESTONE_AT_START usize read_file(const char* path, char* buffer, usize capacity) {
-  const File file = File::open_to_read(path);
+  return read_file(File::open_to_read(path), buffer, capacity);
+}
+FREESTONE_AT_START usize read_file(const File& file, char* buffer, usize capacity) {
   usize length = 0;
   while (file.is_open() && length < capacity) {
     const usize got = file.read(buffer + length, capacity - length);

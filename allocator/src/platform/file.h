@@ -9,6 +9,9 @@ namespace freestone::os {
 class File {
  public:
   static File open_to_read(const char* path);
+  // What /proc says of this process under that name, also after the end of its first thread, which leaves /proc/self
+  // empty.
+  static File open_own(const char* name);
   // Opens a new file for its owner alone, or an emptied one; see create_file.
   static File create_private(const char* path);
   ~File();
@@ -29,12 +32,12 @@ class File {
   int descriptor_;
 };
 
-// Which pages of this process are in memory, by /proc/self/pagemap. Those in the swap count as absent: a page that a
+// Which pages of this process are in memory, by its pagemap. Those in the swap count as absent: a page that a
 // guard makes fault looks the same. For reports that somebody asked for: filters of system calls refuse such files.
 class PageTable {
  public:
-  PageTable() : file_(File::open_to_read("/proc/self/pagemap")) {}
-  static constexpr usize kPagesMax = 512;
+  PageTable() : file_(File::open_own("pagemap")) {}
+  static constexpr usize kPagesMax = 128;  // an answer takes 8 bytes of what may be a small stack
   // One answer for each of at most kPagesMax pages. False where the kernel does not say.
   bool look(usize address, usize pages, bool* in_memory) const;
 
@@ -56,6 +59,7 @@ int stderr_file();
 // Writes all of `text` to that descriptor. Gives up on any error but EINTR.
 void write_stderr(const char* text, usize length);
 // Reads a whole small file into `buffer`. Returns the number of bytes; 0 on failure.
+usize read_file(const File& file, char* buffer, usize capacity);
 usize read_file(const char* path, char* buffer, usize capacity);
 
 // Files for reports. create_file makes or empties a file; a new one has these rights (0600: its owner alone). It

@@ -64,15 +64,6 @@ Failure advise(void* address, usize bytes, int advice) {
   return failure_of(invoke(SYS_madvise, address_of(address), bytes, static_cast<usize>(advice)));
 }
 
-// Whether an emulator of Linux stands in for the kernel. qemu reports success for advice that it does not know.
-bool is_emulated() {
-  enum : u32 { kUnknown, kKernel, kEmulator };
-  static Atomic<u32> found;  // relaxed: every thread finds the same
-  if (found.load_relaxed() == kUnknown)
-    found.store_relaxed(advise(nullptr, 0, kAdviseNothing) ? kKernel : kEmulator);
-  return found.load_relaxed() == kEmulator;
-}
-
 // Gives advice that older kernels lack.
 Failure advise_lately(void* address, usize bytes, int advice) {
   return is_emulated() ? Failure{EINVAL} : advise(address, bytes, advice);
@@ -99,6 +90,15 @@ FREESTONE_SLOW bool seems_ours(void* address, usize bytes) {
 }
 
 }  // namespace
+
+// qemu reports success for advice that it does not know.
+bool is_emulated() {
+  enum : u32 { kUnknown, kKernel, kEmulator };
+  static Atomic<u32> found;  // relaxed: every thread finds the same
+  if (found.load_relaxed() == kUnknown)
+    found.store_relaxed(advise(nullptr, 0, kAdviseNothing) ? kKernel : kEmulator);
+  return found.load_relaxed() == kEmulator;
+}
 
 void count_call(long number) { calls_made[static_cast<unsigned>(kind_of(number))].add_relaxed(1); }
 u64 calls(CallKind kind) { return calls_made[static_cast<unsigned>(kind)].load_relaxed(); }
@@ -173,7 +173,7 @@ void advise_huge_pages(void* address, usize bytes, HugePages wish) {
 
 usize resident_bytes() {
   char text[128];
-  const usize length = read_file("/proc/self/statm", text, sizeof text - 1);
+  const usize length = read_file(File::open_own("statm"), text, sizeof text - 1);
   text[length] = '\0';
   const char* second = std::strchr(text, ' ');
   return second == nullptr ? 0 : take_decimal(++second) * page_bytes();
@@ -182,7 +182,7 @@ usize resident_bytes() {
 usize peak_resident_bytes() {
   // getrusage will not do: its maximum includes what the process ran before exec.
   char text[2048];
-  const usize length = read_file("/proc/self/status", text, sizeof text - 1);
+  const usize length = read_file(File::open_own("status"), text, sizeof text - 1);
   text[length] = '\0';
   const char* line = std::strstr(text, "VmHWM:");
   if (line == nullptr) return 0;

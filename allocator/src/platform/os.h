@@ -58,7 +58,7 @@ void advise_huge_pages(void* address, usize bytes, HugePages wish);
 // Whether the system gives huge pages only where they are requested.
 bool gives_huge_pages_on_request();
 
-// Bytes of the process's resident set, from /proc/self. 0 when /proc is absent.
+// Bytes of the process's resident set, from /proc. 0 when /proc is absent.
 usize resident_bytes();
 usize peak_resident_bytes();
 // Memory of the machine.
@@ -85,6 +85,9 @@ bool is_privileged();
 usize kernel_value(usize type);
 // The environment that the program was started with. Works before libc is initialised. Null if unknown.
 const char* environment_value(const char* name);
+
+// Whether an emulator of Linux stands in for the kernel.
+bool is_emulated();
 
 // Calls visit(context, tid) for each thread of this process.
 void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);

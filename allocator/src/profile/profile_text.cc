@@ -73,7 +73,7 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
     row("t0", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);
   }
   out << "\nMAPPED_LIBRARIES:\n";
-  const os::File maps = os::File::open_to_read("/proc/self/maps");
+  const os::File maps = os::File::open_own("maps");
   char piece[1024];
   for (usize got; maps.is_open() && (got = maps.read(piece, sizeof piece)) > 0;) out.raw(piece, got);
 }

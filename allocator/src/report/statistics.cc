@@ -34,7 +34,7 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
 }
 
 // Counts the live and cached blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
-usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
+FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
   usize cached[kClassEnd];
   count_cached(cached);
   for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.class_blocks[c];

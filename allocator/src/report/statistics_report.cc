@@ -22,7 +22,7 @@ struct FileSink {
   int file;
   bool good;
   usize used;
-  char buffer[4 * kKiB];
+  char buffer[kKiB];  // some reports run on the smallest stack that a thread can have
 
   void open(int to) {
     file = to;

@@ -68,7 +68,7 @@ void skip_field(const char*& text) {
 }  // namespace
 
 bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* context) {
-  const os::File file = os::File::open_to_read("/proc/self/maps");
+  const os::File file = os::File::open_own("maps");
   if (!file.is_open()) return false;
   LineReader lines(file);
   while (const char* at = lines.next()) {

@@ -1,4 +1,4 @@
-// Room 13, stacks: what is mapped into the process, read from /proc/self/maps without allocation.
+// Room 13, stacks: what is mapped into the process, read from its /proc/.../maps without allocation.
 #pragma once
 
 #include "base/units.h"
@@ -33,7 +33,7 @@ bool for_each_mapped(Visit visit) {
 // Reads memory that another thread may unmap at any moment. Returns false if it is gone.
 class MemoryReader {
  public:
-  MemoryReader() : file_(os::File::open_to_read("/proc/self/mem")) {}
+  MemoryReader() : file_(os::File::open_own("mem")) {}
   bool read(usize address, void* to, usize bytes) const {
     return file_.is_open() && file_.read_at(to, bytes, address) == bytes;
   }

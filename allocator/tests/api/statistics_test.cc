@@ -1,5 +1,8 @@
 // Statistics: they agree with themselves, with a count kept beside them, and cost what is promised.
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -195,6 +198,50 @@ TEST(Statistics, AllocateNothing) {
   EXPECT_EQ(after.live_bytes, before.live_bytes);
   EXPECT_EQ(freestone_stats_write(1, static_cast<freestone_format>(9)), EINVAL);
   EXPECT_EQ(freestone_stats_write(-1, FREESTONE_TEXT), EIO);
+}
+
+TEST(Statistics, KnowTheResidentSetAfterTheEndOfTheFirstThread) {
+  if (stats().resident_bytes == 0) GTEST_SKIP() << "the kernel does not say";
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    const auto call = [](void*) -> void* {
+      while (process_bytes("VmRSS:") > 0) usleep(1000);  // the kernel leaves it out once the thread has ended
+      const freestone_stats s = stats();
+      _exit(s.resident_bytes > 0 && s.peak_resident_bytes > 0 ? 0 : 1);
+    };
+    pthread_create(&thread, nullptr, call, nullptr);
+    syscall(SYS_exit, 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A thread with the smallest stack that there is may ask for every report.
+TEST(Statistics, AreWrittenOnTheSmallestStack) {
+  static int nowhere;
+  nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  void (*const reports[])() = {
+      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_TEXT), 0); },
+      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_JSON), 0); },
+      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_XML), 0); },
+      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_OPENMETRICS), 0); },
+      [] { freestone_prof_dump("/dev/null"); },
+      [] { freestone_leak_check(); },
+      [] { malloc_stats(); },
+  };
+  pthread_attr_t smallest;
+  pthread_attr_init(&smallest);
+  ASSERT_EQ(pthread_attr_setstacksize(&smallest, static_cast<size_t>(PTHREAD_STACK_MIN)), 0);
+  for (const auto& report : reports) {
+    const auto call = [](void* which) -> void* { return (*static_cast<void (*const*)()>(which))(), nullptr; };
+    pthread_t thread;
+    ASSERT_EQ(pthread_create(&thread, &smallest, call, const_cast<void (**)()>(&report)), 0);
+    pthread_join(thread, nullptr);
+  }
+  pthread_attr_destroy(&smallest);
+  close(nowhere);
 }
 
 TEST(Statistics, CountSystemCallsAndPurges) {

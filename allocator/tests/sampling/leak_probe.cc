@@ -131,6 +131,15 @@ static void* loses(void*) {
   return nullptr;
 }
 
+// The process goes on without its first thread and ends in another one.
+static void* outlives_main(void* main_thread) {
+  pthread_join(reinterpret_cast<pthread_t>(main_thread), nullptr);
+  hold_all();
+  lose_many(7, 123);
+  wipe();
+  exit(0);
+}
+
 int main(int count, char** arguments) {
   const char* what = count > 1 ? arguments[1] : "";
   if (strcmp(what, "nothing") == 0) _exit(0);
@@ -165,6 +174,11 @@ int main(int count, char** arguments) {
   if (strcmp(what, "freed") == 0) {
     void* block = reachable(100);
     free(block);
+  }
+  if (strcmp(what, "outlived") == 0) {
+    pthread_t id;
+    pthread_create(&id, nullptr, outlives_main, reinterpret_cast<void*>(pthread_self()));
+    pthread_exit(nullptr);
   }
   wipe();
   printf("text that exit must still write\n");

@@ -54,6 +54,11 @@ class Exact(unittest.TestCase):
             report["lost"], {"blocks": 29, "bytes": 7 * 123 + 90000 + 300000 + (50 << 20) + 144 + 400 + 3500}
         )
 
+    def test_after_the_end_of_the_first_thread_the_report_is_the_same(self) -> None:
+        _, report = run("outlived", "leak:exact")
+        self.assertEqual(sites(report), [(7, 861)])
+        self.assertIn("libc", str(report["mappings"]))
+
     def test_the_exit_status_is_for_ci_and_output_is_not_lost(self) -> None:
         done, _ = run("lost", "leak:exact,leak_error:23")
         self.assertEqual((done.status, done.out), (23, "text that exit must still write\n"))

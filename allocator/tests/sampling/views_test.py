@@ -141,6 +141,11 @@ class Views(unittest.TestCase):
         self.assertEqual(heap.totals, tuple(sum(row[i] for row in heap.stacks.values()) for i in range(4)))
         self.assertTrue(any("views_probe" in line for line in heap.maps))
 
+    def test_heap_v2_names_what_is_mapped_after_the_end_of_the_first_thread(self) -> None:
+        conf = f"{EVERY},prof_format:heap_v2,prof_file:{self.path}"
+        harness.run([harness.PROBES / "leak_probe", "outlived"], extra={"FREESTONE_CONF": conf})
+        self.assertTrue(any("leak_probe" in line for line in profiles.read_heap_v2(self.path).maps))
+
     def test_the_api_starts_stops_and_writes(self) -> None:
         written = Path(self.folder.name) / "by_api"
         starts = self.run_probe("prof:false,prof_sample_bytes:1", "api", str(written))
