@@ -23,8 +23,8 @@ SampledCounts sampled_counts() { return {live_blocks.load_relaxed(), live_bytes.
 
 void set_sampling(Sampling mode) {
   sampling.store_release(mode);   // publishes sample_observer to renew_counting
-  order_all();                    // with answer_recall: the thread that answers sees the mode, or its answer is undone
   sampling_epoch.add_release(1);  // publishes the mode to renew_counting
+  order_all();  // with answer_recall: the thread that answers sees both, or its answer is overwritten
   recall_caches();
 }
 

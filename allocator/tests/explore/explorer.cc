@@ -62,6 +62,7 @@ struct Execution {
   std::map<void*, size_t> numbers;
   std::vector<Location> locations;
   View sequential;
+  View fenced;  // what was seen before any order_all
   std::vector<Thread>* threads;
   size_t current = 0;
   size_t steps = 0;
@@ -268,6 +269,13 @@ void store(void* place, uint64_t now, uint64_t value, Order order, Write write) 
 void order_stores() {
   Thread& thread = (*running->threads)[running->current];
   thread.fence = thread.view;
+}
+
+void order_all() {
+  interruption_point();
+  Thread& thread = (*running->threads)[running->current];
+  join(thread.view, running->fenced);
+  running->fenced = thread.fence = thread.view;
 }
 
 void wait() {

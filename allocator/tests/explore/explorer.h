@@ -53,6 +53,8 @@ uint64_t modify(void* place, uint64_t now, Order order, Change change, void* con
 void store(void* place, uint64_t now, uint64_t value, Order order, Write write);
 // All stores before it are seen before any store after it.
 void order_stores();
+// A fence of the common order: what a thread saw before its own is seen by each thread after a later one.
+void order_all();
 // While one lives, atomics are plain values.
 class Look {
  public:

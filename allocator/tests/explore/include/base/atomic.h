@@ -43,6 +43,9 @@ class Atomic {
     return change(explore::Order::relaxed, [amount](T before) { return static_cast<T>(before + amount); });
   }
   void add_relaxed(T amount) { fetch_add_relaxed(amount); }
+  void add_release(T amount) {
+    change(explore::Order::release, [amount](T before) { return static_cast<T>(before + amount); });
+  }
   void sub_relaxed(T amount) {
     change(explore::Order::relaxed, [amount](T before) { return static_cast<T>(before - amount); });
   }
@@ -122,6 +125,9 @@ void retreat(T*& pointer, T* known) {
 }
 inline void order_stores() {
   if (explore::is_running()) explore::order_stores();
+}
+inline void order_all() {
+  if (explore::is_running()) explore::order_all();
 }
 inline void cpu_relax() {
   if (explore::is_running()) explore::wait();

@@ -7,5 +7,6 @@ namespace freestone {
 
 inline usize own_thread() { return 16; }
 inline void settle_child() {}
+inline u32 process_generation() { return 0; }
 
 }  // namespace freestone
