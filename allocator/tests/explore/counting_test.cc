@@ -51,10 +51,6 @@ TEST(Counting, BeginsAlthoughAnOlderRecallIsAnswered) {
   EXPECT_EQ(search(Sampling::off, Sampling::some).problem, kNothing);
 }
 
-TEST(Counting, IsRecalledWhileItBegins) {
-  EXPECT_EQ(search(Sampling::some, Sampling::every_block).problem, kNothing);
-}
-
 TEST(Counting, TakesTheModeOfItsEpochWithoutARecall) {
   is_registry_locked = true;
   EXPECT_EQ(search(Sampling::some, Sampling::every_block).problem, kNothing);
