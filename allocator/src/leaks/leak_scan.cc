@@ -34,6 +34,7 @@ FREESTONE_FAR Atomic<usize> stack_pointers[kThreadsMax];  // relaxed: published 
 Atomic<u32> places_taken;   // relaxed: each thread takes another
 Atomic<u32> stopped_count;  // release and acquire: what the thread that stopped has stored
 Atomic<u32> keep_stopped;
+FREESTONE_FAR unsigned asked[kThreadsMax];  // the threads that were signalled, but those that ended since
 
 void on_stop(int) {
   const u32 place = places_taken.fetch_add_relaxed(1);
@@ -65,15 +66,12 @@ class StoppedThreads {
     sigfillset(&action.sa_mask);
     sigaction(signal_, &action, nullptr);
     keep_stopped.store_release(1);
-    os::for_each_thread(
-        [](void* self, unsigned tid) {
-          auto* threads = static_cast<StoppedThreads*>(self);
-          if (tid != os::thread_id() && os::signal_thread(tid, threads->signal_)) ++threads->asked_;
-        },
-        this);
     // Some thread may block the signal, so the wait is bounded. Its whole stack then counts as used.
-    for (unsigned waited = 0; stopped_count.load_acquire() < asked_ && waited < 2000; ++waited)
+    for (unsigned waited = 0; waited < 2000; ++waited) {
+      if (stopped_count.load_acquire() >= asked_ && !ask_others()) break;
       os::sleep_microseconds(500);
+      if (waited % 4 == 3) forget_ended();
+    }
   }
   ~StoppedThreads() {
     if (signal_ == 0) return;
@@ -93,6 +91,32 @@ class StoppedThreads {
   }
 
  private:
+  // Signals the threads that were not signalled yet: one that was not stopped may have started them. Whether there are
+  // any.
+  bool ask_others() {
+    const unsigned before = asked_;
+    os::for_each_thread([](void* self, unsigned tid) { static_cast<StoppedThreads*>(self)->ask(tid); }, this);
+    return asked_ != before;
+  }
+  void ask(unsigned tid) {
+    if (tid == os::thread_id() || asked_ == kThreadsMax) return;
+    if (tid == os::process_id() && os::thread_has_ended(tid)) return;  // a zombie while others go on
+    for (unsigned i = 0; i < asked_; ++i) {
+      if (asked[i] == tid) return;
+    }
+    if (os::signal_thread(tid, signal_)) asked[asked_++] = tid;
+  }
+  // A thread that ends blocks signals first: it was signalled and never stops.
+  void forget_ended() {
+    for (unsigned i = 0; i < asked_;) {
+      if (os::thread_has_ended(asked[i])) {
+        asked[i] = asked[--asked_];
+      } else {
+        ++i;
+      }
+    }
+  }
+
   int signal_ = 0;  // 0: they stood still before
   unsigned asked_ = 0;
   struct sigaction before_;

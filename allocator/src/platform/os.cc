@@ -21,6 +21,7 @@
 #include "base/compiler.h"
 #include "base/digits.h"
 #include "platform/file.h"
+#include "platform/message.h"
 #include "platform/system_call.h"
 
 namespace freestone::os {
@@ -258,6 +259,16 @@ void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) 
 
 bool signal_thread(unsigned tid, int signal) {
   return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0;
+}
+
+bool thread_has_ended(unsigned tid) {
+  if (!signal_thread(tid, 0)) return true;
+  char text[64];  // "TID (NAME) STATE ..."
+  Message path("/proc/self/task/");
+  path << u64{tid} << "/stat" << '\0';
+  text[read_file(path.data(), text, sizeof text - 1)] = '\0';
+  const char* const name_end = std::strrchr(text, ')');
+  return name_end != nullptr && (name_end[2] == 'Z' || name_end[2] == 'X');
 }
 
 void name_thread(const char* name) { invoke(SYS_prctl, PR_SET_NAME, address_of(name)); }

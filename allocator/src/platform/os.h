@@ -93,6 +93,8 @@ bool is_emulated();
 void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
 // False when the thread is gone.
 bool signal_thread(unsigned tid, int signal);
+// Whether it is gone, or a zombie, which takes signals without handling them.
+bool thread_has_ended(unsigned tid);
 void sleep_microseconds(unsigned microseconds);
 // Names the calling thread.
 void name_thread(const char* name);

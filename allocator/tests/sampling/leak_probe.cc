@@ -1,7 +1,9 @@
 // Blocks that are lost and blocks that are not: leak_probe CASE. Each way of being reachable holds blocks from
 // `reachable`; `lost` loses blocks whose addresses are then wiped from the stack and the registers.
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -140,6 +142,32 @@ static void* outlives_main(void* main_thread) {
   exit(0);
 }
 
+// Threads end all the time beside a search. Says how many searches waited as long as they wait for a thread that blocks
+// their signal.
+static void* makes_threads(void*) {
+  for (;;) {
+    pthread_t ids[6];
+    const auto body = [](void*) -> void* { return free(reachable(100)), nullptr; };
+    for (pthread_t& id : ids) pthread_create(&id, nullptr, body, nullptr);
+    for (const pthread_t id : ids) pthread_join(id, nullptr);
+  }
+}
+static int count_slow_searches() {
+  const auto search = reinterpret_cast<size_t (*)()>(dlsym(RTLD_DEFAULT, "freestone_leak_check"));
+  pthread_t id;
+  for (int i = 0; i < 2; ++i) pthread_create(&id, nullptr, makes_threads, nullptr);
+  int slow = 0;
+  for (int i = 0; i < 15; ++i) {
+    usleep(20000);
+    timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    search();
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    slow += (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 >= 1000 ? 1 : 0;
+  }
+  return slow;
+}
+
 int main(int count, char** arguments) {
   const char* what = count > 1 ? arguments[1] : "";
   if (strcmp(what, "nothing") == 0) _exit(0);
@@ -174,6 +202,11 @@ int main(int count, char** arguments) {
   if (strcmp(what, "freed") == 0) {
     void* block = reachable(100);
     free(block);
+  }
+  if (strcmp(what, "ending") == 0) {
+    printf("slow searches: %d\n", count_slow_searches());
+    fflush(stdout);
+    _exit(0);
   }
   if (strcmp(what, "outlived") == 0) {
     pthread_t id;

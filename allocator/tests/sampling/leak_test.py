@@ -59,6 +59,11 @@ class Exact(unittest.TestCase):
         self.assertEqual(sites(report), [(7, 861)])
         self.assertIn("libc", str(report["mappings"]))
 
+    def test_no_search_waits_for_threads_that_end(self) -> None:
+        conf = {"FREESTONE_CONF": "prof:true,prof_final:off,leak_file:/dev/null"}
+        done = harness.run([harness.PROBES / "leak_probe", "ending"], extra=conf)
+        self.assertEqual((done.status, done.out), (0, "slow searches: 0\n"), done.err)
+
     def test_the_exit_status_is_for_ci_and_output_is_not_lost(self) -> None:
         done, _ = run("lost", "leak:exact,leak_error:23")
         self.assertEqual((done.status, done.out), (23, "text that exit must still write\n"))
