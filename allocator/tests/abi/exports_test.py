@@ -91,7 +91,7 @@ STATIC_TLS_BYTES = 512
 EVERY_PROGRAM = ["malloc", "free", "calloc", "realloc", "__register_atfork"]
 EVERY_PROGRAM += [
     "_ZN9freestone12place_regionEv",
-    "_ZN9freestone12commit_unitsEm",
+    "_ZN9freestone12commit_unitsEmm",
     "_ZN9freestone11take_blocksEjRNS_8SlabUserEjjPPv",
     "_ZN9freestone13return_blocksEjRNS_8SlabUserEPKPvj",
     "_ZN9freestone8pop_slowERNS_5CacheEj",
