@@ -117,6 +117,13 @@ ROWS = (
     ),
     Row(
         MISSED,
+        "all.EPERM",
+        "api.mallctl.*",
+        "Mallctl.DecaysPagesInsideSlabs",
+        "the kernel takes no page back",
+    ),
+    Row(
+        MISSED,
         "page.64k",
         "abi.bad_pointer*",
         "ShrunkLargeBlock.* GrownLargeBlock.*",
