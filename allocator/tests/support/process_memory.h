@@ -13,12 +13,10 @@
 
 namespace freestone_test {
 
-// `field` of /proc/self/smaps_rollup, in bytes: "Anonymous:", "Rss:", "Private_Dirty:". It is exact, where the counters
-// of /proc/self/statm lag by a batch per processor. Pages of files are not counted unless asked for: how many of a
-// library's pages one fault maps depends on what the page cache holds.
-inline size_t resident_bytes(const char* field = "Anonymous:") {
+// What a file of /proc says in kB behind `field`, in bytes; 0 where the kernel does not say.
+inline size_t said_bytes(const char* path, const char* field) {
   char text[4096];
-  const int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
   if (file >= 0) close(file);
   if (length <= 0) return 0;
@@ -27,16 +25,11 @@ inline size_t resident_bytes(const char* field = "Anonymous:") {
   return line == nullptr ? 0 : std::strtoull(line + std::strlen(field), nullptr, 10) * 1024;
 }
 
-// 0 where the kernel does not say.
-inline size_t address_space_bytes() {
-  char text[64];
-  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-  if (file >= 0) close(file);
-  if (length <= 0) return 0;
-  text[length] = '\0';
-  return std::strtoull(text, nullptr, 10) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
+// "Anonymous:", "Rss:", "Private_Dirty:". It is exact, where the counters of /proc/self/statm lag by a batch per
+// processor. Pages of files are not counted unless asked for: how many of a library's pages one fault maps depends on
+// what the page cache holds.
+inline size_t resident_bytes(const char* field = "Anonymous:") { return said_bytes("/proc/self/smaps_rollup", field); }
+inline size_t address_space_bytes() { return said_bytes("/proc/self/status", "VmSize:"); }
 
 inline long minor_faults() {
   rusage usage{};
