@@ -1,10 +1,6 @@
 // Room 20, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures
-// (mallctl_nodes.cc). A name that is not in the table answers ENOENT, as jemalloc does for what it does not know.
-//
-// A program that is linked with jemalloc may call mallocx with arenas and caches that it made by mallctl, as Redis 8
-// does. Those calls reach jemalloc, so what the table has no answer for is asked of jemalloc, where there is one.
-
-#include <dlfcn.h>
+// (mallctl_nodes.cc). A name that is not in the table answers ENOENT, as jemalloc does for what it does not know. The
+// jemalloc that a program may be linked with is asked for nothing: its arenas would hand out blocks of another heap.
 
 #include <cerrno>
 #include <cstring>
@@ -22,7 +18,7 @@ using namespace freestone;
 
 namespace {
 
-constexpr usize kComponents = 5;
+constexpr usize kComponents = 6;
 
 usize component_length(const char* name) {
   const char* end = std::strchr(name, '.');
@@ -57,12 +53,6 @@ bool matches(const char* pattern, const char* name, usize (&numbers)[kComponents
   return false;
 }
 
-usize number_position(const char* pattern) {
-  usize position = 0;
-  for (; *pattern != '\0' && *pattern != '#'; ++pattern) position += *pattern == '.' ? 1 : 0;
-  return *pattern == '#' ? position : 0;
-}
-
 const MallctlNode* find_node(const char* name, usize (&numbers)[kComponents]) {
   const MallctlNodes nodes = mallctl_nodes();
   for (usize k = 0; k < nodes.count; ++k) {
@@ -71,14 +61,17 @@ const MallctlNode* find_node(const char* name, usize (&numbers)[kComponents]) {
   return nullptr;
 }
 
-int answer(const MallctlNode& node, usize number, void* old, size_t* old_bytes, const void* fresh, size_t fresh_bytes) {
-  return node.answer({number, old, old_bytes, fresh, fresh_bytes});
-}
-
-int ask_jemalloc(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes) {
-  using Mallctl = int (*)(const char*, void*, size_t*, void*, size_t);
-  const auto next = reinterpret_cast<Mallctl>(dlsym(RTLD_NEXT, "mallctl"));
-  return next != nullptr ? next(name, old, old_bytes, fresh, fresh_bytes) : ENOENT;
+// `numbers` as they stand at their places in the name.
+int answer(const MallctlNode& node, const usize* numbers, void* old, size_t* old_bytes, const void* fresh,
+           size_t fresh_bytes) {
+  usize given[2] = {};
+  usize found = 0;
+  usize place = 0;
+  for (const char* at = node.name; *at != '\0'; ++at) {
+    if (*at == '.') ++place;
+    if (*at == '#') given[found++] = numbers[place];
+  }
+  return node.answer({given[0], given[1], old, old_bytes, fresh, fresh_bytes});
 }
 
 struct Writer {
@@ -109,10 +102,9 @@ extern "C" {
 FREESTONE_EXPORT ABI(int, mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes)) {
   if (ensure_started() != Mode::active) return EAGAIN;
   usize numbers[kComponents] = {};
-  int status = ENOENT;
-  if (const MallctlNode* node = find_node(name, numbers); node != nullptr)
-    status = answer(*node, numbers[number_position(node->name)], old, old_bytes, fresh, fresh_bytes);
-  return status == ENOENT ? ask_jemalloc(name, old, old_bytes, fresh, fresh_bytes) : status;
+  const MallctlNode* node = find_node(name, numbers);
+  if (node == nullptr) return ENOENT;
+  return answer(*node, numbers, old, old_bytes, fresh, fresh_bytes);
 }
 
 // The position in the table, then the numbers at their places in the name: a caller may replace them.
@@ -135,8 +127,7 @@ FREESTONE_EXPORT ABI(int, mallctlbymib(const size_t* mib, size_t length, void* o
   if (length == 0 || mib[0] >= nodes.count) return ENOENT;
   const MallctlNode& node = nodes.first[mib[0]];
   if (length != count_components(node.name)) return ENOENT;
-  const usize position = number_position(node.name);
-  return answer(node, position != 0 ? mib[position] : 0, old, old_bytes, fresh, fresh_bytes);
+  return answer(node, mib, old, old_bytes, fresh, fresh_bytes);
 }
 
 // "J" among the options asks for JSON: jemalloc's six totals under its own names, and ours in full.

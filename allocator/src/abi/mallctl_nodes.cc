@@ -1,7 +1,8 @@
 // Room 20, abi: what mallctl answers, name by name.
 //
-// There is one arena, number 0; 4096 means all of them, as in jemalloc. stats.* shows a snapshot that a write to
-// "epoch" renews. Names that have no counterpart here are not in the table.
+// Arena 0 is the process heap, the others are made by "arenas.create" (heaps/arena.h); 4096 means all of them, as in
+// jemalloc. stats.* shows a snapshot that a write to "epoch" renews. Names that have no counterpart here are not in the
+// table.
 
 #include "abi/mallctl_nodes.h"
 
@@ -10,6 +11,7 @@
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
+#include "heaps/arena.h"
 #include "platform/os.h"
 #include "platform/seal.h"
 #include "upkeep/background.h"
@@ -24,17 +26,24 @@ using Signed = long;  // jemalloc's ssize_t
 constexpr usize kAllArenas = 4096;
 
 // The number of arenas is an old way to name all of them; Redis uses it.
-bool is_arena(usize number) { return number <= 1 || number == kAllArenas; }
+bool is_all(usize number) { return number == kAllArenas || number == arena_count(); }
+bool is_arena(usize number) { return number == 0 || is_all(number) || arena(number) != nullptr; }
 
 FREESTONE_FAR Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
+FREESTONE_FAR usize slab_units[kTagCount] FREESTONE_GUARDED_BY(snapshot_lock);  // by class
 u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
+
+void renew_snapshot() FREESTONE_REQUIRES(snapshot_lock) {
+  collect_statistics(snapshot, ProcessFigures::left_out);
+  std::memset(slab_units, 0, sizeof slab_units);
+  const UnitIndex end = region.frontier.load_acquire();
+  for (UnitIndex unit = region.heap_start; unit < end; ++unit) ++slab_units[tag_of(unit)];
+  ++epoch;
+}
 
 Statistics snapshot_now() {
   LockGuard guard(snapshot_lock);
-  if (epoch == 0) {
-    collect_statistics(snapshot, ProcessFigures::left_out);
-    epoch = 1;
-  }
+  if (epoch == 0) renew_snapshot();
   return snapshot;
 }
 
@@ -43,10 +52,7 @@ int renew_epoch(const MallctlRequest& r) {
   if (r.fresh != nullptr && !r.take(ignored)) return EINVAL;
   snapshot_now();
   LockGuard guard(snapshot_lock);
-  if (r.fresh != nullptr) {
-    collect_statistics(snapshot, ProcessFigures::left_out);
-    ++epoch;
-  }
+  if (r.fresh != nullptr) renew_snapshot();
   return r.give(epoch);
 }
 
@@ -57,13 +63,37 @@ usize small_bytes(const Statistics& s) {
 }
 usize pages(usize bytes) { return bytes / os::page_bytes(); }
 
+// The snapshot of all arenas; of a made arena, its figures now; of arena 0, what the others leave of the snapshot.
+Statistics of_arena(usize number) {
+  usize live = 0;
+  usize spans = 0;
+  for (unsigned k = 1; !is_all(number) && k < arena_count(); ++k) {
+    HeapObject* made = arena(k);
+    if (made == nullptr || (number != 0 && number != k)) continue;
+    const HeapObject::Counts c = made->counts();
+    live += c.live_bytes;
+    spans += c.span_bytes;
+  }
+  Statistics s = {};
+  if (number != 0 && !is_all(number)) {
+    s.live_bytes = live;
+    s.committed_bytes = s.charged_bytes = spans;
+    return s;
+  }
+  s = snapshot_now();
+  s.live_bytes -= min_of(live, s.live_bytes);
+  s.committed_bytes -= min_of(spans, s.committed_bytes);
+  s.charged_bytes -= min_of(spans, s.charged_bytes);
+  return s;
+}
+
 template <usize Value(const Statistics&)>
 int statistic(const MallctlRequest& r) {
   return r.read_only(Value(snapshot_now()));
 }
 template <usize Value(const Statistics&)>
 int arena_statistic(const MallctlRequest& r) {
-  return is_arena(r.number) ? r.read_only(Value(snapshot_now())) : ENOENT;
+  return is_arena(r.number) ? r.read_only(Value(of_arena(r.number))) : ENOENT;
 }
 
 usize allocated(const Statistics& s) { return s.live_bytes; }
@@ -123,11 +153,86 @@ int flush_thread(const MallctlRequest& r) {
   return 0;
 }
 
-// Every thread belongs to the one arena.
+// A thread may name an arena for itself. malloc takes from arena 0 all the same, so that it stays fast.
 int thread_arena(const MallctlRequest& r) {
-  unsigned wanted = 0;
-  if (r.fresh != nullptr && (!r.take(wanted) || wanted != 0)) return EINVAL;
-  return r.give(0U);
+  unsigned wanted = this_thread.arena;
+  const unsigned before = wanted;
+  if (r.fresh != nullptr && (!r.take(wanted) || (wanted != 0 && arena(wanted) == nullptr))) return EINVAL;
+  this_thread.arena = static_cast<u16>(wanted);
+  return r.give(before);
+}
+
+// Memory that the program's own functions manage is not served.
+int new_arena(const MallctlRequest& r) {
+  const void* hooks = nullptr;
+  if (r.fresh != nullptr && (!r.take(hooks) || hooks != nullptr)) return EINVAL;
+  if (r.old == nullptr || r.old_bytes == nullptr || *r.old_bytes != sizeof(unsigned)) return EINVAL;
+  const unsigned number = create_arena();
+  return number == 0 ? EAGAIN : r.give(number);
+}
+
+template <void Clear(usize)>
+int clear_arena(const MallctlRequest& r) {
+  if (r.fresh != nullptr || r.old != nullptr) return EPERM;
+  if (arena(r.number) == nullptr) return EFAULT;
+  Clear(r.number);
+  return 0;
+}
+void reset_arena(usize number) { arena(number)->reset(); }
+
+int arena_is_made(const MallctlRequest& r) { return r.read_only(is_arena(r.number)); }
+
+// No arena takes memory by sbrk.
+int arena_dss(const MallctlRequest& r) {
+  if (!is_arena(r.number)) return EFAULT;
+  const char* wanted = kDisabled;
+  if (r.fresh != nullptr && !r.take(wanted)) return EINVAL;
+  return std::strcmp(wanted, kDisabled) == 0 ? r.give(&kDisabled[0]) : EFAULT;
+}
+
+// Growth takes what it needs, so a limit of its steps changes nothing.
+int arena_growth_limit(const MallctlRequest& r) {
+  usize wanted = 0;
+  if (!is_arena(r.number)) return EFAULT;
+  return r.fresh != nullptr && !r.take(wanted) ? EINVAL : r.give(usize{PTRDIFF_MAX});
+}
+
+// Which arena a block is in.
+int arena_lookup(const MallctlRequest& r) {
+  const void* block = nullptr;
+  if (!r.take(block) || block == nullptr) return EINVAL;
+  if (!in_window(block) || tag_of(unit_of(block)) != kTagHeapObject) return r.give(0U);
+  const HeapObject* holder = &HeapObject::holder_of(unit_of(block));
+  for (unsigned k = 1; k < arena_count(); ++k) {
+    if (arena(k) == holder) return r.give(k);
+  }
+  return EINVAL;
+}
+
+// The caches that a program makes hold nothing: each thread has its own. They are numbers that are in use or not.
+constexpr unsigned kMadeCachesMax = 4094;
+FREESTONE_FAR bool made_caches[kMadeCachesMax] FREESTONE_GUARDED_BY(snapshot_lock);
+
+int new_cache(const MallctlRequest& r) {
+  if (r.fresh != nullptr) return EPERM;
+  if (r.old == nullptr || r.old_bytes == nullptr || *r.old_bytes != sizeof(unsigned)) return EINVAL;
+  LockGuard guard(snapshot_lock);
+  unsigned number = 0;
+  while (number < kMadeCachesMax && made_caches[number]) ++number;
+  if (number == kMadeCachesMax) return EAGAIN;
+  made_caches[number] = true;
+  return r.give(number);
+}
+
+template <bool Stays>
+int flush_cache(const MallctlRequest& r) {
+  unsigned number = kMadeCachesMax;
+  if (r.old != nullptr) return EPERM;
+  if (!r.take(number)) return EINVAL;
+  LockGuard guard(snapshot_lock);
+  if (number >= kMadeCachesMax || !made_caches[number]) return EFAULT;
+  made_caches[number] = Stays;
+  return 0;
 }
 
 int thread_cache_enabled(const MallctlRequest& r) {
@@ -161,7 +266,14 @@ int decay_time(const MallctlRequest& r) {
   }
   return r.give(before);
 }
-int arena_decay_time(const MallctlRequest& r) { return is_arena(r.number) ? decay_time(r) : EFAULT; }
+// The arenas share the free memory, so what is set for a made one changes nothing.
+int arena_decay_time(const MallctlRequest& r) {
+  if (!is_arena(r.number)) return EFAULT;
+  if (arena(r.number) == nullptr) return decay_time(r);
+  Signed wanted = 0;
+  if (r.fresh != nullptr && (!r.take(wanted) || wanted < -1)) return EINVAL;
+  return decay_time({r.number, 0, r.old, r.old_bytes, nullptr, 0});
+}
 // There is no second stage of decay.
 int muzzy_decay_time(const MallctlRequest& r) {
   Signed wanted;
@@ -172,6 +284,7 @@ int muzzy_decay_time(const MallctlRequest& r) {
 int thread_count(const MallctlRequest& r) {
   return is_arena(r.number) ? r.read_only(static_cast<unsigned>(snapshot_now().threads)) : ENOENT;
 }
+int arenas_in_all(const MallctlRequest& r) { return r.read_only(arena_count()); }
 int page_bytes(const MallctlRequest& r) { return r.read_only(os::page_bytes()); }
 
 constexpr unsigned kBins = kLastSmallClass - kFirstClass + 1;
@@ -180,6 +293,24 @@ const ClassInfo& bin(const MallctlRequest& r) { return class_info(static_cast<Si
 int bin_size(const MallctlRequest& r) { return is_bin(r.number) ? r.read_only(bin(r).bytes - kHeldBackBytes) : ENOENT; }
 int bin_blocks(const MallctlRequest& r) { return is_bin(r.number) ? r.read_only(bin(r).blocks) : ENOENT; }
 int bin_slab(const MallctlRequest& r) { return is_bin(r.number) ? r.read_only(units_to_bytes(bin(r).units)) : ENOENT; }
+// Slabs and the blocks in use in them, so that `nregs` times the first less the second is what is free. A made arena
+// keeps no figures by class.
+struct BinFigures {
+  usize slabs;
+  usize blocks;
+};
+BinFigures bin_figures(const MallctlRequest& r) {
+  if (arena(r.number) != nullptr) return {};
+  const Statistics s = snapshot_now();
+  const auto c = static_cast<SizeClass>(r.second) + kFirstClass;
+  LockGuard guard(snapshot_lock);
+  const usize slabs = slab_units[c] / class_info(c).units;
+  return {slabs, min_of(s.classes[c].live_blocks, slabs * class_info(c).blocks)};
+}
+template <auto Figure>
+int bin_statistic(const MallctlRequest& r) {
+  return is_arena(r.number) && is_bin(r.second) ? r.read_only(bin_figures(r).*Figure) : ENOENT;
+}
 constexpr unsigned kLargeClasses = kLastClass - kLastSmallClass;
 int large_size(const MallctlRequest& r) {
   return r.number < kLargeClasses
@@ -249,12 +380,21 @@ constexpr MallctlNode kNodes[] = {
     {"thread.tcache.flush", flush_thread},
     {"prof.active", profiler_active},
     {"prof.dump", dump_profile},
-    {"arena.#.initialized", constant<true>},
+    {"tcache.create", new_cache},
+    {"tcache.flush", flush_cache<true>},
+    {"tcache.destroy", flush_cache<false>},
+    {"arena.#.initialized", arena_is_made},
     {"arena.#.purge", purge_arena},
     {"arena.#.decay", decay_arena},
+    {"arena.#.reset", clear_arena<reset_arena>},
+    {"arena.#.destroy", clear_arena<destroy_arena>},
+    {"arena.#.dss", arena_dss},
+    {"arena.#.retain_grow_limit", arena_growth_limit},
     {"arena.#.dirty_decay_ms", arena_decay_time},
     {"arena.#.muzzy_decay_ms", muzzy_decay_time},
-    {"arenas.narenas", constant<1U>},
+    {"arenas.narenas", arenas_in_all},
+    {"arenas.create", new_arena},
+    {"arenas.lookup", arena_lookup},
     {"arenas.dirty_decay_ms", decay_time},
     {"arenas.muzzy_decay_ms", muzzy_decay_time},
     {"arenas.quantum", constant<kGranule>},
@@ -286,6 +426,8 @@ constexpr MallctlNode kNodes[] = {
     {"stats.arenas.#.base", arena_statistic<metadata>},
     {"stats.arenas.#.internal", arena_statistic<zero>},
     {"stats.arenas.#.small.allocated", arena_statistic<small_bytes>},
+    {"stats.arenas.#.bins.#.curregs", bin_statistic<&BinFigures::blocks>},
+    {"stats.arenas.#.bins.#.curslabs", bin_statistic<&BinFigures::slabs>},
     {"stats.arenas.#.large.allocated", arena_statistic<large_live>},
 };
 

@@ -9,9 +9,11 @@
 
 namespace freestone {
 
-// One call: where the old value goes and where the new one comes from; `number` is what stood for "#".
+// One call: where the old value goes and where the new one comes from; `number` is what stood for the first "#", and
+// `second` for the second.
 struct MallctlRequest {
   usize number = 0;
+  usize second = 0;
   void* old = nullptr;
   size_t* old_bytes = nullptr;
   const void* fresh = nullptr;

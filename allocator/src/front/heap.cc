@@ -265,10 +265,12 @@ void deallocate_slow(void* block, usize tag) noexcept {
   switch (tag) {
     case kTagSampled: return deallocate_sampled(block);
     case kTagForeign: return deallocate_outside(block);
+    case kTagHeapObject:
+      if (arena_calls.holds(block)) return arena_calls.deallocate(block);
+      [[fallthrough]];
     case kTagNone:
     case kTagGuard:
-    case kTagInside:
-    case kTagHeapObject: fail_invalid("invalid free", block);
+    case kTagInside: fail_invalid("invalid free", block);
     default: return deallocate_in_class(static_cast<SizeClass>(tag), block);
   }
 }
@@ -311,10 +313,12 @@ void* reallocate(void* block, usize bytes) {
       if (!starts_unit(block)) fail_invalid("invalid realloc", block);
       return reallocate_large(block, run_bytes(block), bytes, false);
     case kTagSampled: return reallocate_sampled(block, bytes);
+    case kTagHeapObject:
+      if (arena_calls.holds(block)) return arena_calls.reallocate(block, bytes);
+      [[fallthrough]];
     case kTagNone:
     case kTagGuard:
-    case kTagInside:
-    case kTagHeapObject: fail_invalid("invalid realloc", block);
+    case kTagInside: fail_invalid("invalid realloc", block);
     default: return reallocate_class_run(block, bytes);
   }
 }
@@ -349,14 +353,23 @@ usize usable_bytes_slow(const void* block) {
     case kTagSampled:
       if (sampled_block(sampled_first_unit(block)) != block) fail_invalid(call, block);
       return sampled_bytes(sampled_first_unit(block));
+    case kTagHeapObject:
+      if (arena_calls.holds(block)) return arena_calls.usable_bytes(block);
+      [[fallthrough]];
     default: fail_invalid(call, block);
   }
 }
 
-usize good_size(usize bytes) {
-  const usize taken = bytes + kHeldBackBytes;
+usize good_size(usize bytes, usize alignment) {
   if (bytes > PTRDIFF_MAX - kUnitBytes) return bytes;  // nothing can have that size
-  return (taken <= kCachedBytesMax ? class_info(class_of(taken)).bytes : large_good_size(taken)) - kHeldBackBytes;
+  const usize taken = bytes + kHeldBackBytes;
+  if (taken > kCachedBytesMax || alignment > kUnitBytes) return large_good_size(taken) - kHeldBackBytes;
+  SizeClass size_class = class_of(taken);
+  if (alignment > kGranule) {
+    size_class = taken <= kSmallBytesMax ? class_of_aligned(taken, alignment) : size_class;
+    if (!is_slab_class(size_class)) size_class = class_of(max_of(taken, kSmallBytesMax + 1));
+  }
+  return class_info(size_class).bytes - kHeldBackBytes;
 }
 
 bool trim(usize keep_bytes) {

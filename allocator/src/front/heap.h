@@ -150,11 +150,21 @@ FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
 }
 // Changes the size of a block; moves it when it must. Null leaves it as it was.
 void* reallocate(void* block, usize bytes);
-// The largest request served by the same block as `bytes`.
-usize good_size(usize bytes);
+// The largest request served by the same block as `bytes` at a power of two.
+usize good_size(usize bytes, usize alignment = 1);
 // Gives back what is free: the calling thread's cache, dirty spans beyond `keep_bytes`, whole free pages in slabs.
 // Returns whether anything was given.
 bool trim(usize keep_bytes);
+
+// heaps/arena.cc: what concerns a block in a unit with the tag kTagHeapObject. The calls below `holds` only take blocks
+// of which it is true.
+struct ArenaCalls {
+  bool (*holds)(const void* block);
+  void (*deallocate)(void* block);
+  void* (*reallocate)(void* block, usize bytes);
+  usize (*usable_bytes)(const void* block);
+};
+extern const ArenaCalls arena_calls;
 
 // lifecycle.cc
 enum class Mode : u8 { fresh, active, disabled };

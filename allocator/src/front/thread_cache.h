@@ -12,6 +12,7 @@ struct ThreadState {
   usize cache_offset = 0;  // of the thread's cache from no_cache
   bool no_more = false;    // the thread's destructor ran, or its cache is being made: no new cache
   u8 frees = 0;            // without a cache, up to kFreesAlone
+  u16 arena = 0;           // that the thread named by mallctl
   u64 random = 0;          // of the mitigations, while the thread has no cache
 };
 

@@ -44,6 +44,13 @@ u32 slab_blocks_of(SizeClass c) { return kShapes.blocks[c]; }
 unsigned words_of(SizeClass c) { return (slab_blocks_of(c) + 63) / 64; }
 u64 full_word(SizeClass c, unsigned w) { return low_mask(min_of(64U, slab_blocks_of(c) - w * 64)); }
 
+// The class of such a block; 0 if it takes a span of its own.
+SizeClass small_class(usize bytes, usize alignment) {
+  if (bytes > kSmallBytesMax || alignment > kUnitBytes) return 0;
+  const SizeClass c = class_of_aligned(bytes, max_of(alignment, kGranule));
+  return is_slab_class(c) ? c : 0;
+}
+
 bool is_listed_full(SizeClass c, const Record& record) { return c == 0 || record.heap.live == slab_blocks_of(c); }
 
 // How many blocks of a slab are in use, by its bitmap.
@@ -103,11 +110,11 @@ struct HeapObjects {
 constinit const ForkHooks heaps_fork_hooks = {HeapObjects::before_fork, HeapObjects::after_fork_in_parent,
                                               HeapObjects::after_fork_in_child};
 
-HeapObject* HeapObject::create(usize limit_bytes) {
+HeapObject* HeapObject::create(usize limit_bytes, bool is_arena) {
   if (limit_bytes < sizeof(HeapObject)) return nullptr;
   void* memory = take_metadata(sizeof(HeapObject));
   if (memory == nullptr) return nullptr;
-  auto* heap = new (memory) HeapObject(limit_bytes);
+  auto* heap = new (memory) HeapObject(limit_bytes, is_arena);
   LockGuard guard(heap_object_lock);
   HeapObjects::link(heap);
   return heap;
@@ -158,6 +165,8 @@ void HeapObject::release(UnitIndex first) {
   span_bytes_.store_relaxed(span_bytes_.load_relaxed() - units_to_bytes(units));
 }
 
+void HeapObject::reset() { release_everything(); }
+
 // Returns how many blocks were live.
 usize HeapObject::release_everything() {
   LockGuard guard(lock_);
@@ -170,7 +179,10 @@ usize HeapObject::release_everything() {
   };
   release_all(full_);
   for (UnitIndex& list : partial_) release_all(list);
-  return live_blocks_.load_relaxed();
+  live_bytes_.store_relaxed(0);
+  const usize live = live_blocks_.load_relaxed();
+  live_blocks_.store_relaxed(0);
+  return live;
 }
 
 usize HeapObject::release_empty_slabs() {
@@ -287,14 +299,18 @@ void* HeapObject::allocate_large(usize bytes, usize alignment) {
   return unit_address(first);
 }
 
+usize HeapObject::good_size(usize bytes, usize alignment) {
+  const usize wanted = max_of<usize>(bytes, 1);
+  const SizeClass c = small_class(wanted, alignment);
+  return c != 0 ? bytes_of(c) : units_to_bytes(bytes_to_units(wanted));
+}
+
 void* HeapObject::allocate(usize bytes, usize alignment) {
   const usize wanted = max_of<usize>(bytes, 1);
   if (wanted > PTRDIFF_MAX || alignment > kAlignmentMax) return nullptr;
   LockGuard guard(lock_);
-  void* block = nullptr;
-  SizeClass c = 0;
-  if (wanted <= kSmallBytesMax && alignment <= kUnitBytes) c = class_of_aligned(wanted, max_of(alignment, kGranule));
-  block = c != 0 && is_slab_class(c) ? allocate_small(c) : allocate_large(wanted, alignment);
+  const SizeClass c = small_class(wanted, alignment);
+  void* block = c != 0 ? allocate_small(c) : allocate_large(wanted, alignment);
   if (block == nullptr) ++failed_allocations_;
   return block;
 }
@@ -344,24 +360,24 @@ void HeapObject::deallocate_at(const Place& place) {
   }
 }
 
-void HeapObject::deallocate(void* block) {
+void HeapObject::deallocate(void* block, const char* call) {
   if (block == nullptr) return;
   LockGuard guard(lock_);
-  deallocate_at(place_of("invalid heap free", block));
+  deallocate_at(place_of(call, block));
 }
 
-usize HeapObject::usable_bytes(const void* block) {
+usize HeapObject::usable_bytes(const void* block, const char* call) {
   if (block == nullptr) return 0;
   LockGuard guard(lock_);
-  return bytes_at(place_of("invalid heap usable size", block));
+  return bytes_at(place_of(call, block));
 }
 
-void* HeapObject::reallocate(void* block, usize bytes) {
+void* HeapObject::reallocate(void* block, usize bytes, const char* call) {
   if (block == nullptr) return allocate(bytes, kGranule);
   usize old_bytes;
   {
     LockGuard guard(lock_);
-    const Place place = place_of("invalid heap realloc", block);
+    const Place place = place_of(call, block);
     old_bytes = bytes_at(place);
     if (bytes <= old_bytes && (bytes >= old_bytes / 2 || old_bytes <= kGranule)) return block;
   }

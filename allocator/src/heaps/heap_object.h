@@ -21,18 +21,25 @@ extern Mutex heap_object_lock;
 
 class HeapObject {
  public:
-  // Null if memory is out, or if the limit is below the size of the heap object itself.
-  static HeapObject* create(usize limit_bytes);
+  // Null if memory is out, or if the limit is below the size of the heap object itself. An arena is heaps/arena.h's.
+  static HeapObject* create(usize limit_bytes, bool is_arena = false);
   // Gives all spans back. Returns how many blocks were live.
   static usize destroy(HeapObject* heap);
+  // Frees all blocks.
+  void reset();
+  // The heap object that holds a unit with the tag kTagHeapObject.
+  static HeapObject& holder_of(UnitIndex unit) { return *reinterpret_cast<HeapObject*>(record_of(unit).heap.object); }
+  bool is_arena() const { return is_arena_; }
 
   // Null at the limit, or if the process is out of memory. `alignment` is a power of two up to 2 MiB.
   void* allocate(usize bytes, usize alignment);
-  // Aborts with one line if the block is not a live block of this heap.
-  void deallocate(void* block);
+  // Each of these aborts with one line, which names the call, if the block is not a live block of this heap.
+  void deallocate(void* block, const char* call = "invalid heap free");
   // If it returns null, the block is as it was.
-  void* reallocate(void* block, usize bytes);
-  usize usable_bytes(const void* block);
+  void* reallocate(void* block, usize bytes, const char* call = "invalid heap realloc");
+  usize usable_bytes(const void* block, const char* call = "invalid heap usable size");
+  // What usable_bytes would say of a block of so many bytes.
+  static usize good_size(usize bytes, usize alignment);
 
   struct Counts {
     usize limit_bytes;
@@ -50,7 +57,7 @@ class HeapObject {
 
  private:
   friend struct HeapObjects;
-  explicit HeapObject(usize limit_bytes) : limit_bytes_(limit_bytes) {
+  HeapObject(usize limit_bytes, bool is_arena) : limit_bytes_(limit_bytes), is_arena_(is_arena) {
     span_bytes_.store_relaxed(sizeof(HeapObject));
     peak_bytes_ = sizeof(HeapObject);
   }
@@ -84,6 +91,7 @@ class HeapObject {
   HeapObject* next_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   HeapObject* previous_ FREESTONE_GUARDED_BY(heap_object_lock) = nullptr;
   const usize limit_bytes_;
+  const bool is_arena_;
   // Written under lock_. Statistics read it without the lock.
   Atomic<usize> span_bytes_;
   Atomic<usize> live_bytes_;

@@ -78,6 +78,7 @@ prof_is_active prof_dump heap_create heap_destroy heap_allocate heap_allocate_ze
 heap_reallocate heap_deallocate heap_usable_size heap_get_stats heap_validate heap_walk""".split()
 OWN_NAMES = [f"freestone_{name}" for name in OWN_NAMES]
 OWN_NAMES += ["mallctl", "mallctlnametomib", "mallctlbymib", "malloc_stats_print"]
+OWN_NAMES += "mallocx rallocx xallocx sallocx dallocx sdallocx nallocx".split()
 
 # Names of other allocators that may be offered for compatibility; anything else must begin with freestone_.
 OTHER_NAMES = re.compile(

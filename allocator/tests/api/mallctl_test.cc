@@ -2,10 +2,9 @@
 #include <climits>
 #include <string>
 
-#include "api/support.h"
+#include "api/mallctl.h"
 
 extern "C" {
-int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);
 int mallctlnametomib(const char* name, size_t* mib, size_t* length);
 int mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);
 void malloc_stats_print(void (*write)(void*, const char*), void* context, const char* options);
@@ -13,20 +12,6 @@ void malloc_stats_print(void (*write)(void*, const char*), void* context, const 
 
 namespace freestone_test {
 namespace {
-
-template <typename T>
-T get(const char* name) {
-  T value{};
-  size_t bytes = sizeof value;
-  EXPECT_EQ(mallctl(name, &value, &bytes, nullptr, 0), 0) << name;
-  EXPECT_EQ(bytes, sizeof value) << name;
-  return value;
-}
-
-template <typename T>
-int set(const char* name, T value) {
-  return mallctl(name, nullptr, nullptr, &value, sizeof value);
-}
 
 void renew() { ASSERT_EQ(set<uint64_t>("epoch", 1), 0); }
 
@@ -287,14 +272,6 @@ TEST(Mallopt, AnswersAsItsManualHasIt) {
   void* block = malloc(100000);
   ASSERT_NE(block, nullptr) << "whatever was set, the library serves";
   free(block);
-}
-
-// The program is linked with other_mallctl.c too, which stands for jemalloc: it has arena 7 and its statistics.
-TEST(Mallctl, AsksTheJemallocOfTheProgramForWhatItHasNoAnswerTo) {
-  EXPECT_EQ(get<unsigned>("arenas.create"), 7U);
-  EXPECT_EQ(get<size_t>("stats.arenas.7.pactive"), 70U);
-  EXPECT_EQ(get<unsigned>("arenas.narenas"), 1U) << "Freestone's own";
-  EXPECT_NE(get<size_t>("stats.arenas.0.pactive"), 70U);
 }
 
 }  // namespace

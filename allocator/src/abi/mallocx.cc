@@ -1,0 +1,122 @@
+// Room 20, abi: jemalloc's calls with flags. The C library's calls serve them, and an arena serves what names one.
+//
+// The flags are jemalloc's: the logarithm of an alignment, a bit for zeroed memory, a cache and an arena, each of these
+// with 0 for none and else moved up. Thread caches are the heap's own, so a cache that a flag names changes nothing.
+// Where a size is asked for with zeroes, all of the usable size is zeroed, so that a later rallocx may count on it.
+
+#include <cstddef>
+#include <cstring>
+
+#include "abi/entry.h"
+#include "abi/names.h"
+#include "abi/realloc_in_use.h"
+#include "base/compiler.h"
+#include "heaps/arena.h"
+
+using namespace freestone;
+
+extern "C" {
+ABI(void*, malloc(size_t bytes));
+ABI(void*, calloc(size_t count, size_t each));
+ABI(void*, memalign(size_t alignment, size_t bytes));
+ABI(void, free(void* block));
+ABI(void, free_sized(void* block, size_t bytes));
+ABI(size_t, malloc_usable_size(void* block));
+}
+
+namespace {
+
+constexpr unsigned kLogAlignment = 0x3f;
+constexpr unsigned kZeroed = 0x40;
+constexpr unsigned kCache = 0xfffU << 8;
+constexpr unsigned kArenaShift = 20;
+
+struct Flags {
+  unsigned bits;
+
+  bool are_plain() const { return (bits & ~kCache) == 0; }
+  bool zeroed() const { return (bits & kZeroed) != 0; }
+  usize alignment() const { return max_of(usize{1} << (bits & kLogAlignment), kGranule); }
+  // 0: the process heap.
+  unsigned arena() const { return max_of(bits >> kArenaShift, 1U) - 1; }
+};
+
+Flags flags_of(int flags) { return {static_cast<unsigned>(flags)}; }
+
+usize good_size_for(usize bytes, Flags flags) {
+  if (flags.arena() != 0) return HeapObject::good_size(bytes, flags.alignment());
+  return kChecksEveryCall ? bytes : good_size(bytes, flags.alignment());
+}
+
+void* allocate_for(usize bytes, Flags flags) {
+  if (bytes > PTRDIFF_MAX) return nullptr;
+  void* block = nullptr;
+  if (flags.arena() != 0) {
+    HeapObject* named = arena(flags.arena());
+    if (named == nullptr) return nullptr;
+    block = named->allocate(bytes, flags.alignment());
+  } else if (flags.alignment() > kGranule) {
+    block = ABI_CALL(memalign(flags.alignment(), bytes));
+  } else {
+    return flags.zeroed() ? ABI_CALL(calloc(1, good_size_for(bytes, flags))) : ABI_CALL(malloc(bytes));
+  }
+  return block != nullptr && flags.zeroed() ? std::memset(block, 0, ABI_CALL(malloc_usable_size(block))) : block;
+}
+
+bool is_elsewhere(const void* block, Flags flags) {
+  if (flags.arena() == 0) return false;
+  return !in_window(block) || tag_of(unit_of(block)) != kTagHeapObject ||
+         &HeapObject::holder_of(unit_of(block)) != arena(flags.arena());
+}
+
+void* reallocate_for(void* block, usize bytes, Flags flags) {
+  if (bytes > PTRDIFF_MAX) return nullptr;
+  const usize old_bytes = ABI_CALL(malloc_usable_size(block));
+  const bool stays = !is_elsewhere(block, flags);
+  void* resized = block;
+  if (stays && flags.alignment() <= kGranule) {
+    resized = realloc_in_use(block, bytes);
+  } else if (!stays || address_of(block) % flags.alignment() != 0 || bytes > old_bytes || bytes < old_bytes / 2) {
+    resized = allocate_for(bytes, {flags.bits & ~kZeroed});
+    if (resized == nullptr) return nullptr;
+    std::memcpy(resized, block, min_of(old_bytes, bytes));
+    ABI_CALL(free(block));
+  }
+  if (resized == nullptr || !flags.zeroed()) return resized;
+  const usize now = ABI_CALL(malloc_usable_size(resized));
+  if (now > old_bytes) std::memset(static_cast<char*>(resized) + old_bytes, 0, now - old_bytes);
+  return resized;
+}
+
+}  // namespace
+
+extern "C" {
+
+FREESTONE_EXPORT FREESTONE_HOT ABI(void*, mallocx(size_t bytes, int flags)) {
+  const Flags wanted = flags_of(flags);
+  return FREESTONE_LIKELY(wanted.are_plain()) ? ABI_CALL(malloc(bytes)) : allocate_for(bytes, wanted);
+}
+
+FREESTONE_EXPORT ABI(void*, rallocx(void* block, size_t bytes, int flags)) {
+  const usize wanted = max_of<usize>(bytes, 1);  // realloc would free the block
+  return flags_of(flags).are_plain() ? realloc_in_use(block, wanted) : reallocate_for(block, wanted, flags_of(flags));
+}
+
+// A block keeps the size that it has. Returns that.
+FREESTONE_EXPORT ABI(size_t, xallocx(void* block, size_t, size_t, int)) { return ABI_CALL(malloc_usable_size(block)); }
+FREESTONE_EXPORT ABI(size_t, sallocx(const void* block, int)) {
+  return ABI_CALL(malloc_usable_size(const_cast<void*>(block)));
+}
+
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, dallocx(void* block, int)) { ABI_CALL(free(block)); }
+FREESTONE_EXPORT FREESTONE_HOT ABI(void, sdallocx(void* block, size_t bytes, int flags)) {
+  if (FREESTONE_LIKELY(flags_of(flags).are_plain())) return ABI_CALL(free_sized(block, bytes));
+  ABI_CALL(free(block));
+}
+
+// 0 where no block can have the size.
+FREESTONE_EXPORT ABI(size_t, nallocx(size_t bytes, int flags)) {
+  return bytes > PTRDIFF_MAX ? 0 : good_size_for(max_of<usize>(bytes, 1), flags_of(flags));
+}
+
+}  // extern "C"
