@@ -210,7 +210,7 @@ int arena_lookup(const MallctlRequest& r) {
 }
 
 // The caches that a program makes hold nothing: each thread has its own. They are numbers that are in use or not.
-constexpr unsigned kMadeCachesMax = 4094;
+constexpr unsigned kMadeCachesMax = 512;
 FREESTONE_FAR bool made_caches[kMadeCachesMax] FREESTONE_GUARDED_BY(snapshot_lock);
 
 int new_cache(const MallctlRequest& r) {

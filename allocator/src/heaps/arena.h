@@ -10,7 +10,7 @@
 
 namespace freestone {
 
-inline constexpr unsigned kArenasMax = 4095;  // the flags of mallocx have 12 bits for a number and 1
+inline constexpr unsigned kArenasMax = 512;  // arena 0 is one; a place costs each process 8 bytes
 
 // The number of a new arena, the lowest that is free; 0 if memory or numbers are out.
 unsigned create_arena();

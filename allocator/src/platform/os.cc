@@ -51,9 +51,12 @@ CallKind kind_of(long number) {
 
 Failure failure_of(long result) { return Failure{is_error(result) ? static_cast<int>(-result) : 0}; }
 
+// With MAP_NORESERVE, neighbours that were protected and opened again are one mapping. A sandbox may refuse the flag.
 long map_call(usize bytes, usize hint, int protection, int extra_flags) {
-  return invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection),
-                static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
+  const long result = invoke(SYS_mmap, hint, bytes, static_cast<usize>(protection),
+                             static_cast<usize>(MAP_PRIVATE | MAP_ANONYMOUS | extra_flags), ~usize{0}, 0);
+  if (!is_error(result) || result == -ENOMEM || (extra_flags & MAP_NORESERVE) == 0) return result;
+  return map_call(bytes, hint, protection, extra_flags & ~MAP_NORESERVE);
 }
 
 void* map_with(usize bytes, usize hint, int protection, int extra_flags) {
