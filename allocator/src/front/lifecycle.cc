@@ -136,15 +136,22 @@ usize window_bytes() {
 }
 
 void print_configuration() {
-  (Message() << "active version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD
-             << " window=" << u64{window_bytes() >> 20} << "MiB")
-      .write();
+  const char* other = os::object_ahead != nullptr ? os::object_ahead("malloc") : nullptr;
+  Message message;
+  if (other == nullptr) {
+    message << "active";
+  } else {
+    message << "malloc is from " << (*other != '\0' ? other : "the program") << ", which may call this library;";
+  }
+  message << " version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD
+          << " window=" << u64{window_bytes() >> 20} << "MiB";
+  message.write();
   for (usize i = 0; i < option_count(); ++i) {
     const OptionInfo& info = option_info(i);
     char value[kOptionTextBytes];
-    Message message;
-    message << "option " << info.name << ':';
-    message.text(value, option_text(info, value, sizeof value)).write();
+    Message line;
+    line << "option " << info.name << ':';
+    line.text(value, option_text(info, value, sizeof value)).write();
   }
 }
 

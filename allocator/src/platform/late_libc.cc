@@ -22,6 +22,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "config/options.h"
+#include "platform/os.h"
 
 extern "C" FREESTONE_HIDDEN const ElfW(Ehdr) __ehdr_start;  // of this library; the linker defines it
 
@@ -118,6 +119,7 @@ struct Search {
   const char* name;
   void* before = nullptr;  // in the nearest object in front of this library
   void* behind = nullptr;  // in the nearest one behind it
+  const char* ahead = nullptr;  // the file of the first one
   bool passed_own = false;
 };
 
@@ -131,6 +133,7 @@ FREESTONE_AT_START int look(dl_phdr_info* info, usize, void* data) {
   const ElfW(Sym)* const symbol = object.find(search.name);
   if (symbol == nullptr) return 0;
   (search.passed_own ? search.behind : search.before) = address_in(object, *symbol);
+  if (!search.passed_own && search.ahead == nullptr) search.ahead = info->dlpi_name;
   return search.passed_own ? 1 : 0;
 }
 
@@ -141,6 +144,16 @@ FREESTONE_AT_START void* find_next(const char* name) {
   dl_iterate_phdr(look, &search);
   return search.behind != nullptr ? search.behind : search.before;
 }
+
+}  // namespace
+
+const char* freestone::os::object_ahead(const char* name) {
+  Search search{name};
+  dl_iterate_phdr(look, &search);
+  return search.ahead;
+}
+
+namespace {
 
 // A function of libc, which is looked for again until it is there. Relaxed: every thread finds the same.
 //

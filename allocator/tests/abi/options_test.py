@@ -69,6 +69,17 @@ class Options(unittest.TestCase):
         self.assertIn("build=hardened" if harness.IS_HARDENED else "build=fast", lines[0])
         self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], done.err)
 
+    def test_confirm_says_who_serves_in_its_place(self) -> None:
+        own = harness.run([harness.PROBES / "own_malloc_probe"], extra={"FREESTONE_CONF": "confirm:true"})
+        self.assertIn("freestone: malloc is from the program, which may call this library; version=", own.err)
+        self.assertNotIn("freestone: active", own.err)
+        with tempfile.TemporaryDirectory() as folder:
+            first = shutil.copy(str(harness.LIBRARY), Path(folder) / "first.so")
+            command = ["env", f"LD_PRELOAD={first}:{harness.LIBRARY}", "FREESTONE_CONF=confirm:true", "true"]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        self.assertEqual(said.count("freestone: active version="), 1, said)
+        self.assertIn(f"freestone: malloc is from {first}, which may call this library; version=", said)
+
     def test_stats_print_reports_at_exit(self) -> None:
         done = probe("stats_print:true")
         self.assertEqual(done.status, 0)

@@ -32,6 +32,13 @@ int mallctl(const char*, void*, size_t*, void*, size_t) WEAK;
 int mallctlnametomib(const char*, size_t*, size_t*) WEAK;
 int mallctlbymib(const size_t*, size_t, void*, size_t*, void*, size_t) WEAK;
 void malloc_stats_print(void (*)(void*, const char*), void*, const char*) WEAK;
+void* mallocx(size_t, int) WEAK;
+void* rallocx(void*, size_t, int) WEAK;
+size_t xallocx(void*, size_t, size_t, int) WEAK;
+size_t sallocx(const void*, int) WEAK;
+void dallocx(void*, int) WEAK;
+void sdallocx(void*, size_t, int) WEAK;
+size_t nallocx(size_t, int) WEAK;
 int __register_atfork(void (*)(), void (*)(), void (*)(), void*) WEAK;
 const char* freestone_version() WEAK;
 }
@@ -76,6 +83,7 @@ const Maker kPlain[] = {
     MAKE(calloc, calloc(1, n)),
     MAKE(realloc, realloc(nullptr, n)),
     MAKE(reallocarray, reallocarray(nullptr, n, 1)),
+    MAKE(mallocx, mallocx(n, 0)),
     MAKE(__libc_malloc, __libc_malloc(n)),
     MAKE(__libc_calloc, __libc_calloc(1, n)),
     MAKE(__libc_realloc, __libc_realloc(nullptr, n)),
@@ -95,11 +103,13 @@ const Taker kAny[] = {
     TAKE(free, free(p)),
     TAKE(cfree, cfree(p)),
     TAKE(__libc_free, __libc_free(p)),
+    TAKE(dallocx, dallocx(p, 0)),
+    RESIZE(rallocx, rallocx(p, n, 0)),
     RESIZE(realloc, realloc(p, n)),
     RESIZE(reallocarray, reallocarray(p, n, 1)),
     RESIZE(__libc_realloc, __libc_realloc(p, n)),
 };
-const Taker kSized[] = {TAKE(free_sized, free_sized(p, n))};
+const Taker kSized[] = {TAKE(free_sized, free_sized(p, n)), TAKE(sdallocx, sdallocx(p, n, 0))};
 const Taker kAlignedSized[] = {TAKE(free_aligned_sized, free_aligned_sized(p, 256, n))};
 // NOLINTEND
 
@@ -201,6 +211,9 @@ void controls(FILE* nowhere) {
   CALL(mallctl, mallctl("stats.allocated", &value, &size, nullptr, 0));
   CALL(mallctlnametomib, mallctlnametomib("stats.allocated", mib, &length));
   CALL(mallctlbymib, mallctlbymib(mib, length, &value, &size, nullptr, 0));
+  CALL(xallocx, xallocx(nullptr, 0, 0, 0));
+  CALL(sallocx, sallocx(nullptr, 0));
+  CALL(nallocx, nallocx(1, 0));
   CALL(malloc_stats_print, malloc_stats_print(ignore, nullptr, nullptr));
   CALL(__register_atfork, __register_atfork(nullptr, nullptr, nullptr, nullptr));
   CALL(dlopen, dlclose(dlopen(nullptr, RTLD_NOW)));

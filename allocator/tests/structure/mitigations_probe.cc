@@ -24,6 +24,7 @@ constinit const AttentionHook attention_hook = nothing;
 constinit const FailureWitness failure_witness = nothing_of;
 constinit const StartObservers start_observers = nothing;
 constinit const SampleObserver* const sample_functions = nullptr;
+constinit const ArenaCalls arena_calls = {};
 constinit const ForkHooks abi_fork_hooks = {nothing, nothing, nothing};
 constinit const ForkHooks heaps_fork_hooks = {nothing, nothing, nothing};
 constinit const ForkHooks sampling_fork_hooks = {nothing, nothing, nothing};
