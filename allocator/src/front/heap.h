@@ -156,8 +156,8 @@ usize good_size(usize bytes, usize alignment = 1);
 // Returns whether anything was given.
 bool trim(usize keep_bytes);
 
-// heaps/arena.cc: what concerns a block in a unit with the tag kTagHeapObject. The calls below `holds` only take blocks
-// of which it is true.
+// heaps/arena.cc: what concerns a block in a unit with the tag kTagHeapObject. If `holds` is false, the block is in no
+// arena, and the other calls must not be made.
 struct ArenaCalls {
   bool (*holds)(const void* block);
   void (*deallocate)(void* block);

@@ -125,7 +125,7 @@ usize HeapObject::destroy(HeapObject* heap) {
     LockGuard guard(heap_object_lock);
     HeapObjects::unlink(heap);
   }
-  const usize live = heap->release_everything();
+  const usize live = heap->reset();
   return_metadata(heap, sizeof(HeapObject));
   return live;
 }
@@ -165,10 +165,7 @@ void HeapObject::release(UnitIndex first) {
   span_bytes_.store_relaxed(span_bytes_.load_relaxed() - units_to_bytes(units));
 }
 
-void HeapObject::reset() { release_everything(); }
-
-// Returns how many blocks were live.
-usize HeapObject::release_everything() {
+usize HeapObject::reset() {
   LockGuard guard(lock_);
   const auto release_all = [this](UnitIndex& list) FREESTONE_REQUIRES(lock_) {
     while (list != kNoUnit) {

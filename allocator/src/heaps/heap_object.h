@@ -25,8 +25,8 @@ class HeapObject {
   static HeapObject* create(usize limit_bytes, bool is_arena = false);
   // Gives all spans back. Returns how many blocks were live.
   static usize destroy(HeapObject* heap);
-  // Frees all blocks.
-  void reset();
+  // Frees all blocks. Returns how many were live.
+  usize reset() FREESTONE_EXCLUDES(lock_);
   // The heap object that holds a unit with the tag kTagHeapObject.
   static HeapObject& holder_of(UnitIndex unit) { return *reinterpret_cast<HeapObject*>(record_of(unit).heap.object); }
   bool is_arena() const { return is_arena_; }
@@ -72,7 +72,6 @@ class HeapObject {
   void release(UnitIndex first) FREESTONE_REQUIRES(lock_);
   UnitIndex new_span(usize units, usize alignment_units, SizeClass size_class) FREESTONE_REQUIRES(lock_);
   UnitIndex new_slab(SizeClass size_class) FREESTONE_REQUIRES(lock_);
-  usize release_everything() FREESTONE_EXCLUDES(lock_);
   usize release_empty_slabs() FREESTONE_REQUIRES(lock_);
   void count_anew() FREESTONE_REQUIRES(lock_);
   void push(UnitIndex& list, UnitIndex first);

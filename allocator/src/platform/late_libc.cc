@@ -145,16 +145,6 @@ FREESTONE_AT_START void* find_next(const char* name) {
   return search.behind != nullptr ? search.behind : search.before;
 }
 
-}  // namespace
-
-const char* freestone::os::object_ahead(const char* name) {
-  Search search{name};
-  dl_iterate_phdr(look, &search);
-  return search.ahead;
-}
-
-namespace {
-
 // A function of libc, which is looked for again until it is there. Relaxed: every thread finds the same.
 //
 // In the hardened build it stands on the sealed page. A constructor looks for all of them (SEAL-1); what is not there
@@ -221,6 +211,12 @@ int call(Late<Function, Place>& late, Arguments... arguments) {
 }
 
 }  // namespace
+
+const char* freestone::os::object_ahead(const char* name) {
+  Search search{name};
+  dl_iterate_phdr(look, &search);
+  return search.ahead;
+}
 
 extern "C" {
 

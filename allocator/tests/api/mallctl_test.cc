@@ -116,6 +116,18 @@ TEST(Mallctl, NamesBecomeMibsWhoseNumbersCanBeExchanged) {
   EXPECT_EQ(mallctlbymib(mib, length, nullptr, nullptr, nullptr, 0), ENOENT);
   length = 3;
   EXPECT_EQ(mallctlnametomib("arenas.bin.0.size", mib, &length), EINVAL);
+  // A name of two numbers.
+  size_t two[6];
+  length = 6;
+  ASSERT_EQ(mallctlnametomib("stats.arenas.4096.bins.2.curregs", two, &length), 0);
+  EXPECT_EQ(length, 6U);
+  for (unsigned i = 0; i <= bins; ++i) {
+    two[4] = i;
+    size_t regs = 0;
+    size_t bytes = sizeof regs;
+    ASSERT_EQ(mallctlbymib(two, length, &regs, &bytes, nullptr, 0), i < bins ? 0 : ENOENT) << i;
+    EXPECT_EQ(regs, i < bins ? get<size_t>("stats.arenas.0.bins." + std::to_string(i) + ".curregs") : 0U);
+  }
   // jemalloc-ctl keeps the mibs of "epoch" and "stats.allocated".
   length = 1;
   ASSERT_EQ(mallctlnametomib("epoch", mib, &length), 0);

@@ -185,6 +185,19 @@ TEST(Arenas, AreMadeAndDestroyedByManyThreads) {
   EXPECT_EQ(freestone_validate(nullptr), 0);
 }
 
+TEST(Arenas, RunOutAndComeBack) {
+  std::vector<unsigned> made;
+  unsigned number = 0;
+  size_t bytes = sizeof number;
+  while (mallctl("arenas.create", &number, &bytes, nullptr, 0) == 0) made.push_back(number);
+  EXPECT_EQ(mallctl("arenas.create", &number, &bytes, nullptr, 0), EAGAIN);
+  EXPECT_GE(made.size(), 500U);
+  for (const unsigned each : made) destroy(each);
+  EXPECT_EQ(call(arena_name(made.front(), "destroy")), EFAULT) << "a second time";
+  destroy(made_arena());
+  EXPECT_EQ(freestone_validate(nullptr), 0);
+}
+
 TEST(Arenas, RefuseWhatTheyDoNotServe) {
   const void* hooks = "";
   unsigned number = 0;
