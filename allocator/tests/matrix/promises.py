@@ -117,7 +117,7 @@ ROWS = (
     ),
     Row(
         MISSED,
-        "all.EPERM",
+        "all.EPERM madvise_dontneed.*",
         "api.mallctl.*",
         "Mallctl.DecaysPagesInsideSlabs",
         "the kernel takes no page back",
