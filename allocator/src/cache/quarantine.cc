@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/stack_need.h"
 #include "cache/cache.h"
 #include "cache/changing.h"
 #include "region/account.h"
@@ -122,6 +123,7 @@ void make_room(Cache& cache, SizeClass c) {
 }  // namespace
 
 FREESTONE_SLOW void put_in_quarantine_full(Cache& cache, SizeClass c, void* block) {
+  need_stack();
   {
     Changing changing(cache, c);
     Queue& queue = cache.quarantine.of(c);

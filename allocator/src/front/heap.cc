@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/stack_need.h"
 #include "cache/class_run.h"
 #include "cache/transfer.h"
 #include "front/hardening.h"
@@ -200,6 +201,7 @@ void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
 }
 
 FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
+  need_stack();
   const SizeClass size_class = class_at(unit_of(block));
   if (FREESTONE_UNLIKELY(!starts_unit(block))) fail_invalid("invalid realloc", block);
   expect_live("realloc after free", size_class, block);
@@ -211,6 +213,7 @@ FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
 
 // A run, or a mapping of its own.
 FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
+  need_stack();
   if (bytes > PTRDIFF_MAX) return out_of_memory();
   sample_freed(block);  // first: afterwards the address may belong to another block
   void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
@@ -235,6 +238,7 @@ FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
 }  // namespace
 
 void* allocate_slow(usize bytes) {
+  need_stack();
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
     if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
       return unit_address(first);
@@ -252,6 +256,7 @@ void* allocate_slow(usize bytes) {
 }
 
 void deallocate_outside(void* block) noexcept {
+  need_stack();
   if (block == nullptr) return;
   if (FREESTONE_UNLIKELY(mode() == Mode::disabled)) return passthrough_free(block);
   if (mapped_block_bytes(block) == 0) fail_invalid("invalid free", block);
@@ -260,6 +265,7 @@ void deallocate_outside(void* block) noexcept {
 }
 
 void deallocate_slow(void* block, usize tag) noexcept {
+  need_stack();
   if (tag == kTagClassRun) return deallocate_class_run(block);
   if (tag == kTagRun) return deallocate_checked_run(block);
   switch (tag) {
@@ -276,6 +282,7 @@ void deallocate_slow(void* block, usize tag) noexcept {
 }
 
 void* allocate_zeroed_slow(usize bytes) {
+  need_stack();
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active))
     return current == Mode::disabled ? passthrough_calloc(bytes) : out_of_memory();
@@ -289,6 +296,7 @@ void* allocate_zeroed_slow(usize bytes) {
 }
 
 void* allocate_aligned_slow(usize bytes, usize alignment) {
+  need_stack();
   if (alignment <= kGranule) return allocate(bytes);
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active))
