@@ -8,8 +8,8 @@ namespace freestone {
 // More than malloc, realloc or free takes of a stack, without profiles (stress.stack_end).
 inline constexpr usize kStackNeed = 2560;
 
-// STACK-1  Slow paths call this at their entry, before they take a lock or open a cache. So where the stack overflows, a
-//          handler may leave by siglongjmp and use the heap again. It only reads, so it takes no page.
+// STACK-1  Slow paths call this at their entry, before they take a lock or open a cache. So where the stack overflows,
+//          a handler may leave by siglongjmp and use the heap again. It only reads, so it takes no page.
 inline void need_stack() {
 #if defined(__x86_64__)
   asm volatile("testb $0, -%c0(%%rsp)" ::"i"(kStackNeed) : "cc");
