@@ -9,7 +9,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/re
   DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
 install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config
   COMPONENT freestone-tools)
-foreach(part lab/freestone_lab lab/peers allocator/tests/fault/attacks trace/corpus)
+foreach(part lab/freestone_lab lab/peers allocator/tests/fault/enumerated trace/corpus)
   get_filename_component(parent ${part} DIRECTORY)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${part} DESTINATION ${tool_dir}/${parent} COMPONENT freestone-tools
     PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE PATTERN .gitignore EXCLUDE)

@@ -1,4 +1,4 @@
-"""The enumerated attacks under allocators: each kind of misuse, by every means and at every offset, counted per kind.
+"""The attack suite under allocators: each kind of misuse, by every means and at every offset, counted per kind.
 
 `run` gives a Result with one experiment per kind. Each peer has one sample there: its figure `stopped` is the share
 that was seen, trapped or without effect, and its `counts` hold the verdicts. The program is built from
@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.attacks import campaign
-from freestone_lab.attacks.tables import Grid
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.measure import fingerprint
+from freestone_lab.measure import fingerprint, proof
+from freestone_lab.peers import discover as peers
 
 WORKLOAD = "enumerated"
 ROUNDS = 100
@@ -32,12 +33,22 @@ _SOURCES = Path("allocator") / "tests" / "fault" / "enumerated"
 _FLAGS = ("-O1", "-w", "-std=c++20", "-pthread", "-fno-builtin", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE")
 
 
+@dataclass(frozen=True)
+class Grid:
+    """A table as text: the first column names, the others hold cells."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: list[str] = field(default_factory=list)
+
+
 def build_program() -> Path:
     """The program: the build tree's when it is newer than its sources, otherwise compiled now."""
     sources = paths.root() / _SOURCES
     files = sorted(sources.glob("*.*"))
     if not files:
-        raise UserError(f"{sources}: holds no sources; expected the enumerated attacks of a Freestone checkout")
+        raise UserError(f"{sources}: holds no sources; expected the attack suite of a Freestone checkout")
     newest = max(file.stat().st_mtime for file in files)
     target = paths.cache_dir() / "attacks" / "enumerated"
     for built in (paths.build_dir() / "allocator" / "tests" / "enumerated", target):
@@ -49,7 +60,7 @@ def build_program() -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
-        raise UserError(f"{sources}: the enumerated attacks do not compile: {reason}")
+        raise UserError(f"{sources}: the attack suite does not compile: {reason}")
     return target
 
 
@@ -62,7 +73,7 @@ def run(
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """`rounds` attacks of each kind whose name contains `kind` under each peer: the same ones under all."""
-    program, probe = build_program(), campaign.build_program()
+    program = build_program()
     result = Result(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=["freestone", *sys.argv[1:]],
@@ -74,7 +85,7 @@ def run(
     for peer in chosen:
         if progress is not None:
             progress(peer.name)
-        failure = campaign.start_failure(probe, peer)
+        failure = proof.probe(peer).failure or ""
         rows: list[dict[str, Any]] = []
         if not failure:
             try:
@@ -92,9 +103,9 @@ def run(
 
 def _judge(program: Path, peer: Peer, rounds: int, seed: int, kind: str) -> list[dict[str, Any]]:
     command = [str(program), "--json", "--rounds", str(rounds), "--seed", str(seed), "--kind", kind]
-    done = subprocess.run(
-        command, env=campaign.environment(peer), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=True
-    )
+    env = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+    env.update(peers.preload_environment(peer))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=True)
     told, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index('{"seed"'))  # some allocators print, too
     return list(told["kinds"])
 
@@ -149,4 +160,4 @@ def grid(result: Result) -> Grid:
     rows.append(("the worst kind", *(f"{int(100 * share + 1e-9)}" for share in worst)))
     notes = [f"{name}: {count} harmless twins failed" for name, count in false_alarms(result).items()]
     notes += [f"{name}: not judged: {why}" for name, why in result.fingerprint.get("not_judged", {}).items()]
-    return Grid("Enumerated attacks: percent stopped", ("kind", *names), rows, notes)
+    return Grid("Attacks: percent stopped", ("kind", *names), rows, notes)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from freestone_lab.core import paths
 from freestone_lab.docs import (
-    attack_tables,
     benchmarks,
     cost_curve,
     cost_table,
@@ -29,7 +28,6 @@ MODULES = (
     benchmarks,
     cost_curve,
     cost_table,
-    attack_tables,
     enumerated_table,
     memory_table,
     program_table,

@@ -165,7 +165,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
         freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
 
-        freestone bench attacks --quick
+        freestone bench attacks --rounds 20
     """
     parser.add_argument("names", nargs="*", metavar="SUITE|WORKLOAD|APP")
     allocators(parser)
@@ -182,39 +182,21 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
 
 def attacks(parser: argparse.ArgumentParser) -> None:
-    """Attack allocators: many forms of misuse, each in its own process and after its bug-free twin.
+    """Attack allocators: each kind of misuse, by every means and at every offset, after a harmless twin.
 
     Examples:
 
         freestone bench attacks
 
-        freestone bench attacks --quick freestone-hardened glibc --details freestone-hardened
+        freestone bench attacks --rounds 200 freestone-hardened scudo glibc
 
-        freestone bench attacks --case double-free --case 'overflow_*_1' --size small
-
-        freestone bench attacks --enumerated --rounds 200 freestone-hardened scudo glibc
+        freestone bench attacks --kind 'double free' freestone glibc
     """
-    parser.add_argument("names", nargs="*", metavar=ALLOCATOR,
-                        help="which; all when none is named, and `nocheck`, which checks nothing")  # fmt: skip
-    parser.add_argument("--case", action="append", default=[], help="a case, family or wildcard (repeatable)")
-    parser.add_argument("--size", action="append", default=[], help="small, medium or large (repeatable)")
-    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="seeds of each case and size")
-    parser.add_argument("--first-seed", type=at_least(0), default=1, metavar="N", help="the first seed")
-    parser.add_argument("--quick", action="store_true", help="two seeds")
-    parser.add_argument("--jobs", type=at_least(1), default=2, metavar="N", help="processes at a time")
-    parser.add_argument("--details", action="append", default=[], metavar="NAME",
-                        help="list what got through under this allocator (repeatable)")  # fmt: skip
+    parser.add_argument("names", nargs="*", metavar=ALLOCATOR, help="which; all of this machine when none is named")
+    parser.add_argument("--rounds", type=at_least(1), default=100, metavar="N", help="attacks of each kind")
+    parser.add_argument("--first-seed", type=at_least(0), default=1, metavar="N", help="the seed of the first kind")
+    parser.add_argument("--kind", default="", metavar="TEXT", help="only kinds whose name has this in it")
     output(parser, "the result file (.json or .json.gz)")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as Markdown")
-    parser.add_argument("--gate", metavar="NAME=PERCENT,...",
-                        help="exit 1 below that share, or at any false alarm")  # fmt: skip
-    parser.add_argument("--list", dest="list_cases", action="store_true", help="only list the cases")
-    parser.add_argument("--enumerated", action="store_true",
-                        help="the attacks drawn from a table of kinds, means and offsets instead")  # fmt: skip
-    parser.add_argument("--rounds", type=at_least(1), default=100, metavar="N",
-                        help="with --enumerated: attacks of each kind")  # fmt: skip
-    parser.add_argument("--kind", default="", metavar="TEXT",
-                        help="with --enumerated: only kinds whose name has this in it")  # fmt: skip
 
 
 def mitigations(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,9 @@
-"""The enumerated attacks: the program's verdicts become a result, and the result a table."""
+"""The attack suite: the program's verdicts become a result, and the result a table."""
 
 from __future__ import annotations
+
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +53,42 @@ def test_a_failed_twin_is_said_and_an_unjudged_allocator_is_no_good_one() -> Non
     assert "| kind | 90 | 90 | - |" in text
     assert "a: 2 harmless twins failed" in text and "b: 1 harmless twins failed" in text
     assert "absent: not judged: does not start" in text
+
+
+def test_an_allocator_without_checks_stops_no_second_free(controls: dict[str, Peer]) -> None:
+    result = enumerated.run([controls["null"], discover.find("glibc")], rounds=8, seed=1, kind="double free, seen")
+    shares = enumerated.kinds(result)["double free, seen by the end"]
+    assert shares["null"] < 0.5 < shares["glibc"]
+
+
+def test_an_allocator_that_dies_at_start_or_serves_nothing_gets_no_marks(controls: dict[str, Peer]) -> None:
+    chosen = [controls["crashing"], controls["not-loading"]]
+    result = enumerated.run(chosen, rounds=2, seed=1, kind="size too large")
+    assert not result.experiments
+    assert "dies of signal" in result.fingerprint["not_judged"]["crashing"]
+    assert "malloc is served by" in result.fingerprint["not_judged"]["not-loading"]
+
+
+def test_no_twin_of_any_kind_fails_under_glibc() -> None:
+    result = enumerated.run([discover.find("glibc")], rounds=2, seed=3)
+    assert not enumerated.false_alarms(result)
+    assert 0 < sum(shares["glibc"] == 1 for shares in enumerated.kinds(result).values()) < len(result.experiments)
+
+
+ACCUSES = """
+#include <stdlib.h>
+void __libc_free(void*);
+void free(void* block) { static int frees; if (++frees > 40) abort(); __libc_free(block); }
+void* __libc_malloc(size_t); void* malloc(size_t bytes) { return __libc_malloc(bytes); }
+"""
+
+
+def test_accusing_a_correct_program_is_a_false_alarm(tmp_path: Path) -> None:
+    library = tmp_path / "libaccuses.so"
+    command = ["cc", "-shared", "-fPIC", "-fno-builtin", "-xc", "-", "-o", str(library)]
+    subprocess.run(command, input=ACCUSES.encode(), check=True)
+    result = enumerated.run([Peer("accuses", str(library))], rounds=8, seed=1, kind="double free after")
+    assert enumerated.false_alarms(result)["accuses"] > 0
 
 
 def test_the_program_judges_glibc() -> None:

@@ -364,8 +364,6 @@ def test_a_command_whose_standard_files_are_closed_does_its_work(tmp_path: Path,
     ("words", "expected"),
     [
         (["bench", "--resume", "here", "traces"], "--resume 'here': expected --cluster"),
-        (["bench", "attacks", "--gate", "glibc=200", "glibc"], "--gate 'glibc=200': expected NAME=PERCENT"),
-        (["bench", "attacks", "--gate", "glibc=nan", "glibc"], "--gate 'glibc=nan': expected NAME=PERCENT"),
         (["replay", str(TRACE), "--pace", "nan"], "--pace nan: expected 0, as fast as possible, or 0.001 to 1000"),
         (["replay", str(TRACE), "--pace", "1e-300"], "--pace 1e-300: expected 0"),
         (["record", "--max-bytes", "9" * 400, "--", "true"], "expected less than 8589934592g"),

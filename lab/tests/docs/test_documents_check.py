@@ -247,7 +247,7 @@ def test_there_are_documents_to_check() -> None:
         ('    FREESTONE_CONF="limit_hard:80%,leak:exact" app', None),
         ("`./freestone compair -- app`", "no command freestone compair"),
         ("```\n./freestone run --hardend -- app\n```", "no option --hardend of freestone run"),
-        ("`./freestone lib --hardened` and `freestone bench attacks --quick`", None),
+        ("`./freestone lib --hardened` and `freestone bench attacks --rounds 20`", None),
         ("a\n" * 300, "300 lines; a document stays below 300"),
     ],
 )

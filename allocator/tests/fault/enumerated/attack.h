@@ -1,4 +1,4 @@
-// The enumerated attacks: what one attack is, and what the kinds use. Each runs in a child of its own;
+// The attack suite: what one attack is, and what the kinds use. Each runs in a child of its own;
 // docs/HARDENING.md has the verdict.
 //
 // An attack is a kind of misuse, a means, a size, an offset, the state of the heap before it and the moment by which it

@@ -1,4 +1,4 @@
-// The enumerated attacks: the table of kinds.
+// The attack suite: the table of kinds.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// The enumerated attacks: draws them, runs each in a child, counts kind by kind.
+// The attack suite: draws them, runs each in a child, counts kind by kind.
 //
 //   enumerated [--rounds N] [--seed S] [--kind TEXT] [--flush BLOCKS] [--holes] [--expect SHARE|promised] [--json]
 //

@@ -1,4 +1,4 @@
-// The enumerated attacks: states and means.
+// The attack suite: states and means.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
