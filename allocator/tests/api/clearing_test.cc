@@ -11,6 +11,8 @@
 #include <cstring>
 #include <thread>
 
+#include "api/support.h"
+
 namespace {
 
 constexpr size_t kBytes = 2000;
@@ -20,7 +22,7 @@ constexpr size_t kLarge[] = {131065, 200 * 1024, 900 * 1024};                // 
 class Clearing : public testing::Test {
  protected:
   void SetUp() override {
-    if (!API_HARDENED) GTEST_SKIP() << "a mitigation";
+    if (!freestone_test::is_hardened()) GTEST_SKIP() << "a mitigation";
   }
 };
 

@@ -34,7 +34,8 @@ class NoLimitsLeft : public testing::Test {
 };
 
 // The hardened build keeps some bytes of a block and holds freed ones back for a while.
-inline bool is_hardened() { return API_HARDENED != 0; }
+extern const bool is_hardened_library;  // library_fast.cc, library_hardened.cc
+inline bool is_hardened() { return is_hardened_library; }
 
 inline constexpr size_t kKiB = 1024;
 inline constexpr size_t kMiB = 1024 * kKiB;
