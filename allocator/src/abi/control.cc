@@ -35,6 +35,7 @@ void ignore_complaint(const char*, const char*, usize, const char*) {}
 
 struct HeapInfo {  // glibc's mallinfo2
   usize arena;
+  usize ordblks;
   usize smblks;
   usize hblks;
   usize hblkhd;
@@ -45,13 +46,13 @@ struct HeapInfo {  // glibc's mallinfo2
 };
 HeapInfo heap_info(const Statistics& s) {
   HeapInfo info = {};
-  info.arena = s.committed_bytes;
+  info.arena = s.heap_bytes();
   info.hblks = s.mapped_blocks;
   info.hblkhd = s.mapped_bytes;
-  info.uordblks = s.live_bytes - s.mapped_bytes;
-  info.fordblks = s.cached_bytes() + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes;
+  info.uordblks = s.heap_live_bytes();
+  info.fordblks = s.heap_free_bytes();
   info.keepcost = s.dirty_bytes;
-  for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks;
+  for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks, info.ordblks += c.free_blocks;
   info.fsmblks = s.thread_cached_bytes;
   return info;
 }
@@ -92,6 +93,7 @@ static Info filled(Convert convert) {
   const HeapInfo heap = heap_info(s);
   Info info = {};
   info.arena = convert(heap.arena);
+  info.ordblks = convert(heap.ordblks);
   info.smblks = convert(heap.smblks);
   info.hblks = convert(heap.hblks);
   info.hblkhd = convert(heap.hblkhd);

@@ -140,7 +140,7 @@ FREESTONE_EXPORT ABI(void, malloc_stats_print(void (*write)(void*, const char*),
   Message head("{\"jemalloc\":{\"version\":\"");
   head << kMallctlVersion << "\",\"stats\":{\"allocated\":" << u64{s.live_bytes}
        << ",\"active\":" << u64{active_bytes(s)} << ",\"metadata\":" << u64{s.metadata_bytes}
-       << ",\"resident\":" << u64{s.charged_bytes} << ",\"mapped\":" << u64{s.charged_bytes}
+       << ",\"resident\":" << u64{s.backed_bytes()} << ",\"mapped\":" << u64{s.charged_bytes}
        << ",\"retained\":" << u64{s.clean_bytes} << "}},\"freestone\":";
   Writer::put(&writer, head.data(), head.length());
   print_statistics_json(s, Writer::put, &writer);

@@ -30,14 +30,10 @@ bool is_all(usize number) { return number == kAllArenas || number == arena_count
 bool is_arena(usize number) { return number == 0 || is_all(number) || arena(number) != nullptr; }
 
 FREESTONE_FAR Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
-FREESTONE_FAR usize slab_units[kTagCount] FREESTONE_GUARDED_BY(snapshot_lock);  // by class
 u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
 
 void renew_snapshot() FREESTONE_REQUIRES(snapshot_lock) {
   collect_statistics(snapshot, ProcessFigures::left_out);
-  std::memset(slab_units, 0, sizeof slab_units);
-  const UnitIndex end = region.frontier.load_acquire();
-  for (UnitIndex unit = region.heap_start; unit < end; ++unit) ++slab_units[tag_of(unit)];
   ++epoch;
 }
 
@@ -77,12 +73,13 @@ Statistics of_arena(usize number) {
   Statistics s = {};
   if (number != 0 && !is_all(number)) {
     s.live_bytes = live;
-    s.committed_bytes = s.charged_bytes = spans;
+    s.slab_free_bytes = spans - min_of(live, spans);
+    s.charged_bytes = spans;
     return s;
   }
   s = snapshot_now();
   s.live_bytes -= min_of(live, s.live_bytes);
-  s.committed_bytes -= min_of(spans, s.committed_bytes);
+  s.slab_free_bytes -= min_of(spans - min_of(live, spans), s.slab_free_bytes - s.unbacked_bytes);
   s.charged_bytes -= min_of(spans, s.charged_bytes);
   return s;
 }
@@ -99,6 +96,7 @@ int arena_statistic(const MallctlRequest& r) {
 usize allocated(const Statistics& s) { return s.live_bytes; }
 usize metadata(const Statistics& s) { return s.metadata_bytes; }
 usize charged(const Statistics& s) { return s.charged_bytes; }
+usize backed(const Statistics& s) { return s.backed_bytes(); }
 usize retained(const Statistics& s) { return s.clean_bytes; }
 usize zero(const Statistics&) { return 0; }
 usize active_pages(const Statistics& s) { return pages(active_bytes(s)); }
@@ -303,9 +301,7 @@ BinFigures bin_figures(const MallctlRequest& r) {
   if (arena(r.number) != nullptr) return {};
   const Statistics s = snapshot_now();
   const auto c = static_cast<SizeClass>(r.second) + kFirstClass;
-  LockGuard guard(snapshot_lock);
-  const usize slabs = slab_units[c] / class_info(c).units;
-  return {slabs, min_of(s.classes[c].live_blocks, slabs * class_info(c).blocks)};
+  return {s.classes[c].slabs, min_of(s.classes[c].live_blocks, s.classes[c].slabs * class_info(c).blocks)};
 }
 template <auto Figure>
 int bin_statistic(const MallctlRequest& r) {
@@ -411,7 +407,7 @@ constexpr MallctlNode kNodes[] = {
     {"stats.active", statistic<active_bytes>},
     {"stats.metadata", statistic<metadata>},
     {"stats.metadata_thp", statistic<zero>},
-    {"stats.resident", statistic<charged>},
+    {"stats.resident", statistic<backed>},
     {"stats.mapped", statistic<charged>},
     {"stats.retained", statistic<retained>},
     {"stats.zero_reallocs", statistic<zero>},
@@ -422,7 +418,7 @@ constexpr MallctlNode kNodes[] = {
     {"stats.arenas.#.pmuzzy", arena_statistic<zero>},
     {"stats.arenas.#.mapped", arena_statistic<charged>},
     {"stats.arenas.#.retained", arena_statistic<retained>},
-    {"stats.arenas.#.resident", arena_statistic<charged>},
+    {"stats.arenas.#.resident", arena_statistic<backed>},
     {"stats.arenas.#.base", arena_statistic<metadata>},
     {"stats.arenas.#.internal", arena_statistic<zero>},
     {"stats.arenas.#.small.allocated", arena_statistic<small_bytes>},

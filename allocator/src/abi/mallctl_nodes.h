@@ -65,7 +65,7 @@ MallctlNodes mallctl_nodes();
 inline constexpr char kMallctlVersion[] = "freestone " FREESTONE_VERSION;
 // jemalloc's active: whole pages in use by live and cached blocks. A page may be larger than a unit.
 inline usize active_bytes(const Statistics& s) {
-  return round_up(s.committed_bytes + s.mapped_bytes - s.dirty_bytes - s.clean_bytes, os::page_bytes());
+  return round_up(s.heap_bytes() - s.dirty_bytes + s.mapped_bytes, os::page_bytes());
 }
 
 }  // namespace freestone

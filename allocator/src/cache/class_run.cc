@@ -76,9 +76,13 @@ void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, 
   if (leaving > 0) return_spans(info.units, leaving, spans);
 }
 
-void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
+void seal_class_run(SizeClass size_class, UnitIndex first) {
   runs_out[size_class].sub_relaxed(1);
-  return_sealed_span(first, class_info(size_class).units, 1);
+  seal_span(first, class_info(size_class).units);
+}
+
+void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
+  return_sealed_span(first, class_info(size_class).units);
 }
 
 void note_run_resized(SizeClass from, SizeClass to) {

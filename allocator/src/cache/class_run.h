@@ -15,7 +15,8 @@ unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, vo
 inline constexpr unsigned kClassRunsMax = kCachedBytesMax / (kSmallBytesMax + 1);
 void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, unsigned count, bool keep);
 
-// Takes back a class run whose units all fault. They fault until the run is taken again.
+// As seal_run and return_sealed_run.
+void seal_class_run(SizeClass size_class, UnitIndex first);
 void return_sealed_class_run(SizeClass size_class, UnitIndex first);
 
 // Notes that a live run changed its class in place.

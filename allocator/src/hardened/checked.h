@@ -50,7 +50,7 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
 void* reallocate_checked(void* block, usize bytes);
 usize usable_bytes_checked(const void* block);
 
-// Large blocks that wait sealed: freed, but not yet returned to the heap.
+// Freed class runs that wait cleared. Without guards also the blocks that are sealed: they stay charged.
 struct SealedCounts {
   usize runs;
   usize run_bytes;

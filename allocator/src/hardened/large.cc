@@ -95,6 +95,9 @@ void seal(void* block, usize bytes) {
     // The memory goes, the addresses stay open.
     if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
     if (guards_spans()) return deallocate(block);
+  } else {
+    const u8 tag = tag_of(unit_of(block));
+    tag == kTagRun ? seal_run(unit_of(block)) : seal_class_run(tag, unit_of(block));
   }
   const u64 random = next_random();
   release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
@@ -329,7 +332,9 @@ SealedCounts sealed_counts() {
       ++counts.class_blocks[tag];
     }
   };
-  for (const Atomic<usize>& place : sealed) count(place);
+  for (const Atomic<usize>& place : sealed) {
+    if (!guards_spans()) count(place);  // else they were counted out when they were sealed
+  }
   for (const Waiting& set : waiting) {
     for (const Atomic<usize>& place : set.run) count(place);
   }

@@ -33,7 +33,7 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
   s.listed[s.listed_count++] = {cache.thread_id, static_cast<u32>(cache.capacity_bytes), cached_bytes, cache.refills};
 }
 
-// Counts the live and cached blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
+// Counts the blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
 FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
   usize cached[kClassEnd];
   count_cached(cached);
@@ -45,6 +45,14 @@ FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts&
     k.block_bytes = class_info(c).bytes;
     k.cached_blocks = min_of(cached[c], outside);
     k.live_blocks = outside - k.cached_blocks;
+    if (c <= kLastSmallClass) {
+      const SlabUse use = slab_use(c);
+      k.slabs = use.slabs;
+      k.free_blocks = use.free_bytes / k.block_bytes;
+      s.unbacked_bytes += use.empty_bytes;
+    } else if (guards_spans()) {
+      s.unbacked_bytes += outside * kUnitBytes;  // a guard behind each
+    }
     s.live_blocks += k.live_blocks;
     s.live_bytes += k.live_blocks * k.block_bytes;
     s.thread_cached_bytes += k.cached_blocks * k.block_bytes;
@@ -81,6 +89,7 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   runs.live_runs = less(runs.live_runs, sealed.runs);
   runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
   runs.cached_bytes += sealed.run_bytes;
+  if (guards_spans()) s.unbacked_bytes += units_to_bytes(runs.runs);
   const HeldRuns held = held_runs();
   runs.live_runs = less(runs.live_runs, held.runs);
   runs.live_bytes = less(runs.live_bytes, held.bytes);
@@ -103,6 +112,7 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   s.clean_bytes = free_bytes - s.dirty_bytes;
   s.slab_free_bytes = less(less(s.committed_bytes, free_bytes),
                            outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
+  s.unbacked_bytes = min_of(s.unbacked_bytes, s.slab_free_bytes);
   {
     LockGuard guard(growth_lock);
     s.metadata_bytes = metadata_committed_bytes();

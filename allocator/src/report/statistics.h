@@ -4,8 +4,11 @@
 // blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches.
 //
 // STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is the rest: it
-//         also holds the tails of slabs and what a block rounds up to whole units.
+//         also holds the tails of slabs, what a block rounds up to whole units, and what a charged span holds without
+//         memory (unbacked).
 // STAT-2  charged = committed + mapped + metadata - clean.
+// STAT-3  heap = live - mapped + heap_free = committed - clean - unbacked. What is free in the heap may have memory: the
+//         figures of glibc's and jemalloc's interfaces count from it.
 //
 // While other threads run, the figures of one call may belong to slightly different instants. At rest they are exact.
 // They are never negative.
@@ -20,6 +23,8 @@ struct ClassStatistics {
   usize block_bytes;
   usize live_blocks;
   usize cached_blocks;
+  usize free_blocks;  // in slabs, on pages with memory
+  usize slabs;
 };
 
 struct ThreadStatistics {
@@ -36,6 +41,7 @@ struct Statistics {
   usize thread_cached_bytes;
   usize run_cached_bytes;
   usize slab_free_bytes;
+  usize unbacked_bytes;       // part of slab_free: empty pages of slabs, and guards behind runs
   usize dirty_bytes;          // free spans with memory behind them
   usize clean_bytes;          // free spans without
   usize large_bytes;          // runs above the size classes, part of live
@@ -81,6 +87,11 @@ struct Statistics {
   usize listed_count;
 
   usize cached_bytes() const { return thread_cached_bytes + run_cached_bytes; }
+  usize heap_free_bytes() const { return cached_bytes() + slab_free_bytes - unbacked_bytes + dirty_bytes; }
+  usize heap_live_bytes() const { return live_bytes - mapped_bytes; }
+  usize heap_bytes() const { return heap_live_bytes() + heap_free_bytes(); }
+  // Of all that is charged, what may have memory.
+  usize backed_bytes() const { return heap_bytes() + mapped_bytes + metadata_bytes; }
 };
 
 // Whether the figures of the process are in it: resident_bytes, peak_resident_bytes and the exact
@@ -101,7 +112,7 @@ struct Figure {
   Kind kind;
   const char* help;
 };
-inline constexpr usize kFigureCount = 43;
+inline constexpr usize kFigureCount = 44;
 extern const Figure kFigures[kFigureCount];
 extern const char* const kSystemCallNames[os::kCallKinds];
 

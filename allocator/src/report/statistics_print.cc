@@ -17,6 +17,7 @@ constinit const Figure kFigures[kFigureCount] = {
     {"thread_cached_bytes", &Statistics::thread_cached_bytes, kGauge, "Free blocks in thread caches."},
     {"run_cached_bytes", &Statistics::run_cached_bytes, kGauge, "Free runs kept for reuse."},
     {"slab_free_bytes", &Statistics::slab_free_bytes, kGauge, "Free blocks and tails inside slabs."},
+    {"unbacked_bytes", &Statistics::unbacked_bytes, kGauge, "Part of slab_free_bytes without memory: pages and guards."},
     {"dirty_bytes", &Statistics::dirty_bytes, kGauge, "Free spans with memory behind them."},
     {"clean_bytes", &Statistics::clean_bytes, kGauge, "Retained: free spans whose memory is with the kernel."},
     {"large_bytes", &Statistics::large_bytes, kGauge, "Runs above the size classes, part of live."},
@@ -168,6 +169,7 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
     sum_line(out, ' ', s.metadata_resident_bytes, "metadata in memory");
   }
   sum_line(out, ' ', s.mapped_bytes, "in own mappings, part of live");
+  sum_line(out, ' ', s.unbacked_bytes, "of what is free inside slabs, without memory");
   sum_line(out, ' ', s.purged_bytes, "given back to the kernel so far");
   for (const Figure& figure : kFigures) {
     const bool is_cause = std::strncmp(figure.name, "purged_", 7) == 0 && figure.value != &Statistics::purged_bytes;
@@ -259,30 +261,42 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
   out.text("}\n");
 }
 
+// By the names and rules of glibc's malloc_info, version 1: a size is one of free blocks, and what is in use follows as
+// current - fast - rest + mmap.
 void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
   Output out(sink, context);
+  usize cached = 0;
+  usize in_slabs = 0;
   out.text("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
-    if (k.live_blocks + k.cached_blocks == 0) continue;
+    const usize count = k.cached_blocks + k.free_blocks;
+    cached += k.cached_blocks;
+    in_slabs += k.free_blocks;
+    if (count == 0) continue;
     out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes}
-                                     << "\" total=\"" << u64{k.live_blocks * k.block_bytes} << "\" count=\""
-                                     << u64{k.live_blocks} << "\" cached=\"" << u64{k.cached_blocks} << "\"/>\n");
+                                     << "\" total=\"" << u64{count * k.block_bytes} << "\" count=\"" << u64{count}
+                                     << "\"/>\n");
   }
   out.text("</sizes>\n");
-  const auto element = [&](const char* kind, const char* type, usize count, usize bytes) {
-    out.put(Message("<") << kind << " type=\"" << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes}
-                         << "\"/>\n");
+  const auto total = [&](const char* type, usize count, usize bytes) {
+    out.put(Message("<total type=\"") << type << "\" count=\"" << u64{count} << "\" size=\"" << u64{bytes} << "\"/>\n");
   };
-  element("total", "live", s.live_blocks, s.live_bytes);
-  element("total", "cached", 0, s.cached_bytes());
-  element("total", "slab-free", 0, s.slab_free_bytes);
-  element("total", "dirty", 0, s.dirty_bytes);
-  element("total", "mmap", s.mapped_blocks, s.mapped_bytes);
-  element("system", "current", s.threads, s.committed_bytes + s.mapped_bytes);
-  element("system", "max", 0, s.peak_bytes);
-  element("system", "metadata", 0, s.metadata_bytes);
-  if (s.resident_bytes != 0) element("system", "resident", 0, s.resident_bytes);
+  const auto size = [&](const char* element, usize bytes) {
+    out.put(Message("<") << element << "\" size=\"" << u64{bytes} << "\"/>\n");
+  };
+  const auto totals = [&](bool of_all_heaps) {
+    total("fast", cached, s.thread_cached_bytes);
+    total("rest", in_slabs, s.heap_free_bytes() - s.thread_cached_bytes);
+    if (of_all_heaps) total("mmap", s.mapped_blocks, s.mapped_bytes);
+    size("system type=\"current", s.heap_bytes());
+    size("system type=\"max", max_of(s.peak_bytes, s.heap_bytes()));
+    size("aspace type=\"total", s.committed_bytes);
+    size("aspace type=\"mprotect", s.committed_bytes);
+  };
+  totals(false);
+  out.text("</heap>\n");
+  totals(true);
   out.text("<freestone>\n");
   for (const Figure& figure : kFigures) {
     const bool is_of_process =
@@ -290,7 +304,7 @@ void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
     if (is_of_process && s.resident_bytes == 0) continue;
     out.put(Message("<figure name=\"") << figure.name << "\" value=\"" << u64{s.*figure.value} << "\"/>\n");
   }
-  out.text("</freestone>\n</heap>\n</malloc>\n");
+  out.text("</freestone>\n</malloc>\n");
 }
 
 void print_statistics(Format format, TextSink sink, void* context) {

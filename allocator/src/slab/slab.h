@@ -136,6 +136,16 @@ void forget_slab_purge();
 void repair_slab_in_child(UnitIndex unit);
 void repair_trees_in_child();
 
+// The slabs in use of a class, by bytes. While other threads run, the parts may be those of different instants.
+struct SlabUse {
+  usize slabs;          // count
+  usize bytes;          // of all units
+  usize outside_bytes;  // in blocks that are live or in thread caches
+  usize empty_bytes;    // in pages without memory (SLAB-5)
+  usize free_bytes;     // in free blocks with memory
+};
+SlabUse slab_use(SizeClass size_class);
+
 struct SlabCounts {
   usize slabs;
   usize blocks;

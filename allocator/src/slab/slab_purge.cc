@@ -113,17 +113,10 @@ struct Look {
 
 void look(Look& found) FREESTONE_REQUIRES(looking) {
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    found.free[c] = 0;
-    const usize units = slab_units_in_use[c].load_relaxed();
-    if (units == 0) continue;
-    const ClassInfo& info = class_info(c);
-    const usize room = units / info.units * info.blocks * info.bytes;
-    // May be read between a taker's steps and a giver's.
-    const usize out = min_of(blocks_outside(c) * info.bytes, room);
-    const usize empty = empty_bytes[c].load_relaxed();
-    found.free[c] = room - min_of(room, out + empty);
-    found.blocks += out;
-    found.touched += units_to_bytes(units) - empty;
+    const SlabUse use = slab_use(c);
+    found.free[c] = use.free_bytes;
+    found.blocks += use.outside_bytes;
+    found.touched += use.bytes - use.empty_bytes;
   }
 }
 
@@ -178,6 +171,21 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   return purged;
 }
 
+SlabUse slab_use(SizeClass size_class) {
+  SlabUse use = {};
+  const usize units = slab_units_in_use[size_class].load_relaxed();
+  if (units == 0) return use;
+  const ClassInfo& info = class_info(size_class);
+  use.slabs = units / info.units;
+  use.bytes = units_to_bytes(units);
+  const usize room = use.slabs * info.blocks * info.bytes;
+  // May be read between a taker's steps and a giver's.
+  use.outside_bytes = min_of(blocks_outside(size_class) * info.bytes, room);
+  use.empty_bytes = min_of(empty_bytes[size_class].load_relaxed(), use.bytes);
+  use.free_bytes = room - min_of(room, use.outside_bytes + use.empty_bytes);
+  return use;
+}
+
 bool look_is_due(u32 events) { return events % kEventsPerLook == 0; }
 
 // At most so many bytes of slabs have memory, free blocks and used ones together.
@@ -221,10 +229,7 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
 
 usize unused_slab_bytes() {
   usize bytes = 0;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    const usize slabs = units_to_bytes(slab_units_in_use[c].load_relaxed());
-    if (slabs != 0) bytes += slabs - min_of(slabs, blocks_outside(c) * class_info(c).bytes);
-  }
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes += slab_use(c).bytes - slab_use(c).outside_bytes;
   return bytes;
 }
 

@@ -65,8 +65,7 @@ bool charge_or_purge(usize bytes) {
 }
 
 void make_free(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
-  span_map.end_dedicated(units);
-  span_map.set_free(first, units, false);
+  span_map.free_waiting(first, units);
 }
 
 // The units of a slab's place from `from` on.
@@ -143,7 +142,7 @@ bool add_group() {
 bool open(UnitIndex first, usize units) {
   if (tag_of(first) == kTagGuard && !open_units(first, units)) return false;
   LockGuard guard(span_lock);
-  span_map.end_dedicated(units);
+  span_map.end_wait(units);
   note_taken(first, units);
   return true;
 }
@@ -208,7 +207,7 @@ bool retire_slab_units(SizeClass size_class, UnitIndex first, usize slabs, WentB
   }
   uncharge(bytes);
   LockGuard guard(span_lock);
-  span_map.begin_dedicated(slabs * units);
+  span_map.begin_wait(slabs * units);
   for (usize k = 0; k < slabs; ++k) push(size_class, first + static_cast<UnitIndex>(k * place));
   return true;
 }

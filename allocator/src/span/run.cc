@@ -197,12 +197,16 @@ bool return_run(unsigned shard, UnitIndex first) {
   return true;
 }
 
+void seal_run(UnitIndex first) {
+  runs_taken.sub_relaxed(1);
+  units_taken.sub_relaxed(run_units(first));
+  seal_span(first, run_units(first));
+}
+
 void return_sealed_run(UnitIndex first) {
   const u32 units = record_of(first).run_units;
   record_of(first).run_units = 0;
-  runs_taken.sub_relaxed(1);
-  units_taken.sub_relaxed(units);
-  return_sealed_span(first, units, 1);
+  return_sealed_span(first, units);
 }
 
 void hold_run(HeldRun& held, unsigned shard, UnitIndex first) {
@@ -316,7 +320,7 @@ RunCounts run_counts() {
   const usize units = units_taken.load_relaxed();
   usize class_units = 0;
   for_class_slots([&](const Atomic<u64>& slot) { class_units += units_of(slot.load_relaxed()); });
-  return {runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)),
+  return {runs, runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)),
           units_to_bytes(cached_units + class_units)};
 }
 

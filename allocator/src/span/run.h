@@ -38,7 +38,9 @@ UnitIndex take_run_to_grow(usize units);
 bool may_keep_large_run(usize bytes);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
-// Takes back a run whose units all fault. They fault until the run is taken again.
+// A run that is free and whose units all fault is no longer among the live ones. When it comes back, they fault until
+// the run is taken again.
+void seal_run(UnitIndex first);
 void return_sealed_run(UnitIndex first);
 // Lengthens or shortens a run where it is. False when what lies behind it is in use.
 bool resize_run(UnitIndex first, usize units);
@@ -92,6 +94,7 @@ void release_old_runs();
 
 // Without those that threads hold, which count as live here.
 struct RunCounts {
+  usize runs;  // live or cached
   usize live_runs;
   usize live_bytes;
   usize cached_bytes;

@@ -204,7 +204,7 @@ Grown take_fresh_groups() {
   const auto first = static_cast<UnitIndex>(round_up(grown.first, kGroupUnits));  // what lies below stays free
   grown = {first, grown.units - (first - grown.first)};
   span_map.set_taken(grown.first, grown.units);
-  span_map.begin_dedicated(grown.units);
+  span_map.begin_wait(grown.units);
   return grown;
 }
 
@@ -260,9 +260,21 @@ Span take_guarded_span(usize units, usize alignment, usize guard) {
   return span;
 }
 
-void return_sealed_span(UnitIndex first, usize units, usize guard) {
+// With the guard behind them, which is no guard where the system cannot make it fault.
+static usize sealed_units(UnitIndex first, usize units) {
+  return units + (are_guards(first + static_cast<UnitIndex>(units), 1) ? 1 : 0);
+}
+
+void seal_span(UnitIndex first, usize units) { begin_wait(sealed_units(first, units)); }
+
+void return_sealed_span(UnitIndex first, usize units) {
+  const usize sealed = sealed_units(first, units);
   note_closed_units(first, units);
-  return_guarded_span(first, units, guard, false);
+  {
+    LockGuard guard(span_lock);
+    span_map.free_waiting(first, sealed);
+  }
+  if (sealed == units) return_span(first + static_cast<UnitIndex>(units), 1, true);
 }
 
 void return_used_span(UnitIndex first, usize units, usize guard) {

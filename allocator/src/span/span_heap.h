@@ -59,8 +59,10 @@ void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
 // The same for memory that may hold anything. In the hardened build it first goes to the kernel and faults until it is
 // taken again (HARD-2); above kSealedBytesMax its addresses wait first (waiting.h).
 void return_used_span(UnitIndex first, usize units, usize guard);
-// The same for units that fault already.
-void return_sealed_span(UnitIndex first, usize units, usize guard);
+// Units of a block that is free and faults stay in its place. They and the guard behind them are in use and charged no
+// longer.
+void seal_span(UnitIndex first, usize units);
+void return_sealed_span(UnitIndex first, usize units);
 // Ends the program if free memory of a group that must be zero is not (HARD-2). Returns how many bytes it looked at.
 usize check_free_spans(UnitIndex first, UnitIndex end);
 // Takes the `more` units behind a span of `units`, if they are free.

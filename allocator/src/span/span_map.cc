@@ -277,7 +277,6 @@ FREESTONE_SLOW void SpanMap::count_anew() {
   free_count_ = 0;
   usize dirty_count = 0;
   added_ = added_units();
-  waiting_ = freestone::waiting_units();
   const usize end = (region.frontier.load_relaxed() + kWordUnits - 1) / kWordUnits;
   for (usize word = region.heap_start / kWordUnits; word < end; ++word) {
     const u64 dirty = dirty_word(word) & storage.free_word(word);

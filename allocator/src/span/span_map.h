@@ -53,24 +53,19 @@ class SpanMap {
   void set_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
     set_free_in(first, units, dirty, younger_);
   }
-  // Units that are in use become neither live nor free, and free and clean after that (span/waiting.h).
+  // Units that are in use become neither live nor free, and in use again after that (span/waiting.h, span/dedicated.h).
   void begin_wait(usize units) FREESTONE_REQUIRES(span_lock) {
     waiting_ += units;
     note_out_of_force(units_to_bytes(units));
   }
-  void end_wait(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
+  void end_wait(usize units) FREESTONE_REQUIRES(span_lock) {
     waiting_ -= units;
-    note_in_force(units_to_bytes(units));  // they are not, and set_free takes them out once more
-    set_free(first, units, false);
-  }
-  // Units that are in use become neither live nor free, and in use again after that (span/dedicated.h).
-  void begin_dedicated(usize units) FREESTONE_REQUIRES(span_lock) {
-    dedicated_ += units;
-    note_out_of_force(units_to_bytes(units));
-  }
-  void end_dedicated(usize units) FREESTONE_REQUIRES(span_lock) {
-    dedicated_ -= units;
     note_in_force(units_to_bytes(units));
+  }
+  // Units that wait become free and clean.
+  void free_waiting(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
+    end_wait(units);  // nobody uses them, and set_free takes them out of force once more
+    set_free(first, units, false);
   }
   // Takes units that are free. Returns how many of them were dirty.
   usize set_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
@@ -93,8 +88,8 @@ class SpanMap {
   usize refused_units() const { return counts_[refused_]; }
   // Those that may go.
   usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
-  usize waiting_units() const { return waiting_ + dedicated_; }
-  usize live_units() const { return added_ - free_count_ - waiting_units(); }  // those that are being purged included
+  usize waiting_units() const { return waiting_; }
+  usize live_units() const { return added_ - free_count_ - waiting_; }  // those that are being purged included
   usize charged_units() const { return live_units() + dirty_units(); }  // ACCOUNT-1
 
   // In the child of a fork that found a change cut short: everything else follows from the words of the bitmaps and
@@ -123,7 +118,6 @@ class SpanMap {
   usize added_ = 0;
   usize free_count_ = 0;
   usize waiting_ = 0;
-  usize dedicated_ = 0;
   usize counts_[kDirtySets] = {};  // of the sets' units
 };
 extern SpanMap span_map FREESTONE_GUARDED_BY(span_lock);

@@ -26,7 +26,7 @@ void give_back(u64 span) {
   units_inside.sub_relaxed(units);
   FREESTONE_CHECK("WAITING-1", all_tagged(first, units, kTagGuard));
   LockGuard guard(span_lock);
-  span_map.end_wait(first, units);
+  span_map.free_waiting(first, units);
 }
 
 void release_oldest() { give_back(ring[left.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(0)); }
@@ -35,7 +35,7 @@ void release_oldest() { give_back(ring[left.fetch_add_relaxed(1) % kWaitingSpans
 
 bool may_wait() { return kMitigations.quarantine && !region.reserved && !is_limited(); }
 
-void wait_closed_span(UnitIndex first, usize units) {
+void begin_wait(usize units) {
   uncharge(units_to_bytes(units));
   Surplus due;
   {
@@ -43,22 +43,20 @@ void wait_closed_span(UnitIndex first, usize units) {
     span_map.begin_wait(units);
     due = surplus_after_return(units);
   }
+  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+}
+
+void wait_closed_span(UnitIndex first, usize units) {
+  begin_wait(units);
   units_inside.add_relaxed(units);
   give_back(ring[came.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(u64{first} | u64{units} << 32));
   const auto is_full = [] { return units_to_bytes(units_inside.load_relaxed()) > kWaitingBytes; };
   for (unsigned tries = 0; tries < kWaitingSpans && is_full(); ++tries) release_oldest();
-  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
 }
 
 void release_waiting_spans() {
   if (units_inside.load_relaxed() == 0) return;
   for (Atomic<u64>& place : ring) give_back(place.exchange_seq(0));
-}
-
-usize waiting_units() {
-  usize units = 0;
-  for (const Atomic<u64>& place : ring) units += units_of(place.load_relaxed());
-  return units;
 }
 
 }  // namespace freestone

@@ -15,11 +15,11 @@ namespace freestone {
 
 // Whether addresses may wait now.
 bool may_wait();
+// Units in use that lost their memory become neither live nor charged.
+void begin_wait(usize units);
 // Units whose tags say that they fault. They come back later, or others do now.
 void wait_closed_span(UnitIndex first, usize units);
 // Gives all of them to the free spans.
 void release_waiting_spans();
-// Of all that wait in the ring. Exact if nobody is changing it.
-usize waiting_units();
 
 }  // namespace freestone
