@@ -17,6 +17,7 @@ from freestone_lab.flamegraph.readers import parse_profile, read_profile
 from freestone_lab.heap import attach, estimate, runner, watch
 from freestone_lab.heap.snapshot import bytes_text
 from freestone_lab.heap.symbolize import by_place, symbolize
+from freestone_lab.measure import tree
 
 PREFIX = "profile"
 SAMPLE_BYTES = 512 * 1024  # mean bytes between samples: what a server does not notice
@@ -134,15 +135,8 @@ def notes_on(pid: int) -> list[str]:
 def read_now(process: attach.Process) -> Profile:
     """What the process has sampled so far, its addresses resolved."""
     profile = parse_profile(process.profile(), f"the profile of process {process.pid}")
-    profile = replace(profile, label=f"process {process.pid} ({program_of(process.pid)})")
+    profile = replace(profile, label=f"process {process.pid} ({tree.program_of(process.pid)})")
     return by_place(symbolize(profile, f"/proc/{process.pid}/root"))
-
-
-def program_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/exe").readlink().name.removesuffix(" (deleted)")
-    except OSError:
-        return "unknown program"
 
 
 def status(returncode: int) -> int:

@@ -74,6 +74,19 @@ def name(pid: int) -> str | None:
         return None
 
 
+def program_of(pid: int) -> str:
+    """The program by the name under which it was started, which may be a link to its file; "" when it is gone.
+
+    A process that writes a title over its arguments keeps what the kernel calls it.
+    """
+    with contextlib.suppress(OSError):
+        started_as = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0])
+        word = started_as.rpartition("/")[2].removeprefix("-")  # a login shell's
+        if word and " " not in started_as and not word.endswith(":"):
+            return word
+    return name(pid) or ""
+
+
 def maps_file(pid: int, path: str) -> bool:
     try:
         maps = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
