@@ -10,6 +10,7 @@ namespace freestone {
 constinit SampleObserverSwitch sample_observer;
 constinit Atomic<Sampling> sampling;
 constinit Atomic<u32> sampling_epoch;
+constinit Atomic<usize> sampled_closed_bytes;
 
 static Atomic<usize> live_blocks;  // relaxed: statistics
 static Atomic<usize> live_bytes;

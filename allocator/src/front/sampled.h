@@ -123,6 +123,8 @@ struct SampledCounts {
   usize live_bytes;  // as asked for
 };
 SampledCounts sampled_counts();
+// Of their units, what guards closed and has no memory; relaxed: a statistic.
+extern FREESTONE_HIDDEN Atomic<usize> sampled_closed_bytes;
 
 inline void* sampled_block(UnitIndex first) {
   return reinterpret_cast<void*>(SampledRecord(first).block().load_relaxed());

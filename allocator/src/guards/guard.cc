@@ -37,6 +37,7 @@ struct Slot {
   usize bytes;
   usize pages_start;  // the accessible pages of a live block
   usize pages_end;
+  usize closed_bytes;  // of its units, what faults and has no memory
   Stack allocated;
   Stack freed;
   u32 next;  // in the queue of freed slots, or of empty ones
@@ -68,10 +69,14 @@ void take_stack(Stack& stack) {
   std::memcpy(stack.frames, frames, stack.depth * sizeof(usize));
 }
 
-void forbid(usize start, usize end) {
+void forbid(Slot& slot, usize start, usize end) {
   if (start == end) return;
-  if (os::guard_install(reinterpret_cast<void*>(start), end - start))
+  if (os::guard_install(reinterpret_cast<void*>(start), end - start)) {
     os::protect_none(reinterpret_cast<void*>(start), end - start);
+  } else {
+    slot.closed_bytes += end - start;
+    sampled_closed_bytes.add_relaxed(end - start);
+  }
 }
 
 // Undoes both ways of forbidding. False if the kernel refuses: with all mappings used up, or beyond a limit that was
@@ -99,6 +104,7 @@ u32 forget_oldest_locked(UnitIndex& units) FREESTONE_REQUIRES(guard_lock) {
   oldest_freed = slot.next;
   if (oldest_freed == kNone) newest_freed = kNone;
   slot.state = State::empty;
+  sampled_closed_bytes.sub_relaxed(slot.closed_bytes);
   SampledRecord(slot.first).guard().store_relaxed(0);
   units = slot.first;
   return index;
@@ -260,8 +266,9 @@ void* guard_allocate(usize bytes, usize alignment) {
   std::memset(reinterpret_cast<void*>(slot.block + bytes), kSlack, slot.pages_end - slot.block - bytes);
   if constexpr (kMitigations.zero_on_free)
     std::memset(sampled_block(first), 0, bytes);  // such a build hands out clear memory
-  forbid(span_start(slot), slot.pages_start);
-  forbid(slot.pages_end, span_end(slot));
+  slot.closed_bytes = 0;
+  forbid(slot, span_start(slot), slot.pages_start);
+  forbid(slot, slot.pages_end, span_end(slot));
   SampledRecord(first).guard().store_relaxed(u64{index} + 1);
   return reinterpret_cast<void*>(slot.block);
 }
@@ -290,7 +297,7 @@ void guard_deallocate(UnitIndex first) {
   Slot& slot = *slot_of(first);
   SampledRecord(first).block().store_relaxed(0);
   LockGuard guard(guard_lock);
-  forbid(slot.pages_start, slot.pages_end);
+  forbid(slot, slot.pages_start, slot.pages_end);
   --live_slots;
   const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
   slot.next = kNone;

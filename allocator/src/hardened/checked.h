@@ -50,11 +50,13 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
 void* reallocate_checked(void* block, usize bytes);
 usize usable_bytes_checked(const void* block);
 
-// Freed class runs that wait cleared. Without guards also the blocks that are sealed: they stay charged.
+// Freed blocks that wait: class runs that were cleared, and where spans have no guards also the sealed blocks, which
+// stay charged, have no memory and count as taken by the rooms below.
 struct SealedCounts {
   usize runs;
   usize run_bytes;
   usize class_blocks[kClassEnd];
+  usize cleared_blocks[kClassEnd];
 };
 SealedCounts sealed_counts();
 void release_all_sealed();

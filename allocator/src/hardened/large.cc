@@ -321,7 +321,7 @@ usize readable_bytes(const void* block, usize block_bytes) {
 
 SealedCounts sealed_counts() {
   SealedCounts counts{};
-  const auto count = [&](const Atomic<usize>& place) {
+  const auto count = [&](const Atomic<usize>& place, usize (&blocks)[kClassEnd]) {
     const void* block = reinterpret_cast<const void*>(place.load_relaxed());
     if (block == nullptr) return;
     const u8 tag = tag_of(unit_of(block));
@@ -329,14 +329,14 @@ SealedCounts sealed_counts() {
       ++counts.runs;
       counts.run_bytes += units_to_bytes(run_units(unit_of(block)));  // another thread may give it back at this moment
     } else if (tag <= kLastClass) {
-      ++counts.class_blocks[tag];
+      ++blocks[tag];
     }
   };
   for (const Atomic<usize>& place : sealed) {
-    if (!guards_spans()) count(place);  // else they were counted out when they were sealed
+    if (!guards_spans()) count(place, counts.class_blocks);
   }
   for (const Waiting& set : waiting) {
-    for (const Atomic<usize>& place : set.run) count(place);
+    for (const Atomic<usize>& place : set.run) count(place, counts.cleared_blocks);
   }
   return counts;
 }

@@ -37,12 +37,13 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
 FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
   usize cached[kClassEnd];
   count_cached(cached);
-  for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.class_blocks[c];
+  for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.cleared_blocks[c];
   usize outside_bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     ClassStatistics& k = s.classes[c];
-    const usize outside = class_blocks_outside(c);
+    const usize outside = less(class_blocks_outside(c), sealed.class_blocks[c]);
     k.block_bytes = class_info(c).bytes;
+    s.unbacked_bytes += sealed.class_blocks[c] * k.block_bytes;
     k.cached_blocks = min_of(cached[c], outside);
     k.live_blocks = outside - k.cached_blocks;
     if (c <= kLastSmallClass) {
@@ -88,7 +89,7 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   RunCounts runs = run_counts();
   runs.live_runs = less(runs.live_runs, sealed.runs);
   runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
-  runs.cached_bytes += sealed.run_bytes;
+  s.unbacked_bytes += sealed.run_bytes;
   if (guards_spans()) s.unbacked_bytes += units_to_bytes(runs.runs);
   const HeldRuns held = held_runs();
   runs.live_runs = less(runs.live_runs, held.runs);
@@ -112,7 +113,7 @@ void collect_statistics(Statistics& s, ProcessFigures process) {
   s.clean_bytes = free_bytes - s.dirty_bytes;
   s.slab_free_bytes = less(less(s.committed_bytes, free_bytes),
                            outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
-  s.unbacked_bytes = min_of(s.unbacked_bytes, s.slab_free_bytes);
+  s.unbacked_bytes = min_of(s.unbacked_bytes + sampled_closed_bytes.load_relaxed(), s.slab_free_bytes);
   {
     LockGuard guard(growth_lock);
     s.metadata_bytes = metadata_committed_bytes();

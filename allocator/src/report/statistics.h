@@ -41,7 +41,7 @@ struct Statistics {
   usize thread_cached_bytes;
   usize run_cached_bytes;
   usize slab_free_bytes;
-  usize unbacked_bytes;       // part of slab_free: empty pages of slabs, and guards behind runs
+  usize unbacked_bytes;       // part of slab_free: empty pages of slabs, guards, guarded blocks that were freed
   usize dirty_bytes;          // free spans with memory behind them
   usize clean_bytes;          // free spans without
   usize large_bytes;          // runs above the size classes, part of live
