@@ -93,6 +93,12 @@ struct Writer {
   }
 };
 
+// Also where another malloc serves the program: then there is nothing to show, and what is asked for is granted.
+bool is_answered() {
+  const Mode now = ensure_started();
+  return now == Mode::active || now == Mode::disabled;
+}
+
 void write_to_stderr(void*, const char* text) { os::write_stderr(text, std::strlen(text)); }
 
 }  // namespace
@@ -100,7 +106,7 @@ void write_to_stderr(void*, const char* text) { os::write_stderr(text, std::strl
 extern "C" {
 
 FREESTONE_EXPORT ABI(int, mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes)) {
-  if (ensure_started() != Mode::active) return EAGAIN;
+  if (!is_answered()) return EAGAIN;
   usize numbers[kComponents] = {};
   const MallctlNode* node = find_node(name, numbers);
   if (node == nullptr) return ENOENT;
@@ -122,7 +128,7 @@ FREESTONE_EXPORT ABI(int, mallctlnametomib(const char* name, size_t* mib, size_t
 
 FREESTONE_EXPORT ABI(int, mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_bytes, void* fresh,
                                        size_t fresh_bytes)) {
-  if (ensure_started() != Mode::active) return EAGAIN;
+  if (!is_answered()) return EAGAIN;
   const MallctlNodes nodes = mallctl_nodes();
   if (length == 0 || mib[0] >= nodes.count) return ENOENT;
   const MallctlNode& node = nodes.first[mib[0]];

@@ -27,7 +27,7 @@ constexpr usize kAllArenas = 4096;
 
 // The number of arenas is an old way to name all of them; Redis uses it.
 bool is_all(usize number) { return number == kAllArenas || number == arena_count(); }
-bool is_arena(usize number) { return number == 0 || is_all(number) || arena(number) != nullptr; }
+bool is_arena(usize number) { return number == 0 || is_all(number) || is_made_arena(number); }
 
 FREESTONE_FAR Statistics snapshot FREESTONE_GUARDED_BY(snapshot_lock);
 u64 epoch FREESTONE_GUARDED_BY(snapshot_lock) = 0;
@@ -130,7 +130,7 @@ int background(const MallctlRequest& r) {
     bool wanted;
     if (!r.take(wanted)) return EINVAL;
     if (!set_sealed(options.background_purge, wanted)) return EPERM;
-    apply_upkeep_options();
+    if (mode() == Mode::active) apply_upkeep_options();
     if (wanted && !background_runs()) return EAGAIN;
   }
   return r.give(before);
@@ -155,7 +155,7 @@ int flush_thread(const MallctlRequest& r) {
 int thread_arena(const MallctlRequest& r) {
   unsigned wanted = this_thread.arena;
   const unsigned before = wanted;
-  if (r.fresh != nullptr && (!r.take(wanted) || (wanted != 0 && arena(wanted) == nullptr))) return EINVAL;
+  if (r.fresh != nullptr && (!r.take(wanted) || (wanted != 0 && !is_made_arena(wanted)))) return EINVAL;
   this_thread.arena = static_cast<u16>(wanted);
   return r.give(before);
 }
@@ -172,11 +172,13 @@ int new_arena(const MallctlRequest& r) {
 template <void Clear(usize)>
 int clear_arena(const MallctlRequest& r) {
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  if (arena(r.number) == nullptr) return EFAULT;
+  if (!is_made_arena(r.number)) return EFAULT;
   Clear(r.number);
   return 0;
 }
-void reset_arena(usize number) { arena(number)->reset(); }
+void reset_arena(usize number) {
+  if (HeapObject* made = arena(number); made != nullptr) made->reset();
+}
 
 int arena_is_made(const MallctlRequest& r) { return r.read_only(is_arena(r.number)); }
 
@@ -249,7 +251,7 @@ int purge_arena(const MallctlRequest& r) {
 int decay_arena(const MallctlRequest& r) {
   if (!is_arena(r.number)) return EFAULT;
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  tick(ensure_cache());
+  if (mode() == Mode::active) tick(ensure_cache());
   return 0;
 }
 

@@ -39,34 +39,38 @@ struct Flags {
   usize alignment() const { return max_of(usize{1} << (bits & kLogAlignment), kGranule); }
   // 0: the process heap.
   unsigned arena() const { return max_of(bits >> kArenaShift, 1U) - 1; }
+  bool name_no_arena() const { return arena() != 0 && !is_made_arena(arena()); }
+  // Null: the C library's calls serve it.
+  HeapObject* heap() const { return freestone::arena(arena()); }
 };
 
 Flags flags_of(int flags) { return {static_cast<unsigned>(flags)}; }
 
 usize good_size_for(usize bytes, Flags flags) {
-  if (flags.arena() != 0) return HeapObject::good_size(bytes, flags.alignment());
-  return kChecksEveryCall ? bytes : good_size(bytes, flags.alignment());
+  if (flags.heap() != nullptr) return HeapObject::good_size(bytes, flags.alignment());
+  return kChecksEveryCall || ensure_started() == Mode::disabled ? bytes : good_size(bytes, flags.alignment());
 }
 
 void* allocate_for(usize bytes, Flags flags) {
-  if (bytes > PTRDIFF_MAX) return nullptr;
+  if (bytes > PTRDIFF_MAX || flags.name_no_arena()) return nullptr;
   void* block = nullptr;
-  if (flags.arena() != 0) {
-    HeapObject* named = arena(flags.arena());
-    if (named == nullptr) return nullptr;
+  if (HeapObject* named = flags.heap(); named != nullptr) {
     block = named->allocate(bytes, flags.alignment());
   } else if (flags.alignment() > kGranule) {
     block = ABI_CALL(memalign(flags.alignment(), bytes));
+  } else if (flags.zeroed() && ensure_started() != Mode::disabled) {  // another malloc may have more than it clears
+    return ABI_CALL(calloc(1, good_size_for(bytes, flags)));
   } else {
-    return flags.zeroed() ? ABI_CALL(calloc(1, good_size_for(bytes, flags))) : ABI_CALL(malloc(bytes));
+    block = ABI_CALL(malloc(bytes));
   }
   return block != nullptr && flags.zeroed() ? std::memset(block, 0, ABI_CALL(malloc_usable_size(block))) : block;
 }
 
 bool is_elsewhere(const void* block, Flags flags) {
-  if (flags.arena() == 0) return false;
+  const HeapObject* named = flags.heap();
+  if (named == nullptr) return flags.name_no_arena();
   return !in_window(block) || tag_of(unit_of(block)) != kTagHeapObject ||
-         &HeapObject::holder_of(unit_of(block)) != arena(flags.arena());
+         &HeapObject::holder_of(unit_of(block)) != named;
 }
 
 void* reallocate_for(void* block, usize bytes, Flags flags) {

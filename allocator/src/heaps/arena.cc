@@ -12,10 +12,13 @@ namespace {
 FREESTONE_FAR Atomic<HeapObject*> arenas[kArenasMax];  // arenas[0] stays null
 constinit Atomic<unsigned> count{1};
 
+// Stands for an arena that is a number only.
+HeapObject* number_only() { return reinterpret_cast<HeapObject*>(arenas); }
+
 }  // namespace
 
 unsigned create_arena() {
-  HeapObject* made = HeapObject::create(~usize{0}, true);
+  HeapObject* made = mode() == Mode::disabled ? number_only() : HeapObject::create(~usize{0}, true);
   if (made == nullptr) return 0;
   for (unsigned number = 1; number < kArenasMax; ++number) {
     HeapObject* none = nullptr;
@@ -24,16 +27,20 @@ unsigned create_arena() {
     while (before <= number && !count.replace_seq(before, number + 1)) {}
     return number;
   }
-  HeapObject::destroy(made);
+  if (made != number_only()) HeapObject::destroy(made);
   return 0;
 }
 
-HeapObject* arena(usize number) { return number < kArenasMax ? arenas[number].load_acquire() : nullptr; }
+bool is_made_arena(usize number) { return number < kArenasMax && arenas[number].load_acquire() != nullptr; }
+
+HeapObject* arena(usize number) {
+  HeapObject* found = number < kArenasMax ? arenas[number].load_acquire() : nullptr;
+  return found != number_only() ? found : nullptr;
+}
 
 void destroy_arena(usize number) {
-  HeapObject* gone = arena(number);
-  if (gone == nullptr || !arenas[number].replace_seq(gone, nullptr)) return;
-  HeapObject::destroy(gone);
+  HeapObject* gone = number < kArenasMax ? arenas[number].exchange_seq(nullptr) : nullptr;
+  if (gone != nullptr && gone != number_only()) HeapObject::destroy(gone);
 }
 
 unsigned arena_count() { return count.load_relaxed(); }

@@ -3,6 +3,9 @@
 // An arena is a heap object with a number, whose blocks free() and its like take too. Arena 0 is the process heap and
 // is not among these.
 //
+// Where another malloc serves the program (FREESTONE_DISABLE=1), an arena is a number only: that malloc serves what names
+// it, and knows no blocks to free with it.
+//
 // Any thread. Who destroys an arena sees to it that nobody uses it then, as in jemalloc.
 #pragma once
 
@@ -14,7 +17,8 @@ inline constexpr unsigned kArenasMax = 512;  // arena 0 is one; a place costs ea
 
 // The number of a new arena, the lowest that is free; 0 if memory or numbers are out.
 unsigned create_arena();
-// Null if there is no arena of that number.
+// Whether there is an arena of that number, and the heap that it stands for; null if there is none.
+bool is_made_arena(usize number);
 HeapObject* arena(usize number);
 // Frees all blocks of the arena, and its number.
 void destroy_arena(usize number);
