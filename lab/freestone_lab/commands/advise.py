@@ -94,7 +94,8 @@ def _about_running(options: Namespace) -> tuple[Task, list[Path]]:
     serving = tree.listening(pids)
     own = next((p for p in _mapped(options.pid) if recognise.allocator_name(p) in recognise.FAMILIES), None)
     threads = len(list(Path(f"/proc/{options.pid}/task").iterdir()))
-    look = Look(tree.program_of(options.pid), "server" if serving else "batch", 0.0, threads, len(pids), serving, own=own)
+    kind = "server" if serving else "batch"
+    look = Look(tree.program_of(options.pid), kind, 0.0, threads, len(pids), serving, own=own)
     if serving:
         print(look.words())
         raise UserError(

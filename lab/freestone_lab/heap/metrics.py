@@ -16,6 +16,7 @@ FIGURES = {
     "thread_cached_bytes": ("gauge", "Free blocks in thread caches."),
     "run_cached_bytes": ("gauge", "Free runs kept for reuse."),
     "slab_free_bytes": ("gauge", "Free blocks and tails inside slabs."),
+    "unbacked_bytes": ("gauge", "Part of slab_free_bytes without memory: pages and guards."),
     "dirty_bytes": ("gauge", "Free spans with memory behind them."),
     "clean_bytes": ("gauge", "Retained: free spans whose memory is with the kernel."),
     "large_bytes": ("gauge", "Runs above the size classes, part of live."),

@@ -76,7 +76,7 @@ def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
 @pytest.fixture(params=["libfreestone.so", "libfreestone-hardened.so"])
 def running(program: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
     env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / request.param)}
-    child = subprocess.Popen([program], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(["/usr/bin/served"], executable=program, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stderr is not None and child.stderr.readline() == b"up\n"
     yield child
     child.kill()
@@ -222,6 +222,7 @@ def test_profile_by_number_writes_the_page_and_the_process_goes_on(
     _, errors = looking.communicate()
     assert (looking.returncode, running.poll()) == (0, None), errors
     assert "churn" in page.read_text()
+    assert f"process {running.pid} (served)" in page.read_text(), "by the name that it was started by"
     assert not attach.Process(running.pid).is_profiling()
     assert ended_well(running)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from freestone_lab.measure import process
+from freestone_lab.measure import process, tree
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import NotBatch, Watcher
 
@@ -116,6 +116,31 @@ def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
     assert max(values) > 80 << 10
     assert values[-1] < 60 << 10
     assert all(a[0] <= b[0] for a, b in zip(found.rss_series, found.rss_series[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("argv0", "expected"),
+    [
+        ("/usr/bin/redis-server", "redis-server"),  # a link, as Debian has it: its file is redis-check-rdb
+        ("redis-server", "redis-server"),
+        ("/opt/a-name-beyond-fifteen-letters", "a-name-beyond-fifteen-letters"),
+        ("-bash", "bash"),
+        ("/usr/bin/redis-server 127.0.0.1:6379", "the-kernels-nam"),
+        ("nginx: master process /usr/sbin/nginx -g daemon", "the-kernels-nam"),
+        ("sshd:", "the-kernels-nam"),
+        ("", "the-kernels-nam"),
+    ],
+)
+def test_a_process_has_the_name_that_it_was_started_by(argv0: str, expected: str, tmp_path: Path) -> None:
+    link = tmp_path / "the-kernels-name-of-it"
+    link.symlink_to("/bin/cat")
+    with subprocess.Popen([argv0], executable=link, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echoing:
+        assert echoing.stdin is not None and echoing.stdout is not None
+        echoing.stdin.write(b"up\n")
+        echoing.stdin.flush()
+        assert echoing.stdout.readline() == b"up\n"
+        assert tree.program_of(echoing.pid) == expected
+    assert tree.program_of(echoing.pid) == "", "it is gone"
 
 
 @pytest.mark.parametrize(
