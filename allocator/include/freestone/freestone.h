@@ -49,7 +49,7 @@ struct freestone_stats {
   uint64_t live_bytes;      /* handed out and not yet freed, counted by block size */
   uint64_t live_blocks;     /* count */
   uint64_t cached_bytes;    /* free, in thread caches and run caches */
-  uint64_t slab_free_bytes; /* free blocks inside slabs */
+  uint64_t slab_free_bytes; /* free blocks inside slabs, with memory behind them or without */
   uint64_t dirty_bytes;     /* free spans with memory behind them */
   uint64_t clean_bytes;     /* free spans without memory */
   uint64_t mapped_bytes;    /* blocks with an own mapping, part of live_bytes */

@@ -3,8 +3,8 @@
 // An arena is a heap object with a number, whose blocks free() and its like take too. Arena 0 is the process heap and
 // is not among these.
 //
-// Where another malloc serves the program (FREESTONE_DISABLE=1), an arena is a number only: that malloc serves what names
-// it, and knows no blocks to free with it.
+// Where another malloc serves the program (FREESTONE_DISABLE=1), an arena is a number only: that malloc serves what
+// names it, and a reset frees nothing.
 //
 // Any thread. Who destroys an arena sees to it that nobody uses it then, as in jemalloc.
 #pragma once

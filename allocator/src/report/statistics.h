@@ -7,8 +7,8 @@
 //         also holds the tails of slabs, what a block rounds up to whole units, and what a charged span holds without
 //         memory (unbacked).
 // STAT-2  charged = committed + mapped + metadata - clean.
-// STAT-3  heap = live - mapped + heap_free = committed - clean - unbacked. What is free in the heap may have memory: the
-//         figures of glibc's and jemalloc's interfaces count from it.
+// STAT-3  heap = live - mapped + heap_free = committed - clean - unbacked. What is free in the heap may have memory.
+//         glibc's and jemalloc's interfaces show these figures.
 //
 // While other threads run, the figures of one call may belong to slightly different instants. At rest they are exact.
 // They are never negative.

@@ -1,5 +1,5 @@
-// Every interface that says how much the heap holds agrees with the others and with the truth: what malloc_usable_size
-// says of the blocks held, and what the kernel says is resident. The program is at rest at each look.
+// STAT-3. Every interface that says how much the heap holds agrees with the others and with the truth: what
+// malloc_usable_size says of the blocks held, and what the kernel says is resident. The program is at rest at each look.
 #include <climits>
 #include <cstdio>
 #include <mutex>
@@ -52,7 +52,8 @@ size_t attribute(const char* text, const char* element, const char* name) {
 // malloc_info by glibc's names, the totals of all heaps.
 struct Info {
   explicit Info(const char* xml)
-      : fast(attribute(xml, "<total type=\"fast\"", "size=\"")), rest(attribute(xml, "<total type=\"rest\"", "size=\"")),
+      : fast(attribute(xml, "<total type=\"fast\"", "size=\"")),
+        rest(attribute(xml, "<total type=\"rest\"", "size=\"")),
         mapped(attribute(xml, "<total type=\"mmap\"", "size=\"")),
         current(attribute(xml, "<system type=\"current\"", "size=\"")),
         max(attribute(xml, "<system type=\"max\"", "size=\"")) {

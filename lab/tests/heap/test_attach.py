@@ -76,7 +76,8 @@ def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
 @pytest.fixture(params=["libfreestone.so", "libfreestone-hardened.so"])
 def running(program: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
     env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / request.param)}
-    child = subprocess.Popen(["/usr/bin/served"], executable=program, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = ["/usr/bin/served"]
+    child = subprocess.Popen(command, executable=program, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stderr is not None and child.stderr.readline() == b"up\n"
     yield child
     child.kill()
