@@ -1,5 +1,5 @@
 // STAT-3. Every interface that says how much the heap holds agrees with the others and with the truth: what
-// malloc_usable_size says of the blocks held, and what the kernel says is resident. The program is at rest at each look.
+// malloc_usable_size says of the blocks held, and what the kernel says is resident. No other thread runs meanwhile.
 #include <climits>
 #include <cstdio>
 #include <mutex>
