@@ -89,7 +89,8 @@ BOTH("_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t", hinted_array_aligned_no
 // What of a block of so many bytes the program may use. The hardened build checks what was asked for. By the exported
 // name, which tools take over.
 static __sized_ptr_t sized(void* block, usize bytes) {
-  const bool ours = !freestone::kChecksEveryCall && !freestone::operators_are_replaced();
+  const bool ours = !freestone::kChecksEveryCall && !freestone::operators_are_replaced() &&
+                    !freestone::operators_pass_on(false);
   return {block, ours ? malloc_usable_size(block) : bytes};
 }
 

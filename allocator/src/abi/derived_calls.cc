@@ -17,7 +17,7 @@
 using namespace freestone;
 
 extern "C" {
-ABI(void, free(void* block));
+ABI_OWN(void, free, (void* block));
 ABI(void*, memalign(size_t alignment, size_t bytes));
 }
 

@@ -114,6 +114,9 @@ ALSO_EXPORTED("__libc_memalign", "memalign");
 ALSO_EXPORTED("__libc_valloc", "valloc");
 #endif
 #if !FREESTONE_PREFIXED
-// What realloc_in_use.cc calls where another's realloc is in use.
+// What realloc_in_use.cc and replaced_operators.cc compare with the functions in use, and other calls lead to.
 ALSO_HIDDEN("freestone_own_realloc", "realloc");
+ALSO_HIDDEN("freestone_own_malloc", "malloc");
+ALSO_HIDDEN("freestone_own_aligned_alloc", "aligned_alloc");
+ALSO_HIDDEN("freestone_own_free", "free");
 #endif

@@ -16,10 +16,10 @@
 using namespace freestone;
 
 extern "C" {
-ABI(void*, malloc(size_t bytes));
+ABI_OWN(void*, malloc, (size_t bytes));
 ABI(void*, calloc(size_t count, size_t each));
 ABI(void*, memalign(size_t alignment, size_t bytes));
-ABI(void, free(void* block));
+ABI_OWN(void, free, (void* block));
 ABI(void, free_sized(void* block, size_t bytes));
 ABI(size_t, malloc_usable_size(void* block));
 }

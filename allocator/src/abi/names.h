@@ -12,6 +12,13 @@
 #endif
 #define ABI(result, signature) result ABI_CALL(signature)
 
+// Declares a function of another file by the name that nobody outside the library can replace.
+#if FREESTONE_PREFIXED
+#define ABI_OWN(result, name, parameters) ABI(result, name parameters)
+#else
+#define ABI_OWN(result, name, parameters) FREESTONE_HIDDEN result name parameters asm("freestone_own_" #name)
+#endif
+
 // A further name of a function of this file: exported, or one that nobody outside the library can replace.
 #define ALSO_EXPORTED(name, function) asm(".globl " name "\n.set " name ", " function)
 #define ALSO_HIDDEN(name, function) asm(".globl " name "\n.hidden " name "\n.set " name ", " function)

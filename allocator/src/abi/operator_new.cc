@@ -4,6 +4,7 @@
 // program has them, and a C program never gets here.
 //
 // NEW-1  If the program replaced an operator, each form that it left alone calls the operator that the standard names.
+// NEW-2  If another's malloc and free lie ahead of ours, the operators call these, as libstdc++'s do.
 
 #include <cstddef>
 
@@ -12,6 +13,7 @@
 #include "base/compiler.h"
 #include "front/replaced_operators.h"
 #include "platform/message.h"
+#include "sampling/sampling.h"
 
 // Catching in the nothrow forms needs the runtime's personality routine and handlers; a program without C++ has none.
 asm(".weak __gxx_personality_v0");
@@ -40,8 +42,34 @@ namespace {
   abort_now();
 }
 
-void* allocate_for_new(usize bytes, usize alignment, Origin origin) {
+constexpr usize kUnaligned = 0;  // no alignment was named
+
+// NEW-2. In the fast build that is looked at on slow paths, which then serve each call.
+FREESTONE_INLINE bool passes_on(bool aligned) {
+  const bool passes = operators_pass_on(false);
+  if constexpr (!kChecksEveryCall) take_slow_paths(passes);
+  return passes && (!aligned || operators_pass_on(true));
+}
+
+// Of another's malloc, as libstdc++ asks for it.
+FREESTONE_SLOW void* allocate_elsewhere(usize bytes) { return malloc_in_use.allocate(bytes_passed_on(bytes, 1)); }
+FREESTONE_SLOW void* allocate_elsewhere_aligned(usize bytes, usize alignment) {
+  alignment = max_of(alignment, sizeof(void*));
+  const usize rounded = bytes_passed_on(bytes, alignment);
+  return rounded >= bytes ? malloc_in_use.allocate_aligned(alignment, rounded) : nullptr;
+}
+
+FREESTONE_APART void* allocate_for_new(usize bytes, usize alignment, Origin origin) {
+  const bool aligned = alignment != kUnaligned;
+  if (FREESTONE_UNLIKELY(passes_on(aligned)))
+    return aligned ? allocate_elsewhere_aligned(bytes, alignment) : allocate_elsewhere(bytes);
   return alignment <= kGranule ? serve_malloc(bytes, origin) : serve_aligned(bytes, alignment, origin);
+}
+
+// The hardened build's fast path.
+FREESTONE_INLINE void* serve_new(usize bytes, Origin origin) {
+  if (FREESTONE_UNLIKELY(malloc_is_anothers())) return allocate_for_new(bytes, kUnaligned, origin);
+  return serve_malloc(bytes, origin);
 }
 
 // Calls the new-handler until there is memory. Null when there is no handler.
@@ -70,19 +98,19 @@ FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment, Origin origi
 
 // Tail-called by the fast path, which has looked into the thread cache already.
 FREESTONE_SLOW void* new_miss(usize bytes) {
-  void* block = allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, Origin::new_object);
+  void* block = passes_on(false) ? allocate_elsewhere(bytes) : allocate_slow(bytes);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, kUnaligned, Origin::new_object);
 }
 
 FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
-  void* block = allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, Origin::new_object);
+  void* block = passes_on(false) ? allocate_elsewhere(bytes) : allocate_slow(bytes);
+  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, kUnaligned, Origin::new_object);
 }
 
 FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
   if constexpr (kChecksEveryCall) {
-    void* block = serve_malloc(bytes, origin);
-    return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, 1, origin);
+    void* block = serve_new(bytes, origin);
+    return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, kUnaligned, origin);
   } else {
     return allocate<new_miss>(bytes);
   }
@@ -90,20 +118,22 @@ FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
 
 FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
   if constexpr (kChecksEveryCall) {
-    void* block = serve_malloc(bytes, origin);
-    return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, 1, origin);
+    void* block = serve_new(bytes, origin);
+    return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, kUnaligned, origin);
   } else {
     return allocate<new_miss_nothrow>(bytes);
   }
 }
 
 FREESTONE_SLOW void* new_aligned_miss(usize bytes, usize alignment) {
-  void* block = allocate_aligned_slow(bytes, alignment);
+  void* block =
+      passes_on(true) ? allocate_elsewhere_aligned(bytes, alignment) : allocate_aligned_slow(bytes, alignment);
   return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, alignment, Origin::new_object);
 }
 
 FREESTONE_SLOW void* new_aligned_miss_nothrow(usize bytes, usize alignment) {
-  void* block = allocate_aligned_slow(bytes, alignment);
+  void* block =
+      passes_on(true) ? allocate_elsewhere_aligned(bytes, alignment) : allocate_aligned_slow(bytes, alignment);
   return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, alignment, Origin::new_object);
 }
 
@@ -167,6 +197,27 @@ FREESTONE_INLINE void* new_nothrow(Target target, Serve serve) {
   return FREESTONE_UNLIKELY(forms_are_undecided()) ? first_or_replaced_nothrow(target, serve) : serve();
 }
 
+template <bool Aligned>
+FREESTONE_SLOW void release_slow(void* block, usize tag) noexcept {
+  return passes_on(Aligned) ? malloc_in_use.release(block) : deallocate_slow(block, tag);
+}
+template <bool Aligned>
+FREESTONE_SLOW void release_outside(void* block) noexcept {
+  return passes_on(Aligned) ? malloc_in_use.release(block) : deallocate_outside(block);
+}
+template <bool Aligned>
+FREESTONE_SLOW void release_checked(void* block, Origin origin, usize bytes) noexcept {
+  return passes_on(Aligned) ? malloc_in_use.release(block) : serve_free(block, origin, bytes);
+}
+// What every form of delete does while nothing is replaced.
+template <bool Aligned>
+FREESTONE_INLINE void release(void* block, Origin origin, usize bytes = kUnknownBytes) noexcept {
+  if constexpr (!kChecksEveryCall)
+    return deallocate<release_slow<Aligned>>(block, region.base, [=] { release_outside<Aligned>(block); });
+  if (FREESTONE_UNLIKELY(malloc_is_anothers())) return release_checked<Aligned>(block, origin, bytes);
+  serve_free(block, origin, bytes);
+}
+
 // The calls that forms of delete pass.
 using Destroy = void (*)(void*, std::align_val_t) noexcept;
 constexpr Destroy kDestroy = [](void* block, std::align_val_t) noexcept { operators_in_use.destroy(block); };
@@ -182,17 +233,24 @@ constexpr Destroy kDestroyAlignedArray = [](void* block, std::align_val_t alignm
 constexpr std::align_val_t kPlain{1};
 
 template <Destroy Target>
+constexpr bool kIsAligned = Target == kDestroyAligned || Target == kDestroyAlignedArray;
+
+template <Destroy Target>
 FREESTONE_SLOW void delete_first_or_replaced(void* block, Origin family, std::align_val_t alignment,
                                              usize bytes) noexcept {
-  return forms_are_replaced() ? Target(block, alignment) : serve_free(block, aligned(family, alignment), bytes);
+  return forms_are_replaced() ? Target(block, alignment)
+                              : release<kIsAligned<Target>>(block, aligned(family, alignment), bytes);
 }
 template <Destroy Target>
 FREESTONE_INLINE void delete_form(void* block, Origin family, std::align_val_t alignment, usize bytes = kUnknownBytes) {
   const auto outside = [=]() __attribute__((always_inline)) {
     delete_first_or_replaced<Target>(block, family, alignment, bytes);
   };
-  if constexpr (!kChecksEveryCall) return deallocate(block, forms_base.load_relaxed(), outside);
-  return FREESTONE_UNLIKELY(forms_are_undecided()) ? outside() : serve_free(block, aligned(family, alignment), bytes);
+  if constexpr (!kChecksEveryCall)
+    return deallocate<release_slow<kIsAligned<Target>>>(block, forms_base.load_relaxed(), outside);
+  return FREESTONE_UNLIKELY(forms_are_undecided())
+             ? outside()
+             : release<kIsAligned<Target>>(block, aligned(family, alignment), bytes);
 }
 
 }  // namespace
@@ -229,7 +287,7 @@ EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const
                      [=] { return new_aligned_nothrow(bytes, alignment, kArray); });
 }
 
-EXPORT void operator delete(void* block) noexcept { serve_free(block, kObject); }
+EXPORT void operator delete(void* block) noexcept { release<false>(block, kObject); }
 EXPORT void operator delete[](void* block) noexcept { delete_form<kDestroy>(block, kArray, kPlain); }
 EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept {
   delete_form<kDestroy>(block, kObject, kPlain);
@@ -244,7 +302,7 @@ EXPORT void operator delete[](void* block, std::size_t bytes) noexcept {
   delete_form<kDestroyArray>(block, kArray, kPlain, bytes);
 }
 EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept {
-  serve_free(block, aligned(kObject, alignment));
+  release<true>(block, aligned(kObject, alignment));
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept {
   delete_form<kDestroyAligned>(block, kArray, alignment);

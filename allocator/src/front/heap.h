@@ -79,17 +79,17 @@ FREESTONE_INLINE void* allocate_aligned(usize bytes, usize alignment) {
 }
 
 // Frees a block that `allocate` returned. `base` is the region's, or an address that is further below each block than
-// the window is long. Tail-calls `outside` for what is not in the heap by this base.
-template <typename Outside>
+// the window is long. Tail-calls `outside` for what is not in the heap by this base, `Slow` for what else it leaves.
+template <void (*Slow)(void*, usize) noexcept = deallocate_slow, typename Outside>
 FREESTONE_INLINE void deallocate(void* block, usize base, Outside outside) {
   const usize offset = address_of(block) - base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return outside();
   const usize tag = reinterpret_cast<const u8*>(base)[offset >> kUnitShift];
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
-  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
+  if (FREESTONE_UNLIKELY(top == cache.high[tag])) return Slow(block, tag);
   if constexpr (!kChecksEveryCall) {
-    if (FREESTONE_UNLIKELY(top[-1] == block)) return deallocate_slow(block, tag);  // CACHE-4
+    if (FREESTONE_UNLIKELY(top[-1] == block)) return Slow(block, tag);  // CACHE-4
   }
   cache.push(tag, top, block);
 }

@@ -2,16 +2,21 @@
 // our definitions may take them for the ones in use.
 #include "front/replaced_operators.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #if FREESTONE_PREFIXED
 namespace freestone {
 bool operators_are_replaced() { return false; }
+bool another_malloc_serves(bool) { return false; }
+constinit Atomic<u8> operators_passed_on;
 }  // namespace freestone
 #else
-// Our definitions, by names that nobody can replace (abi/operator_new.cc).
+// Our definitions, by names that nobody can replace (abi/operator_new.cc, abi/malloc.cc).
 extern "C" {
+FREESTONE_HIDDEN void* freestone_own_aligned_alloc(freestone::usize, freestone::usize);
+FREESTONE_HIDDEN void freestone_own_free(void*);
 FREESTONE_HIDDEN void* freestone_own_create(freestone::usize);
 FREESTONE_HIDDEN void* freestone_own_create_array(freestone::usize);
 FREESTONE_HIDDEN void* freestone_own_create_aligned(freestone::usize, std::align_val_t);
@@ -89,15 +94,40 @@ constexpr Operators operators_in_use = {
     .destroy_aligned_array_nothrow = ::operator delete[],
 };
 
-bool operators_are_replaced() {
-  constexpr usize kCount = sizeof(Operators) / sizeof(void*);
+constinit Atomic<u8> operators_passed_on;
+constexpr MallocCalls malloc_in_use = {std::malloc, std::aligned_alloc, std::free};
+
+namespace {
+
+constexpr usize kCount = sizeof(Operators) / sizeof(void*);
+
+usize count_own_operators() {
   const auto* in_use = reinterpret_cast<const char*>(&operators_in_use);
   const auto* own = reinterpret_cast<const char*>(&kOwnOperators);
   asm("" : "+r"(in_use), "+r"(own));  // a compiler may take two names for two functions
   usize ours = 0;
   for (usize at = 0; at < sizeof(Operators); at += sizeof(void*))
     ours += std::memcmp(in_use + at, own + at, sizeof(void*)) == 0;
+  return ours;
+}
+
+}  // namespace
+
+bool operators_are_replaced() {
+  const usize ours = count_own_operators();
   return ours != 0 && ours != kCount;
+}
+
+// Null before the loader has filled the words in.
+FREESTONE_SLOW bool another_malloc_serves(bool aligned) {
+  const auto* in_use = &malloc_in_use;
+  auto* own_aligned = freestone_own_aligned_alloc;
+  auto* own_release = freestone_own_free;
+  asm("" : "+r"(in_use), "+r"(own_aligned), "+r"(own_release));
+  if (in_use->allocate == nullptr || in_use->release == own_release) return false;
+  if ((aligned && in_use->allocate_aligned == own_aligned) || count_own_operators() == 0) return false;
+  operators_passed_on.store_relaxed(1);
+  return true;
 }
 
 }  // namespace freestone

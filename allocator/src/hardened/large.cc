@@ -231,12 +231,20 @@ FREESTONE_SLOW static bool explain_large(const void* block, usize bytes, Origin 
   return expect_match(block, claim.bytes, claim, bytes, origin);
 }
 
+// Whether a block of malloc may be what an operator new was asked for in so many bytes, while a tool was there.
+static bool was_passed_on(const Claim& claim, usize bytes, Origin origin) {
+  const usize alignment = max_of(usize{1} << alignment_of(origin), kGranule);
+  return operators_passed_on.load_relaxed() != 0 && family_of(claim.origin) == Origin::c_call && bytes < claim.bytes &&
+         claim.bytes <= bytes_passed_on(bytes, alignment);
+}
+
 bool expect_match(const void* block, usize block_bytes, const Claim& claim, usize bytes, Origin origin) {
   const char* wrong = nullptr;
-  const bool in_own_delete = family_of(origin) == Origin::c_call && operators_are_replaced();
+  const bool in_own_delete =
+      family_of(origin) == Origin::c_call && (operators_are_replaced() || operators_pass_on(false));
   if (!origins_match(claim.origin, origin) && !in_own_delete) {
     wrong = "mismatched free";
-  } else if (bytes != kUnknownBytes && bytes != claim.bytes) {
+  } else if (bytes != kUnknownBytes && bytes != claim.bytes && !was_passed_on(claim, bytes, origin)) {
     wrong = "sized delete with a wrong size";
   } else if (!alignments_match(claim.origin, origin, bytes)) {
     wrong = "free with a wrong alignment";

@@ -9,6 +9,7 @@
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/heap.h"
+#include "front/replaced_operators.h"
 #include "front/sampled.h"
 #include "guards/guard.h"
 #include "leaks/leak.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr usize kTrackBelow =
     64 * kKiB;  // a sampled block apart takes a unit: above this at most a quarter more address space
 
-enum : u32 { kProfiling = 1, kGuarding = 2, kExact = 4 };
+enum : u32 { kProfiling = 1, kGuarding = 2, kExact = 4, kPassingOn = 8 };
 Atomic<u32> wanted;            // which of these; acquire/release with the rates
 Atomic<double> profile_rate;   // per byte; changes only while no profile runs. Relaxed: published by `wanted`
 double guard_rate = 0;
@@ -157,13 +158,14 @@ void want(u32 what) {
   Sampling mode = Sampling::some;
   if (what == 0) {
     mode = Sampling::off;
-  } else if ((what & kExact) != 0 || ((what & kProfiling) != 0 && profile_rate.load_relaxed() > 1.0 / kTrackBelow)) {
+  } else if ((what & (kExact | kPassingOn)) != 0 ||
+             ((what & kProfiling) != 0 && profile_rate.load_relaxed() > 1.0 / kTrackBelow)) {
     mode = Sampling::every_block;
   }
   if ((what & kExact) != 0) profile_sample_bytes.store_relaxed(1);
   wanted.store_release(what);
   sample_observer.begin();
-  has_witness.store_release(what != 0 ? 1 : 0);
+  has_witness.store_release((what & ~u32{kPassingOn}) != 0 ? 1 : 0);
   set_sampling(mode);
 }
 
@@ -195,6 +197,7 @@ FREESTONE_AT_START void start() {
     guard_rate = 1 / static_cast<double>(options.guard_sample);
     what |= kGuarding;
   }
+  if (!kChecksEveryCall && operators_pass_on(false)) what |= kPassingOn;
   if (what != 0) want(what);
 }
 
@@ -254,6 +257,13 @@ void start_profile() {
 
 void stop_profile() {
   end_profile();
+  renew_own_sampling();
+}
+
+void take_slow_paths(bool always) {
+  const u32 before = wanted.load_acquire();
+  if (((before & kPassingOn) != 0) == always) return;
+  want(before ^ kPassingOn);
   renew_own_sampling();
 }
 

@@ -22,5 +22,7 @@ void stop_profile();
 void start_profile_of(u64 mean_bytes);
 void end_profile();
 bool profile_is_active();
+// While it is set, each call takes the slow path, where the operators new and delete lead to another's malloc.
+void take_slow_paths(bool always);
 
 }  // namespace freestone

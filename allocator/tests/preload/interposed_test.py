@@ -37,6 +37,36 @@ class Allocating(unittest.TestCase):
         self.expect_done(harness.LIBRARY, INTERPOSER, ALL_OPTIONS)
 
 
+class Counting(unittest.TestCase):
+    """NEW-2: who counts malloc and free counts the operators of C++, as with libstdc++'s."""
+
+    def expect_what_libstdcxx_does(self, *arguments: str, ahead: str = "") -> None:
+        probe = [PROBES / "counting_probe", *arguments]
+        first = [PROBES / f"{ahead}.so"] if ahead else []
+        alone = run(probe, library=None, also_preload=first)
+        self.assertEqual((alone.status, alone.err), (0, ""), alone)
+        own = [harness.LIBRARY] if harness.LIBRARY else []
+        for conf in ("", "prof:true,prof_final:false", "guard_sample:64k"):
+            done = run(probe, library=None, also_preload=[*first, *own], extra={"FREESTONE_CONF": conf})
+            self.assertEqual((done.status, done.out, done.err), (0, alone.out, ""), conf)
+
+    def test_by_a_library_ahead(self) -> None:
+        self.expect_what_libstdcxx_does(ahead="counting")
+
+    def test_by_an_allocator_of_its_own(self) -> None:
+        self.expect_what_libstdcxx_does(ahead="counting_own")
+
+    def test_by_a_tool_that_comes_and_goes(self) -> None:
+        self.expect_what_libstdcxx_does("late")
+
+    def test_by_a_library_without_aligned_alloc(self) -> None:
+        probe = PROBES / "counting_probe"
+        preload = [PROBES / "counting_plain.so", *([harness.LIBRARY] if harness.LIBRARY else [])]
+        done = run([probe], library=None, also_preload=preload)
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        self.assertIn("one thread: 44 0 ", done.out)
+
+
 class Faketime(unittest.TestCase):
     """libfaketime's clock_gettime allocates at its first call."""
 
