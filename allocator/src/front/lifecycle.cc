@@ -15,6 +15,7 @@
 #include "front/hardening.h"
 #include "front/heap.h"
 #include "front/passthrough.h"
+#include "front/replaced_operators.h"
 #include "front/sampled.h"
 #include "platform/child.h"
 #include "platform/message.h"
@@ -24,6 +25,7 @@
 extern "C" {
 // The application may define it; ours is used when it does not.
 FREESTONE_EXPORT __attribute__((weak)) const char* freestone_conf = nullptr;
+extern const char* malloc_conf __attribute__((weak));  // jemalloc's options, in a program that has some
 }
 
 namespace freestone {
@@ -135,13 +137,21 @@ usize window_bytes() {
   return units_to_bytes(region.window_end);
 }
 
+const char* file_of(const char* object) { return *object != '\0' ? object : "the program"; }
+
+// The file of another copy of this library that comes before this one; null if none does. Beside libc, only Freestone
+// defines this name.
+const char* first_copy() {
+  return malloc_is_anothers() && os::object_ahead != nullptr ? os::object_ahead("__register_atfork", true) : nullptr;
+}
+
 void print_configuration() {
   const char* other = os::object_ahead != nullptr ? os::object_ahead("malloc") : nullptr;
   Message message;
   if (other == nullptr) {
     message << "active";
   } else {
-    message << "malloc is from " << (*other != '\0' ? other : "the program") << ", which may call this library;";
+    message << "malloc is from " << file_of(other) << ", which may call this library;";
   }
   message << " version=" FREESTONE_VERSION << " build=" FREESTONE_BUILD
           << " window=" << u64{window_bytes() >> 20} << "MiB";
@@ -153,12 +163,25 @@ void print_configuration() {
     line << "option " << info.name << ':';
     line.text(value, option_text(info, value, sizeof value)).write();
   }
+  const auto say_ignored = [](const char* what, const char* text) {
+    if (text != nullptr) (Message() << what << " \"" << text << "\" is for jemalloc; it is ignored here").write();
+  };
+  say_ignored("malloc_conf", &malloc_conf != nullptr ? malloc_conf : nullptr);
+  say_ignored("MALLOC_CONF", os::environment_value("MALLOC_CONF"));
+}
+
+// A second copy serves nobody, so it says so in one line and reports nothing.
+bool leave_to(const char* copy) {
+  if (copy == nullptr) return false;
+  if (options.confirm) (Message() << "a second copy: " << file_of(copy) << " serves and reports in its place").write();
+  options = {};
+  return true;
 }
 
 __attribute__((constructor(101))) void on_load() {
   if (ensure_started() != Mode::active) return;
   watch_forks();
-  if (options.confirm) print_configuration();
+  if (!leave_to(first_copy()) && options.confirm) print_configuration();
 }
 
 }  // namespace

@@ -212,10 +212,10 @@ int call(Late<Function, Place>& late, Arguments... arguments) {
 
 }  // namespace
 
-const char* freestone::os::object_ahead(const char* name) {
+const char* freestone::os::object_ahead(const char* name, bool also_behind) {
   Search search{name};
   dl_iterate_phdr(look, &search);
-  return search.ahead;
+  return !also_behind || search.behind != nullptr ? search.ahead : nullptr;
 }
 
 extern "C" {

@@ -90,8 +90,9 @@ const char* environment_value(const char* name);
 // Whether an emulator of Linux stands in for the kernel.
 bool is_emulated();
 // The file of the first loaded object in front of this library that defines a name; "" is the program itself. Null if
-// there is none. Only the shared library for glibc has it (late_libc.cc); elsewhere its address is null.
-FREESTONE_HIDDEN const char* object_ahead(const char* name) __attribute__((weak));
+// there is none, or, if `also_behind`, if none behind this library defines it. Only the shared library for glibc has it
+// (late_libc.cc); elsewhere its address is null.
+FREESTONE_HIDDEN const char* object_ahead(const char* name, bool also_behind = false) __attribute__((weak));
 
 // Calls visit(context, tid) for each thread of this process.
 void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);

@@ -73,12 +73,30 @@ class Options(unittest.TestCase):
         own = harness.run([harness.PROBES / "own_malloc_probe"], extra={"FREESTONE_CONF": "confirm:true"})
         self.assertIn("freestone: malloc is from the program, which may call this library; version=", own.err)
         self.assertNotIn("freestone: active", own.err)
-        with tempfile.TemporaryDirectory() as folder:
-            first = shutil.copy(str(harness.LIBRARY), Path(folder) / "first.so")
-            command = ["env", f"LD_PRELOAD={first}:{harness.LIBRARY}", "FREESTONE_CONF=confirm:true", "true"]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        self.assertIn('freestone: malloc_conf "narenas:2" is for jemalloc; it is ignored here\n', own.err)
+
+    def test_confirm_says_that_jemallocs_variable_is_ignored(self) -> None:
+        done = probe("confirm:true", MALLOC_CONF="narenas:3")
+        self.assertEqual(done.err.count('freestone: MALLOC_CONF "narenas:3" is for jemalloc; it is ignored here\n'), 1)
+        self.assertNotIn("malloc_conf", done.err)
+        self.assertEqual(probe("", MALLOC_CONF="narenas:3").err, "")
+
+    def test_a_second_copy_reports_nothing(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            first = Path(shutil.copy(str(harness.LIBRARY), folder / "first.so"))
+            conf = f"confirm:true,stats_print:true,leak:report,prof:true,prof_file:{folder}/%p-%n.heap"
+            said = harness.run(
+                [harness.PROBES / "options_probe"],
+                library=first,
+                also_preload=[harness.LIBRARY] if harness.LIBRARY else [],
+                extra={"FREESTONE_CONF": conf},
+            ).err
+            profiles = list(folder.glob("*.heap"))
         self.assertEqual(said.count("freestone: active version="), 1, said)
-        self.assertIn(f"freestone: malloc is from {first}, which may call this library; version=", said)
+        self.assertEqual(said.count(f"freestone: a second copy: {first} serves and reports in its place\n"), 1, said)
+        self.assertEqual((said.count("freestone: option confirm:"), said.count(", process ")), (1, 1), said)
+        self.assertEqual((said.count("freestone: leaks of process"), len(profiles)), (1, 1), said)
 
     def test_stats_print_reports_at_exit(self) -> None:
         done = probe("stats_print:true")
