@@ -37,6 +37,7 @@ struct CodeAddresses {
   const void* clock;
   const void* dlopen;
   const void* dlmopen;
+  const void* dlclose;
   const void* late[8];  // platform/late_libc.cc
 };
 // What freestone_set_callbacks gave (abi/heap_api.cc), and what of it is in force.

@@ -181,7 +181,8 @@ bool leave_to(const char* copy) {
 __attribute__((constructor(101))) void on_load() {
   if (ensure_started() != Mode::active) return;
   watch_forks();
-  if (!leave_to(first_copy()) && options.confirm) print_configuration();
+  if (leave_to(first_copy())) return;
+  if (options.confirm) print_configuration();
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ bool ProfileReport::gather(bool stop) {
   for (usize i = 0; i < unique; ++i) {
     while (module < module_count && modules[module].end <= addresses[i]) ++module;
     const bool inside = module < module_count && modules[module].start <= addresses[i];
-    places[i] = {addresses[i], inside ? module + 1 : 0, 0, 0};
+    places[i] = {addresses[i], inside ? module + 1 : 0, 0, 0, 0};
   }
   place_count = static_cast<unsigned>(unique);
   return true;
@@ -219,7 +219,10 @@ void ProfileReport::find_symbols() {
           high = middle;
         }
       }
-      for (; low < end && places[low].address < start + bytes; ++low) places[low].symbol = name;
+      for (; low < end && places[low].address < start + bytes; ++low) {
+        places[low].symbol = name;
+        places[low].function = start;
+      }
     });
     for (unsigned i = first; i < end; ++i) {
       char name[512];
@@ -239,7 +242,8 @@ void ProfileReport::find_symbols() {
 void write_place(const ProfileReport& report, const Place& place, Output& out) {
   if (is_python_frame(place.address)) {
     const PythonFunction& function = python_function(python_function_of(place.address));
-    out << function.name << " (" << function.file << ':' << u64{python_line_of(place.address)} << ')';
+    out << function.name;
+    if (function.lines != nullptr) out << " (" << function.file << ':' << u64{python_line_of(place.address)} << ')';
   } else if (place.symbol_length > 0) {
     out.raw(reinterpret_cast<const char*>(place.symbol), place.symbol_length);
   } else if (place.module == 0) {
@@ -253,14 +257,27 @@ void write_place(const ProfileReport& report, const Place& place, Output& out) {
   }
 }
 
+usize place_name(const ProfileReport& report, const Place& place, char* name, usize capacity) {
+  MemoryText text;
+  char buffer[64];
+  Output out(text, buffer, sizeof buffer);
+  write_place(report, place, out);
+  const usize length = out.flush() ? min_of(text.length(), capacity) : 0;
+  if (length != 0) std::memcpy(name, text.data(), length);
+  text.release();
+  return length;
+}
+
 void print_stack(const usize* frames, unsigned depth) {
   const MemoryReader memory;
   for (unsigned k = 0; k < depth; ++k) {
     const usize address = frames[k] - 1;
     if (is_python_frame(address)) {
       const PythonFunction& function = python_function(python_function_of(address));
-      (Message("  #") << k << ' ' << function.name << " (" << function.file << ':' << python_line_of(address) << ')')
-          .write();
+      Message line("  #");
+      line << k << ' ' << function.name << " (" << function.file;
+      if (function.lines != nullptr) line << ':' << python_line_of(address);
+      (line << ')').write();
       continue;
     }
     Module module{};

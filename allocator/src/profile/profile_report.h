@@ -26,6 +26,7 @@ struct Place {
   u32 module;         // index + 1; 0: no module that is mapped now
   u32 symbol_length;  // 0: unknown
   usize symbol;       // where the name lies in the module's memory
+  usize function;     // where the function begins; 0: unknown
 };
 
 // The holder of profile_store.lock makes it, and writes it before giving up the lock.
@@ -53,8 +54,9 @@ class ProfileReport {
 void write_pprof(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 void write_collapsed(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(profile_store.lock);
-// One frame as "function+0x12" or "module+0x1234".
+// One frame as "function" or "module+0x1234". The second form cuts what does not fit and returns the length.
 void write_place(const ProfileReport& report, const Place& place, Output& out);
+usize place_name(const ProfileReport& report, const Place& place, char* name, usize capacity);
 
 // Writes a line such as "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol
 // tables without allocation.

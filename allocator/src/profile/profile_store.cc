@@ -119,6 +119,20 @@ Site* ProfileStore::find_or_add(const usize* frames, unsigned depth) {
   return site;
 }
 
+void ProfileStore::replace_frames_locked(const FrameChange* changes, usize count) {
+  for (u32 i = 0; i < site_count_; ++i) {
+    const Site& site = *site_at(i);
+    for (u32 k = 0; k < site.depth; ++k) {
+      usize low = 0;
+      for (usize high = count; low < high;) {
+        const usize middle = (low + high) / 2;
+        changes[middle].from < site.frames[k] ? low = middle + 1 : high = middle;
+      }
+      if (low < count && changes[low].from == site.frames[k]) site.frames[k] = changes[low].to;
+    }
+  }
+}
+
 void ProfileStore::before_change(Site& site) {
   if (site.peak_epoch == peak_epoch_) return;
   site.peak = site.live;

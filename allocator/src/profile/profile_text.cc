@@ -66,7 +66,8 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
     if (site.samples == 0) continue;  // of an earlier profile
     out << '@';
     for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) {
-      if (!is_python_frame(site.frames[k])) (out << ' ').hex(site.frames[k]);  // a reader knows addresses only
+      // A reader knows addresses only.
+      if (const usize address = address_of_frame(site.frames[k]); address != 0) (out << ' ').hex(address);
     }
     out << '\n';
     row("t*", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);

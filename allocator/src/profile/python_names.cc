@@ -40,15 +40,45 @@ const char* copy_text(usize text) FREESTONE_REQUIRES(profile_store.lock) {
 
 }  // namespace
 
-usize python_frame_locked(const PythonCall& call) {
-  if (functions == nullptr) {
-    auto* room = static_cast<u32*>(profile_store.scratch_locked(kSlots * sizeof(u32)));
-    if (room == nullptr) return 0;
-    std::memset(room, 0, kSlots * sizeof(u32));
-    slots = room;
-    functions = static_cast<PythonFunction*>(profile_store.scratch_locked(kFunctionsMax * sizeof(PythonFunction)));
-    if (functions == nullptr) return 0;
+static bool has_room_locked() FREESTONE_REQUIRES(profile_store.lock) {
+  if (functions != nullptr) return true;
+  auto* room = static_cast<u32*>(profile_store.scratch_locked(kSlots * sizeof(u32)));
+  if (room == nullptr) return false;
+  std::memset(room, 0, kSlots * sizeof(u32));
+  slots = room;
+  functions = static_cast<PythonFunction*>(profile_store.scratch_locked(kFunctionsMax * sizeof(PythonFunction)));
+  return functions != nullptr;
+}
+
+static usize frame_of(unsigned function, usize instruction) {
+  return (kPythonFrame | usize{function} << kInstructionBits |
+          min_of<usize>(instruction, (usize{1} << kInstructionBits) - 2)) +
+         1;
+}
+
+usize closed_frame_locked(usize start, usize place, const char* name, const char* file) {
+  if (!has_room_locked()) return 0;
+  u64 hash = 0;
+  for (const char* c = name; *c != '\0'; ++c) hash = mix_bits(hash ^ static_cast<u8>(*c));
+  auto slot = static_cast<u32>(hash) & (kSlots - 1);
+  for (; slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
+    const PythonFunction& known = functions[slots[slot] - 1];
+    if (known.lines == nullptr && std::strcmp(known.name, name) == 0 && std::strcmp(known.file, file) == 0) break;
   }
+  if (slots[slot] == 0) {
+    const usize bytes = std::strlen(name) + std::strlen(file) + 2;
+    auto* copy = static_cast<char*>(count < kFunctionsMax ? profile_store.scratch_locked(bytes) : nullptr);
+    if (copy == nullptr) return 0;
+    functions[count] = {start, {}, copy, copy + std::strlen(name) + 1, nullptr, 0};
+    std::memcpy(copy, name, std::strlen(name) + 1);
+    std::memcpy(copy + std::strlen(name) + 1, file, std::strlen(file) + 1);
+    slots[slot] = ++count;
+  }
+  return frame_of(slots[slot] - 1, place - start);
+}
+
+usize python_frame_locked(const PythonCall& call) {
+  if (!has_room_locked()) return 0;
   const PythonCode named = python_code(call.code);
   auto slot = static_cast<u32>(mix_bits(call.code ^ named.first_line)) & (kSlots - 1);
   for (; slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
@@ -65,17 +95,22 @@ usize python_frame_locked(const PythonCall& call) {
     functions[count] = {call.code, named, copy_text(named.name), copy_text(named.file), copy, bytes};
     slots[slot] = ++count;
   }
-  return (kPythonFrame | usize{slots[slot] - 1} << kInstructionBits |
-          min_of<usize>(call.instruction, (usize{1} << kInstructionBits) - 2)) +
-         1;
+  return frame_of(slots[slot] - 1, call.instruction);
 }
 
 unsigned python_function_count() { return count; }
 const PythonFunction& python_function(unsigned index) { return functions[index]; }
 unsigned python_function_of(usize place) { return static_cast<unsigned>((place & ~kPythonFrame) >> kInstructionBits); }
 
+usize address_of_frame(usize frame) {
+  if (!is_python_frame(frame)) return frame;
+  const PythonFunction& function = functions[python_function_of(frame - 1)];
+  return function.lines != nullptr ? 0 : function.code + (frame & ((usize{1} << kInstructionBits) - 1));
+}
+
 u32 python_line_of(usize place) {
   const PythonFunction& function = functions[python_function_of(place)];
+  if (function.lines == nullptr) return 0;
   return python_line(function.lines, function.line_bytes, function.named.first_line,
                      static_cast<u32>(place & ((usize{1} << kInstructionBits) - 1)));
 }

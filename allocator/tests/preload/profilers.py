@@ -71,7 +71,7 @@ def heaptrack(session: Session) -> str:
 def memray_itself() -> Path:
     """A virtual environment with it; Debian 12 has no package. Raises sources.Unavailable."""
     folder = sources.store() / "memray"
-    steps = (["/usr/bin/python3", "-m", "venv", folder], [folder / "bin" / "pip", "install", "--quiet", "memray"])
+    steps = (["/usr/bin/python3", "-m", "venv", str(folder)], [f"{folder}/bin/pip", "install", "--quiet", "memray"])
     if not (folder / "bin" / "memray").exists():
         for step in steps:
             if subprocess.run(step, capture_output=True, check=False).returncode != 0:

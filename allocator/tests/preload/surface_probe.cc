@@ -217,6 +217,7 @@ void controls(FILE* nowhere) {
   CALL(malloc_stats_print, malloc_stats_print(ignore, nullptr, nullptr));
   CALL(__register_atfork, __register_atfork(nullptr, nullptr, nullptr, nullptr));
   CALL(dlopen, dlclose(dlopen(nullptr, RTLD_NOW)));
+  CALL(dlclose, dlclose(dlopen(nullptr, RTLD_NOW)));
   CALL(dlmopen, dlclose(dlmopen(LM_ID_BASE, nullptr, RTLD_NOW)));
 }
 

@@ -39,7 +39,7 @@ CALLED = {
 # Variables, and what the compiler's own start-up files refer to.
 NOT_CALLED = {
     "__environ", "environ", "__errno_location", "__libc_stack_end",
-    "PyCode_Type", "PyUnicode_Type", "Py_Version",
+    "PyCode_Type", "PyUnicode_Type", "Py_Version", "malloc_conf",
     "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize",
 }  # fmt: skip
 
