@@ -1,10 +1,11 @@
-// A kernel that refuses, between the library and the real one. The matrix's libraries have the objects of the shipped
+// A kernel that refuses, between the library and the real one. The troubled libraries have the objects of the shipped
 // ones, but platform/os.cc and platform/file.cc are compiled with this folder's system_call.h, so that every call comes
 // here. The environment says what happens to it; without that it goes on to the kernel:
 //
 //   STAND_IN         words with spaces between them
 //     CALL=ERROR       calls whose name in points.def begins with CALL fail: EPERM, ENOSYS, EINVAL, ENOMEM ...
 //     CALL=ELSEWHERE   a mapping lies elsewhere than where it was wanted, as if that place were taken
+//     CALL=LIE         success is said, and nothing is done
 //     CALL=KILL        such a call ends the process by SIGSYS, once main has begun
 //       ...@N            from the Nth call on
 //       ...%N            every Nth call only
@@ -14,8 +15,10 @@
 //     page=KIB         pages have this size
 //     full=N           the table of mappings is full after N mappings
 //   STAND_IN_CONF    options, which the program's own FREESTONE_CONF overrides
-//   STAND_IN_CENSUS  a file with a byte for each row of points.def: 1 called before main, 2 in it, 4 refused
+//   STAND_IN_CENSUS  a file with a Count for each row of points.def
 //   STAND_IN_FAULTS  a fault is described on standard error before it ends the program
+//
+// stand_in_lift() ends all refusals; pages keep their size.
 //
 // Any thread may come here at any time: nothing is locked or allocated.
 #include <dlfcn.h>
@@ -32,11 +35,9 @@
 #include <cstring>
 
 #include "base/atomic.h"
-#include "freestone/freestone.h"
-#include "matrix/address_space.h"
+#include "torture/address_space.h"
 #include "platform/message.h"
 #include "platform/os.h"
-#include "report/statistics.h"
 
 #define invoke enter
 #include "../../src/platform/system_call.h"  // the real door, under another name
@@ -64,7 +65,7 @@ struct Point {
 };
 constexpr Point kPoints[] = {
 #define POINT(name, number, argument, mask, value, need) {#name, number, argument, mask, value},
-#include "matrix/points.def"
+#include "torture/points.def"
 #undef POINT
 };
 constexpr unsigned kPointCount = sizeof kPoints / sizeof kPoints[0];
@@ -76,9 +77,10 @@ struct Error {
 };
 constexpr int kKill = -1;
 constexpr int kElsewhere = -2;
+constexpr int kLie = -3;
 constexpr Error kErrors[] = {{"EPERM", EPERM},   {"ENOSYS", ENOSYS}, {"EINVAL", EINVAL},         {"ENOMEM", ENOMEM},
                              {"EACCES", EACCES}, {"EAGAIN", EAGAIN}, {"ELSEWHERE", kElsewhere},
-                             {"KILL", kKill}};
+                             {"KILL", kKill},   {"LIE", kLie}};
 
 struct Rule {
   u64 points = 0;  // a bit for each
@@ -95,9 +97,14 @@ Rule rules[kRulesMax];
 unsigned rule_count = 0;
 usize page = 0;
 usize mappings_left = ~usize{0};
+Atomic<u32> lifted;
 Atomic<usize> mappings_made;
 Atomic<usize> first_placed;  // where the first mapping lies that has its place
-u8* census = nullptr;
+struct Count {
+  u32 called;
+  u32 refused;
+};
+Count* census = nullptr;
 bool in_main = false;  // written before the program has a second thread
 enum State : u32 { kFresh, kReading, kReady };
 Atomic<u32> state;
@@ -167,9 +174,9 @@ void open_census(const char* path) {
   const long file = call_kernel(SYS_openat, {{static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CLOEXEC}});
   if (is_error(file)) return;
   const long got =
-      call_kernel(SYS_mmap, {{0, kPointCount, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0}});
+      call_kernel(SYS_mmap, {{0, sizeof(Count) * kPointCount, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0}});
   call_kernel(SYS_close, {{static_cast<usize>(file)}});
-  if (!is_error(got)) census = reinterpret_cast<u8*>(got);
+  if (!is_error(got)) census = reinterpret_cast<Count*>(got);
 }
 
 // "stand-in: fault at ADDRESS by OBJECT+OFFSET"
@@ -222,12 +229,12 @@ unsigned point_of(long number, const Arguments& arguments) {
   abort_now();
 }
 
-void note(unsigned point, u8 bits) {
-  if (census != nullptr && (census[point] & bits) != bits) __atomic_fetch_or(&census[point], bits, __ATOMIC_RELAXED);
+void note(unsigned point, u32 Count::* what) {
+  if (census != nullptr) __atomic_fetch_add(&(census[point].*what), 1, __ATOMIC_RELAXED);
 }
 
 [[noreturn]] void kill_for(unsigned point, const void* caller) {
-  note(point, 4);
+  note(point, &Count::refused);
   (Message("stand-in: killed for ") << kPoints[point].name << ", called at the library's "
                                     << reinterpret_cast<const void*>(address_of(caller) - address_of(&__ehdr_start)))
       .write();
@@ -242,6 +249,7 @@ void note(unsigned point, u8 bits) {
 
 // Whether a rule holds for this call: its error, else 0.
 int error_for(unsigned point, const Arguments& arguments) {
+  if (lifted.load_relaxed() != 0) return 0;
   for (unsigned k = 0; k < rule_count; ++k) {
     Rule& rule = rules[k];
     if ((rule.points >> point & 1) == 0 || (rule.error == kKill && !in_main)) continue;
@@ -255,31 +263,11 @@ int error_for(unsigned point, const Arguments& arguments) {
   return 0;
 }
 
-bool has_one_thread() {
-  char text[4096];
-  const auto here = static_cast<usize>(AT_FDCWD);
-  const long file = call_kernel(SYS_openat, {{here, address_of("/proc/self/status"), O_RDONLY}});
-  if (is_error(file)) return false;
-  const long length = call_kernel(SYS_read, {{static_cast<usize>(file), address_of(text), sizeof text - 1}});
-  call_kernel(SYS_close, {{static_cast<usize>(file)}});
-  text[length > 0 ? length : 0] = '\0';
-  return std::strstr(text, "\nThreads:\t1\n") != nullptr;
-}
-
-void check_at_exit() {
-  const char* damage = nullptr;
-  // A program may end in the midst of the library, whose locks then stay as they are.
-  if (!has_one_thread() || !may_collect_here() || freestone_validate(&damage) == 0) return;
-  (Message("stand-in: the heap is damaged: ") << damage).write();
-  abort_now();
-}
-
 using Main = int(int, char**, char**);
 Main* main_of_program = nullptr;
 
 int begin_main(int argc, char** argv, char** variables) {
   in_main = true;
-  if (rule_count != 0 || page != 0 || mappings_left != ~usize{0}) atexit(check_at_exit);
   return main_of_program(argc, argv, variables);
 }
 
@@ -294,22 +282,22 @@ __attribute__((noinline)) long invoke(long number, usize a, usize b, usize c, us
   prepare();
   const Arguments arguments{{a, b, c, d, e, f}};
   const unsigned point = point_of(number, arguments);
-  note(point, in_main ? 2 : 1);
+  note(point, &Count::called);
   if (const int error = error_for(point, arguments); error != 0) {
     if (error == kKill) kill_for(point, __builtin_return_address(0));
-    note(point, 4);
+    note(point, &Count::refused);
     if (error == kElsewhere) return call_kernel(number, {{0, b, c, d, e, f}});
-    return -error;
+    return error == kLie ? 0 : -error;
   }
   const bool maps = number == SYS_mmap;
   if (maps && a != 0 && (d & MAP_FIXED) == 0 && first_placed.load_relaxed() == 0) first_placed.store_relaxed(a);
   const usize made = maps ? mappings_made.fetch_add_relaxed(1) : mappings_made.load_relaxed();
-  if (long refused; made >= mappings_left && refuse_mapping(number, arguments, refused)) {
-    note(point, 4);
+  if (long refused; lifted.load_relaxed() == 0 && made >= mappings_left && refuse_mapping(number, arguments, refused)) {
+    note(point, &Count::refused);
     return refused;
   }
   if (page == 0) return call_kernel(number, arguments);
-  note(point, 4);
+  note(point, &Count::refused);
   return call_with_pages(number, arguments, page);
 }
 
@@ -318,7 +306,18 @@ usize told_value(unsigned long type) {
   return type == AT_PAGESZ && page != 0 ? page : kernel_value(type);
 }
 
+bool tells_vdso() {
+  prepare();
+  const unsigned clock = point_of(SYS_clock_gettime, {});
+  for (unsigned k = 0; k < rule_count; ++k) {
+    if ((rules[k].points >> clock & 1) != 0 && rules[k].error != kKill) return false;
+  }
+  return true;
+}
+
 }  // namespace freestone::os
+
+extern "C" FREESTONE_EXPORT void stand_in_lift() { freestone::os::lifted.store_relaxed(1); }
 
 extern "C" FREESTONE_EXPORT int __libc_start_main(freestone::os::Main* program, int argc, char** argv, void (*init)(),
                                                   void (*fini)(), void (*loader_fini)(), void* stack_end) {

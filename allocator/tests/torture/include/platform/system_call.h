@@ -11,6 +11,7 @@ long invoke(long number, usize a = 0, usize b = 0, usize c = 0, usize d = 0, usi
 
 // What the kernel told the program at its start, with pages of the size that the stand-in has.
 usize told_value(unsigned long type);
+bool tells_vdso();
 #define kernel_value told_value
 
 inline bool is_error(long result) { return result < 0 && result > -4096; }

@@ -1,5 +1,5 @@
 // A kernel with other bounds: see address_space.h.
-#include "matrix/address_space.h"
+#include "torture/address_space.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
