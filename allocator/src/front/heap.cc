@@ -173,16 +173,24 @@ FREESTONE_APART void deallocate_sampled(void* block) {
   sample_observer.load_acquire()->deallocate(block, first);
 }
 
-// Moves the block's contents, as far as they fit, into `moved`, a new block or null.
-FREESTONE_INLINE void* move_to(void* moved, void* block, usize old_bytes, usize bytes) {
-  if (FREESTONE_UNLIKELY(moved == nullptr)) return bytes <= old_bytes ? block : out_of_memory();
+// Moves the block's contents, as far as they fit, into what `find` allocates. A block that shrinks stays where it is if
+// that is null, with the errno from before.
+template <typename Find>
+FREESTONE_INLINE void* move_to(Find find, void* block, usize old_bytes, usize bytes) {
+  const int before = errno;
+  void* const moved = find();
+  if (FREESTONE_UNLIKELY(moved == nullptr)) {
+    if (bytes > old_bytes) return out_of_memory();
+    errno = before;
+    return block;
+  }
   std::memcpy(moved, block, min_of(old_bytes, bytes));
   deallocate(block);
   return moved;
 }
 
 FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) {
-  return move_to(allocate(bytes), block, old_bytes, bytes);
+  return move_to([bytes] { return allocate(bytes); }, block, old_bytes, bytes);
 }
 
 // Reallocs of each kind of block. It stays in place while at least half of it stays in use.
@@ -217,7 +225,8 @@ FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes
   if (bytes > PTRDIFF_MAX) return out_of_memory();
   sample_freed(block);  // first: afterwards the address may belong to another block
   void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
-  if (resized == nullptr) return move_to(allocate_for_growth(old_bytes, bytes), block, old_bytes, bytes);
+  if (resized == nullptr)
+    return move_to([=] { return allocate_for_growth(old_bytes, bytes); }, block, old_bytes, bytes);
   sample_resized(resized, bytes);
   return resized;
 }

@@ -106,6 +106,32 @@ TEST(front_fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
   EXPECT_TRUE(taken);
 }
 
+// In a handler, one thread's fork waits for what another's holds, which waits for a lock of the interrupted code.
+TEST(front_fork, AForkPassesALockThatAnotherForkKeeps) {
+  Mutex outer{LockName::snapshot};
+  Mutex inner{LockName::snapshot};
+  inner.lock();
+  std::atomic<bool> has_outer{false};
+  std::thread other([&] {
+    outer.hold_for_fork();
+    has_outer = true;
+    inner.hold_for_fork();
+    inner.release_after_fork();
+    outer.release_after_fork();
+  });
+  while (!has_outer) std::this_thread::yield();
+  outer.hold_for_fork();
+  inner.hold_for_fork();
+  EXPECT_FALSE(outer.is_mine());
+  inner.release_after_fork();
+  outer.release_after_fork();
+  EXPECT_TRUE(inner.is_mine());
+  inner.unlock();
+  other.join();
+  EXPECT_TRUE(outer.try_lock());
+  outer.unlock();
+}
+
 TEST(front_fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
   Mutex lock{LockName::snapshot};
   lock.lock();
