@@ -404,6 +404,7 @@ bool trim(usize keep_bytes) {
     given += purge_slabs(cache->user, WentBack::trim);
   }
   given += purge_spans(keep_bytes, WentBack::trim);
+  given += unmap_stuck();
   return given > 0;
 }
 

@@ -9,6 +9,7 @@
 #include "region/account.h"
 #include "region/region.h"
 #include "span/dedicated.h"
+#include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"
 
@@ -56,6 +57,7 @@ usize give_back_everything() {
   const usize before = account.charged.load_relaxed();
   empty_caches();
   purge_spans(0, WentBack::shortage);
+  unmap_stuck();
   const usize after = account.charged.load_relaxed();
   return before > after ? before - after : 0;
 }

@@ -25,6 +25,8 @@ usize guard_bytes() { return guards_spans() ? os::page_bytes() : 0; }
 constexpr usize kUnmapping = 1;
 constexpr usize kMoving = 2;
 constexpr usize kGoings = kUnmapping | kMoving;
+// A freed block that the kernel neither unmapped nor emptied: nobody is at it. It is charged for until a trim succeeds.
+constexpr usize kStuck = kGoings;
 
 struct Entry {
   usize block = 0;  // what the program holds; 0: empty
@@ -69,8 +71,11 @@ usize live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize going FREESTONE_GUARDED_BY(mapping_lock) = 0;  // how many of them go
 // Charged for, like the table once it is mapped.
 usize live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
-// Of freed blocks that the kernel neither unmapped nor emptied. They stay charged for, as the library's own.
+// The stuck ones count as the library's own.
+usize stuck FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize stuck_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
+// Of stuck ones for which the table had no room.
+usize lost_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
@@ -145,12 +150,15 @@ FREESTONE_SLOW void count_anew() FREESTONE_REQUIRES(mapping_lock) {
       changed = true;
     }
   }
-  live = live_bytes = going = 0;
+  live = live_bytes = going = stuck = stuck_bytes = 0;
   for (usize i = 0; i < table->capacity; ++i) {
     if (table->entries[i].block == 0) continue;
     ++live;
     going += table->entries[i].going != 0 ? 1 : 0;
     live_bytes += table->entries[i].bytes;
+    if (table->entries[i].going != kStuck) continue;
+    ++stuck;
+    stuck_bytes += table->entries[i].bytes;
   }
 }
 
@@ -272,6 +280,61 @@ void set_mapped_request(const void* block, u64 request) {
   if (Entry* entry = find(address_of(block)); entry != nullptr) entry->request = request;
 }
 
+namespace {
+
+// Of a mapping that is no longer in the table.
+void stay_stuck(Entry entry) {
+  LockGuard guard(mapping_lock);
+  if (!make_room()) {
+    lost_bytes += entry.bytes;
+    return note_in_force(entry.bytes);
+  }
+  entry.going = kStuck;
+  put(entry);
+  ++going;
+  ++stuck;
+  stuck_bytes += entry.bytes;
+}
+
+// False: the kernel neither empties nor unmaps it, and it stays.
+bool unmap_removed(const Entry& removed, bool is_empty) {
+  // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
+  if (os::unmap(reinterpret_cast<void*>(removed.start), removed.bytes) && !is_empty) {
+    stay_stuck(removed);
+    return false;
+  }
+  if (removed.is_closed) forget_range();
+  note_back(WentBack::mapping, removed.bytes);
+  uncharge(removed.bytes);
+  return true;
+}
+
+bool take_stuck(usize& from, Entry& taken) {
+  LockGuard guard(mapping_lock);
+  for (; stuck != 0 && from < table->capacity; ++from) {
+    const Entry& entry = table->entries[from];
+    if (entry.block == 0 || entry.going != kStuck) continue;
+    taken = entry;
+    --stuck;
+    stuck_bytes -= entry.bytes;
+    erase(entry);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+usize unmap_stuck() {
+  usize given = 0;
+  Entry entry;
+  for (usize from = 0; take_stuck(from, entry);) {
+    if (!unmap_removed(entry, !os::purge(reinterpret_cast<void*>(entry.start), entry.bytes))) break;
+    given += entry.bytes;
+  }
+  return given;
+}
+
 bool unmap_block(void* block) {
   if (block == nullptr) return false;
   Entry removed;
@@ -289,16 +352,7 @@ bool unmap_block(void* block) {
     LockGuard guard(mapping_lock);
     erase(*find(removed.block, removed.going));
   }
-  // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
-  if (os::unmap(start, removed.bytes) && !is_empty) {
-    LockGuard guard(mapping_lock);
-    stuck_bytes += removed.bytes;
-    note_in_force(removed.bytes);
-    return true;
-  }
-  if (removed.is_closed) forget_range();
-  note_back(WentBack::mapping, removed.bytes);
-  uncharge(removed.bytes);
+  unmap_removed(removed, is_empty);
   return true;
 }
 
@@ -340,7 +394,7 @@ void* remap_block(void* block, usize bytes) {
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live, live_bytes, mapped_table_bytes() + stuck_bytes, most_live, most_live_bytes};
+  return {live - stuck, live_bytes - stuck_bytes, mapped_table_bytes() + stuck_bytes + lost_bytes, most_live, most_live_bytes};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {
@@ -363,14 +417,15 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the l
   if (!changed && (going == 0 || !mapping_lock.try_lock())) return;
   for (usize i = 0; i < table->capacity; ++i) {
     Entry& entry = table->entries[i];
-    if (entry.block != 0 && entry.going != 0 && !entry.is_going_by(own_thread())) settle_going(entry);
+    if (entry.block != 0 && entry.going != 0 && entry.going != kStuck && !entry.is_going_by(own_thread()))
+      settle_going(entry);
   }
   count_anew();
   mapping_lock.unlock();
 }
 
 FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() {
-  return live_bytes + mapped_table_bytes() + stuck_bytes;
+  return live_bytes + mapped_table_bytes() + lost_bytes;
 }
 
 }  // namespace freestone

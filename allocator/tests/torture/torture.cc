@@ -284,6 +284,7 @@ class Master {
     size_t value = 0;
     for (const uint64_t end = now_ms() + 5000; (value = figure()) > bound && now_ms() < end;)
       nanosleep(&pause, nullptr);
+    if (value > bound) freestone_stats_write(STDERR_FILENO, FREESTONE_TEXT);
     HOLDS(value <= bound, what, value);
   }
 
