@@ -69,14 +69,20 @@ void take_stack(Stack& stack) {
   std::memcpy(stack.frames, frames, stack.depth * sizeof(usize));
 }
 
-void forbid(Slot& slot, usize start, usize end) {
-  if (start == end) return;
-  if (os::guard_install(reinterpret_cast<void*>(start), end - start)) {
-    os::protect_none(reinterpret_cast<void*>(start), end - start);
-  } else {
+// Whether the range faults from here on and has no memory.
+bool forbid(Slot& slot, usize start, usize end, bool takes_memory = false) {
+  if (start == end) return true;
+  void* const pages = reinterpret_cast<void*>(start);
+  bool closed = !os::guard_install(pages, end - start);
+  if (!closed) {
+    const bool is_empty = takes_memory && !os::purge(pages, end - start);
+    closed = !os::protect_none(pages, end - start) && is_empty;
+  }
+  if (closed) {
     slot.closed_bytes += end - start;
     sampled_closed_bytes.add_relaxed(end - start);
   }
+  return closed;
 }
 
 // Undoes both ways of forbidding. False if the kernel refuses: with all mappings used up, or beyond a limit that was
@@ -293,20 +299,31 @@ void guard_check_free(void* block, UnitIndex first) {
     report_misuse("heap buffer overflow", slot, " seen at its free");
 }
 
+// A block whose memory would stay does not wait among the freed ones: they may be many, and large.
 void guard_deallocate(UnitIndex first) {
   Slot& slot = *slot_of(first);
   SampledRecord(first).block().store_relaxed(0);
-  LockGuard guard(guard_lock);
-  forbid(slot, slot.pages_start, slot.pages_end);
-  --live_slots;
-  const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
-  slot.next = kNone;
-  if (newest_freed == kNone) {
-    oldest_freed = index;
-  } else {
-    slot_at_index(newest_freed).next = index;
+  {
+    LockGuard guard(guard_lock);
+    --live_slots;
+    const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
+    if (forbid(slot, slot.pages_start, slot.pages_end, true) || !allow(span_start(slot), span_end(slot))) {
+      slot.next = kNone;
+      if (newest_freed == kNone) {
+        oldest_freed = index;
+      } else {
+        slot_at_index(newest_freed).next = index;
+      }
+      newest_freed = index;
+      return;
+    }
+    slot.state = State::empty;
+    sampled_closed_bytes.sub_relaxed(slot.closed_bytes);
+    SampledRecord(first).guard().store_relaxed(0);
+    slot.next = empty_slots;
+    empty_slots = index;
   }
-  newest_freed = index;
+  return_sampled_units(first);
 }
 
 void guard_release_freed() {
