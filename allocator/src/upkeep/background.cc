@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cerrno>
+
 #include "base/atomic.h"
 #include "cache/tick.h"
 #include "config/options.h"
@@ -46,6 +48,7 @@ bool start_background() {
   u32 now = wanted.load_acquire();
   if (now % 2 == 1) return true;
   if (!wanted.replace_seq(now, now + 1)) return true;
+  const int errno_before = errno;  // a malloc may lead here, and the thread may find no memory
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -59,6 +62,7 @@ bool start_background() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) wanted.store_release(now + 2);
+  errno = errno_before;
   return error == 0;
 }
 

@@ -258,6 +258,26 @@ TEST_F(Limits, RefuseEachKindOfRequestWithoutHarm) {
   free(grown);
 }
 
+TEST_F(Limits, AShrinkThatFindsNoMemoryKeepsErrno) {
+  constexpr size_t kLimit = 8 * kMiB;
+  malloc_trim(0);
+  const size_t sizes[] = {20000, 100000, 700000, 3 * kMiB};
+  void* blocks[4];
+  for (int k = 0; k < 4; ++k) blocks[k] = malloc(sizes[k]);
+  Fill small = empty_fill(100, 2 * kLimit);
+  ASSERT_EQ(set_limits(0, stats().charged_bytes + kLimit), 0);
+  fill(small, 100, kLimit);
+  for (void*& block : blocks) {
+    errno = 0;
+    void* const shrunk = realloc(block, 100);
+    EXPECT_EQ(errno, shrunk == nullptr ? ENOMEM : 0);
+    if (shrunk != nullptr) block = shrunk;
+  }
+  set_limits(0, 0);
+  release(small);
+  for (void* block : blocks) free(block);
+}
+
 // free needs no memory: with every allocation refused, all blocks can be freed from a thread that never allocated.
 TEST_F(Limits, FreeNeedsNoMemory) {
   std::vector<void*> blocks;

@@ -77,7 +77,7 @@ TEST(Statistics, AgreeWithAShadowCountAtRest) {
   } else {
     EXPECT_EQ(held.live_bytes - start.live_bytes, usable);
   }
-  size_t page = 0;  // the library's, which the matrix makes larger than the kernel's
+  size_t page = 0;  // the library's, which torture/ makes larger than the kernel's
   size_t length = sizeof page;
   ASSERT_EQ(mallctl("arenas.page", &page, &length, nullptr, 0), 0);
   const uint64_t pages = malloc_usable_size(huge) / page;

@@ -109,6 +109,16 @@ int main(int, char** arguments) {
     setrlimit(RLIMIT_DATA, &all);
     return hold_many(300, size) ? 0 : 9;
   }
+  if (is("freed_memory")) {  // 64 MiB
+    for (int k = 0; k < 64; ++k) {
+      void* const block = malloc(1 << 20);
+      memset(block, 1, 1 << 20);
+      free(block);
+    }
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss < 32 << 10 ? 0 : 10;
+  }
   if (is("clean")) {
     for (int round = 0; round < 300; ++round) {
       char* block = place_of_allocation(size);

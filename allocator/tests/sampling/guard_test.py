@@ -192,6 +192,13 @@ class Guards(unittest.TestCase):
                 self.skipTest("no seccomp here")
             self.assertEqual((done.status, done.err), (0, ""), case)
 
+    def test_freed_blocks_that_wait_have_no_memory(self) -> None:
+        for case in ("freed_memory", "old_kernel_freed_memory"):
+            done = run(case, 0)
+            if done.status == harness.SKIPPED:
+                self.skipTest("no seccomp here")
+            self.assertEqual((done.status, done.err), (0, ""), case)
+
     def test_faults_that_are_not_ours_end_the_program_silently(self) -> None:
         done = run("wild_fault", 100)
         self.assertEqual((done.status, done.err), (-signal.SIGSEGV, ""))

@@ -92,7 +92,7 @@ struct Rule {
   usize nearer = ~usize{0};
   Atomic<usize> seen;
 };
-constexpr unsigned kRulesMax = 8;
+constexpr unsigned kRulesMax = 32;
 Rule rules[kRulesMax];
 unsigned rule_count = 0;
 usize page = 0;

@@ -13,7 +13,7 @@ from freestone_lab.docs import (
     enumerated_table,
     fidelity_table,
     known_costs_table,
-    matrix_table,
+    torture_table,
     memory_table,
     pages,
     program_table,
@@ -34,7 +34,7 @@ MODULES = (
     fidelity_table,
     recording_table,
     known_costs_table,
-    matrix_table,
+    torture_table,
     sentences,
 )
 

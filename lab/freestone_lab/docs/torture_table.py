@@ -1,74 +1,41 @@
-"""What happens where the kernel refuses, in docs/MATRIX.md: made from what the test matrix.whole stored."""
+"""What happens where the kernel refuses, in docs/TORTURE.md: made from what the test torture.whole stored."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from freestone_lab.docs.pages import cell_text, grid, section_from, stored
 
-DOCUMENT = Path("docs/MATRIX.md")
-RESULT = Path("docs/results/matrix.json")
-SCHEMA = "freestone-matrix/2"
-COMMAND = "ctest --test-dir build/release -R matrix.whole"
-HEADINGS = ("what is refused or set", "runs", "passed whole", "what some cases miss, and why")
+DOCUMENT = Path("docs/TORTURE.md")
+RESULT = Path("docs/results/torture.json")
+SCHEMA = "freestone-torture/1"
+COMMAND = "ctest --test-dir build/release -R torture.whole"
+BUILDS = ("fast", "hardened")
+HEADINGS = ("what is refused or set", *BUILDS, "seconds", "calls refused")
 
 
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content; empty while no result is stored."""
-    return section_from(root, DOCUMENT, RESULT, "matrix", lambda path: table(stored(path, SCHEMA, COMMAND)))
+    return section_from(root, DOCUMENT, RESULT, "torture", lambda path: table(stored(path, SCHEMA, COMMAND)))
 
 
 def table(result: dict[str, Any]) -> str:
-    """One row for each call, whatever error it got, and one for each other axis. What has not run is named."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for name, column in result["columns"].items():
-        if name != "peace":
-            groups.setdefault(_group(name), []).append(column)
-    findings = [finding for column in result["columns"].values() for finding in column["findings"]]
-    runs = sum(column["cells"] for columns in groups.values() for column in columns)
+    """One row for each axis, with both builds' outcome."""
+    axes: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in result["rows"]:
+        axes.setdefault(row["axis"], {})[row["build"]] = row
+    passed = sum(row["outcome"] == "passed" for row in result["rows"])
     said = (
-        f"{runs} runs of {result['tests']} tests (`{COMMAND}` on {result['machine']}, `{RESULT}`), "
-        f"{result['cpu_seconds']} seconds of the processor, {len(findings)} unexplained failures."
+        f"{passed} of {len(result['rows'])} runs passed, in {result['seconds']} seconds\n"
+        f"(`{COMMAND}`, seed {result['seed']:#x}, on {result['machine']}, `{RESULT}`)."
     )
-    parts = [_filled(said)]
-    if result["missing"]:
-        none = [name for name, columns in groups.items() if not any(column["cells"] for column in columns)]
-        some = [name for name, columns in groups.items() if name not in none and _missing(columns)]
-        others = "Runs are missing of all others." if len(none) + len(some) == len(groups) else ""
-        named = _named("No run of", none) + (others or _named("Runs are missing of", some))
-        parts.append(_filled(f"**Not whole yet: {result['missing']} runs are missing.** {named}".rstrip()))
-    ran = [_row(name, columns) for name, columns in groups.items() if any(column["cells"] for column in columns)]
-    parts.append(grid(HEADINGS, ran))
-    if findings:
-        parts.append("\n".join(f"- Failed: `{f['axis']}`, `{f['test']}`, `{f['case']}`" for f in findings))
-    return "\n\n".join(parts)
+    return f"{said}\n\n{grid(HEADINGS, [_row(name, runs, name in result['not_met']) for name, runs in axes.items()])}"
 
 
-def _filled(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def _named(words: str, names: Sequence[str]) -> str:
-    return f"{words} {', '.join(f'`{name}`' for name in names)}. " if names else ""
-
-
-def _missing(columns: Sequence[dict[str, Any]]) -> int:
-    return sum(int(column["missing"]) for column in columns)
-
-
-def _group(name: str) -> str:
-    call, _, what = name.partition(".")
-    return name if call in ("options", "all") or not what.isupper() else call
-
-
-def _row(name: str, columns: Sequence[dict[str, Any]]) -> list[str]:
-    reasons: dict[str, int] = {}
-    for column in columns:
-        for reason, count in column["excused"].items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    missed = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-    ran = sum(column["cells"] - column["skipped"] for column in columns)
-    return [f"`{name}`", str(ran), str(sum(column["passed"] for column in columns)), cell_text(missed)]
+def _row(name: str, runs: dict[str, dict[str, Any]], not_met: bool) -> list[str]:
+    found = [runs[build] for build in BUILDS if build in runs]
+    outcomes = [cell_text(runs[build]["outcome"].partition("; ")[0]) if build in runs else "" for build in BUILDS]
+    seconds = " / ".join(f"{run['seconds']:.1f}" for run in found)
+    refused = "not met" if not_met else " / ".join(str(sum(run["refused"].values())) for run in found)
+    return [f"`{name}`", *outcomes, seconds, refused]

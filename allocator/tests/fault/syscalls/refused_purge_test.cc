@@ -1,5 +1,5 @@
 // The kernel does not take back what is locked, and a sandbox may let it take nothing. All other free memory goes back
-// as ever, and a process in which nothing can go does not keep asking. matrix/ tries locked pages of 64 KiB, too.
+// as ever, and a process in which nothing can go does not keep asking. torture/ tries locked pages of 64 KiB, too.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
