@@ -31,7 +31,7 @@ bool is_exact() { return static_cast<LeakMode>(options.leak) == LeakMode::exact;
 // Says why a report names nothing.
 void explain_nothing(const LeakCounts& counts, Message& line) FREESTONE_REQUIRES(profile_store.lock) {
   if (!counts.scanned) {
-    line << "the search for pointers failed: no memory, or no /proc";
+    line << "the search for pointers failed: no memory, no /proc, or threads that cannot be stopped";
   } else if (profile_store.totals().samples == 0) {
     line << (is_exact() ? "no block was allocated" : "nothing was sampled");
   } else if (counts.reachable_objects == 0) {

@@ -25,7 +25,7 @@ struct LeakCounts {
   double reachable_objects;
   double reachable_bytes;
   u64 lost_samples;
-  bool scanned;  // false: memory ran out, or /proc is missing
+  bool scanned;  // false: memory ran out, /proc is missing, or threads went on
 };
 
 // Finds what is reachable and writes the report to standard error or, as JSON, to the file of the option leak_file. The

@@ -69,6 +69,7 @@ class StoppedThreads {
     // Some thread may block the signal, so the wait is bounded. Its whole stack then counts as used.
     for (unsigned waited = 0; waited < 2000; ++waited) {
       if (stopped_count.load_acquire() >= asked_ && !ask_others()) break;
+      if (some_go_on_) break;
       os::sleep_microseconds(500);
       if (waited % 4 == 3) forget_ended();
     }
@@ -82,6 +83,8 @@ class StoppedThreads {
   StoppedThreads(const StoppedThreads&) = delete;
   StoppedThreads& operator=(const StoppedThreads&) = delete;
 
+  // False where the kernel refuses to list or to signal threads: they would unmap what is searched.
+  bool are_all() const { return !some_go_on_; }
   // Where the used part of the stack [start, end) begins.
   static usize used_from(usize start, usize end) {
     for (const Atomic<usize>& each : stack_pointers) {
@@ -95,7 +98,8 @@ class StoppedThreads {
   // any.
   bool ask_others() {
     const unsigned before = asked_;
-    os::for_each_thread([](void* self, unsigned tid) { static_cast<StoppedThreads*>(self)->ask(tid); }, this);
+    const auto ask_one = [](void* self, unsigned tid) { static_cast<StoppedThreads*>(self)->ask(tid); };
+    if (!os::for_each_thread(ask_one, this)) some_go_on_ = true;
     return asked_ != before;
   }
   void ask(unsigned tid) {
@@ -104,7 +108,11 @@ class StoppedThreads {
     for (unsigned i = 0; i < asked_; ++i) {
       if (asked[i] == tid) return;
     }
-    if (os::signal_thread(tid, signal_)) asked[asked_++] = tid;
+    if (!os::signal_thread(tid, signal_)) {
+      asked[asked_++] = tid;
+    } else if (!os::thread_has_ended(tid)) {
+      some_go_on_ = true;
+    }
   }
   // A thread that ends blocks signals first: it was signalled and never stops.
   void forget_ended() {
@@ -118,6 +126,7 @@ class StoppedThreads {
   }
 
   int signal_ = 0;  // 0: they stood still before
+  bool some_go_on_ = false;
   unsigned asked_ = 0;
   struct sigaction before_;
 };
@@ -371,7 +380,7 @@ bool Reachable::find(const StandingThreads* standing) {
   Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
   StoppedThreads others(standing);
-  return scan.run();
+  return others.are_all() && scan.run();
 }
 
 Reachable::~Reachable() {

@@ -10,7 +10,7 @@ namespace freestone {
 // or not.
 class Reachable {
  public:
-  // Stops the other threads, scans, and lets them go on. False if memory is out or /proc is missing. If a debugger made
+  // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on. If a debugger made
   // them stand still, `standing` says where, and their registers lie in some mapping.
   bool find(const StandingThreads* standing);
   ~Reachable();

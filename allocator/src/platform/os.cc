@@ -243,12 +243,13 @@ struct DirectoryEntry {  // of getdents64
 
 }  // namespace
 
-void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
+bool for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
   const long folder = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of("/proc/self/task"),
                              O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (is_error(folder)) return;
+  if (is_error(folder)) return false;
   alignas(8) char buffer[4096];
-  for (long got; (got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0;) {
+  long got;
+  while ((got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0) {
     for (long at = 0; at < got;) {
       const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
       const char* name = entry->name;
@@ -258,14 +259,16 @@ void for_each_thread(void (*visit)(void* context, unsigned tid), void* context) 
     }
   }
   invoke(SYS_close, static_cast<usize>(folder));
+  return got == 0;
 }
 
-bool signal_thread(unsigned tid, int signal) {
-  return invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)) == 0;
+Failure signal_thread(unsigned tid, int signal) {
+  return failure_of(invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)));
 }
+bool thread_is_gone(unsigned tid) { return signal_thread(tid, 0).error == ESRCH; }
 
 bool thread_has_ended(unsigned tid) {
-  if (!signal_thread(tid, 0)) return true;
+  if (thread_is_gone(tid)) return true;
   char text[64];  // "TID (NAME) STATE ..."
   Message path("/proc/self/task/");
   path << u64{tid} << "/stat" << '\0';

@@ -94,10 +94,11 @@ bool is_emulated();
 // (late_libc.cc); elsewhere its address is null.
 FREESTONE_HIDDEN const char* object_ahead(const char* name, bool also_behind = false) __attribute__((weak));
 
-// Calls visit(context, tid) for each thread of this process.
-void for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
-// False when the thread is gone.
-bool signal_thread(unsigned tid, int signal);
+// Calls visit(context, tid) for each thread of this process. False if there may be more.
+bool for_each_thread(void (*visit)(void* context, unsigned tid), void* context);
+Failure signal_thread(unsigned tid, int signal);
+// Whether there is no such thread. A kernel that refuses to say is taken for no.
+bool thread_is_gone(unsigned tid);
 // Whether it is gone, or a zombie, which takes signals without handling them.
 bool thread_has_ended(unsigned tid);
 void sleep_microseconds(unsigned microseconds);

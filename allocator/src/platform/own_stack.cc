@@ -46,7 +46,7 @@ bool take_stack() {
   const u32 self = thread_id();
   u32 other = 0;
   if (owner.replace_seq(other, self)) return true;
-  return other != self && !signal_thread(other, 0) && owner.replace_seq(other, self);
+  return other != self && thread_is_gone(other) && owner.replace_seq(other, self);
 }
 
 }  // namespace

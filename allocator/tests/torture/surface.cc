@@ -147,10 +147,10 @@ void Worker::construct(Block& block, size_t size) {
   }
 }
 
-void Worker::resize(Block& block) {
+void Worker::resize(Block& block, size_t size) {
   if (block.kind >= Kind::made && block.kind <= Kind::made_aligned) return release(block);
   const size_t each = 1 + random_.below(3);
-  const size_t size = draw_size() / each * each;
+  size = size / each * each;
   const bool flagged = block.kind == Kind::flagged;
   check(block, block.size);
   if (flagged)
@@ -232,6 +232,15 @@ void Worker::pass(Block& block) {
   block = other;
   other = mine;
   pthread_mutex_unlock(&exchange_lock);
+}
+
+// Blocks above the size of which each has a mapping of its own.
+void Worker::use_mapping() {
+  Block block;
+  admit(block, call([&] { return malloc(34 << 20); }), 34 << 20, 16, Kind::plain, false);
+  for (const size_t size : {size_t{45} << 20, size_t{36} << 20, size_t{60} << 20})
+    if (block.start != nullptr) resize(block, size);
+  if (block.start != nullptr) release(block);
 }
 
 void Worker::use_heap_object() {
@@ -364,12 +373,13 @@ void Worker::step() {
   const uint64_t dice = random_.below(1000);
   if (dice < 4) return use_heap_object();
   if (dice < 6) return use_arena();
+  if (dice < 7) return use_mapping();
   if (dice < 12) return ask_wrongly(block);
   if (dice < 24) return look();
   if (dice < 28 && asks && !alone) return ask();
   if (dice < 100) return pass(block);
   if (block.start == nullptr) return allocate(block);
-  return dice < 400 ? resize(block) : release(block);
+  return dice < 400 ? resize(block, draw_size()) : release(block);
 }
 
 }  // namespace torture

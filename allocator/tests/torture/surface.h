@@ -99,10 +99,11 @@ class Worker {
   void allocate(Block& block);
   void allocate_aligned(Block& block, size_t size);
   void construct(Block& block, size_t size);
-  void resize(Block& block);
+  void resize(Block& block, size_t size);
   void release(Block& block);
   void ask_wrongly(Block& block);
   void pass(Block& block);
+  void use_mapping();
   void use_heap_object();
   void use_arena();
   void look();
