@@ -10,6 +10,7 @@ did not end well or a call of points.def that may be refused was never refused.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import os
@@ -67,20 +68,17 @@ def play(axis: Axis, build: str, seed: int) -> Row:
 
 def ended(command: Sequence[str], environment: dict[str, str], folder: str) -> str:
     """Passed, or what went wrong. No process of the program is left."""
-    with open(Path(folder) / "errors", "w+b") as errors:
+    with (Path(folder) / "errors").open("w+b") as errors:
         process = subprocess.Popen(
             command, env=environment, cwd=folder, stdout=errors, stderr=errors, start_new_session=True
         )
         status: int | None = None
         try:
-            status = process.wait(HANG_S)
-        except subprocess.TimeoutExpired:
-            pass
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = process.wait(HANG_S)
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip()[-1500:]
@@ -118,17 +116,19 @@ def main(words: Sequence[str]) -> int:
         return 1 if any(row.outcome != PASSED for row in rows) else 0
     begin = time.monotonic()
     rows = play_all(chosen, seed)
+    never = not_met(rows)
     result = {
         "schema": SCHEMA,
         "machine": platform.platform(),
         "seed": seed,
         "seconds": round(time.monotonic() - begin),
-        "not_met": not_met(rows),
-        "rows": [asdict(row) for row in rows],
+        "not_met": never,
     }
-    Path(words[1]).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print("never refused:", ", ".join(result["not_met"]) or "none")
-    return 1 if result["not_met"] or any(row.outcome != PASSED for row in rows) else 0
+    lines = ",\n".join(json.dumps(asdict(row)) for row in rows)
+    head = json.dumps(result, indent=1).removesuffix("\n}")
+    Path(words[1]).write_text(f'{head},\n "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    print("never refused:", ", ".join(never) or "none")
+    return 1 if never or any(row.outcome != PASSED for row in rows) else 0
 
 
 if __name__ == "__main__":

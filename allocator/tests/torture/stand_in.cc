@@ -173,8 +173,8 @@ void read_rules(const char* text) {
 void open_census(const char* path) {
   const long file = call_kernel(SYS_openat, {{static_cast<usize>(AT_FDCWD), address_of(path), O_RDWR | O_CLOEXEC}});
   if (is_error(file)) return;
-  const long got =
-      call_kernel(SYS_mmap, {{0, sizeof(Count) * kPointCount, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0}});
+  const usize bytes = sizeof(Count) * kPointCount;
+  const long got = call_kernel(SYS_mmap, {{0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<usize>(file), 0}});
   call_kernel(SYS_close, {{static_cast<usize>(file)}});
   if (!is_error(got)) census = reinterpret_cast<Count*>(got);
 }

@@ -87,16 +87,21 @@ void Worker::allocate(Block& block) {
   const size_t each = 1 + random_.below(64);
   const size_t count = size / each;
   switch (random_.below(12)) {
-    case 0: return admit(block, call([&] { return calloc(1, size); }), size, 16, Kind::plain, true);
-    case 1: return admit(block, call([&] { return calloc(count, each); }), count * each, 16, Kind::plain, true);
-    case 2: return admit(block, call([&] { return realloc(nullptr, size); }), size, 16, Kind::plain, false);
+    case 0:
+      return admit(block, call([&] { return calloc(1, size); }), size, 16, Kind::plain, true);
+    case 1:
+      return admit(block, call([&] { return calloc(count, each); }), count * each, 16, Kind::plain, true);
+    case 2:
+      return admit(block, call([&] { return realloc(nullptr, size); }), size, 16, Kind::plain, false);
     case 3:
       return admit(block, call([&] { return reallocarray(nullptr, count, each); }), count * each, 16, Kind::plain,
                    false);
     case 4:
-    case 5: return allocate_aligned(block, size);
+    case 5:
+      return allocate_aligned(block, size);
     case 6:
-    case 7: return construct(block, size);
+    case 7:
+      return construct(block, size);
     case 8: {
       const size_t alignment = size_t{16} << random_.below(12);
       const bool zeroed = draw(2);
@@ -104,18 +109,22 @@ void Worker::allocate(Block& block) {
       HOLDS(nallocx(size, flags) >= size, "good size", size);
       return admit(block, call([&] { return mallocx(size, flags); }), size, alignment, Kind::flagged, zeroed);
     }
-    default: return admit(block, call([&] { return malloc(size); }), size, 16, Kind::plain, false);
+    default:
+      return admit(block, call([&] { return malloc(size); }), size, 16, Kind::plain, false);
   }
 }
 
 void Worker::allocate_aligned(Block& block, size_t size) {
   const size_t alignment = size_t{16} << random_.below(18);  // up to 2 MiB
   switch (random_.below(5)) {
-    case 0: return admit(block, call([&] { return memalign(alignment, size); }), size, alignment, Kind::aligned, false);
+    case 0:
+      return admit(block, call([&] { return memalign(alignment, size); }), size, alignment, Kind::aligned, false);
     case 1:
       return admit(block, call([&] { return aligned_alloc(alignment, size); }), size, alignment, Kind::aligned, false);
-    case 2: return admit(block, call([&] { return valloc(size); }), size, 4096, Kind::paged, false);
-    case 3: return admit(block, call([&] { return pvalloc(size); }), size, 4096, Kind::paged, false);
+    case 2:
+      return admit(block, call([&] { return valloc(size); }), size, 4096, Kind::paged, false);
+    case 3:
+      return admit(block, call([&] { return pvalloc(size); }), size, 4096, Kind::paged, false);
     default:
       void* start = nullptr;
       const int error = call([&] { return posix_memalign(&start, alignment, size); });
@@ -129,8 +138,10 @@ void Worker::construct(Block& block, size_t size) {
   const auto aligned = std::align_val_t{alignment};
   try {
     switch (random_.below(6)) {
-      case 0: return admit(block, call([&] { return operator new(size); }), size, 16, Kind::made, false);
-      case 1: return admit(block, call([&] { return operator new[](size); }), size, 16, Kind::made_array, false);
+      case 0:
+        return admit(block, call([&] { return operator new(size); }), size, 16, Kind::made, false);
+      case 1:
+        return admit(block, call([&] { return operator new[](size); }), size, 16, Kind::made_array, false);
       case 2:
         return admit(block, call([&] { return operator new(size, aligned); }), size, alignment, Kind::made_aligned,
                      false);
@@ -140,7 +151,8 @@ void Worker::construct(Block& block, size_t size) {
       case 4:
         return admit(block, call([&] { return operator new[](size, std::nothrow); }), size, 16, Kind::made_array,
                      false);
-      default: return admit(block, call([&] { return operator new(size, std::nothrow); }), size, 16, Kind::made, false);
+      default:
+        return admit(block, call([&] { return operator new(size, std::nothrow); }), size, 16, Kind::made, false);
     }
   } catch (const std::bad_alloc&) {
     HOLDS(is_kept_or(ENOMEM), "errno of operator new", size);
@@ -155,7 +167,7 @@ void Worker::resize(Block& block, size_t size) {
   check(block, block.size);
   if (flagged)
     HOLDS(call([&] { return xallocx(block.start, size, 0, 0); }) >= block.size && is_kept(), "xallocx", size);
-  void* const moved = flagged    ? call([&] { return rallocx(block.start, size, 0); })
+  void* const moved = flagged   ? call([&] { return rallocx(block.start, size, 0); })
                       : draw(2) ? call([&] { return realloc(block.start, size); })
                                 : call([&] { return reallocarray(block.start, size / each, each); });
   if (moved == nullptr && size == 0 && !flagged) {
@@ -183,13 +195,20 @@ void Worker::release(Block& block) {
   const auto aligned = std::align_val_t{block.alignment};
   call([&] {
     switch (block.kind) {
-      case Kind::plain: return sized ? free_sized(start, size) : free(start);
-      case Kind::aligned: return sized ? free_aligned_sized(start, block.alignment, size) : free(start);
-      case Kind::paged: return free(start);
-      case Kind::made: return sized ? operator delete(start, size) : operator delete(start);
-      case Kind::made_array: return sized ? operator delete[](start, size) : operator delete[](start);
-      case Kind::made_aligned: return sized ? operator delete(start, size, aligned) : operator delete(start, aligned);
-      case Kind::flagged: return sized ? sdallocx(start, size, log_of(block.alignment)) : dallocx(start, 0);
+      case Kind::plain:
+        return sized ? free_sized(start, size) : free(start);
+      case Kind::aligned:
+        return sized ? free_aligned_sized(start, block.alignment, size) : free(start);
+      case Kind::paged:
+        return free(start);
+      case Kind::made:
+        return sized ? operator delete(start, size) : operator delete(start);
+      case Kind::made_array:
+        return sized ? operator delete[](start, size) : operator delete[](start);
+      case Kind::made_aligned:
+        return sized ? operator delete(start, size, aligned) : operator delete(start, aligned);
+      case Kind::flagged:
+        return sized ? sdallocx(start, size, log_of(block.alignment)) : dallocx(start, 0);
     }
   });
   HOLDS(is_kept(), "free changed errno", block.kind);
@@ -320,15 +339,24 @@ void Worker::look() {
   size_t length = sizeof value;
   call([&] {
     switch (random_.below(10)) {
-      case 0: return HOLDS(mallinfo2().arena < size_t{PTRDIFF_MAX}, "mallinfo2", 0);
-      case 1: return HOLDS(mallopt(M_MXFAST, 64) <= 1, "mallopt", 0);
-      case 2: return HOLDS(malloc_trim(size) <= 1, "malloc_trim", size);
-      case 3: return HOLDS(freestone_trim(size) <= 1, "freestone_trim", size);
-      case 4: return HOLDS(freestone_good_size(size) >= size, "freestone_good_size", size);
-      case 5: return freestone_flush_thread();
-      case 6: return HOLDS(mallctl("stats.allocated", &value, &length, nullptr, 0) == 0, "stats.allocated", 0);
-      case 7: return HOLDS(mallctl("arena.4096.decay", nullptr, nullptr, nullptr, 0) == 0, "arena.decay", 0);
-      case 8: return HOLDS(mallctl("no.such.name", &value, &length, nullptr, 0) == ENOENT, "no.such.name", 0);
+      case 0:
+        return HOLDS(mallinfo2().arena < size_t{PTRDIFF_MAX}, "mallinfo2", 0);
+      case 1:
+        return HOLDS(mallopt(M_MXFAST, 64) <= 1, "mallopt", 0);
+      case 2:
+        return HOLDS(malloc_trim(size) <= 1, "malloc_trim", size);
+      case 3:
+        return HOLDS(freestone_trim(size) <= 1, "freestone_trim", size);
+      case 4:
+        return HOLDS(freestone_good_size(size) >= size, "freestone_good_size", size);
+      case 5:
+        return freestone_flush_thread();
+      case 6:
+        return HOLDS(mallctl("stats.allocated", &value, &length, nullptr, 0) == 0, "stats.allocated", 0);
+      case 7:
+        return HOLDS(mallctl("arena.4096.decay", nullptr, nullptr, nullptr, 0) == 0, "arena.decay", 0);
+      case 8:
+        return HOLDS(mallctl("no.such.name", &value, &length, nullptr, 0) == ENOENT, "no.such.name", 0);
       default:
         const int error = freestone_walk(count_block, &value);
         return HOLDS(error == 0 || error == ENOMEM, "freestone_walk", error);
@@ -344,7 +372,8 @@ void Worker::ask() {
   stats.version = FREESTONE_STATS_VERSION;
   int error = 0;
   switch (random_.below(6)) {
-    case 0: return HOLDS(freestone_get_stats(&stats) == 0, "freestone_get_stats", 0);
+    case 0:
+      return HOLDS(freestone_get_stats(&stats) == 0, "freestone_get_stats", 0);
     case 1: {
       const int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
       error = freestone_stats_write(file, static_cast<freestone_format>(random_.below(4)));
@@ -361,7 +390,8 @@ void Worker::ask() {
       HOLDS(freestone_option_get("dirty_decay_ms", text, sizeof text) == 0, "freestone_option_get", 0);
       error = freestone_option_set("dirty_decay_ms", text);
       return HOLDS(error == 0 || error == EPERM, "freestone_option_set", error);
-    case 4: return draw(2) ? freestone_prof_start() : freestone_prof_stop();
+    case 4:
+      return draw(2) ? freestone_prof_start() : freestone_prof_stop();
     default:
       error = freestone_prof_dump("torture.heap");
       return HOLDS(error == 0 || error == EIO || error == ENOMEM, "freestone_prof_dump", error);

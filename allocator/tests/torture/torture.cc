@@ -1,7 +1,7 @@
 // One program over the whole surface, for a kernel that refuses (stand_in.cc): threads that come and go, forks,
-// signals, limits, other programs and libraries meanwhile. Whatever is refused, it promises no death, no hang, no damage
-// and no wrong errno, and that memory comes back when the refusal ends. It uses no stdio and no exception's memory of
-// the heap's, so that nothing but the library can miss a promise.
+// signals, limits, other programs and libraries meanwhile. Whatever is refused, it promises no death, no hang, no
+// damage and no wrong errno, and that memory comes back when the refusal ends. It uses no stdio and no exception's
+// memory of the heap's, so that nothing but the library can miss a promise.
 //
 //   torture SEED MILLISECONDS [quiet|inner]
 //
@@ -147,7 +147,7 @@ class Master {
     // To cancel, glibc loads this, and ends a process that has no memory for it.
     can_cancel_ = dlopen("libgcc_s.so.1", RTLD_NOW) != nullptr;
     HOLDS(pthread_key_create(&key, at_thread_end) == 0, "pthread_key_create", 0);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &action, nullptr);
@@ -173,12 +173,18 @@ class Master {
   void act(unsigned round) {
     switch (round % 8) {
       case 0:
-      case 4: return thread();
-      case 1: return fork_here(worker_);
-      case 2: return load();
-      case 3: return asks ? limit() : worker_.release_all();
-      case 5: return call_back();
-      case 6: return asks && is_inner_ ? report() : worker_.release_all();
+      case 4:
+        return thread();
+      case 1:
+        return fork_here(worker_);
+      case 2:
+        return load();
+      case 3:
+        return asks ? limit() : worker_.release_all();
+      case 5:
+        return call_back();
+      case 6:
+        return asks && is_inner_ ? report() : worker_.release_all();
       default:
         if (asks) mallctl("background_thread", nullptr, nullptr, &(background_ = !background_), sizeof background_);
     }
@@ -273,8 +279,9 @@ class Master {
       free(block);
     }
     await("a thread did not end", [] { return said_bytes("/proc/self/status", "Threads:") / 1024; }, 1);
-    await("memory did not come back", [] { return freestone_flush_thread(), malloc_trim(0), resident_bytes(); },
-          before + kLeftBytes);
+    await(
+        "memory did not come back", [] { return freestone_flush_thread(), malloc_trim(0), resident_bytes(); },
+        before + kLeftBytes);
     const char* damage = "";
     HOLDS(freestone_validate(&damage) == 0, damage, 0);
   }
