@@ -48,9 +48,9 @@ class FREESTONE_CAPABILITY Mutex {
   // Whether the calling thread holds it.
   bool is_mine() const { return owner() == own_thread(); }
 
-  // The forking thread calls these before and after a fork. A lock that the interrupted code holds stays as it is. One
-  // that another fork holds is not waited for long: that fork may wait for a lock of the interrupted code. What it
-  // guards is whole meanwhile.
+  // The forking thread calls these before and after a fork. A lock that the interrupted code holds stays as it is. The
+  // wait for another is bounded: its holder may wait for one of the interrupted code. The child then repairs, as one in
+  // which no fork handler ran.
   void hold_for_fork() FREESTONE_ASSERTS() FREESTONE_NO_ANALYSIS {
     if (is_mine()) return;
     settle_child();
@@ -92,7 +92,7 @@ class FREESTONE_CAPABILITY Mutex {
   // A signal handler may fork in the midst of the wait, and the kernel then goes on with the wait in the child, where
   // nobody releases the lock.
   static constexpr u64 kLookMs = 20;
-  static constexpr int kForkLooks = 10;
+  static constexpr int kForkLooks = 25;
 
   usize owner() const { return state_.load_relaxed() & ~kFlags; }
   bool is_held_for_own_fork() const { return (state_.load_relaxed() & kForFork) != 0 && is_mine(); }
@@ -105,8 +105,8 @@ class FREESTONE_CAPABILITY Mutex {
     if (FREESTONE_UNLIKELY((state_.exchange_release(kFree) & kSleepers) != 0)) os::futex_wake_one(low_half());
   }
 
-  // False if another fork held it at so many looks.
-  FREESTONE_SLOW bool lock_slow(int looks_at_fork = 0x7fffffff) {
+  // False if it was not free at so many looks.
+  FREESTONE_SLOW bool lock_slow(int looks = 0x7fffffff) {
     if (is_held_for_own_fork()) return true;
     for (int i = 0; i < kSpins; ++i) {
       cpu_relax();
@@ -121,7 +121,7 @@ class FREESTONE_CAPABILITY Mutex {
         if (state_.replace_acquire(now, own_thread() | kSleepers)) return true;
       } else if ((now & kSleepers) == 0 && !state_.replace_acquire(now, now | kSleepers)) {
         continue;
-      } else if ((now & kForFork) != 0 && --looks_at_fork < 0) {
+      } else if (--looks < 0) {
         return false;
       } else {
         os::futex_wait_for(low_half(), static_cast<u32>(now | kSleepers), kLookMs);

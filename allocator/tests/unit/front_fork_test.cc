@@ -106,18 +106,18 @@ TEST(front_fork, AMutexHeldForAForkIsPassedByTheForkingThreadOnly) {
   EXPECT_TRUE(taken);
 }
 
-// In a handler, one thread's fork waits for what another's holds, which waits for a lock of the interrupted code.
-TEST(front_fork, AForkPassesALockThatAnotherForkKeeps) {
+// A fork in a handler waits for what another thread holds, which waits for a lock of the interrupted code.
+void fork_while_another_waits(bool other_forks) {
   Mutex outer{LockName::snapshot};
   Mutex inner{LockName::snapshot};
   inner.lock();
   std::atomic<bool> has_outer{false};
   std::thread other([&] {
-    outer.hold_for_fork();
+    other_forks ? outer.hold_for_fork() : outer.lock();
     has_outer = true;
-    inner.hold_for_fork();
-    inner.release_after_fork();
-    outer.release_after_fork();
+    inner.lock();
+    inner.unlock();
+    other_forks ? outer.release_after_fork() : outer.unlock();
   });
   while (!has_outer) std::this_thread::yield();
   outer.hold_for_fork();
@@ -131,6 +131,8 @@ TEST(front_fork, AForkPassesALockThatAnotherForkKeeps) {
   EXPECT_TRUE(outer.try_lock());
   outer.unlock();
 }
+TEST(front_fork, DoesNotWaitForEverForALockThatAnotherThreadKeeps) { fork_while_another_waits(false); }
+TEST(front_fork, DoesNotWaitForEverForALockThatAnotherForkKeeps) { fork_while_another_waits(true); }
 
 TEST(front_fork, ALockThatTheInterruptedCodeHoldsIsLeftToIt) {
   Mutex lock{LockName::snapshot};
