@@ -66,9 +66,11 @@ u32 used_blocks(SizeClass c, const Record& record) {
 struct HeapObjects {
   FREESTONE_AT_START static void before_fork() {
     heap_object_lock.hold_for_fork();
+    if (!heap_object_lock.is_mine()) return;  // the list may change
     for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.hold_for_fork();
   }
   FREESTONE_AT_START FREESTONE_NO_ANALYSIS static void after_fork_in_parent() {  // held since before_fork
+    if (!heap_object_lock.is_mine()) return;
     for (HeapObject* h = first_heap; h != nullptr; h = h->next_) h->lock_.release_after_fork();
     heap_object_lock.release_after_fork();
   }
