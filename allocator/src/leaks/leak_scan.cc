@@ -196,7 +196,8 @@ class Scan {
       leave_out(metadata_[i].start, metadata_[i].end);
     const MappingTable table = mapping_table();
     leave_out(table.start, table.end);
-    for (usize i = 0; i < result_.mapped_count_; ++i) leave_out(result_.mapped_[i].start, result_.mapped_[i].end);
+    const auto leave_out_one = [](void* self, usize from, usize to) { static_cast<Scan*>(self)->leave_out(from, to); };
+    for_each_mapped_range(leave_out_one, this);
     usize start, end;
     if (find_module(address_of(reinterpret_cast<const void*>(&capture_stack)), &start, &end)) leave_out(start, end);
     return left_out_count_ < kLeftOutMax;

@@ -406,6 +406,14 @@ void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), vo
   }
 }
 
+void for_each_mapped_range(void (*visit)(void* context, usize start, usize end), void* context) {
+  LockGuard guard(mapping_lock);
+  for (usize i = 0; i < table->capacity; ++i) {
+    const Entry& entry = table->entries[i];
+    if (entry.block != 0) visit(context, entry.start, entry.start + entry.bytes);
+  }
+}
+
 MappingTable mapping_table() {
   LockGuard guard(mapping_lock);
   return {address_of(table->entries), address_of(table->entries + table->capacity)};
