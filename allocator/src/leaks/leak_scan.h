@@ -10,8 +10,8 @@ namespace freestone {
 // or not.
 class Reachable {
  public:
-  // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on. If a debugger made
-  // them stand still, `standing` says where, and their registers lie in some mapping.
+  // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on. If
+  // a debugger made them stand still, `standing` says where, and their registers lie in some mapping.
   bool find(const StandingThreads* standing);
   ~Reachable();
   bool holds(const void* block) const;

@@ -394,7 +394,8 @@ void* remap_block(void* block, usize bytes) {
 
 MappingCounts mapping_counts() {
   LockGuard guard(mapping_lock);
-  return {live - stuck, live_bytes - stuck_bytes, mapped_table_bytes() + stuck_bytes + lost_bytes, most_live, most_live_bytes};
+  const usize own_bytes = mapped_table_bytes() + stuck_bytes + lost_bytes;
+  return {live - stuck, live_bytes - stuck_bytes, own_bytes, most_live, most_live_bytes};
 }
 
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context) {
