@@ -13,6 +13,9 @@ from pathlib import Path
 # others are one axis.
 TOLD_APART = {"madvise_populate": ("EINVAL",), "madvise_unknown": ("ENOMEM",)}
 
+# Options without which hardly a run makes the call.
+MADE_BY = {"madvise_huge": "thp:always"}
+
 
 @dataclass(frozen=True)
 class Point:
@@ -43,7 +46,7 @@ def points() -> list[Point]:
 
 def refusals() -> list[Axis]:
     optional = [point.name for point in points() if point.need != "needed"]
-    result = [Axis(name, f"{name}=EPERM") for name in optional]
+    result = [Axis(name, f"{name}=EPERM", MADE_BY.get(name, "")) for name in optional]
     return result + [Axis(f"{c}.{e}", f"{c}={e}") for c, errors in TOLD_APART.items() for e in errors]
 
 
