@@ -47,7 +47,7 @@ ELSEWHERE = {
     "fidelity",
     "fidelity-counts",
     "fidelity-models",
-    "matrix",
+    "torture",
     "fidelity-ratios",
     "recording-whole",
     trace_results.NAME,

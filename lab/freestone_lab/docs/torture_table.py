@@ -27,8 +27,8 @@ def table(result: dict[str, Any]) -> str:
         axes.setdefault(row["axis"], {})[row["build"]] = row
     passed = sum(row["outcome"] == "passed" for row in result["rows"])
     said = (
-        f"{passed} of {len(result['rows'])} runs passed, in {result['seconds']} seconds\n"
-        f"(`{COMMAND}`, seed {result['seed']:#x}, on {result['machine']}, `{RESULT}`)."
+        f"{passed} of {len(result['rows'])} runs passed, in {result['seconds']} seconds (`{COMMAND}`,\n"
+        f"seed {result['seed']:#x}, on {result['machine']}, `{RESULT}`)."
     )
     return f"{said}\n\n{grid(HEADINGS, [_row(name, runs, name in result['not_met']) for name, runs in axes.items()])}"
 
