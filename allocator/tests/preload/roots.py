@@ -37,10 +37,11 @@ PROGRAMS = (
 FEWEST_PROGRAMS = 12  # where fewer can be judged, the root shows nothing
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "/here"  # where a root sees this machine
-# This machine's /proc and /dev, the repository at its own place, and all of this machine, for its Python.
+# This machine's /proc and /dev, the repository at its own place, and all of this machine, for its Python. The root is
+# pivoted to, since a program whose root was only changed may not make a sandbox of its own.
 ENTER = """
-mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mkdir -p "$0$1" "$0$2" &&
-mount --bind "$1" "$0$1" && mount --rbind / "$0$2" && cd "$0" && exec chroot . env -C "$3" "${@:4}"
+mount --bind "$0" "$0" && mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mkdir -p "$0$1" "$0$2" &&
+mount --bind "$1" "$0$1" && cd "$0" && pivot_root . ".$2" && exec chroot . env -C "$3" "${@:4}"
 """
 
 

@@ -32,6 +32,9 @@ class Session:
 
     def __post_init__(self) -> None:
         self.witness = self.folder / "witness.txt"
+        self.witness.touch()
+        self.witness.chmod(0o666)  # servers give up root
+        self.folder.chmod(0o711)
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         base = {
@@ -101,19 +104,31 @@ class Session:
                 yield process
             finally:
                 process.terminate()
-                if process.wait() not in (0, -15):
+                ended = process.wait()
+                self.errors += log.read_text(errors="replace")
+                if ended not in (0, -15):
                     raise RuntimeError(
                         f"{command[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
                     )
 
+    def said(self, parts: int) -> list[list[str]]:
+        """The lines of the witness that have so many parts."""
+        return [line for line in (line.split("\t") for line in self.witness.read_text().splitlines()) if len(line) == parts]
+
     def testimony(self) -> list[tuple[str, str]]:
         """Of each process: the name of its program, and the object that served its malloc."""
-        lines = self.witness.read_text().splitlines() if self.witness.exists() else []
-        pairs = ((program, owner) for program, _, owner in (line.partition("\t") for line in lines))
         return [
             (Path(program).name, os.path.realpath(program if owner == "/proc/self/exe" else owner))
-            for program, owner in pairs
+            for program, owner in self.said(2)
         ]
+
+    def linked(self, served: str) -> dict[str, int]:
+        """Each malloc that a program of that name is linked with -> the most bytes that it had handed out at an exit."""
+        result: dict[str, int] = {}
+        for program, owner, number in self.said(3):
+            if Path(program).name.startswith(served):
+                result[owner] = max(result.get(owner, 0), int(number))
+        return result
 
     def served(self) -> dict[str, set[str]]:
         """Name of each program that ran -> the objects that served its malloc."""
