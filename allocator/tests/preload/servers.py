@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
+import time
 from pathlib import Path
 
 from preload.program import Program, sample_text
@@ -16,7 +18,15 @@ def accepts(path: Path) -> bool:
         return client.connect_ex(str(path)) == 0
 
 
-def redis(session: Session) -> str:
+BENCHMARKS = "set,get,incr,lpush,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,mset,xadd"
+SCRIPT = (
+    "local t = {} for i = 1, 3000 do t[i] = string.rep('y', i % 300) redis.call('HSET', KEYS[1], i, t[i]) end "
+    "return {#table.concat(t), redis.sha1hex(cjson.encode(t)), redis.call('HLEN', KEYS[1]), #cmsgpack.pack(t)}"
+)
+
+
+def redis(session: Session, name: str = "redis") -> str:
+    """Everything that the server does with memory: its threads, scripts, children, files, and what it says of memory."""
     path = session.folder / "redis.sock"
     commands = []
     for i in range(4_000):
@@ -24,8 +34,6 @@ def redis(session: Session) -> str:
             f"SET key:{i} {'v' * (i * 7 % 500)}",
             f"RPUSH list:{i % 50} {i}",
             f"HSET hash:{i % 40} field{i} {'h' * (i % 90)}",
-        ]
-        commands += [
             f"APPEND key:{i % 300} {'z' * (i % 700)}",
             f"ZADD zset:{i % 20} {i * 7919 % 10007} m{i}",
             f"SADD set:{i % 30} s{i % 1000}",
@@ -39,24 +47,47 @@ def redis(session: Session) -> str:
         "ZRANGE zset:5 0 60 WITHSCORES",
         "STRLEN key:299",
         "SCARD set:9",
-        "DEBUG DIGEST",
+        f'EVAL "{SCRIPT}" 1 scripted',
+        "DEBUG RELOAD",
+        "CONFIG SET activedefrag yes",  # Debian's jemalloc has no hints for it, and the answer says so
+        "MEMORY PURGE",
     ]
-    options: list[str | Path] = [
-        "--port",
-        "0",
-        "--unixsocket",
-        path,
-        "--save",
-        "",
-        "--dir",
-        session.folder,
-        "--activedefrag",
-        "no",
-    ]
-    if " v=6." not in session.run("redis-server", "--version"):  # since 7 it wants to be told
+    options = f"--port 0 --unixsocket {path} --save '' --dir {session.folder} --io-threads 4 --appendonly yes".split()
+    options += ["--io-threads-do-reads", "yes", "--auto-aof-rewrite-percentage", "0"]
+    if " v=6." not in session.run(f"{name}-server", "--version"):  # since 7 it wants to be told
         options += ["--enable-debug-command", "yes"]
-    with session.server("redis-server", *options, ready=lambda: accepts(path)):
-        return session.run("redis-cli", "-s", path, text="\n".join(commands) + "\n")
+
+    def ask(*words: str) -> str:
+        return session.run(f"{name}-cli", "-s", path, *words)
+
+    def until(section: str, *wanted: str) -> None:
+        while any(line not in ask("INFO", section).split() for line in wanted):
+            time.sleep(0.05)
+
+    answers = []
+    with session.server(f"{name}-server", *options, ready=lambda: accepts(path)):
+        answers.append(session.run(f"{name}-cli", "-s", path, text="\n".join(commands) + "\n"))
+        speeds = session.run(f"{name}-benchmark", "-s", path, "--csv", *f"-n 3000 -c 20 -P 8 -r 500 -t {BENCHMARKS}".split())
+        answers += [line.split(",")[0] for line in speeds.splitlines()]
+        ask("FLUSHDB", "ASYNC")
+        session.run(f"{name}-cli", "-s", path, text="\n".join(commands[:-4]) + "\n")
+        ask("BGSAVE")
+        until("persistence", "rdb_bgsave_in_progress:0", "rdb_last_bgsave_status:ok")
+        ask("BGREWRITEAOF")
+        until("persistence", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_last_bgrewrite_status:ok")
+        figures = dict(line.split(":", 1) for line in ask("INFO", "memory").split() if ":" in line)
+        ratio = int(figures["allocator_allocated"]) / int(figures["used_memory"])
+        answers += [figures["mem_allocator"], "true" if 0.8 < ratio < 2 else f"allocated / used: {ratio}"]
+        answers += [str(len(ask("MEMORY", word)) > 20) for word in ("DOCTOR", "MALLOC-STATS", "STATS")]
+        answers.append(ask("DEBUG", "DIGEST"))
+    with session.server(f"{name}-server", *options, ready=lambda: accepts(path)):  # from its files
+        while (digest := ask("DEBUG", "DIGEST")) != answers[-1] and "LOADING" in digest:
+            time.sleep(0.05)
+        return "\n".join([*answers, digest, *re.findall(r"\d+ keys read", session.run(f"{name}-check-rdb", "dump.rdb"))])
+
+
+def valkey(session: Session) -> str:
+    return redis(session, "valkey")
 
 
 NGINX = """
@@ -103,5 +134,6 @@ def nginx(session: Session) -> str:
 
 PROGRAMS: dict[str, Program] = {
     "redis": Program(("redis-server", "redis-cli"), "redis-", redis),
+    "valkey": Program(("valkey-server", "valkey-cli"), "valkey-", valkey),
     "nginx": Program(("nginx",), "nginx", nginx),
 }

@@ -47,12 +47,14 @@ class Play:
     cpu_s: float = 0.0
     peak_kib: int = 0
     processes: int = 0
+    linked: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Row:
     """`verdict`: same, differs, fails, unsteady (two runs without a library differ) or skipped. `tests`: the lines that
-    were compared; `processes`: how many of the program were served, in the run with the fewest."""
+    were compared; `processes`: how many of the program were served, in the run with the fewest; `linked`: of each malloc
+    that the program is linked with, the bytes that it had given out at an exit, which under a library must be none."""
 
     program: str
     package: str
@@ -63,6 +65,7 @@ class Row:
     tests: int = 0
     processes: int = 0
     own_malloc: bool = False
+    linked: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,7 +90,8 @@ def _play(program: Program, library: Path | None, source: Path, answer: Connecti
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = round(used.ru_utime + used.ru_stime, 3)
         processes = sum(name.startswith(program.served) for name, _ in session.testimony())
-        answer.send(Play(output, failure, skipped, cpu, max(found, default=0), processes))
+        linked = session.linked(program.served)
+        answer.send(Play(output, failure, skipped, cpu, max(found, default=0), processes, linked))
 
 
 def daemons() -> list[int]:
@@ -158,6 +162,7 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
         name, package, "same", "", {k: p.cpu_s for k, p in plays.items()}, {k: p.peak_kib for k, p in plays.items()},
         own_malloc=program.own_malloc,
     )  # fmt: skip
+    row.linked = {name: {label: p.linked.get(name, -1) for label, p in plays.items()} for name in expected.linked}
     row.tests, row.processes = len(expected.output.splitlines()), min(p.processes for p in plays.values())
     reasons = [p.skipped for p in plays.values() if p.skipped]
     if reasons or expected.failure or not expected.output.strip():
@@ -165,6 +170,7 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
         row.detail = reasons[0] if reasons else f"without a library: {expected.failure or 'it prints nothing'}"
         return row
     failed = [f"{label}: {p.failure}" for label, p in plays.items() if p.failure]
+    failed += [f"{name} gave out {given}" for name, given in row.linked.items() if {given["fast"], given["hardened"]} != {0}]
     differing = [label for label, p in plays.items() if p.output != expected.output]
     if failed:
         row.verdict, row.detail = "fails", "; ".join(failed)
