@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from preload import adoption, browsers, catalogue, languages, profilers, sandboxes, servers, tools
+from preload import adoption, browsers, catalogue, daemons, languages, profilers, sandboxes, servers, tools
 from preload.program import Program
 
-IN_CTEST: dict[str, Program] = {**languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS, **sandboxes.PROGRAMS}
-PROGRAMS: dict[str, Program] = {
-    **IN_CTEST,
-    **catalogue.PROGRAMS,
-    **browsers.PROGRAMS,
-    **adoption.PROGRAMS,
-    **profilers.PROGRAMS,
-}
+IN_CTEST: dict[str, Program] = {
+    **languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS, **sandboxes.PROGRAMS, **daemons.PROGRAMS
+}  # fmt: skip
+PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS, **browsers.PROGRAMS, **adoption.PROGRAMS, **profilers.PROGRAMS}
 # What Debian has them in, beyond what tests need anyway; PHP's come with the extensions that its script is about, and
 # aspell with its words. Rust is not here: who has it has it from elsewhere.
 PACKAGES = {

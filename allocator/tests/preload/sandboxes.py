@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shlex
 import socket
 import subprocess
@@ -43,7 +44,7 @@ def ask(path: Path, text: str) -> str:
 
 
 def sshd(session: Session) -> str:
-    """Each login passes the filter that OpenSSH puts in force before it."""
+    """Each login passes the filter that OpenSSH puts in force before it. What a login starts is on the library too."""
     require_root()
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     port = free_port()
@@ -53,20 +54,32 @@ def sshd(session: Session) -> str:
     conf = session.write(
         "sshd_config",
         f"ListenAddress 127.0.0.1:{port}\nHostKey {session.folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
-        f"AuthorizedKeysFile {session.folder}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n",
+        f"AuthorizedKeysFile {session.folder}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        f"Subsystem sftp internal-sftp\nSubsystem other /usr/lib/openssh/sftp-server\n"
+        f"SetEnv LD_PRELOAD={session.environment()['LD_PRELOAD']} FREESTONE_WITNESS={session.witness}\n",
     )
+    big = random.Random(1).randbytes(40 << 20)
+    (session.folder / "big").write_bytes(big)
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "IdentitiesOnly=yes")
+    common = ["-q", "-F", "/dev/null", *(word for option in options for word in ("-o", option))]
 
     def login(key: str, *command: str) -> tuple[int, str]:
-        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "IdentitiesOnly=yes")
-        words = [word for option in options for word in ("-o", option)]
-        return session.attempt(
-            "ssh", "-q", "-F", "/dev/null", *words, "-p", str(port), "-i", session.folder / key, "root@127.0.0.1",
-            *command,
-        )  # fmt: skip
+        where = ("-p", str(port), "-i", session.folder / key, "root@127.0.0.1")
+        return session.attempt("ssh", *common, *where, *command)
+
+    def copied(source: str, target: str) -> str:
+        session.run("scp", *common, "-P", str(port), "-i", session.folder / "key", source, target)
+        same = (session.folder / target.rpartition("/")[2]).read_bytes() == big
+        return f"{source} is {target}: {same}"
 
     with session.server("sshd", "-D", "-e", "-f", conf, ready=lambda: listens(port)):
         logins = [login("key", f"echo in; seq {n} | sort -rn | head -3") for n in range(4)]
-        return f"{logins} {login('other', 'echo in')}"
+        there = f"root@127.0.0.1:{session.folder}"
+        copies = [copied("big", f"{there}/to"), copied(f"{there}/to", "from")]
+        sftp = ("-b", "-", "-s", "other", "-P", str(port), "-i", session.folder / "key", "root@127.0.0.1")
+        session.run("sftp", *common, *sftp, text=f"put big {session.folder}/put\nls -l {session.folder}\n")
+        copies.append(str((session.folder / "put").read_bytes() == big))
+        return f"{logins} {login('other', 'echo in')} {copies}"
 
 
 def chronyd(session: Session) -> str:
@@ -79,11 +92,12 @@ def chronyd(session: Session) -> str:
         f"local stratum 3\nport 0\ncmdport 0\nbindcmdaddress {path}\npidfile {folder}/pid\ndriftfile {folder}/drift\n",
     )
     texts = []
-    with session.server("chronyd", "-d", "-x", "-F", "1", "-u", "root", "-f", conf, ready=path.exists):
-        for _ in range(20):
-            text = session.run("chronyc", "-n", "-h", path, "tracking")
-            texts.append("\n".join(line for line in text.splitlines() if line.startswith(("Stratum", "Leap"))))
-            session.run("chronyc", "-n", "-h", path, "sources")
+    for level in "12":
+        with session.server("chronyd", "-d", "-x", "-F", level, "-u", "root", "-f", conf, ready=path.exists):
+            for _ in range(20):
+                text = session.run("chronyc", "-n", "-h", path, "tracking")
+                texts += [f"{level} {line}" for line in text.splitlines() if line.startswith(("Stratum", "Leap"))]
+                session.run("chronyc", "-n", "-h", path, "sources")
     return "\n".join(sorted(set(texts)))
 
 
@@ -102,25 +116,6 @@ def tor(session: Session) -> str:
         answers = ask(path, f"AUTHENTICATE\r\n{question * 30}QUIT\r\n")
         ask(path, "AUTHENTICATE\r\nSIGNAL HALT\r\n")  # some versions block the other signals in their sandbox
         return answers
-
-
-def named(session: Session) -> str:
-    port = free_port(socket.SOCK_DGRAM)
-    names = "".join(f"h{i} IN A 10.0.{i // 200}.{i % 200}\n" for i in range(3000))
-    head = "$TTL 60\n@ IN SOA ns.test. root.test. 1 60 60 60 60\n@ IN NS ns.test.\nns IN A 10.1.1.1\n"
-    zone = session.write("zone", head + names)
-    conf = session.write(
-        "named.conf",
-        f'options {{ directory "{session.folder}"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};'
-        f' pid-file none; session-keyfile none; recursion no; dnssec-validation no; notify no; }};'
-        f'controls {{ }}; zone "test" {{ type primary; file "{zone}"; }};\n',
-    )
-
-    def dig(*words: str) -> str:
-        return session.attempt("dig", "@127.0.0.1", "-p", str(port), "+noall", "+answer", "+tries=1", *words)[1]
-
-    with session.server("named", "-g", "-n", "2", "-c", conf, ready=lambda: "10.1.1.1" in dig("ns.test", "A")):
-        return "".join(sorted(dig(f"h{i * 37}.test", "A") for i in range(60)))
 
 
 def in_unit(session: Session) -> str:
@@ -178,7 +173,6 @@ PROGRAMS: dict[str, Program] = {
     "sshd": Program(("sshd", "ssh", "ssh-keygen"), "sshd", sshd),
     "chronyd": Program(("chronyd", "chronyc"), "chronyd", chronyd),
     "tor": Program(("tor",), "tor", tor),
-    "named": Program(("named", "dig"), "named", named),
     "redis_in_unit": Program(("redis-server", "redis-cli"), "redis-check-rdb", in_unit),
     "apt_methods": Program(("apt-get", "apt-cache"), "http", apt_methods),
 }
