@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 from fault.filters_test import FOLDER, Filter
+from preload import catalogue
 from preload.program import Program
 from preload.servers import accepts
 from preload.session import Session, find
@@ -169,10 +170,54 @@ def apt_methods(session: Session) -> str:
         server.wait()
 
 
+def man(session: Session) -> str:
+    """What man starts is confined, each by a filter of its own, and says so."""
+    text = "".join(f".SH Part {i}\nSome \\fBbold\\fP text {'word ' * (i % 60)}\n" for i in range(300))
+    session.write("page.1", f".TH X 1\n{text}")
+    page = session.run("man", "-d", "-l", "page.1", extra={"MANWIDTH": "80"})
+    loaded = session.errors.count("loading seccomp filter")
+    return f"{page} {loaded > 0}"
+
+
+def file(session: Session) -> str:
+    """Confined, and not."""
+    catalogue.make_inputs(session)
+    names = sorted(session.folder.glob("*.[!t]*")) + sorted(Path("/usr/bin").iterdir())[:200]
+    return "".join(session.run("file", *words, "-b", "-k", *names) for words in ((), ("-S",)))
+
+
+def bubblewrap(session: Session) -> str:
+    """In new namespaces, behind the profile that containers have."""
+    require_root()
+    rules = session.folder / "filter"
+    filter = Filter(FOLDER / "container.txt")
+    filter.write(rules, filter.default)
+    catalogue.make_inputs(session)
+    words = f"--ro-bind / / --bind {session.folder} {session.folder} --dev /dev --unshare-user --unshare-ipc --unshare-net"
+    inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -9 < input.txt | md5sum; perl -e 'print crypt(1, 2), "
+    inside += "length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; grep Seccomp: /proc/self/status"
+    command = f"bwrap {words} --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)} 9< {rules}"
+    return session.run("bash", "-c", command)
+
+
+def qemu(session: Session) -> str:
+    sandbox = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+    answers = ""
+    for machine in ("none", "pc"):
+        words = ("-sandbox", sandbox, "-M", machine, "-m", "64", "-accel", "tcg", "-display", "none", "-nodefaults", "-S")
+        text = "info version\ninfo mtree\ninfo qom-tree\ninfo roms\nquit\n"
+        answers += session.run("qemu-system-x86_64", *words, "-monitor", "stdio", text=text)
+    return "\n".join(line for line in answers.splitlines() if "(qemu)" not in line)
+
+
 PROGRAMS: dict[str, Program] = {
     "sshd": Program(("sshd", "ssh", "ssh-keygen"), "sshd", sshd),
     "chronyd": Program(("chronyd", "chronyc"), "chronyd", chronyd),
     "tor": Program(("tor",), "tor", tor),
     "redis_in_unit": Program(("redis-server", "redis-cli"), "redis-check-rdb", in_unit),
+    "man": Program(("man", "groff"), "man", man),
+    "file_confined": Program(("file",), "file", file),
+    "bubblewrap": Program(("bwrap", "perl"), "bwrap", bubblewrap),
+    "qemu": Program(("qemu-system-x86_64",), "qemu-system-x86_64", qemu),
     "apt_methods": Program(("apt-get", "apt-cache"), "http", apt_methods),
 }
