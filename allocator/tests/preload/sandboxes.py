@@ -194,7 +194,7 @@ def bubblewrap(session: Session) -> str:
     filter.write(rules, filter.default)
     catalogue.make_inputs(session)
     words = f"--ro-bind / / --bind {session.folder} {session.folder} --dev /dev --unshare-user --unshare-ipc --unshare-net"
-    inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -9 < input.txt | md5sum; perl -e 'print crypt(1, 2), "
+    inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -n -9 < input.txt | md5sum; perl -e 'print crypt(1, 2), "
     inside += "length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; grep Seccomp: /proc/self/status"
     command = f"bwrap {words} --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)} 9< {rules}"
     return session.run("bash", "-c", command)
@@ -207,7 +207,7 @@ def qemu(session: Session) -> str:
         words = ("-sandbox", sandbox, "-M", machine, "-m", "64", "-accel", "tcg", "-display", "none", "-nodefaults", "-S")
         text = "info version\ninfo mtree\ninfo qom-tree\ninfo roms\nquit\n"
         answers += session.run("qemu-system-x86_64", *words, "-monitor", "stdio", text=text)
-    return "\n".join(line for line in answers.splitlines() if "(qemu)" not in line)
+    return "\n".join(sorted(line for line in answers.splitlines() if "(qemu)" not in line))
 
 
 PROGRAMS: dict[str, Program] = {
