@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from preload import adoption, browsers, catalogue, daemons, languages, profilers, sandboxes, servers, tools
+from preload import adoption, browsers, catalogue, daemons, languages, linked, sandboxes, servers, tools
 from preload.program import Program
 
 IN_CTEST: dict[str, Program] = {
     **languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS, **sandboxes.PROGRAMS, **daemons.PROGRAMS
 }  # fmt: skip
+<<<<<<< HEAD
 PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS, **browsers.PROGRAMS, **adoption.PROGRAMS, **profilers.PROGRAMS}
+=======
+PROGRAMS: dict[str, Program] = {**IN_CTEST, **catalogue.PROGRAMS, **linked.PROGRAMS, **browsers.PROGRAMS, **adoption.PROGRAMS}
+>>>>>>> b2f4ded (preload: roots with daemons, sandboxes and what is linked with a malloc)
 # What Debian has them in, beyond what tests need anyway; PHP's come with the extensions that its script is about, and
 # aspell with its words. Rust is not here: who has it has it from elsewhere.
 PACKAGES = {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from preload import linked
 from preload.sources import Unavailable, store
 from preload.survey import SCHEMA as PROGRAMS_SCHEMA
 from support import harness
@@ -34,6 +36,25 @@ PROGRAMS = (
     *("bash", "bc", "curl", "find", "gawk", "gcc", "git", "grep", "gxx", "gzip", "jq", "lua", "make", "nginx"),
     *("openssl", "perl", "python", "redis", "ruby", "sed", "sort", "sqlite", "tar", "xz", "zstd"),
 )
+# And where the release has these packages, these: daemons with their tools, sandboxes, what is linked with a malloc.
+ADDED = {
+    "redis_in_unit": "redis-tools",
+    "valkey": "valkey-server valkey-tools",
+    "varnish": "varnish",
+    "named": "bind9 bind9-dnsutils bind9-utils",
+    "mariadb_server": "mariadb-server",
+    "sshd": "openssh-server openssh-client",
+    "chronyd": "chrony",
+    "tor": "tor",
+    "man": "man-db groff-base",
+    "file_confined": "file",
+    "bubblewrap": "bubblewrap",
+    "qemu": "qemu-system-x86",
+    "apt_methods": "apt",
+    "haproxy": "haproxy",
+    "tmux": "tmux",
+    **{name: package for name, (package, *_) in linked.SCRIPTS.items()},
+}
 FEWEST_PROGRAMS = 12  # where fewer can be judged, the root shows nothing
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "/here"  # where a root sees this machine
@@ -47,13 +68,15 @@ mount --bind "$1" "$0$1" && cd "$0" && pivot_root . ".$2" && exec chroot . env -
 
 @dataclass
 class Root:
-    """What happened in one root: of each program its verdict, of each test whether it `passed`, `failed`, or was
+    """What happened in one root: of each program its verdict, of each package that is linked with another malloc the
+    program of it that ran, if any, of each test whether it `passed`, `failed`, or was
     `skipped`; `details` has the end of what a failure said."""
 
     release: str
     name: str
     glibc: str
     programs: dict[str, str] = field(default_factory=dict)
+    linked: dict[str, str] = field(default_factory=dict)
     tests: dict[str, str] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
 
@@ -67,21 +90,32 @@ def mirror() -> str:
     return sites[0]
 
 
+# The lists of packages are kept, and of `ADDED` what they have is installed; no package starts its daemon.
+ADD = """
+chroot "$1" apt-cache dumpavail > "$1.available"; printf '#!/bin/sh\\nexit 101\\n' > "$1/usr/sbin/policy-rc.d"
+chmod 755 "$1/usr/sbin/policy-rc.d"
+chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $(
+  sed -n 's/^Package: //p' "$1.available" | grep -Fx "$(printf '%s\\n' {})" | sort -u)
+"""
+
+
 def made(release: str) -> Path:
     """The folder of the root, made if it is missing or lacks a package. Raises Unavailable."""
     root, stamp = store() / "roots" / release, store() / "roots" / f"{release}.packages"
-    if stamp.exists() and stamp.read_text() == ",".join(PACKAGES):
+    added = ADD.format(" ".join(sorted({word for words in ADDED.values() for word in words.split()})))
+    wanted = ",".join(PACKAGES) + added
+    if stamp.exists() and stamp.read_text() == wanted:
         return root
     root.parent.mkdir(parents=True, exist_ok=True)
     stamp.unlink(missing_ok=True)
     subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
     # A mirror that stands still on purpose offers lists that have expired; they are signed all the same.
-    command += ['--aptopt=Acquire::Check-Valid-Until "false"', release, str(root), mirror()]
+    command += ['--aptopt=Acquire::Check-Valid-Until "false"', f"--customize-hook={added}", release, str(root), mirror()]
     with (root.parent / f"{release}.log").open("wb") as log:
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode != 0:
             raise Unavailable(f"no root of {release}: see {log.name}")
-    stamp.write_text(",".join(PACKAGES))
+    stamp.write_text(wanted)
     return root
 
 
@@ -125,10 +159,19 @@ def labelled(build: Path) -> list[tuple[str, list[str], dict[str, str], int]]:
     return found
 
 
+def offered(root: Path) -> dict[str, str]:
+    """The packages of the release's lists, and what each depends on."""
+    stanzas = Path(f"{root}.available").read_text().split("\n\n")
+    fields = (dict(re.findall(r"^(Package|Depends): (.*)$", stanza, re.MULTILINE)) for stanza in stanzas)
+    return {stanza["Package"]: stanza.get("Depends", "") for stanza in fields if stanza}
+
+
 def run_programs(root: Path, result: Root) -> None:
+    packages = offered(root)
+    chosen = [*PROGRAMS, *(name for name, words in ADDED.items() if all(word in packages for word in words.split()))]
     with tempfile.NamedTemporaryFile(dir=REPOSITORY / "build", suffix=".json") as file:
         settings = {name: value for name, value in os.environ.items() if name.startswith(("FREESTONE_", "PYTHON"))}
-        command = [*own_python(), "-m", "preload.survey", file.name, "programs", *PROGRAMS]
+        command = [*own_python(), "-m", "preload.survey", file.name, "programs", *chosen]
         done = inside(root, command, settings, REPOSITORY / "allocator" / "tests")
         text = Path(file.name).read_text()
     if not text:
@@ -139,6 +182,11 @@ def run_programs(root: Path, result: Root) -> None:
         result.programs[row["program"]] = row["verdict"]
         if row["verdict"] != "same":
             result.details[row["program"]] = row["detail"][-300:]
+    ran = {**linked.ELSEWHERE, **{package: name for name, (package, *_) in linked.SCRIPTS.items()}}
+    for package, depends in packages.items():
+        if linked.MALLOCS.search(depends):
+            name = ran.get(package, "")
+            result.linked[package] = name if name in result.programs else ""
 
 
 def run_tests(root: Path, build: Path, result: Root) -> None:
