@@ -56,7 +56,8 @@ def named(session: Session) -> str:
         text = "\n".join([f"server 127.0.0.1 {port}", "zone dynamic", *update, "send"]) + "\n"
         session.run("nsupdate", "-k", key, text=text)
         answers = [dig("-f", "questions"), types(dig("+noall", "+answer", "dynamic", "AXFR"))]
-        answers += [types(dig("+noall", "+answer", "test", "AXFR")), types(dig("+noall", "+answer", "+dnssec", "h7.test", "A"))]
+        for words in (("test", "AXFR"), ("+dnssec", "h7.test", "A")):
+            answers.append(types(dig("+noall", "+answer", *words)))
         valid = session.run("delv", "@127.0.0.1", "-p", str(port), "-a", "anchor", "+root=test", "h77.test", "A")
         answers += [line for line in valid.splitlines() if "RRSIG" not in line]
         answers += [rndc(word) for word in ("stats", "flush", "dumpdb", "reload", "sync")]
@@ -89,7 +90,8 @@ def varnish(session: Session) -> str:
         """,
     )
     session.folder.chmod(0o755)
-    status, log = session.attempt("varnishtest", "-b", "256M", "-t", "300", script, extra={"TMPDIR": str(session.folder)})
+    extra = {"TMPDIR": str(session.folder)}
+    status, log = session.attempt("varnishtest", "-b", "256M", "-t", "300", script, extra=extra)
     if status != 0:
         raise RuntimeError(log[-2000:])
     return re.sub(r"(\S+ +\d+).*", r"\1", (session.folder / "figures").read_text())

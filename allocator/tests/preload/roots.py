@@ -90,19 +90,21 @@ def mirror() -> str:
     return sites[0]
 
 
-# The lists of packages are kept, and of `ADDED` what they have is installed; no package starts its daemon.
+# The lists of packages are kept, and what they have of `ADDED` is installed, one by one where not all go together. No
+# package starts its daemon.
 ADD = """
 chroot "$1" apt-cache dumpavail > "$1.available"; printf '#!/bin/sh\\nexit 101\\n' > "$1/usr/sbin/policy-rc.d"
 chmod 755 "$1/usr/sbin/policy-rc.d"
-chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $(
-  sed -n 's/^Package: //p' "$1.available" | grep -Fx "$(printf '%s\\n' {})" | sort -u)
+add() { chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $2; }
+offered=$(sed -n 's/^Package: //p' "$1.available" | grep -Fx "$(printf '%s\\n' PACKAGES)" | sort -u)
+add "$1" "$offered" || for package in $offered; do add "$1" "$package"; done; true
 """
 
 
 def made(release: str) -> Path:
     """The folder of the root, made if it is missing or lacks a package. Raises Unavailable."""
     root, stamp = store() / "roots" / release, store() / "roots" / f"{release}.packages"
-    added = ADD.format(" ".join(sorted({word for words in ADDED.values() for word in words.split()})))
+    added = ADD.replace("PACKAGES", " ".join(sorted({word for words in ADDED.values() for word in words.split()})))
     wanted = ",".join(PACKAGES) + added
     if stamp.exists() and stamp.read_text() == wanted:
         return root
@@ -111,7 +113,8 @@ def made(release: str) -> Path:
     subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
     # A mirror that stands still on purpose offers lists that have expired; they are signed all the same.
-    command += ['--aptopt=Acquire::Check-Valid-Until "false"', f"--customize-hook={added}", release, str(root), mirror()]
+    command += ['--aptopt=Acquire::Check-Valid-Until "false"', f"--customize-hook={added}"]
+    command += [release, str(root), mirror()]
     with (root.parent / f"{release}.log").open("wb") as log:
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode != 0:
             raise Unavailable(f"no root of {release}: see {log.name}")

@@ -193,10 +193,11 @@ def bubblewrap(session: Session) -> str:
     filter = Filter(FOLDER / "container.txt")
     filter.write(rules, filter.default)
     catalogue.make_inputs(session)
-    words = f"--ro-bind / / --bind {session.folder} {session.folder} --dev /dev --unshare-user --unshare-ipc --unshare-net"
-    inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -n -9 < input.txt | md5sum; perl -e 'print crypt(1, 2), "
-    inside += "length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; grep Seccomp: /proc/self/status"
-    command = f"bwrap {words} --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)} 9< {rules}"
+    words = f"--ro-bind / / --bind {session.folder} {session.folder} --dev /dev --unshare-user --unshare-ipc"
+    inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -n -9 < input.txt | md5sum; "
+    inside += "perl -e 'print crypt(1, 2), length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; "
+    inside += "grep Seccomp: /proc/self/status"
+    command = f"bwrap {words} --unshare-net --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)} 9< {rules}"
     return session.run("bash", "-c", command)
 
 
@@ -204,9 +205,9 @@ def qemu(session: Session) -> str:
     sandbox = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
     answers = ""
     for machine in ("none", "pc"):
-        words = ("-sandbox", sandbox, "-M", machine, "-m", "64", "-accel", "tcg", "-display", "none", "-nodefaults", "-S")
+        words = f"-sandbox {sandbox} -M {machine} -m 64 -accel tcg -display none -nodefaults -S -monitor stdio"
         text = "info version\ninfo mtree\ninfo qom-tree\ninfo roms\nquit\n"
-        answers += session.run("qemu-system-x86_64", *words, "-monitor", "stdio", text=text)
+        answers += session.run("qemu-system-x86_64", *words.split(), text=text)
     return "\n".join(sorted(line for line in answers.splitlines() if "(qemu)" not in line))
 
 

@@ -26,7 +26,7 @@ SCRIPT = (
 
 
 def redis(session: Session, name: str = "redis") -> str:
-    """Everything that the server does with memory: its threads, scripts, children, files, and what it says of memory."""
+    """All that the server does with memory: its threads, scripts, children, files, and what it says of memory."""
     path = session.folder / "redis.sock"
     commands = []
     for i in range(4_000):
@@ -67,7 +67,8 @@ def redis(session: Session, name: str = "redis") -> str:
     answers = []
     with session.server(f"{name}-server", *options, ready=lambda: accepts(path)):
         answers.append(session.run(f"{name}-cli", "-s", path, text="\n".join(commands) + "\n"))
-        speeds = session.run(f"{name}-benchmark", "-s", path, "--csv", *f"-n 3000 -c 20 -P 8 -r 500 -t {BENCHMARKS}".split())
+        words = f"--csv -n 3000 -c 20 -P 8 -r 500 -t {BENCHMARKS}".split()
+        speeds = session.run(f"{name}-benchmark", "-s", path, *words)
         answers += [line.split(",")[0] for line in speeds.splitlines()]
         ask("FLUSHDB", "ASYNC")
         session.run(f"{name}-cli", "-s", path, text="\n".join(commands[:-4]) + "\n")
@@ -83,7 +84,8 @@ def redis(session: Session, name: str = "redis") -> str:
     with session.server(f"{name}-server", *options, ready=lambda: accepts(path)):  # from its files
         while (digest := ask("DEBUG", "DIGEST")) != answers[-1] and "LOADING" in digest:
             time.sleep(0.05)
-        return "\n".join([*answers, digest, *re.findall(r"\d+ keys read", session.run(f"{name}-check-rdb", "dump.rdb"))])
+        checked = session.run(f"{name}-check-rdb", "dump.rdb")
+        return "\n".join([*answers, digest, *re.findall(r"\d+ keys read", checked)])
 
 
 def valkey(session: Session) -> str:
@@ -133,7 +135,7 @@ def nginx(session: Session) -> str:
 
 
 PROGRAMS: dict[str, Program] = {
-    "redis": Program(("redis-server", "redis-cli"), "redis-", redis),
-    "valkey": Program(("valkey-server", "valkey-cli"), "valkey-", valkey),
+    "redis": Program(("redis-server", "redis-cli", "redis-benchmark"), "redis-", redis),
+    "valkey": Program(("valkey-server", "valkey-cli", "valkey-benchmark"), "valkey-", valkey),
     "nginx": Program(("nginx",), "nginx", nginx),
 }

@@ -113,7 +113,8 @@ class Session:
 
     def said(self, parts: int) -> list[list[str]]:
         """The lines of the witness that have so many parts."""
-        return [line for line in (line.split("\t") for line in self.witness.read_text().splitlines()) if len(line) == parts]
+        lines = (line.split("\t") for line in self.witness.read_text().splitlines())
+        return [line for line in lines if len(line) == parts]
 
     def testimony(self) -> list[tuple[str, str]]:
         """Of each process: the name of its program, and the object that served its malloc."""
@@ -123,7 +124,7 @@ class Session:
         ]
 
     def linked(self, served: str) -> dict[str, int]:
-        """Each malloc that a program of that name is linked with -> the most bytes that it had handed out at an exit."""
+        """Each malloc that a program of that name is linked with -> the most bytes that it had given out at an exit."""
         result: dict[str, int] = {}
         for program, owner, number in self.said(3):
             if Path(program).name.startswith(served):

@@ -53,8 +53,8 @@ class Play:
 @dataclass
 class Row:
     """`verdict`: same, differs, fails, unsteady (two runs without a library differ) or skipped. `tests`: the lines that
-    were compared; `processes`: how many of the program were served, in the run with the fewest; `linked`: of each malloc
-    that the program is linked with, the bytes that it had given out at an exit, which under a library must be none."""
+    were compared; `processes`: how many of the program were served, in the run with the fewest; `linked`: of each
+    malloc that the program is linked with, the bytes that it had given out at an exit: none under a library."""
 
     program: str
     package: str
@@ -170,7 +170,9 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
         row.detail = reasons[0] if reasons else f"without a library: {expected.failure or 'it prints nothing'}"
         return row
     failed = [f"{label}: {p.failure}" for label, p in plays.items() if p.failure]
-    failed += [f"{name} gave out {given}" for name, given in row.linked.items() if {given["fast"], given["hardened"]} != {0}]
+    for name, given in row.linked.items():
+        if {given["fast"], given["hardened"]} != {0}:
+            failed.append(f"{name} gave out {given}")
     differing = [label for label, p in plays.items() if p.output != expected.output]
     if failed:
         row.verdict, row.detail = "fails", "; ".join(failed)

@@ -17,6 +17,7 @@ TABLES = {
     "allocator/src/config/options.def",
     "allocator/tests/preload/catalogue.py",
     "allocator/tests/preload/languages.py",
+    "allocator/tests/preload/linked.py",
     "allocator/tests/preload/tools.py",
     "docs/ATTACKS.md",
     "docs/BENCHMARKS.md",

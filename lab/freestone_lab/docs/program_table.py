@@ -55,6 +55,7 @@ def roots(result: dict[str, Any]) -> str:
         file=real_programs.ROOTS,
         rows=[_root_cells(root) for root in result["roots"]],
         programs=sorted({name for root in result["roots"] for name in root["programs"]}),
+        unrun=sorted({package for root in result["roots"] for package, name in root["linked"].items() if not name}),
         tests=sorted({name.rpartition(".")[0] for root in result["roots"] for name in root["tests"]}),
     ).rstrip("\n")
 
@@ -64,7 +65,8 @@ def _root_cells(root: dict[str, Any]) -> list[str]:
     bad = [f"**{name} {outcome}**" for name, outcome in outcomes if outcome in ("fails", "differs", "failed")]
     left = [name for name, outcome in outcomes if outcome in ("skipped", "unsteady")]
     same, passed = (sum(o == good for _, o in outcomes) for good in ("same", "passed"))
-    return [root["name"], root["glibc"], str(same), str(passed), ", ".join(bad) or "none", ", ".join(left) or "none"]
+    linked = f"{sum(map(bool, root['linked'].values()))} of {len(root['linked'])}"
+    return [root["name"], root["glibc"], str(same), str(passed), linked, *(", ".join(n) or "none" for n in (bad, left))]
 
 
 def _rendered(

@@ -48,8 +48,10 @@ def _listed(words: str) -> list[str]:
     return done.stdout.split()
 
 
-def packages() -> list[str]:
-    """The Debian packages that the tables need, and what makes roots."""
+def packages(names: Sequence[str] = ()) -> list[str]:
+    """The Debian packages that the tables of `names` (none: all) need, and what makes roots, which have their own."""
+    if names and all(name.partition("/")[0] == "roots" for name in names):
+        return ["mmdebstrap"]
     return _listed("{'mmdebstrap', *programs.PACKAGES, *(p for s in suites.SUITES.values() for p in s.packages)}")
 
 

@@ -23,6 +23,7 @@ def row(name: str, verdict: str, detail: str = "") -> dict[str, object]:
 
 def test_phps_extensions_are_installed_with_it() -> None:
     assert {"php-cli", "php-curl", "php-intl", "php-mysql"} <= set(real_programs.packages())
+    assert real_programs.packages(["roots/sid", "roots"]) == ["mmdebstrap"]
 
 
 def test_every_program_is_in_the_table_or_named_below_it() -> None:
@@ -62,7 +63,8 @@ def test_a_suite_shows_its_tests_and_what_was_left_out() -> None:
 def test_a_root_names_what_went_wrong_and_what_was_not_judged() -> None:
     def root(name: str, glibc: str, fork: str, **outcomes: str) -> dict[str, object]:
         tests = {"stress.fork.fast": "passed", "stress.fork.hardened": fork}
-        return {"name": name, "glibc": glibc, "programs": outcomes, "tests": tests}
+        linked = {"redis-tools": "redis", "blender": ""}
+        return {"name": name, "glibc": glibc, "programs": outcomes, "linked": linked, "tests": tests}
 
     old, new = (
         root("Debian 11", "2.31", "passed", git="same", jq="skipped"),
@@ -70,8 +72,9 @@ def test_a_root_names_what_went_wrong_and_what_was_not_judged() -> None:
     )
     text = program_table.roots({"machine": "here", "roots": [old, new]})
     assert "the programs git, jq, and under both the tests stress.fork." in " ".join(text.split())
-    assert "| Debian 11 | 2.31 | 1 | 2 | none | jq |" in text
-    assert "| sid | 2.43 | 0 | 1 | **git differs**, **stress.fork.hardened failed** | none |" in text
+    assert "| Debian 11 | 2.31 | 1 | 2 | 1 of 2 | none | jq |" in text
+    assert "| sid | 2.43 | 0 | 1 | 1 of 2 | **git differs**, **stress.fork.hardened failed** | none |" in text
+    assert "Not run: blender." in text
 
 
 def test_names_choose_programs_suites_or_one_suite() -> None:
