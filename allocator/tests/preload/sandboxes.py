@@ -197,8 +197,8 @@ def bubblewrap(session: Session) -> str:
     inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -n -9 < input.txt | md5sum; "
     inside += "perl -e 'print crypt(1, 2), length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; "
     inside += "grep Seccomp: /proc/self/status"
-    command = f"bwrap {words} --unshare-net --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)} 9< {rules}"
-    return session.run("bash", "-c", command)
+    words += f" --unshare-net --unshare-uts --die-with-parent --seccomp 9 bash -c {shlex.quote(inside)}"
+    return session.run("bash", "-c", f"bwrap {words} 9< {rules}")
 
 
 def qemu(session: Session) -> str:
