@@ -171,7 +171,10 @@ def offered(root: Path) -> dict[str, str]:
 
 def run_programs(root: Path, result: Root) -> None:
     packages = offered(root)
-    chosen = [*PROGRAMS, *(name for name, words in ADDED.items() if all(word in packages for word in words.split()))]
+    ran = {**linked.ELSEWHERE, **{package: name for name, (package, *_) in linked.SCRIPTS.items()}}
+    with_malloc = {package: ran.get(package, "") for package in packages if linked.MALLOCS.search(packages[package])}
+    chosen = [*PROGRAMS, *(name for name, words in ADDED.items() if all(word in packages for word in words.split())
+                           and (name not in linked.SCRIPTS or name in with_malloc.values()))]  # fmt: skip
     with tempfile.NamedTemporaryFile(dir=REPOSITORY / "build", suffix=".json") as file:
         settings = {name: value for name, value in os.environ.items() if name.startswith(("FREESTONE_", "PYTHON"))}
         command = [*own_python(), "-m", "preload.survey", file.name, "programs", *chosen]
@@ -185,11 +188,8 @@ def run_programs(root: Path, result: Root) -> None:
         result.programs[row["program"]] = row["verdict"]
         if row["verdict"] != "same":
             result.details[row["program"]] = row["detail"][-300:]
-    ran = {**linked.ELSEWHERE, **{package: name for name, (package, *_) in linked.SCRIPTS.items()}}
-    for package, depends in packages.items():
-        if linked.MALLOCS.search(depends):
-            name = ran.get(package, "")
-            result.linked[package] = name if name in result.programs else ""
+    for package, name in with_malloc.items():
+        result.linked[package] = name if name in result.programs else ""
 
 
 def run_tests(root: Path, build: Path, result: Root) -> None:
