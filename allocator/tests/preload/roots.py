@@ -173,8 +173,10 @@ def run_programs(root: Path, result: Root) -> None:
     packages = offered(root)
     ran = {**linked.ELSEWHERE, **{package: name for name, (package, *_) in linked.SCRIPTS.items()}}
     with_malloc = {package: ran.get(package, "") for package in packages if linked.MALLOCS.search(packages[package])}
-    chosen = [*PROGRAMS, *(name for name, words in ADDED.items() if all(word in packages for word in words.split())
-                           and (name not in linked.SCRIPTS or name in with_malloc.values()))]  # fmt: skip
+    unlinked = {name for name, (package, *_) in linked.SCRIPTS.items()
+                if package not in with_malloc and name not in with_malloc.values()}  # fmt: skip
+    chosen = [*PROGRAMS, *(name for name, words in ADDED.items()
+                           if name not in unlinked and set(words.split()) <= set(packages))]  # fmt: skip
     with tempfile.NamedTemporaryFile(dir=REPOSITORY / "build", suffix=".json") as file:
         settings = {name: value for name, value in os.environ.items() if name.startswith(("FREESTONE_", "PYTHON"))}
         command = [*own_python(), "-m", "preload.survey", file.name, "programs", *chosen]
