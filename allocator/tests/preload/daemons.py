@@ -67,7 +67,8 @@ def named(session: Session) -> str:
 
 def varnish(session: Session) -> str:
     """The script of varnishtest starts the real server, a backend and clients."""
-    vcl = ("sub vcl_backend_response { set beresp.ttl = 1h; set beresp.do_gzip = true; set beresp.do_esi = true; } "
+    vcl = ('vcl 4.0; backend b { .host = "${s0_addr}"; .port = "${s0_port}"; } '
+           "sub vcl_backend_response { set beresp.ttl = 1h; set beresp.do_gzip = true; set beresp.do_esi = true; } "
            "sub vcl_deliver { set resp.http.n = obj.hits; }")  # fmt: skip
     gets = [f'txreq -url "/{i * 7919 % 197}" -hdr "Accept-Encoding: {"gzip" if i % 2 else "identity"}"\nrxresp\n'
             "expect resp.status == 200" for i in range(1200)]  # fmt: skip
@@ -77,11 +78,11 @@ def varnish(session: Session) -> str:
         f"""varnishtest "real"
         server s0 {{ rxreq
           txresp -hdr "Content-Type: text/html" -body "<esi:remove>x</esi:remove>{"word " * 9000}" }} -dispatch
-        varnish v1 -arg "-s main=malloc,40m -p thread_pools=2" -vcl+backend {{ {vcl} }} -start
+        varnish v1 -arg "-s main=malloc,40m -p thread_pools=2" -vcl {{ {vcl} }} -start
         client c1 {{ {chr(10).join(gets)} }} -run
         varnish v1 -cliok "ban req.url ~ 3"
         varnish v1 -cliok "storage.list"
-        varnish v1 -vcl+backend {{ {vcl} sub vcl_hash {{ hash_data("2"); }} }}
+        varnish v1 -vcl {{ {vcl} sub vcl_hash {{ hash_data("2"); }} }}
         client c1 -run
         varnish v1 -cliok "vcl.discard vcl1"
         shell {{ varnishadm -n ${{v1_name}} param.show > /dev/null }}

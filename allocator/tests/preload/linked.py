@@ -60,9 +60,9 @@ SCRIPTS: dict[str, tuple[str, str, str, str]] = {
     # In Debian sid, or in 12 only
     "clickhouse": ("clickhouse-common", "clickhouse", "clickhouse", "clickhouse local --query 'select count(), sum(number * 7 % 13), uniqExact(toString(number) || repeat(char(120), number % 50)) from numbers(500000); select number % 9 k, groupArray(number) from numbers(90) group by k order by k'"),
     "mold": ("mold", "mold", "mold", "for i in $(seq 60); do echo \"int f$i(void) { return $i; }\" > f$i.c; done; echo 'int main(void) { return 0; }' > m.c; gcc -c *.c; mold --version | cut -d' ' -f1; gcc -fuse-ld=mold *.o -o m; ./m; md5sum < m"),
-    "jaq": ("jaq", "jaq", "jaq", "python3 -c 'import json; print(json.dumps([{\"i\": i, \"s\": \"x\" * (i % 50)} for i in range(20000)]))' | jaq -c '[.[] | select(.i % 7 == 0) | .s | length] | add, (map(.s) | unique | length)'"),
+    "jaq": ("jaq", "jaq", "jaq", "python3 -c 'import json; print(json.dumps([{\"i\": i, \"s\": \"x\" * (i % 50)} for i in range(20000)]))' | jaq -c '[.[] | select(.i % 7 == 0) | .s | length] | add, (unique | length)'"),
     "jql": ("jql", "jql", "jql", "python3 -c 'import json; print(json.dumps([{\"i\": i, \"s\": \"x\" * (i % 50)} for i in range(20000)]))' > a.json; jql '[0:3]' a.json; jql '|>\"s\"' a.json | md5sum"),
-    "jujutsu": ("jujutsu", "jj", "jj", "export JJ_USER=a JJ_EMAIL=a@b; mkdir r; cd r; jj git init . 2> /dev/null; for i in $(seq 8); do cp ../input.txt f$i; jj commit -q -m c$i; done; jj log --no-graph -T 'description' ; jj file list -r @-"),
+    "jujutsu": ("jujutsu", "jj", "jj", "export JJ_USER=a JJ_EMAIL=a@b; mkdir r; cd r; jj git init . 2> /dev/null; for i in $(seq 8); do cp ../input.txt f$i; jj commit -m c$i 2> /dev/null; done; jj log --no-graph -T 'description' ; jj file list -r @-"),
     "rbase64": ("rbase64", "rbase64", "rbase64", "rbase64 input.txt | md5sum; rbase64 --version"),
     "rspamd": ("rspamd", "rspamadm", "rspamadm", "rspamadm --version; echo 'local t = {} for i = 1, 90000 do t[i] = tostring(i):rep(i % 9) end print(#table.concat(t))' > a.lua; rspamadm lua -b a.lua 2>&1 | tail -3 || true"),
 }  # fmt: skip
