@@ -11,7 +11,7 @@ namespace freestone::os {
 namespace {
 
 // Statistics and profiles are written in 8 KiB of it.
-constexpr usize kStackBytes = 64 * kKiB;
+constexpr usize kStackBytes = 32 * kKiB;
 alignas(16) FREESTONE_FAR char own_stack[kStackBytes];
 // The thread that is on it; 0: none. The child of a fork finds a number of its parent, which no thread of its own has.
 Atomic<u32> owner;

@@ -78,7 +78,8 @@ class Walks(unittest.TestCase):
         for file, functions in items:
             self.assertIn(file, {name for name, _ in ran})
             for function in functions:
-                word = re.compile(rf"\b{function.rpartition(':')[2]}\b")
+                # Of two names for one address addr2line may give the hidden one.
+                word = re.compile(rf"\b(freestone_own_)?{function.rpartition(':')[2]}\b")
                 self.assertTrue(any(name == file and word.search(text) for name, text in ran), f"{file}: {function}")
 
     def test_malloc_for_which_the_heap_grows(self) -> None:

@@ -13,12 +13,12 @@ from freestone_lab.docs import (
     enumerated_table,
     fidelity_table,
     known_costs_table,
-    torture_table,
     memory_table,
     pages,
     program_table,
     recording_table,
     sentences,
+    torture_table,
     tuning,
 )
 

@@ -144,11 +144,24 @@ def from_process(pid: int) -> Snapshot:
         path.unlink(missing_ok=True)
         raise UserError(f"process {pid} has ended; what it last showed is removed")
     try:
-        return from_page(path)
+        snapshot = from_page(path)
     except FileNotFoundError:
         raise UserError(_no_page(pid)) from None
     except PermissionError:
         raise UserError(f"process {pid} belongs to another user: only its owner may look at {path}") from None
+    if snapshot.updated_ms < 1000 * (_start_seconds(pid) - 1):  # it was killed, and another has its number
+        raise UserError(_no_page(pid))
+    return snapshot
+
+
+def _start_seconds(pid: int) -> float:
+    """When a process began, by the monotonic clock; earlier by the time that the machine has slept since."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()[19]
+    except OSError:
+        return 0.0
+    asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return int(ticks) / os.sysconf("SC_CLK_TCK") - asleep
 
 
 def from_page(path: Path) -> Snapshot:

@@ -330,6 +330,24 @@ def test_wrong_targets_are_named(tmp_path: Path) -> None:
         stats.find(str(os.getpid()))
 
 
+def test_a_page_of_a_process_that_had_the_number_before_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stats, "PAGES", tmp_path)
+    body = json.dumps({"freestone": "0"}).encode()
+
+    def write(updated_ms: int) -> None:
+        page = stats.HEADER.pack(stats.MAGIC, 2, len(body), updated_ms).ljust(64, b"\0") + body
+        (tmp_path / f"freestone-{os.getpid()}").write_bytes(page)
+
+    now = int(time.monotonic() * 1000)
+    write(now)
+    assert stats.from_process(os.getpid()).updated_ms == now
+    write(1)  # a millisecond after the machine's start
+    with pytest.raises(UserError, match="does not run on libfreestone"):
+        stats.from_process(os.getpid())
+
+
 def test_a_page_that_is_being_written_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stats, "PAGES", tmp_path)
     monkeypatch.setattr(stats, "ATTEMPTS", 3)
