@@ -101,8 +101,8 @@ class GuardsOfAnOlderKernel(unittest.TestCase):
         print(f"mappings: {done.out.strip()} of {allowed}")
         self.assertEqual(got, "got")
         self.assertGreater(int(filled), budget // 2)
-        # Where a guard was opened, the kernel does not make one mapping of neighbours that were first written apart: 530
-        # to 690 such neighbours, as seen with the guards' own count beside it.
+        # Where a guard was opened, the kernel does not make one mapping of neighbours that were first written apart. Of
+        # them there were 530 to 690, counted with what the guards' own count leaves.
         self.assertLessEqual(max(int(filled), int(moved)), int(start) + budget + budget // 8)
         lines = re.findall(r"^ +(\d+)  (mappings that .*)$", done.err, re.MULTILINE)
         told = {text: int(count) for count, text in lines}
