@@ -305,8 +305,8 @@ TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {
   });
 }
 
-// After the swings have ended the memory goes as time passes, with the next calls that a cache cannot answer: also where
-// these take nothing but small blocks, of which two thousand are more than a cache holds.
+// After the swings have ended the memory goes as time passes, with the next calls that a cache cannot answer. These may
+// be of small blocks only: two thousand are more than a cache holds.
 void expect_end_of_swings(int count_after, size_t size_after) {
   const ChildEnd end = run_in_child(
       [count_after, size_after] {
