@@ -94,7 +94,7 @@ def _about_running(options: Namespace) -> tuple[Task, list[Path]]:
     serving = tree.listening(pids)
     own = next((p for p in _mapped(options.pid) if recognise.allocator_name(p) in recognise.FAMILIES), None)
     threads = len(list(Path(f"/proc/{options.pid}/task").iterdir()))
-    kind = "server" if serving else "batch"
+    kind: recognise.Kind = "server" if serving else "batch"
     look = Look(tree.program_of(options.pid), kind, 0.0, threads, len(pids), serving, own=own)
     if serving:
         print(look.words())
