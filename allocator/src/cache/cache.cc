@@ -281,16 +281,6 @@ FREESTONE_APART void adapt(Cache& cache) {
   drain_unused_transfer(cache.user);
 }
 
-FREESTONE_APART void flush_arrays(Cache& cache) {
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
-    if (cache.base[c] == nullptr) continue;
-    Changing changing(cache, c);
-    flush(cache, c, cache.count(c));
-    drop_array(cache, c);
-  }
-  release_held_run(cache.run);
-}
-
 FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
   cache.pressure_seen = epoch;
   flush_all(cache);
@@ -434,6 +424,16 @@ Cache* create_cache() {
   begin(*cache);
   enter_registry(*cache);
   return cache;
+}
+
+void flush_arrays(Cache& cache) {
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] == nullptr) continue;
+    Changing changing(cache, c);
+    flush(cache, c, cache.count(c));
+    drop_array(cache, c);
+  }
+  release_held_run(cache.run);
 }
 
 void flush_all(Cache& cache) {

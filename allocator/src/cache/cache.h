@@ -129,6 +129,7 @@ struct alignas(64) Cache {
   Atomic<u8> recalled;      // see recall_caches
   u32 pressure_seen = 0;    // the pressure epoch that this cache was last given back for
   u64 refills = 0;          // and flushes, since the thread began: statistics, read by others without order
+  u64 refills_at_tick = 0;  // what it was when the thread last let time pass
   Counting* counting = nullptr;  // counting.h; null: allocations are not counted
   Cache* next = nullptr;  // registry; its lock is held to look at another thread's cache
   [[no_unique_address]] Quarantine<kMitigations.quarantine> quarantine;
@@ -213,7 +214,9 @@ struct TrustedBytes {
 };
 extern FREESTONE_HIDDEN TrustedBytes trusted_bytes;
 
-// Gives all cached blocks back.
+// Gives back what lies in the arrays, and the arrays.
+void flush_arrays(Cache& cache);
+// Gives all cached blocks back, those in the queues of the hardened build too.
 void flush_all(Cache& cache);
 // Gives back memory inside slabs that nobody needs (purge_cold_pages). When few blocks are left, empties the cache
 // first: each block in it may keep a page, and an array sized for the larger heap would keep one page for each. `due`:

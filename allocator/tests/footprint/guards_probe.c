@@ -1,8 +1,11 @@
 /* Fills the heap with large blocks, moves them about, and says how many mappings the process has; then takes most of
  * the mappings that the kernel allows, and says whether it got them.
- *   guards_probe BLOCKS OPERATIONS MAPPINGS      prints "START FILLED MOVED got|refused" */
+ *   guards_probe BLOCKS OPERATIONS MAPPINGS      prints "START FILLED MOVED NEIGHBOURS got|refused"
+ * NEIGHBOURS: how many of MOVED could be one mapping with the one before, which the kernel does not do where both had
+ * memory before they met. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,6 +29,31 @@ static size_t size(void) {
   }
 }
 
+static size_t neighbour_count(void) {
+  char line[512];
+  size_t length = 0, count = 0;
+  unsigned long from, end, end_before = 0;
+  char access[8], access_before[8] = "";
+  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  static char text[1 << 16];
+  for (ssize_t got; file >= 0 && (got = read(file, text, sizeof text)) > 0;) {
+    for (ssize_t k = 0; k < got; ++k) {
+      if (text[k] != '\n') {
+        if (length < sizeof line - 1) line[length++] = text[k];
+        continue;
+      }
+      line[length] = 0;
+      length = 0;
+      if (sscanf(line, "%lx-%lx %7s", &from, &end, access) != 3 || strpbrk(line, "/[") != NULL) continue;
+      count += from == end_before && strcmp(access, access_before) == 0;
+      end_before = end;
+      strcpy(access_before, access);
+    }
+  }
+  if (file >= 0) close(file);
+  return count;
+}
+
 static const char* take_mappings(size_t count) {
   char* const pages = mmap(NULL, (count + 1) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   for (size_t k = 1; k < count; k += 2) {
@@ -42,7 +70,7 @@ int main(int argc, char** argv) {
     if ((blocks[k] = malloc(size())) == NULL) return 3;
   }
   const size_t filled = mapping_count();
-  size_t moved = filled;
+  size_t moved = filled, neighbours = 0;
   for (long k = 0; k < atol(argv[2]); ++k) {
     void** const block = &blocks[draw(count)];
     if (draw(4) == 0) {
@@ -53,9 +81,12 @@ int main(int argc, char** argv) {
     }
     if (k % 1000 == 0) {
       const size_t now = mapping_count();
-      if (now > moved) moved = now;
+      if (now > moved) {
+        moved = now;
+        neighbours = neighbour_count();
+      }
     }
   }
-  printf("%zu %zu %zu %s\n", start, filled, moved, take_mappings((size_t)atol(argv[3])));
+  printf("%zu %zu %zu %zu %s\n", start, filled, moved, neighbours, take_mappings((size_t)atol(argv[3])));
   return 0;
 }
