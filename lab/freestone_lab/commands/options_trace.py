@@ -89,8 +89,8 @@ def trace(parser: argparse.ArgumentParser) -> None:
     """Look at traces of allocation calls.
 
     `trace info` says what a trace holds; `trace check` checks it from the first byte to the last; `trace cut`,
-    `merge`, `anonymise` and `import` write other traces; `trace stats` writes a page about one, `trace model` fits a
-    model to it; `trace corpus` records the programs of `bench traces`.
+    `merge`, `anonymise` and `import` write other traces; `trace stats` writes a page about one; `trace corpus`
+    records the programs of `bench traces`.
     """
 
 
@@ -186,20 +186,6 @@ def trace_stats(parser: argparse.ArgumentParser) -> None:
     partial(parser)
 
 
-def trace_model(parser: argparse.ArgumentParser) -> None:
-    """Fit a model to a trace: sizes, lifetimes, phases and threads in a few KiB, without the program's order of calls.
-
-    `freestone replay` takes a model as it takes a trace. The figures of one replay of each are shown.
-
-    Example:
-
-        freestone trace model app.fst -o app.model
-    """
-    parser.add_argument("trace", type=Path, metavar="TRACE")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the model")
-    partial(parser)
-
-
 def trace_corpus(parser: argparse.ArgumentParser) -> None:
     """Record the programs of the corpus that are installed, for `freestone bench traces`.
 
@@ -213,9 +199,9 @@ def trace_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def trace_fidelity(parser: argparse.ArgumentParser) -> None:
-    """How near a replay comes to its program, and a model to its trace, in time in malloc and in memory, under glibc.
+    """How near a replay comes to its program, in time in malloc and in memory, under glibc.
 
-    Records each program, then runs in each round the program with its calls timed, its replay, and its model's replay.
+    Records each program, then runs in each round the program with its calls timed, and its replay.
 
     Example:
 
@@ -223,20 +209,15 @@ def trace_fidelity(parser: argparse.ArgumentParser) -> None:
 
         freestone trace fidelity --counts --json docs/results/fidelity-counts.json && freestone docs
 
-        freestone trace fidelity --models --json docs/results/fidelity-models.json && freestone docs
-
         freestone trace fidelity --ratios --json docs/results/fidelity-ratios.json && freestone docs
 
         freestone trace fidelity --recording --rounds 9 --json docs/results/recording-whole.json && freestone docs
     """
     parser.add_argument("names", nargs="*", metavar="PROGRAM",
-                        help="of `freestone trace corpus`; default eighteen, with --models all, "
-                             "with --ratios ten")  # fmt: skip
+                        help="of `freestone trace corpus`; default eighteen, with --ratios ten")  # fmt: skip
     peers_to_compare(parser)
     parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--models", action="store_true",
-                      help="each trace of the corpus beside its model, in calls, memory and instructions")  # fmt: skip
     what.add_argument("--counts", action="store_true",
                       help="instructions by callgrind, not times: other work does not change them")  # fmt: skip
     what.add_argument("--recording", action="store_true",

@@ -16,9 +16,7 @@ from freestone_lab.trace import (
     behaviour,
     corpus,
     fidelity,
-    fitted,
     foreign,
-    likeness,
     ratios,
     reader,
     recording_cost,
@@ -102,21 +100,6 @@ def stats(options: Namespace) -> None:
     print(f"written: {path}")
 
 
-def fit_model(options: Namespace) -> None:
-    trace = load(options.trace, options.partial)
-    size = fitted.save(fitted.fit(trace), paths.must_be_writable(options.output, "--output"))
-    print(f"{options.output}: {units.size_words(size)}")
-    way = replaying.Way(idle_ms=0)
-    pair = [
-        replaying.replay(replaying.command(replaying.make_plan(path, way), way))
-        for path in (options.trace, options.output)
-    ]
-    for name in ("rss", "rss_mean", "calls", "faults"):
-        own, fit = (said["figures"][name] for said in pair)
-        change = fit["value"] / own["value"] - 1 if own["value"] else 0.0
-        print(f"  {own['label']}: trace {own['value']:.4g} {own['unit']}, model {fit['value']:.4g} ({change:+.1%})")
-
-
 def record_corpus(options: Namespace) -> None:
     most = units.size_bytes(options.max_bytes, "--max-bytes")
     made = corpus.record_all(options.output or corpus.folder(), most, options.names, print)
@@ -128,10 +111,7 @@ def measure_fidelity(options: Namespace) -> None:
         paths.must_be_writable(options.json, "--json")
     names, say = options.names or fidelity.PROGRAMS, preparation.to_stderr
     headings: tuple[str, ...]
-    if options.models:
-        found = likeness.as_json(likeness.measure(options.names, say))
-        headings, cells = likeness.HEADINGS, likeness.cells
-    elif options.ratios:
+    if options.ratios:
         chosen = preparation.choose_peers(options.with_, options.only)
         rows, failed = ratios.measure_all(options.names or ratios.PROGRAMS, chosen, options.rounds, say)
         found = ratios.as_json(rows, failed, chosen, options.rounds)

@@ -46,7 +46,6 @@ ELSEWHERE = {
     "roots",
     "fidelity",
     "fidelity-counts",
-    "fidelity-models",
     "torture",
     "fidelity-ratios",
     "recording-whole",

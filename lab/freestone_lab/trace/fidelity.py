@@ -1,6 +1,6 @@
-"""How near replays come to what they stand for: a program to the replay of its trace, the trace to its model.
+"""How near the replay of a trace comes to its program.
 
-All three run under glibc, one after another in each round. The program's calls are timed by timed.c, a preloaded
+Both run under glibc, one after the other in each round. The program's calls are timed by timed.c, a preloaded
 library that reads the counter around each call as the replayer does.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.measure import counts, fingerprint, share
-from freestone_lab.trace import corpus, fitted, reader, replaying
+from freestone_lab.trace import corpus, replaying
 
 SCHEMA = "freestone-fidelity/1"
 COMMAND = "freestone trace fidelity"
@@ -38,14 +38,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """A program; each list has a value for each round. `program`, `replay` and `model`: what ran to its figures."""
+    """A program; each list has a value for each round. `program` and `replay`: what ran to its figures."""
 
     name: str
     calls: dict[str, int]
     mapped_kib: int  # that the program mapped itself, outside malloc
     program: dict[str, list[float]]
     replay: dict[str, list[float]]
-    model: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -109,26 +108,24 @@ def _count(row: corpus.Row, folder: Path) -> Counted:
 
 
 def _measure(row: corpus.Row, folder: Path, rounds: int) -> Row:
-    trace, model = folder / "whole.fst", folder / "fitted.model"
+    trace = folder / "whole.fst"
     corpus.record_whole(row, trace)
-    fitted.save(fitted.fit(reader.read(trace)), model)
     way = replaying.Way(idle_ms=0)
-    plans = [replaying.make_plan(path, way) for path in (trace, model)]
-    figures: list[dict[str, list[float]]] = [{}, {}, {}]
+    plan = replaying.make_plan(trace, way)
+    program: dict[str, list[float]] = {}
+    replay: dict[str, list[float]] = {}
     calls: dict[str, int] = {}
     mapped = 0
     for _ in range(rounds):
         ran = _timed(row, folder / "timed")
-        _add(figures[0], {name: float(ran[name]) for name in ("seconds", "peak_kib")})
+        _add(program, {name: float(ran[name]) for name in ("seconds", "peak_kib")})
         calls["program"], mapped = int(ran["calls"]), int(ran["mapped_kib"])
-        for kept, name, plan in zip(figures[1:], ("replay", "model"), plans, strict=True):
-            said = replaying.replay(replaying.command(plan, way))
-            memory = {ours: float(said["figures"][theirs]["value"]) for theirs, ours in FIGURES.items()}
-            _add(kept, {"seconds": float(said["undisturbed_s"]), **memory})
-            calls[name] = int(said["calls"])
-    for plan in plans:
-        plan.unlink(missing_ok=True)
-    return Row(row.name, calls, mapped, *figures)
+        said = replaying.replay(replaying.command(plan, way))
+        memory = {ours: float(said["figures"][theirs]["value"]) for theirs, ours in FIGURES.items()}
+        _add(replay, {"seconds": float(said["undisturbed_s"]), **memory})
+        calls["replay"] = int(said["calls"])
+    plan.unlink(missing_ok=True)
+    return Row(row.name, calls, mapped, program, replay)
 
 
 def _add(to: dict[str, list[float]], found: dict[str, float]) -> None:
@@ -169,12 +166,12 @@ def counts_as_json(rows: Sequence[Counted], failed: Sequence[str]) -> dict[str, 
 
 HEADINGS: tuple[str, ...] = (
     *("program", "calls", "its time in malloc", "the replay's", "its peak", "maps", "the replay's peak"),
-    *("the model's time", "the model's peak", "the model's mean"),
 )
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A program's line of the table: the program's figures, its replay's change to them, the model's to the replay's.
+    """A program's line of the table: the program's figures, and its replay's change to them.
+
     A change is the median over the rounds, with the extremes of what varies from run to run."""
     program = row["program"]
     return [
@@ -185,9 +182,6 @@ def cells(row: dict[str, Any]) -> list[str]:
         f"{median(program['peak_kib']) / 1024:.1f} MiB",
         f"{row['mapped_kib'] / 1024:.0f} MiB" if row["mapped_kib"] > 1024 else "-",
         _change(row, "replay", "program", "peak_kib"),
-        _spread(row, "model", "replay", "seconds"),
-        _change(row, "model", "replay", "peak_kib"),
-        _change(row, "model", "replay", "mean_kib"),
     ]
 
 

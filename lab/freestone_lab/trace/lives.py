@@ -1,4 +1,4 @@
-"""The births of a trace in the order of time, each with its end: what models are fitted to."""
+"""The births of a trace in the order of time, each with its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import layout
 from freestone_lab.trace.events import Array, Trace
-from freestone_lab.trace.layout import Kind
 
 
 @dataclass(frozen=True)
@@ -17,16 +16,11 @@ class Lives:
     """Every birth of a trace in the order of time: who, what, and when it ends, counted in births."""
 
     makers: Array
-    kinds: Array
     sizes: Array
     aligns: Array
     ends: Array  # number of births before the end; -1 where there is none
     enders: Array
     times: Array
-    end_times: Array
-    continued: Array  # ended by a realloc
-    pages: Array  # that were used of it, as far as was seen; -1: not known
-    before: Array  # size of the block that this one continues; -1: none
 
 
 def lives(trace: Trace) -> Lives:
@@ -40,21 +34,15 @@ def lives(trace: Trace) -> Lives:
         starts[number] = total
         count = int(made.sum())
         total += count
-        parts.append(
-            (np.full(count, number), events.kinds[made], events.sizes[made], events.aligns[made], events.times[made])
-        )
+        parts.append((np.full(count, number), events.sizes[made], events.aligns[made], events.times[made]))
     if not total:
         raise UserError(f"{trace.path}: there is no birth in it")
-    makers, kinds, sizes, aligns, times = (np.concatenate([p[i] for p in parts]) for i in range(5))
+    makers, sizes, aligns, times = (np.concatenate([p[i] for p in parts]) for i in range(4))
     order = np.argsort(times, kind="stable")
     rank = np.empty(total, dtype=np.int64)
     rank[order] = np.arange(total)
     ends = np.full(total, -1, dtype=np.int64)
     enders = np.full(total, -1, dtype=np.int64)
-    end_times = np.zeros(total, dtype=np.int64)
-    continued = np.zeros(total, dtype=bool)
-    pages = np.full(total, -1, dtype=np.int64)
-    previous = np.full(total, -1, dtype=np.int64)
     sorted_times = times[order]
     for number in numbers:
         events = trace.threads[number]
@@ -69,12 +57,4 @@ def lives(trace: Trace) -> Lives:
         at = np.where(before > 0, np.maximum(last, by_time), by_time) if own.size else by_time
         ends[places] = np.maximum(at, rank[places] + 1)
         enders[places] = number
-        end_times[places] = events.times[dies]
-        continued[places] = events.kinds[dies] == Kind.REALLOC
-        grown = events.births[dies] >= 0
-        previous[starts[number] + events.births[dies][grown]] = sizes[places[grown]]
-        seen = events.kinds == Kind.TOUCH
-        touched = np.array([starts.get(int(t), -1) for t in events.ref_threads[seen]], dtype=np.int64)
-        np.maximum.at(pages, touched + events.ref_births[seen], events.extras[seen])
-    columns = (makers, kinds, sizes, aligns, ends, enders, times, end_times, continued, pages, previous)
-    return Lives(*(column[order] for column in columns))
+    return Lives(*(column[order] for column in (makers, sizes, aligns, ends, enders, times)))

@@ -14,7 +14,7 @@ from typing import Any
 from freestone_lab.core import builds, inputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
-from freestone_lab.trace import fitted, recording, writer
+from freestone_lab.trace import recording
 
 LEAST_TIMEOUT_S = 60.0
 IDLE_MS = 200
@@ -46,18 +46,13 @@ def make_plan(trace: Path, way: Way) -> Path:
         data = inputs.read_whole(trace)
     except OSError as error:
         raise UserError(f"{trace}: cannot be read: {error.strerror}") from error
-    made_by = (replayer, Path(fitted.__file__)) if fitted.is_model(trace) else (replayer,)
-    about = f"{way.process} {way.threads} {[path.stat().st_mtime_ns for path in made_by]}"
+    about = f"{way.process} {way.threads} {replayer.stat().st_mtime_ns}"
     key = hashlib.sha256(data + about.encode()).hexdigest()[:20]
     plan = paths.cache_dir() / "plans" / f"{key}.plan"
     if plan.exists():
         return plan
     plan.parent.mkdir(parents=True, exist_ok=True)
     partial = plan.with_suffix(f".{os.getpid()}")
-    generated = plan.with_suffix(f".{os.getpid()}.fst")
-    if fitted.is_model(trace):
-        writer.write(fitted.generate(fitted.load(trace)), generated)
-        trace = generated
     words = [str(replayer), "plan", str(trace), str(partial)]
     for name, value in (("--process", way.process), ("--threads", way.threads)):
         if value is not None:
@@ -67,7 +62,6 @@ def make_plan(trace: Path, way: Way) -> Path:
         partial.replace(plan)
     finally:
         partial.unlink(missing_ok=True)
-        generated.unlink(missing_ok=True)
     return plan
 
 

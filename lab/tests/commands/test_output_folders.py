@@ -22,7 +22,6 @@ QUICK: dict[str, str] = {
     "trace anonymise": "{trace}",
     "trace import": "{text}",
     "trace stats": "{trace} --with glibc",
-    "trace model": "{trace}",
 }
 # These measure for long, and write elsewhere when the place fails after all (core/outputs.py, which makes the folder).
 LONG = {

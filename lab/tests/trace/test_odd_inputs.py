@@ -1,9 +1,8 @@
-"""What is no trace, no model and no record at all, and what is one with impossible contents: one clear error each."""
+"""What is no trace and no record at all, and what is one with impossible contents: one clear error each."""
 
 from __future__ import annotations
 
 import gzip
-import lzma
 import os
 import re
 import struct
@@ -17,7 +16,7 @@ from trace_tools import ONE_BIRTH, block, trace_of
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import fitted, foreign, layout, reader, recording, replaying
+from freestone_lab.trace import foreign, layout, reader, recording, replaying
 from freestone_lab.trace.events import TraceError
 from freestone_lab.trace.layout import BlockType, Kind
 
@@ -46,7 +45,6 @@ NATIVE = pytest.mark.skipif(not REPLAYER.exists(), reason="the replayer is not b
 READERS = {
     "trace": reader.read,
     "foreign": foreign.read,
-    "model": fitted.load,
     "replay": pytest.param(planned, marks=NATIVE),
     "plan": pytest.param(native("plan"), marks=NATIVE),
     "run": pytest.param(native("run"), marks=NATIVE),
@@ -161,11 +159,3 @@ def test_all_frames_of_a_record_are_read(tmp_path: Path) -> None:
     path = tmp_path / "h.zst"
     path.write_bytes(zstandard.compress(HEAPTRACK[:10]) + zstandard.compress(HEAPTRACK[10:]))
     assert foreign.read(path).events == 2
-
-
-@pytest.mark.parametrize("text", [b"[" * 200_000, b"\xff", b"", b"3", b'{"schema": "freestone-trace-model/1"}'])
-def test_what_is_packed_and_no_model_is_named(text: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "m.model"
-    path.write_bytes(lzma.compress(text))
-    with pytest.raises(UserError, match=r"m\.model: (cannot be read as a model|expected the schema)"):
-        fitted.load(path)
