@@ -87,6 +87,11 @@ COMMANDS: dict[str, Command] = {
 }
 ALIASES = {"attacks": "bench attacks"}
 # What only the source tree can do: an installation has nothing to build or test.
+# What starts programs, which must not outlive it (core/signals.py), by its first word. `run` becomes its program.
+STARTING = (
+    "advise", "compare", "bench", "attacks", "record", "replay", "trace", "peers", "profile", "leaks", "package",
+    "setup", "test",
+)  # fmt: skip
 SOURCE_TREE = ("package", "setup", "test", "docs")
 
 
