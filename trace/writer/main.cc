@@ -191,8 +191,8 @@ std::string summarize(const Counts& counts, uint64_t dropped_calls, uint64_t los
   text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
   text +=
       ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
-  text += ",\"dropped_calls\":" + std::to_string(dropped_calls) +
-          ",\"lost_processes\":" + std::to_string(lost_processes);
+  text +=
+      ",\"dropped_calls\":" + std::to_string(dropped_calls) + ",\"lost_processes\":" + std::to_string(lost_processes);
   text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
   return text + ",\"end\":" + quoted(end) + "}";
 }

@@ -1,15 +1,26 @@
-"""Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere."""
+"""Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere.
+
+A file that Freestone made may be replaced by one of its kind; any other only with --force.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import os
+import re
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from freestone_lab.core.errors import UserError
+
 Say = Callable[[str], None]
+HEAD_BYTES = 64 << 10
+TRACE = re.compile(rb"FSTRACE\n")
+# A page, JSON, every sample as a row, tables as Markdown.
+OTHER = re.compile(rb'(?is)<!doctype html.*freestone|\{.*"freestone|experiment,peer,round,|### .*\n\| allocator \|')
 
 
 def fallbacks() -> list[Path]:
@@ -24,6 +35,25 @@ def new_name(kind: str, suffix: str = ".json") -> Path:
     """A new name in the current folder."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return Path.cwd() / f"freestone-{kind}-{stamp}{suffix}"
+
+
+def ours(path: Path, force: bool, *, trace: bool = False) -> Path:
+    """The path. UserError if it has a file that Freestone did not make, or of another kind, unless `force`."""
+    head = b"" if force or not path.is_file() else _head(path)
+    if head and not (TRACE if trace else OTHER).match(head):
+        kind = "trace" if trace else "page or result"
+        raise UserError(
+            f"'{path}' exists and is no {kind} of Freestone's: name another file, or replace it with --force"
+        )
+    return path
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    with contextlib.suppress(zlib.error):
+        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
+    return head
 
 
 def problem(path: Path) -> str | None:
