@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import os
 import re
+import shutil
 import tempfile
+import time
+import weakref
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +22,7 @@ from freestone_lab.core.errors import UserError
 
 Say = Callable[[str], None]
 HEAD_BYTES = 64 << 10
+YOUNG_S = 60
 TRACE = re.compile(rb"FSTRACE\n")
 # A page, JSON, every sample as a row, tables as Markdown.
 OTHER = re.compile(rb'(?is)<!doctype html.*freestone|\{.*"freestone|experiment,peer,round,|### .*\n\| allocator \|')
@@ -29,6 +34,32 @@ def fallbacks() -> list[Path]:
     with contextlib.suppress(RuntimeError):  # no home folder
         state = state or str(Path.home() / ".local" / "state")
     return [*([Path(state) / "freestone"] if state else []), Path(tempfile.gettempdir())]
+
+
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A folder for the time of a run, which holds its lock. Making one removes those of runs that were killed."""
+
+    def __init__(self, kind: str) -> None:
+        for path in Path(tempfile.gettempdir()).glob("freestone-*.scratch"):
+            with contextlib.suppress(OSError):
+                _remove_unlocked(path)
+        super().__init__(prefix=f"freestone-{kind}-", suffix=".scratch")
+        lock = os.open(self.name, os.O_RDONLY)
+        weakref.finalize(self, os.close, lock)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Removes a folder of this user that no run holds, and that is not so young that its run is about to lock it."""
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        about = os.fstat(held)
+        if about.st_uid == os.geteuid() and time.time() - about.st_mtime > YOUNG_S:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+    finally:
+        os.close(held)
 
 
 def new_name(kind: str, suffix: str = ".json") -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from freestone_lab.core import outputs
 from freestone_lab.measure import counts
 from freestone_lab.trace import corpus, fidelity, figures, fitted, reader, replaying, writer
 
@@ -42,7 +42,7 @@ class Row:
 def measure(names: Sequence[str], say: Callable[[str], None]) -> list[Row]:
     """UserError for a name that the corpus does not have; without valgrind no instructions are counted."""
     found = []
-    with tempfile.TemporaryDirectory(prefix="freestone-models-") as scratch:
+    with outputs.Scratch("models") as scratch:
         folder = Path(scratch)
         model, made = folder / "fitted.model", folder / "made.fst"
         for path in corpus.traces(names):
