@@ -243,7 +243,8 @@ class Recording {
       if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
       if (output_.is_at_limit()) return "max-bytes";
       if (program_.is_told_to_end()) return "signal";
-      if ((options_.pid ? attached_gone() : program_.has_ended()) && all_gone()) return "exit";
+      if (!program_.is_asked_to_end() && (options_.pid ? attached_gone() : program_.has_ended()) && all_gone())
+        return "exit";
       if (taken < 1000) pause(taken);
     }
   }

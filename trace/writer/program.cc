@@ -85,6 +85,8 @@ void Program::look_after() {
   if (kill_ns_ && monotonic_ns() > kill_ns_) send_below(getpid(), SIGKILL);
 }
 
+bool Program::is_asked_to_end() const { return asked_to_end != 0; }
+
 bool Program::is_told_to_end() const {
   if (!asked_to_end || kill_ns_ || to_pass_on) return kill_ns_ && is_alone_;
   return asked_to_end > 1 || child_ == 0 || has_ended();

@@ -24,6 +24,7 @@ class Program {
 
   bool has_ended() const { return ended_ns_ != 0; }  // what it started may live on
   uint64_t ended_ns() const { return ended_ns_; }
+  bool is_asked_to_end() const;
   bool is_told_to_end() const;            // and nothing more is to be waited for
   bool is_done() const;                   // has ended, and all that it started if that was told to
   int status() const { return status_; }  // as a shell reports it
