@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from freestone_lab.commands import environment, options
-from freestone_lab.core import paths
+from freestone_lab.core import paths, signals
 from freestone_lab.core.errors import UserError
 
 
@@ -42,8 +42,8 @@ def run(arguments: list[str]) -> int:
     except UserError as error:
         print(f"freestone: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as end:
+        return end.status if isinstance(end, signals.Ended) else 130
     except BrokenPipeError:
         raise
     except OSError as error:  # a file or a folder; what can be said better is a UserError by now
@@ -73,16 +73,21 @@ def _fill_closed_standard_files() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-def main() -> None:
-    """The entry point."""
-    _fill_closed_standard_files()
+def _run_with_output() -> int:
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has ended; the rest goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + signal.SIGPIPE
-    sys.exit(status)
+    return status
+
+
+def main() -> None:
+    """The entry point."""
+    _fill_closed_standard_files()
+    starts = sys.argv[1:2] and sys.argv[1] in options.STARTING
+    sys.exit(signals.guarded(_run_with_output) if starts else _run_with_output())
 
 
 if __name__ == "__main__":

@@ -77,6 +77,12 @@ void Index::add(const Block& block, uint64_t offset) {
                       block.first_time, block.last_time});
 }
 
+uint64_t Index::drop_last() {
+  const uint64_t offset = entries_.back().offset;
+  entries_.pop_back();
+  return offset;
+}
+
 Bytes Index::finish(Packer& packer, uint64_t offset) const {
   Block block;
   block.type = FST_BLOCK_INDEX;

@@ -28,6 +28,8 @@ class Packer {
 class Index {
  public:
   void add(const Block& block, uint64_t offset);
+  bool is_empty() const { return entries_.empty(); }
+  uint64_t drop_last();  // returns its offset
   size_t bytes() const { return entries_.size() * sizeof(fst_index_entry); }
 
   // The index block and the end mark, for a file that has `offset` bytes so far.

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 
 #include "recorder/control.h"
 #include "writer/merge.h"
+#include "writer/program.h"
 #include "writer/samples.h"
 
 namespace freestone::trace {
@@ -30,6 +30,7 @@ constexpr uint64_t kStepNs = 1000;
 constexpr uint64_t kSampleNs = 10'000'000;
 constexpr uint64_t kPagesNs = 50'000'000;
 constexpr uint64_t kLookNs = 250'000'000;
+constexpr uint64_t kWordNs = 1'000'000'000;
 constexpr uint64_t kForkPatienceNs = 5'000'000'000;  // for a child that has not entered itself yet
 constexpr uint64_t kLeastBufferBytes = 2 << 20;
 
@@ -46,14 +47,6 @@ struct Options {
   unsigned stack_every = 0;
   char** command = nullptr;
 };
-
-volatile sig_atomic_t asked_to_end;
-volatile sig_atomic_t child_pid;
-
-void on_signal(int number) {
-  asked_to_end = asked_to_end + 1;
-  if (child_pid > 0 && number != SIGINT) kill(child_pid, number);  // the terminal sends SIGINT to both
-}
 
 [[noreturn]] void fail(const std::string& text) {
   std::fprintf(stderr, "freestone-record: %s\n", text.c_str());
@@ -198,24 +191,10 @@ std::string summarize(const Counts& counts, uint64_t dropped_calls, uint64_t los
   text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
   text +=
       ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
-  text += ",\"dropped_calls\":" + std::to_string(dropped_calls) +
-          ",\"lost_processes\":" + std::to_string(lost_processes);
+  text +=
+      ",\"dropped_calls\":" + std::to_string(dropped_calls) + ",\"lost_processes\":" + std::to_string(lost_processes);
   text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
   return text + ",\"end\":" + quoted(end) + "}";
-}
-
-pid_t start(const Options& options, const std::string& shared_path) {
-  const pid_t child = fork();
-  if (child < 0) fail(std::string("fork: ") + std::strerror(errno));
-  if (child > 0) return child;
-  std::string preload = options.library;
-  if (const char* others = std::getenv("LD_PRELOAD"); others && *others) preload += std::string(":") + others;
-  setenv("LD_PRELOAD", preload.c_str(), 1);
-  setenv(FSR_ENVIRONMENT, shared_path.c_str(), 1);
-  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
-  execvp(options.command[0], options.command);
-  std::fprintf(stderr, "freestone-record: '%s' does not start: %s\n", options.command[0], std::strerror(errno));
-  _exit(127);
 }
 
 // Where a dormant process looks for what to join. Fails before anything is made or overwritten.
@@ -242,15 +221,16 @@ void attach(fsr_control* control, const std::string& shared_path) {
 
 class Recording {
  public:
-  Recording(const Options& options, Shared& shared, Output& output)
+  Recording(const Options& options, Shared& shared, Output& output, Program& program)
       : options_(options),
         shared_(shared),
         output_(output),
+        program_(program),
         merge_(shared.header(), output),
         samples_(merge_, output) {}
 
   // Runs until the program and all that it started are gone, time or room is used up, or a signal comes. Returns why.
-  std::string run(pid_t child) {
+  std::string run() {
     const uint64_t begun = monotonic_ns();
     uint64_t sample_at = begun, pages_at = begun, look_at = begun;
     for (;;) {
@@ -258,18 +238,19 @@ class Recording {
       const uint64_t now = monotonic_ns();
       if (now >= sample_at) samples_.read_resident(), sample_at = now + kSampleNs;
       if (now >= pages_at) samples_.read_pages(), pages_at = now + kPagesNs;
-      reap(child);
-      if (now >= look_at || child_gone_) merge_.look_after(), look_at = now + kLookNs;
+      program_.look_after();
+      if (now >= look_at || program_.has_ended()) merge_.look_after(), look_at = now + kLookNs;
       if (options_.seconds > 0 && static_cast<double>(now - begun) / 1e9 >= options_.seconds) return "time";
       if (output_.is_at_limit()) return "max-bytes";
-      if (asked_to_end && (child == 0 || child_gone_)) return "signal";
-      if (asked_to_end > 1) return "signal";
-      if ((child ? child_gone_ : attached_gone()) && all_gone()) return "exit";
+      if (program_.is_told_to_end()) return "signal";
+      if (!program_.is_asked_to_end() && (options_.pid ? attached_gone() : program_.has_ended()) && all_gone())
+        return "exit";
       if (taken < 1000) pause(taken);
     }
   }
 
-  void finish(std::string end) {
+  // Writes the end. Returns whether the trace has all that was recorded.
+  bool finish(std::string end) {
     __atomic_store_n(&shared_.header()->stop, 1u, __ATOMIC_RELAXED);  // noticed by each thread when its block is full
     merge_.poll();
     merge_.look_after();
@@ -291,25 +272,23 @@ class Recording {
     if (entered == 0) std::fprintf(stderr, ", no process loaded the recorder and may open its buffers");
     if (end != "exit") std::fprintf(stderr, ", ended by %s", end.c_str());
     std::fprintf(stderr, "%s%s\n", problem.empty() ? "" : "; ", problem.c_str());
+    return problem.empty();
   }
 
-  // The command's status as a shell reports it.
-  int status() const { return status_; }
-
-  void wait_for(pid_t child) {
-    while (child && !child_gone_) {
-      reap(child);
+  void wait_for_program() {
+    while (!options_.pid && !program_.is_done()) {
+      program_.look_after();
       pause(0);
     }
   }
 
  private:
-  void reap(pid_t child) {
-    int status = 0;
-    if (child == 0 || child_gone_ || waitpid(child, &status, WNOHANG) != child) return;
-    child_gone_ = true;
-    child_pid = 0;
-    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // What forked away may run for ever, and nothing else shows why this process waits.
+  void tell_of(uint32_t living) {
+    if (has_told_ || !program_.has_ended() || monotonic_ns() - program_.ended_ns() < kWordNs) return;
+    has_told_ = true;
+    std::fprintf(stderr, "freestone-record: '%s' has ended; it left process %u, which is recorded until it ends: %s\n",
+                 options_.name.c_str(), living, "Ctrl-C ends the recording");
   }
 
   bool attached_gone() const {
@@ -319,25 +298,25 @@ class Recording {
   bool all_gone() {
     merge_.look_after();
     bool is_pending = false;
-    if (some_live(is_pending))
-      alone_since_ = 0;
+    if (const uint32_t living = one_that_lives(is_pending))
+      alone_since_ = 0, tell_of(living);
     else if (!alone_since_)
       alone_since_ = monotonic_ns();
     return alone_since_ && (!is_pending || monotonic_ns() - alone_since_ > kForkPatienceNs);
   }
 
-  bool some_live(bool& is_pending) {
+  uint32_t one_that_lives(bool& is_pending) {
     for (const Process& process : merge_.processes())
-      if (process.known && !process.ended) return true;
+      if (process.known && !process.ended) return process.pid;
     // This process has entered itself and stored nothing yet, or is being forked.
     const uint32_t count = std::min<uint32_t>(shared_.header()->next_process, kMostProcesses);
     for (uint32_t i = 0; i < count; i++) {
       const fsr_process& entry = shared_.header()->processes[i];
       const uint32_t pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
-      if (pid && !is_gone(pid, pid)) return true;
+      if (pid && !is_gone(pid, pid)) return pid;
       if (!pid && __atomic_load_n(&entry.started, __ATOMIC_RELAXED)) is_pending = true;  // or its fork failed
     }
-    return false;
+    return 0;
   }
 
   static void pause(size_t taken) {
@@ -348,41 +327,38 @@ class Recording {
   const Options& options_;
   Shared& shared_;
   Output& output_;
+  Program& program_;
   Merge merge_;
   Samples samples_;
-  bool child_gone_ = false;
+  bool has_told_ = false;
   uint64_t alone_since_ = 0;  // all known processes are gone since then; 0: some live
-  int status_ = 0;
 };
 
 int run(const Options& options) {
   timespec started{};
   clock_gettime(CLOCK_REALTIME, &started);
   for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
-  struct sigaction action{};
-  action.sa_handler = on_signal;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  Program program;
   fsr_control* control = options.command ? nullptr : find_control(options);
   Shared shared(options);
   Output output(options.output, options.most_bytes, options.buffer_bytes / 2, kStepNs,
                 static_cast<uint64_t>(started.tv_sec) * 1000000000u + static_cast<uint64_t>(started.tv_nsec));
   if (!output.is_open()) {
     unlink(shared.path().c_str());
-    fail("'" + options.output + "' cannot be written: " + std::strerror(errno));
+    const bool in_use = errno == EWOULDBLOCK;
+    fail("'" + options.output + "' cannot be written: " +
+         (in_use ? "another recording is at work on it; name another file with -o" : std::strerror(errno)));
   }
   output.put(text_block(FST_BLOCK_META, describe(options)));
-  Recording recording(options, shared, output);
-  pid_t child = 0;
-  if (options.command) {
-    child = start(options, shared.path());
-    child_pid = child;
-  } else {
+  Recording recording(options, shared, output, program);
+  if (options.pid)
     attach(control, shared.path());
-  }
-  const std::string end = recording.run(child);
-  recording.finish(end);
-  recording.wait_for(child);
-  return recording.status();
+  else if (!program.start(options.command, options.library, shared.path()))
+    fail(std::string("fork: ") + std::strerror(errno));
+  const std::string end = recording.run();
+  const bool is_whole = recording.finish(end);
+  recording.wait_for_program();
+  return is_whole ? program.status() : 2;
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "writer/output.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 namespace freestone::trace {
@@ -14,18 +16,41 @@ namespace {
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
 constexpr int kLastRetries = 20;  // at the end of a recording, which must not be dropped
 
+// Opens a file for this process alone, empty. -1, with errno EWOULDBLOCK where another process writes it.
+int open_alone(const std::string& path) {
+  for (;;) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    struct stat held, named;
+    if (fd < 0) return -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(fd);
+      return -1;
+    }
+    const bool is_it = fstat(fd, &held) == 0 && stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino;
+    if (is_it && ftruncate(fd, 0) == 0) return fd;
+    close(fd);  // it has its final name by now
+  }
+}
+
 }  // namespace
 
 Output::Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns,
                uint64_t started_unix_ns)
     : most_bytes_(most_bytes), most_queued_bytes_(queue_bytes) {
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) return;
   struct stat about;
-  seekable_ = fstat(fd_, &about) == 0 && S_ISREG(about.st_mode);
+  const bool is_there = stat(path.c_str(), &about) == 0;
+  seekable_ = !is_there || S_ISREG(about.st_mode);
+  char* target = is_there ? realpath(path.c_str(), nullptr) : nullptr;  // the file, where `path` is a link to it
+  path_ = target ? target : path;
+  std::free(target);
+  fd_ = seekable_ ? open_alone(partial()) : open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd_ < 0) return;
   if (!write_all(file_header(step_ns, started_unix_ns))) {
+    const int kept = errno;
+    if (seekable_) unlink(partial().c_str());
     close(fd_);
     fd_ = -1;
+    errno = kept;
     return;
   }
   thread_ = std::thread([this] { run(); });
@@ -103,17 +128,27 @@ void Output::drain() {
   thread_.join();
 }
 
-std::string Output::finish(Block last) {
-  const uint64_t offset = offset_;
-  if (write_all(packer_.pack(last)))
-    index_.add(last, offset);
-  else
+std::string Output::finish(const Block& last) {
+  while (!write_end(last)) {
     take_back();
-  if (!write_all(index_.finish(packer_, offset_))) {
-    problem_ = std::string("the end could not be written: ") + std::strerror(errno);
+    if (problem_.empty()) problem_ = std::string("the end could not be written: ") + std::strerror(errno);
+    if (!seekable_ || index_.is_empty()) return problem_ + (seekable_ ? "; what there is lies in " + partial() : "");
+    offset_ = index_.drop_last();  // its room is for the end
     take_back();
   }
+  if (seekable_ && rename(partial().c_str(), path_.c_str()) != 0)
+    problem_ = "it stays in " + partial() + ": " + std::strerror(errno);
   return problem_;
+}
+
+bool Output::write_end(const Block& last) {
+  const uint64_t begin = offset_;
+  Index index = index_;
+  index.add(last, begin);
+  Bytes end = packer_.pack(last);
+  const Bytes rest = index.finish(packer_, begin + end.size());
+  end.insert(end.end(), rest.begin(), rest.end());
+  return write_all(end);
 }
 
 }  // namespace freestone::trace

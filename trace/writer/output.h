@@ -1,6 +1,7 @@
 // writer/output.h: the growing trace file. Its own thread packs and writes, so a slow disk delays nobody.
 //
 // OUTPUT-1: before each attempt the file ends with a whole block, because the remains of a failed write are cut off.
+// OUTPUT-2: a file has its name once it is whole. Until then it is NAME.partial, locked for the process that writes it.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,8 @@ namespace freestone::trace {
 
 class Output {
  public:
-  // Opens `path` and writes the header. `most_bytes` bounds the size of the whole file; 0: no bound. At most
-  // `queue_bytes` should wait for the disk.
+  // Opens the file and writes the header. If that fails, it is not open and errno says why. `most_bytes` bounds the
+  // size of the whole file; 0: no bound. At most `queue_bytes` should wait for the disk.
   Output(const std::string& path, uint64_t most_bytes, uint64_t queue_bytes, uint64_t step_ns,
          uint64_t started_unix_ns);
   ~Output();
@@ -37,8 +38,8 @@ class Output {
   void drain();
   const std::string& problem() const { return problem_; }  // what went wrong, or an empty text
 
-  // After `drain`: writes `last` and the index. Returns `problem`.
-  std::string finish(Block last);
+  // After `drain`: writes `last` and the index; on a full disk instead of the last blocks. Returns `problem`.
+  std::string finish(const Block& last);
 
   uint64_t bytes() const { return offset_; }
 
@@ -48,10 +49,13 @@ class Output {
   void run();
   void store(const Block& block);
   bool write_all(const Bytes& bytes);
+  bool write_end(const Block& last);
+  std::string partial() const { return path_ + ".partial"; }
   void take_back();
 
   int fd_ = -1;
   bool seekable_ = false;
+  std::string path_;
   uint64_t most_bytes_;
   uint64_t most_queued_bytes_;
   uint64_t offset_ = 0;

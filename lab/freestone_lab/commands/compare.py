@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 from freestone_lab.analysis.inference import SAME
 from freestone_lab.commands import places, sitting
-from freestone_lab.core import units
+from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine import preparation
 from freestone_lab.engine.budget import Budget, measuring_s
@@ -75,7 +74,7 @@ def run(options: Namespace) -> int:
     own = user_task(options) if options.command else None
     wanted = [] if own else packages.missing_programs(defaults.PROGRAMS)
     preparation.get_ready([*wanted, *packages.missing_peers()], budget.seconds, options.install, say)
-    with tempfile.TemporaryDirectory(prefix="freestone-out-") as scratch:
+    with outputs.Scratch("out") as scratch:
         tasks = [own[0]] if own else defaults.tasks(Path(scratch), options.quick, say)
         programs = own[1] if own else [target.resolve(t.argv).image for t in tasks]
         chosen = preparation.choose_peers(options.with_, options.only, options.option)

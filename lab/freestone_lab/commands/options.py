@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from freestone_lab.commands import options_heap, options_measure, options_trace, options_tree
+from freestone_lab.core import outputs
 
 # What a command needs beside the standard library to start: nothing, or the packages of lab/requirements.txt.
 BARE, RUNTIME = "bare", "runtime"
@@ -85,7 +86,14 @@ COMMANDS: dict[str, Command] = {
     "docs": Command(options_tree.docs, "docs"),
 }
 ALIASES = {"attacks": "bench attacks"}
+OUTPUTS = {"output", "report", "json", "csv", "markdown", "gbench"}  # options that name a file to write
+TRACES = ("record", "trace cut", "trace merge", "trace anonymise", "trace import")  # what writes a trace
 # What only the source tree can do: an installation has nothing to build or test.
+# What starts programs, which must not outlive it (core/signals.py), by its first word. `run` becomes its program.
+STARTING = (
+    "advise", "compare", "bench", "attacks", "record", "replay", "trace", "peers", "profile", "leaks", "package",
+    "setup", "test",
+)  # fmt: skip
 SOURCE_TREE = ("package", "setup", "test", "docs")
 
 
@@ -102,15 +110,23 @@ def parser_of(name: str) -> Parser:
     command = COMMANDS[name]
     parser = Parser(prog=f"freestone {name}", description=_unindented(command.options.__doc__ or ""))
     command.options(parser)
+    if OUTPUTS & {action.dest for action in parser._actions}:
+        parser.add_argument("--force", action="store_true", help="replace a file that freestone did not make, too")
     return parser
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """Parses what follows the command's name. Ends the program with one line if it makes no sense."""
+    """Parses what follows the command's name. Ends the program with one line if it makes no sense.
+
+    UserError where a file would be lost.
+    """
     found = parser_of(name).parse_args(arguments[:-1] if arguments[-1:] == ["--"] else arguments)
     if "command" in found:
         words = found.command or []
         found.command = words[1:] if words[:1] == ["--"] else words
+    for path in (getattr(found, name, None) for name in OUTPUTS):
+        if isinstance(path, Path):
+            outputs.ours(path, found.force, trace=name in TRACES)
     return found
 
 

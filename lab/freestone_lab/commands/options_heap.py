@@ -62,7 +62,7 @@ def profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", dest="form", choices=("pprof", "collapsed", "heap_v2"), default="pprof",
                         help="form of the files kept with --keep")  # fmt: skip
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the profile files there")
-    page(parser)
+    page(parser, Path("profile.html"))
 
 
 def profile_show(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def profile_diff(parser: argparse.ArgumentParser) -> None:
     """Show what grew (red) and what shrank (blue) between two profiles."""
     parser.add_argument("before", type=Path, metavar="BEFORE")
     parser.add_argument("after", type=Path, metavar="AFTER")
-    page(parser)
+    page(parser, Path("profile-diff.html"))
 
 
 def running(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +83,8 @@ def running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="for_", metavar="30s", help="how long --pid looks; until Ctrl-C when not given")
 
 
-def page(parser: argparse.ArgumentParser) -> None:
-    output(parser, "where the page goes")
+def page(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
+    output(parser, "where the page goes", default)
     parser.add_argument("--open", dest="open_page", action="store_true", help="open the page in a browser")
 
 

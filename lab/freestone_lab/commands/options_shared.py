@@ -60,8 +60,8 @@ def exports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--report", type=Path, metavar="report.html", help="where the page goes")
 
 
-def output(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
+def output(parser: argparse.ArgumentParser, text: str, default: Path | None = None) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", default=default, help=text)
 
 
 def habits(parser: argparse.ArgumentParser) -> None:

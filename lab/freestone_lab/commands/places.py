@@ -60,7 +60,8 @@ def places(kind: str, options: Namespace) -> Places:
     """Where everything goes: to the files asked for, and the rest to the current folder."""
     say = preparation.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
-    page = options.report or result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
+    derived = result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
+    page = options.report or outputs.ours(derived, options.force)
     forms = {"csv": _csv, "markdown": _markdown, "gbench": _google_benchmark}
     asked = [(getattr(options, name, None), write) for name, write in forms.items()]
     others = {outputs.usable(path, say): write for path, write in asked if path is not None}

@@ -84,7 +84,8 @@ def take_foreign(options: Namespace) -> None:
 
 def stats(options: Namespace) -> None:
     trace = load(options.trace, options.partial)
-    path = paths.must_be_writable(options.output or options.trace.with_suffix(".html"), "--output")
+    path = options.output or outputs.ours(options.trace.with_suffix(".html"), options.force)
+    paths.must_be_writable(path, "--output")
     found = behaviour.describe(trace)
     way = replaying.Way(idle_ms=0)
     needed = []

@@ -1,15 +1,31 @@
-"""Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere."""
+"""Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere.
+
+A file that Freestone made may be replaced by one of its kind; any other only with --force.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import os
+import re
+import shutil
 import tempfile
+import time
+import weakref
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from freestone_lab.core.errors import UserError
+
 Say = Callable[[str], None]
+HEAD_BYTES = 64 << 10
+YOUNG_S = 60
+TRACE = re.compile(rb"FSTRACE\n")
+# A page, JSON, every sample as a row, tables as Markdown.
+OTHER = re.compile(rb'(?is)<!doctype html.*freestone|\{.*"freestone|experiment,peer,round,|### .*\n\| allocator \|')
 
 
 def fallbacks() -> list[Path]:
@@ -20,10 +36,55 @@ def fallbacks() -> list[Path]:
     return [*([Path(state) / "freestone"] if state else []), Path(tempfile.gettempdir())]
 
 
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A folder for the time of a run, which holds its lock. Making one removes those of runs that were killed."""
+
+    def __init__(self, kind: str) -> None:
+        for path in Path(tempfile.gettempdir()).glob("freestone-*.scratch"):
+            with contextlib.suppress(OSError):
+                _remove_unlocked(path)
+        super().__init__(prefix=f"freestone-{kind}-", suffix=".scratch")
+        lock = os.open(self.name, os.O_RDONLY)
+        weakref.finalize(self, os.close, lock)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Removes a folder of this user that no run holds, and that is not so young that its run is about to lock it."""
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        about = os.fstat(held)
+        if about.st_uid == os.geteuid() and time.time() - about.st_mtime > YOUNG_S:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+    finally:
+        os.close(held)
+
+
 def new_name(kind: str, suffix: str = ".json") -> Path:
     """A new name in the current folder."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return Path.cwd() / f"freestone-{kind}-{stamp}{suffix}"
+
+
+def ours(path: Path, force: bool, *, trace: bool = False) -> Path:
+    """The path. UserError if it has a file that Freestone did not make, or of another kind, unless `force`."""
+    head = b"" if force or not path.is_file() else _head(path)
+    if head and not (TRACE if trace else OTHER).match(head):
+        kind = "trace" if trace else "page or result"
+        raise UserError(
+            f"'{path}' exists and is no {kind} of Freestone's: name another file, or replace it with --force"
+        )
+    return path
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    with contextlib.suppress(zlib.error):
+        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
+    return head
 
 
 def problem(path: Path) -> str | None:

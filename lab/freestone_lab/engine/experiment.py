@@ -12,7 +12,6 @@ import math
 import os
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,6 +27,7 @@ from freestone_lab.analysis.decision import (
 )  # fmt: skip
 from freestone_lab.analysis.inference import LEAST_MARGIN
 from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
 from freestone_lab.engine.budget import Budget
@@ -118,7 +118,7 @@ class Engine:
         """Round 0: what the program is, proof of who serves malloc, the golden output."""
         given = [self.task.stdin] if self.task.stdin else []
         self.experiment.made_of = provenance.of(self.task.argv, self.task.cwd, [*given, *self.task.inputs])
-        self._folder = tempfile.TemporaryDirectory(prefix="freestone-")
+        self._folder = outputs.Scratch("experiment")
         self.scratch = Path(self._folder.name)
         self._warm_up(self.scratch)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, Sample
 from freestone_lab.heap import attach, runner, watch
@@ -101,7 +101,7 @@ def run(command: Sequence[str], *, exact: bool) -> Searched:
     If Ctrl-C, SIGTERM or SIGHUP ends a process, the search comes first.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
-    with tempfile.TemporaryDirectory(prefix="freestone-leaks-") as folder:
+    with outputs.Scratch("leaks") as folder:
         mode = "leak:exact" if exact else f"leak:report,prof_sample_bytes:{SAMPLED_MEAN}"
         env = runner.visible_to_python(prepared.env)
         env[runner.CONF] = ",".join(x for x in (env.get(runner.CONF, ""), mode, f"leak_file:{folder}/leaks.%p") if x)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import signal
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from freestone_lab.core import paths
+from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph.model import Profile
 from freestone_lab.flamegraph.readers import parse_profile, read_profile
@@ -57,7 +56,7 @@ def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None
     another has one: they are shims and shells that started the program.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
-    with tempfile.TemporaryDirectory(prefix="freestone-profile-") as scratch:
+    with outputs.Scratch("profile") as scratch:
         folder = Path(scratch)
         if keep is not None:
             folder = paths.folder(keep, "--keep")

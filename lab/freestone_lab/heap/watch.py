@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GRACE_S = 10.0  # from the signal until a program that goes on is ended by force
+GRACE_S = 5.0  # from the signal until a program that goes on is ended by force; supervisors wait for 10 s
 
 
 def run(argv: Sequence[str], program: Path, env: Mapping[str, str], last_look: Callable[[list[int]], None]) -> int:
     """Runs the program to its end and returns its status as subprocess does.
 
     If this process gets SIGINT, SIGTERM or SIGHUP, it calls `last_look` with the processes of the program's group, and
-    then sends the group that signal. A signal that this process ignores, as SIGHUP under nohup, stays ignored.
+    then sends the group that signal, and nothing of it stays. A signal that this process ignores, as SIGHUP under
+    nohup, stays ignored.
     """
     asked: list[int] = []
 
@@ -47,27 +48,33 @@ def run(argv: Sequence[str], program: Path, env: Mapping[str, str], last_look: C
 
 
 def _wait(pid: int, asked: list[int], last_look: Callable[[list[int]], None]) -> int:
-    until = None
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    until = ended = None
+    while ended is None or (until is not None and group(pid) and time.monotonic() < until):
+        done, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED) if ended is None else (0, 0)
         if done and os.WIFSTOPPED(status):
             if os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
                 _take_terminal(pid)
                 os.killpg(pid, signal.SIGCONT)
         elif done:
-            return status
+            ended = status
         if asked:
             number = asked[0]
             if until is None:
                 last_look(group(pid))
                 until = time.monotonic() + GRACE_S
             asked.clear()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, number)
+            _send(pid, number)
         if until is not None and time.monotonic() > until:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
         time.sleep(0.01)
+    if until is not None:
+        _send(pid, signal.SIGKILL)
+    return ended
+
+
+def _send(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)
 
 
 def group(leader: int) -> list[int]:

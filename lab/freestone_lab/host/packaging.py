@@ -14,14 +14,13 @@ import platform
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from freestone_lab.core import paths
+from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 
 KINDS = ("deb", "tar", "wheel")
@@ -47,7 +46,7 @@ def make(folder: Path, kinds: Sequence[str]) -> list[Path]:
     folder = paths.folder(folder, "FOLDER")
     _call(str(paths.root() / "freestone"), "build", *TARGETS)
     made: list[Path] = []
-    with tempfile.TemporaryDirectory(prefix="freestone-package-") as scratch:
+    with outputs.Scratch("package") as scratch:
         for kind in kinds:
             made += {"deb": _debian, "tar": _archive, "wheel": _wheel}[kind](folder, Path(scratch))
     return made

@@ -9,19 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from freestone_lab.core import signals
+
 TICKS = os.sysconf("SC_CLK_TCK")
 LISTENS = "0A"  # the state of a listening TCP socket in /proc/net/tcp
 UNIX_LISTENS = 0x10000  # the flag of one in /proc/net/unix
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes below `pid`, parents before children."""
-    found: list[int] = []
-    for task in _listed(Path(f"/proc/{pid}/task")):
-        with contextlib.suppress(OSError):
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
+descendants = signals.descendants
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load, save
@@ -45,7 +46,7 @@ class Work:
 def measure(name: str, data: bytes, arguments: Sequence[str]) -> tuple[str, str, bytes]:
     """Runs on a worker: (machine, experiment, result file). Waits while another experiment runs on this machine."""
     lock = Path(tempfile.gettempdir()) / f"freestone-cluster-{os.getuid()}.lock"
-    with lock.open("w") as held, tempfile.TemporaryDirectory(prefix="freestone-work-") as folder:
+    with lock.open("w") as held, outputs.Scratch("work") as folder:
         fcntl.flock(held, fcntl.LOCK_EX)
         trace, out = Path(folder) / f"{name}.fst", Path(folder) / "out.json.gz"
         trace.write_bytes(data)

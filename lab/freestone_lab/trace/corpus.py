@@ -10,12 +10,11 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.core import paths
+from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
 from freestone_lab.trace import figures, reader, recording, replaying, transform
@@ -141,7 +140,7 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
     """Records every program that is installed, and cuts each trace to the process with the most calls and the size."""
     target.mkdir(parents=True, exist_ok=True)
     made = []
-    with tempfile.TemporaryDirectory(prefix="freestone-corpus-") as scratch:
+    with outputs.Scratch("corpus") as scratch:
         for row in rows(Path(scratch), names, say):
             try:
                 made.append(_record(row, Path(scratch), target / f"{row.name}.fst", most_bytes))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.measure import counts, fingerprint, share
 from freestone_lab.trace import corpus, replaying
@@ -77,7 +77,7 @@ def each(
 ) -> tuple[list[T], list[str]]:
     """What `look` makes of each program, and why some failed. UserError for a program that is not here."""
     made, failed = [], []
-    with tempfile.TemporaryDirectory(prefix="freestone-fidelity-") as scratch:
+    with outputs.Scratch("fidelity") as scratch:
         folder = Path(scratch)
         found = {row.name: row for row in corpus.rows(folder, names, say)}
         if missing := [name for name in names if name not in found]:

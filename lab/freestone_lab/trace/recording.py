@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from freestone_lab.core import builds, paths
+from freestone_lab.core import builds, paths, signals
 from freestone_lab.core.errors import UserError
 from freestone_lab.host import target
 from freestone_lab.measure import proof
@@ -72,8 +72,5 @@ def record(request: Request) -> int:
     """Records; the exit status is the command's, or 2 when nothing could be recorded."""
     words, env = command_line(request)
     process = subprocess.Popen(words, env=env)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # the terminal told the program as well; the trace is finished when it has ended
+    process.returncode = signals.wait(process.pid)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode

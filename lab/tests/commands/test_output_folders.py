@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+from command_tools import freestone
 
 from freestone_lab.commands import options
 from freestone_lab.core import paths
@@ -52,3 +53,38 @@ def test_a_missing_folder_is_made_and_a_file_in_its_place_refused(name: str, tmp
     assert output.stat().st_size > 0
     with pytest.raises(UserError, match=r"below': cannot be written"):
         function(options.parse(name, ["-o", str(text / "below"), *words]))
+
+
+MADE = {"FSTRACE\n": "trace", '{"command":["freestone"]}': "result", "<!doctype html>\n<p>Freestone": "result"}
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("record -o {} -- true", "trace"), ("trace cut -o {} t.fst", "trace"), ("profile -o {} -- true", "result"),
+        ("report -o {} r.json", "result"), ("compare --json {} -- true", "result"),
+        ("leaks --json {} -- true", "result"), ("record -- true", "trace"), ("profile -- true", "result"),
+    ],
+)  # fmt: skip
+def test_a_file_of_somebody_else_is_not_overwritten(
+    words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = Path(("app.fst" if kind == "trace" else "profile.html") if "{}" not in words else "out")
+    name, rest = options.select(words.format(there).split())
+    for text in ("notes on freestone", *MADE):
+        there.write_text(text)
+        options.parse(name, ["--force", *rest])
+        if MADE.get(text) == kind:
+            options.parse(name, rest)
+        else:
+            with pytest.raises(UserError, match=f"'{there}' exists and .*--force"):
+                options.parse(name, rest)
+
+
+@pytest.mark.skipif(not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built")
+def test_a_profile_whose_place_fails_at_the_end_is_written_elsewhere(tmp_path: Path) -> None:
+    words = ["profile", "--sample-bytes", "1000", "-o", "d/p.html", "--", "sh", "-c", "rm -r d; : >d"]
+    done = freestone(tmp_path, *words, XDG_STATE_HOME=str(tmp_path / "state"))
+    place = tmp_path / "state" / "freestone" / "p.html"
+    assert done.returncode == 0 and f"written: {place}" in done.stderr and place.stat().st_size > 10_000

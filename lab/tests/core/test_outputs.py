@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,20 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     link.symlink_to(file)
     outputs.write_whole(link, "text")
     assert link.is_symlink() and file.read_text() == "text"
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the folder of a run that lives, nor one that somebody else named so."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "import os; from freestone_lab.core.outputs import Scratch; s = Scratch('a'); print(s.name); os._exit(9)"
+    killed = Path(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                                 env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).stdout.strip())  # fmt: skip
+    other = tmp_path / "freestone-clone"
+    other.mkdir()
+    with outputs.Scratch("b") as lives:
+        for folder in (killed, other, Path(lives)):
+            assert folder.is_dir()
+            os.utime(folder, (0, 0))
+        with outputs.Scratch("c") as last:
+            assert sorted(tmp_path.iterdir()) == sorted((other, Path(lives), Path(last)))
+    assert list(tmp_path.iterdir()) == [other]
