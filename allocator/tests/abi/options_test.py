@@ -14,6 +14,38 @@ from support import harness
 from support.harness import Finished
 
 NOBODY = 65534
+UNKNOWN = "FREESTONE_CONF: unknown option"
+PROFILE = "prof:true,prof_final:off"
+TAKEN = "signal 10 has a handler; expected another one"
+NO_GROUP = "has no memory.max, memory.high or memory.pressure; expected the folder of a control group"
+
+
+def cannot(option: str, value: str, expected: str) -> str:
+    return f'FREESTONE_CONF: option {option} cannot be "{value}"; expected {expected}'
+
+
+MISTAKES = {
+    "confrim:true": f'{UNKNOWN} "confrim"; the nearest is "confirm"',
+    "stats_prnt:true": f'{UNKNOWN} "stats_prnt"; the nearest is "stats_print"',
+    "leka:exact": f'{UNKNOWN} "leka"; the nearest is "leak"',
+    "nosuch:1": f'{UNKNOWN} "nosuch"; confirm:true prints all names',
+    ":1": f'{UNKNOWN} ""; confirm:true prints all names',
+    "thp:sometimes": cannot("thp", "sometimes", "off|auto|always"),
+    "confirm:maybe": cannot("confirm", "maybe", "true or false"),
+    "stats_print": cannot("stats_print", "", "true or false"),
+    "stats_print:": cannot("stats_print", "", "true or false"),
+    "guard_slots:3": cannot("guard_slots", "3", "a number from 4 to 65536"),
+    "map_bytes:64m": cannot("map_bytes", "64m", "a size from 1m to 32m, in bytes or with k, m, g or t"),
+    "dirty_bytes:2t": cannot("dirty_bytes", "2t", "a size from 0 to 1t, in bytes or with k, m, g or t"),
+    "limit_soft:0%": cannot("limit_soft", "0%", "a size such as 512m, at most 1024t, or 1% to 100%, or 0 for no limit"),
+    "cgroup:" + "x" * 256: cannot("cgroup", "x" * 80, "at most 255 characters"),
+    "cgroup:/nosuch": f"option cgroup: /nosuch {NO_GROUP}",
+    "cgroup:/etc,limit_soft:50%": f"option cgroup: /etc {NO_GROUP}",
+    "stats_signal:9": "option stats_signal: signal 9 cannot be caught; expected another one",
+    f"{PROFILE},prof_signal:9": "option prof_signal: signal 9 cannot be caught; expected another one",
+    f"{PROFILE},prof_signal:10,prof_toggle_signal:10": f"option prof_toggle_signal: {TAKEN}",
+    f"{PROFILE},prof_signal:10,stats_signal:10": f"option prof_signal: {TAKEN}",
+}
 
 
 def probe(conf: str | None = None, **variables: str) -> Finished:
@@ -27,34 +59,17 @@ class Options(unittest.TestCase):
     def setUp(self) -> None:
         harness.require_freestone("a promise of libfreestone")
 
-    def assert_one_line(self, done: Finished, *words: str) -> None:
-        self.assertEqual(done.status, 0, done)
-        self.assertIn("active=1", done.out)
-        lines = done.err.splitlines()
-        self.assertEqual(len(lines), 1, done.err)
-        self.assertTrue(lines[0].startswith("freestone: "), done.err)
-        for word in words:
-            self.assertIn(word, lines[0])
+    def test_what_is_right_prints_nothing(self) -> None:
+        for conf in (None, "", "dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12"):
+            done = probe(conf, FREESTONE_DISABLE="")
+            self.assertEqual((done.status, done.err), (0, ""), conf)
+            self.assertIn("active=1 brk=0", done.out)
 
-    def test_no_option_prints_nothing(self) -> None:
-        done = probe()
-        self.assertEqual((done.status, done.err), (0, ""))
-        self.assertIn("active=1 brk=0", done.out)
-
-    def test_empty_string_prints_nothing(self) -> None:
-        self.assertEqual(probe("").err, "")
-
-    def test_unknown_key_names_the_nearest_one(self) -> None:
-        self.assert_one_line(probe("confrim:true"), "confrim", "confirm")
-        self.assert_one_line(probe("stats_prnt:true"), "stats_prnt", "stats_print")
-
-    def test_bad_value_is_named_with_what_was_expected(self) -> None:
-        self.assert_one_line(probe("thp:sometimes"), "thp", "sometimes", "always")
-        self.assert_one_line(probe("confirm:maybe"), "confirm", "maybe", "true")
-
-    def test_missing_value_is_named(self) -> None:
-        self.assert_one_line(probe("stats_print"), "stats_print")
-        self.assert_one_line(probe("stats_print:"), "stats_print")
+    def test_a_mistake_is_one_line_that_names_the_value_and_what_was_expected(self) -> None:
+        for conf, line in MISTAKES.items():
+            done = probe(conf)
+            self.assertEqual((done.status, done.err), (0, f"freestone: {line}\n"), conf)
+            self.assertIn("active=1", done.out)
 
     def test_a_mistake_does_not_undo_the_other_options(self) -> None:
         done = probe("nonsense_key:1,confirm:true")
@@ -108,8 +123,11 @@ class Options(unittest.TestCase):
         self.assertEqual((done.status, done.err), (0, ""))
         self.assertIn("active=0 brk=1", done.out)
 
-    def test_disable_with_zero_does_not_disable(self) -> None:
-        self.assertIn("active=1 brk=0", probe(FREESTONE_DISABLE="0").out)
+    def test_disable_takes_one_or_zero(self) -> None:
+        for value, err in (("0", ""), ("yes", 'freestone: FREESTONE_DISABLE cannot be "yes"; expected 1 or 0\n')):
+            done = probe(FREESTONE_DISABLE=value)
+            self.assertEqual((done.status, done.err), (0, err))
+            self.assertIn("active=1 brk=0", done.out)
 
     def test_disabled_library_runs_a_real_program(self) -> None:
         script = (

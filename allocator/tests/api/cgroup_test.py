@@ -24,7 +24,7 @@ def figures(conf: str, *command: str) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.json"
         done = harness.run([PROBE, *command], extra={"FREESTONE_CONF": f"{conf},stats_file:{path}"})
-        assert done.status == 0, done
+        assert (done.status, done.err) == (0, ""), done
         result: dict[str, int] = json.loads(path.read_text())["figures"]
         return result
 

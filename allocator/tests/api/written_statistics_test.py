@@ -250,11 +250,12 @@ class Reports(unittest.TestCase):
         json.loads(path.read_text())
 
     def test_an_unwritable_file_is_one_line_and_no_harm(self) -> None:
-        done = self.run_probe("stats_file:/no/such/folder/x.prom,stats_interval_ms:10", "churn", "200")
-        self.assertEqual(done.status, 0)
-        lines = [line for line in done.err.splitlines() if "freestone" in line]
-        self.assertEqual(len(lines), 1, done.err)
-        self.assertIn("/no/such/folder/x.prom", lines[0])
+        for interval in ("", ",stats_interval_ms:10"):
+            done = self.run_probe(f"stats_file:/no/such/folder/x.prom{interval}", "churn", "200")
+            self.assertEqual(done.status, 0)
+            lines = [line for line in done.err.splitlines() if "freestone" in line]
+            self.assertEqual(len(lines), 1, done.err)
+            self.assertIn("/no/such/folder/x.prom", lines[0])
 
     def test_the_live_page_shows_a_running_process_and_goes_with_it(self) -> None:
         if not os.access("/dev/shm", os.W_OK):
@@ -307,8 +308,9 @@ class ClosedStandardError(unittest.TestCase):
     def test_leaks_are_reported(self) -> None:
         self.assertIn("freestone: leaks of process", self.ls("leak:exact").err)
 
-    def test_a_profile_that_cannot_be_written_is_named(self) -> None:
-        self.assertIn("/nowhere/profile", self.ls("prof:true,prof_file:/nowhere/profile").err)
+    def test_a_report_that_cannot_be_written_is_named(self) -> None:
+        for option in ("prof:true,prof_file", "leak:exact,leak_file", "stats_file"):
+            self.assertIn("cannot be written to /nowhere/report", self.ls(f"{option}:/nowhere/report").err)
 
     def test_nothing_is_kept_open_when_nothing_is_to_be_reported(self) -> None:
         for conf, kept in (("stats_print:true", 1), ("confirm:false", 0)):
