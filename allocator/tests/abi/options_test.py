@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -48,19 +47,17 @@ MISTAKES = {
 }
 
 
-def probe(conf: str | None = None, **variables: str) -> Finished:
-    extra = dict(variables)
-    if conf is not None:
-        extra["FREESTONE_CONF"] = conf
-    return harness.run([harness.PROBES / "options_probe"], extra=extra)
+def probe(conf: str = "", **variables: str) -> Finished:
+    return harness.run([harness.PROBES / "options_probe"], conf=conf, extra=variables)
 
 
-class Options(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-
+class Options(harness.FreestoneTest):
     def test_what_is_right_prints_nothing(self) -> None:
-        for conf in (None, "", "dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12"):
+        for conf in (
+            "",
+            "confirm:false",
+            "dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12",
+        ):
             done = probe(conf, FREESTONE_DISABLE="")
             self.assertEqual((done.status, done.err), (0, ""), conf)
             self.assertIn("active=1 brk=0", done.out)
@@ -85,7 +82,7 @@ class Options(unittest.TestCase):
         self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], done.err)
 
     def test_confirm_says_who_serves_in_its_place(self) -> None:
-        own = harness.run([harness.PROBES / "own_malloc_probe"], extra={"FREESTONE_CONF": "confirm:true"})
+        own = harness.run([harness.PROBES / "own_malloc_probe"], conf="confirm:true")
         self.assertIn("freestone: malloc is from the program, which may call this library; version=", own.err)
         self.assertNotIn("freestone: active", own.err)
         self.assertIn('freestone: malloc_conf "narenas:2" is for jemalloc; it is ignored here\n', own.err)
@@ -94,20 +91,17 @@ class Options(unittest.TestCase):
         done = probe("confirm:true", MALLOC_CONF="narenas:3")
         self.assertEqual(done.err.count('freestone: MALLOC_CONF "narenas:3" is for jemalloc; it is ignored here\n'), 1)
         self.assertNotIn("malloc_conf", done.err)
-        self.assertEqual(probe("", MALLOC_CONF="narenas:3").err, "")
+        self.assertEqual(probe(MALLOC_CONF="narenas:3").err, "")
 
     def test_a_second_copy_reports_nothing(self) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            first = Path(shutil.copy(str(harness.LIBRARY), folder / "first.so"))
-            conf = f"confirm:true,stats_print:true,leak:report,prof:true,prof_file:{folder}/%p-%n.heap"
-            said = harness.run(
-                [harness.PROBES / "options_probe"],
-                library=first,
-                also_preload=[harness.LIBRARY] if harness.LIBRARY else [],
-                extra={"FREESTONE_CONF": conf},
-            ).err
-            profiles = list(folder.glob("*.heap"))
+        first = Path(shutil.copy(str(harness.LIBRARY), self.folder / "first.so"))
+        said = harness.run(
+            [harness.PROBES / "options_probe"],
+            library=first,
+            also_preload=[harness.LIBRARY] if harness.LIBRARY else [],
+            conf=f"confirm:true,stats_print:true,leak:report,prof:true,prof_file:{self.folder}/%p-%n.heap",
+        ).err
+        profiles = list(self.folder.glob("*.heap"))
         self.assertEqual(said.count("freestone: active version="), 1, said)
         self.assertEqual(said.count(f"freestone: a second copy: {first} serves and reports in its place\n"), 1, said)
         self.assertEqual((said.count("freestone: option confirm:"), said.count(", process ")), (1, 1), said)
@@ -142,21 +136,8 @@ class Options(unittest.TestCase):
         seed = int.from_bytes(os.urandom(4), "little")
         generator = random.Random(seed)
         alphabet = "abct:,=;\t \"'%\\0123456789-+.eKMG" + "\u00fc"
-        words = [
-            "confirm",
-            "thp",
-            "stats_print",
-            "true",
-            "always",
-            ":",
-            ",",
-            ",,",
-            "::",
-            "99999999999999999999999",
-            "-1",
-            "0x10",
-            "1e9",
-        ]
+        words = ["confirm", "thp", "stats_print", "true", "always", ":", ",", ",,", "::"]
+        words += ["99999999999999999999999", "-1", "0x10", "1e9"]
         cases = ["x" * 100_000, "," * 5000, ":" * 5000, "confirm:true," * 2000, "thp:" + "a" * 70_000]
         cases += ["".join(generator.choice(alphabet) for _ in range(generator.randrange(60))) for _ in range(60)]
         cases += ["".join(generator.choice(words) for _ in range(generator.randrange(12))) for _ in range(60)]
@@ -166,14 +147,11 @@ class Options(unittest.TestCase):
             self.assertIn("active=", done.out)
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
 @unittest.skipUnless(os.geteuid() == 0, "needs root to make a set-uid program")
-class SetUserId(unittest.TestCase):
+class SetUserId(harness.FreestoneTest):
     def setUp(self) -> None:
+        super().setUp()
         assert harness.LIBRARY is not None
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
         self.folder.chmod(0o755)
         self.library = self.folder / harness.LIBRARY.name
         shutil.copy(harness.LIBRARY, self.library)
