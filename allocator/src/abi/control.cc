@@ -31,7 +31,7 @@ void write_to_stderr(void*, const char* text, usize length) { os::write_stderr(t
 void write_to_file(void* file, const char* text, usize length) {
   std::fwrite(text, 1, length, static_cast<std::FILE*>(file));
 }
-void ignore_complaint(const char*, const char*, usize, const char*) {}
+void ignore_complaint(const OptionInfo*, const char*, usize, const char*) {}
 
 struct HeapInfo {  // glibc's mallinfo2
   usize arena;

@@ -39,17 +39,18 @@ usize edit_distance(const char* a, usize a_length, const char* b, usize b_length
   return row[b_length];
 }
 
+// Null if no name is near.
 const char* nearest_name(const char* name, usize length) {
-  const OptionInfo* best = &kInfos[0];
+  const char* best = nullptr;
   usize best_distance = ~usize{0};
   for (const OptionInfo& info : kInfos) {
-    const usize distance = edit_distance(name, length, info.name, std::strlen(info.name));
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = &info;
-    }
+    const usize known_length = std::strlen(info.name);
+    const usize distance = edit_distance(name, length, info.name, known_length);
+    if (distance > 1 + known_length / 4 || distance >= best_distance) continue;
+    best_distance = distance;
+    best = info.name;
   }
-  return best->name;
+  return best;
 }
 
 template <typename T>
@@ -61,7 +62,7 @@ bool equals(const char* text, usize length, const char* word) {
   return std::strlen(word) == length && std::memcmp(text, word, length) == 0;
 }
 
-// Reads a decimal number with an optional k, m or g. False when the text is anything else or the value does not fit.
+// Reads a decimal number with an optional k, m, g or t. False when the text is anything else or the value does not fit.
 bool parse_number(const char* text, usize length, bool allow_suffix, u64& result) {
   u64 value = 0;
   usize i = 0;
@@ -72,7 +73,7 @@ bool parse_number(const char* text, usize length, bool allow_suffix, u64& result
   if (i == 0) return false;
   if (i < length && allow_suffix) {
     const char letter = static_cast<char>(text[i] | 0x20);
-    const unsigned shift = letter == 'k' ? 10 : letter == 'm' ? 20 : letter == 'g' ? 30 : 0;
+    const unsigned shift = letter == 'k' ? 10 : letter == 'm' ? 20 : letter == 'g' ? 30 : letter == 't' ? 40 : 0;
     if (shift == 0 || __builtin_mul_overflow(value, u64{1} << shift, &value)) return false;
     ++i;
   }
@@ -91,18 +92,6 @@ int choice_position(const char* choices, const char* word, usize length) {
     choices = end + 1;
     ++position;
   }
-}
-
-const char* expectation(const OptionInfo& info) {
-  switch (info.kind) {
-    case OptionKind::flag: return "true or false";
-    case OptionKind::bytes: return "a size such as 65536, 64k, 16m or 1g within the range of the option";
-    case OptionKind::number: return "a number within the range of the option";
-    case OptionKind::choice: return info.unit;
-    case OptionKind::text: return "at most 255 characters";
-    case OptionKind::limit: return "a size such as 512m or 2g, a percentage such as 80%, or 0 for no limit";
-  }
-  return "";
 }
 
 usize append(char* buffer, usize capacity, usize length, const char* text, usize text_length) {
@@ -194,7 +183,7 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
       }
       break;
   }
-  if (!good) complain(info.name, value, length, expectation(info));
+  if (!good) complain(&info, value, length, nullptr);
   return good;
 }
 
@@ -209,7 +198,7 @@ void parse_options(const char* text, OptionComplaint complain) {
       if (info == nullptr) {
         complain(nullptr, text, name_length, nearest_name(text, name_length));
       } else if (colon == nullptr) {
-        complain(info->name, "", 0, expectation(*info));
+        complain(info, "", 0, nullptr);
       } else {
         set_option(*info, colon + 1, length - name_length - 1, complain);
       }

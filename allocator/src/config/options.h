@@ -61,11 +61,12 @@ const OptionInfo* find_option(const char* name, usize length);
 // Writes the value as text into `buffer`. Returns its length.
 usize option_text(const OptionInfo& info, char* buffer, usize capacity);
 
-// Reports one problem of a setting: `what` says what is wrong with `given`, `expected` what would be right.
-using OptionComplaint = void (*)(const char* what, const char* given, usize given_length, const char* expected);
+// Says that the option cannot have the value `given`; or, if `option` is null, that no option has the name `given` and
+// which one is near, or null.
+using OptionComplaint = void (*)(const OptionInfo* option, const char* given, usize given_length, const char* nearest);
 // Sets one option. On a bad value it complains, leaves the option as it was, and returns false.
 bool set_option(const OptionInfo& info, const char* value, usize length, OptionComplaint complain);
-// Reads "key:value,key:value". The complaint about an unknown key names the nearest one.
+// Reads "key:value,key:value".
 void parse_options(const char* text, OptionComplaint complain);
 
 }  // namespace freestone

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#include <cstring>
+
 #include "cache/parking.h"
 #include "config/options.h"
 #include "front/fork.h"
@@ -39,14 +41,50 @@ namespace {
 Mutex start_lock{LockName::start};
 Atomic<u32> thread_key{0};  // the key plus one; 0 until a second thread began
 
-void complain(const char* what, const char* given, usize given_length, const char* expected) {
+Message& quote(Message& message, const char* given, usize length) {
+  return (message << '"').text(given, min_of(length, usize{80})) << '"';
+}
+
+Message& put_size(Message& message, u64 bytes) {
+  const char* letter = " kmgt";
+  for (; bytes != 0 && bytes % kKiB == 0 && letter[1] != '\0'; bytes /= kKiB) ++letter;
+  message << bytes;
+  return *letter != ' ' ? message << *letter : message;
+}
+
+Message& put_expected(Message& message, const OptionInfo& option) {
+  switch (option.kind) {
+    case OptionKind::flag:
+      return message << "true or false";
+    case OptionKind::bytes:
+      put_size(message << "a size from ", option.minimum) << " to ";
+      return put_size(message, option.maximum) << ", in bytes or with k, m, g or t";
+    case OptionKind::number:
+      return message << "a number from " << option.minimum << " to " << option.maximum;
+    case OptionKind::choice:
+      return message << option.unit;
+    case OptionKind::text:
+      return message << "at most " << option.maximum << " characters";
+    case OptionKind::limit:
+      return put_size(message << "a size such as 512m, at most ", option.maximum)
+             << ", or 1% to 100%, or 0 for no limit";
+  }
+  return message;
+}
+
+void complain(const OptionInfo* option, const char* given, usize given_length, const char* nearest) {
   Message message;
-  if (what == nullptr) {
-    message << "FREESTONE_CONF: unknown option \"";
-    message.text(given, given_length) << "\"; the nearest is \"" << expected << '"';
+  message << "FREESTONE_CONF: ";
+  if (option != nullptr) {
+    quote(message << "option " << option->name << " cannot be ", given, given_length) << "; expected ";
+    put_expected(message, *option).write();
+    return;
+  }
+  quote(message << "unknown option ", given, given_length);
+  if (nearest != nullptr) {
+    message << "; the nearest is \"" << nearest << '"';
   } else {
-    message << "FREESTONE_CONF: option " << what << " cannot be \"";
-    message.text(given, given_length) << "\"; expected " << expected;
+    message << "; confirm:true prints all names";
   }
   message.write();
 }
@@ -60,7 +98,12 @@ void read_options() {
 bool is_disabled() {
   if (os::is_privileged()) return false;
   const char* value = os::environment_value("FREESTONE_DISABLE");
-  return value != nullptr && value[0] == '1' && value[1] == '\0';
+  if (value == nullptr || *value == '\0') return false;
+  if (value[1] == '\0' && (*value == '0' || *value == '1')) return *value == '1';
+  Message message;
+  quote(message << "FREESTONE_DISABLE cannot be ", value, std::strlen(value)) << "; expected 1 or 0";
+  message.write();
+  return false;
 }
 
 unsigned shards_for(unsigned cpus) {

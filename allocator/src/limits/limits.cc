@@ -158,6 +158,14 @@ usize container_limit_bytes() {
   }
 }
 
+bool cgroup_option_is_good() {
+  if (options.cgroup[0] == '\0') return true;
+  Path folder;
+  folder += options.cgroup;
+  return exists(folder, "memory.max") || exists(folder, "memory.high") || exists(folder, "memory.pressure") ||
+         exists(folder, "memory.limit_in_bytes");
+}
+
 int set_limits(usize soft_bytes, usize hard_bytes) {
   const usize soft = soft_bytes == 0 ? kNoLimit : soft_bytes;
   const usize hard = hard_bytes == 0 ? kNoLimit : hard_bytes;

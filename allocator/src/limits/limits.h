@@ -25,5 +25,7 @@ u64 pressure_reactions();
 
 // What the control group may use: the lowest limit of it and the groups around it, or else the machine's memory.
 usize container_limit_bytes();
+// False if the option cgroup names a folder that says nothing about memory.
+bool cgroup_option_is_good();
 
 }  // namespace freestone

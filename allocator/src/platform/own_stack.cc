@@ -2,8 +2,11 @@
 
 #include "platform/own_stack.h"
 
+#include <signal.h>
+
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "platform/message.h"
 #include "platform/os.h"
 
 namespace freestone::os {
@@ -60,6 +63,23 @@ bool run_on_own_stack(void (*work)()) {
   call_on(own_stack + kStackBytes, work);
   owner.store_release(0);
   return true;
+}
+
+FREESTONE_AT_START bool catch_signal(const char* option, u64 number, void (*handler)(int)) {
+  if (number == 0) return false;
+  const int signal = static_cast<int>(number);
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  const bool is_taken = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+  action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigfillset(&action.sa_mask);  // run_on_own_stack
+  if (!is_taken && sigaction(signal, &action, nullptr) == 0) return true;
+  Message message;
+  message << "option " << option << ": signal " << number << (is_taken ? " has a handler" : " cannot be caught");
+  (message << "; expected another one").write();
+  return false;
 }
 
 }  // namespace freestone::os

@@ -113,6 +113,11 @@ bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
 int write_report() {
   if (!report_lock.try_lock()) return EBUSY;
   const bool good = write_report_locked();
+  static bool told FREESTONE_GUARDED_BY(report_lock) = false;
+  if (!good && !told)
+    (Message() << "statistics cannot be written to " << options.stats_file << "; expected a folder to write in")
+        .write();
+  told |= !good;
   report_lock.unlock();
   return good ? 0 : EIO;
 }

@@ -6,8 +6,8 @@
 
 namespace freestone {
 
-// Writes statistics to the place in the option stats_file. EIO if the file cannot be written, EBUSY if another thread
-// is writing.
+// Writes statistics to the place in the option stats_file. EIO if the file cannot be written, which the first
+// failure also says in a line; EBUSY if another thread is writing.
 int write_report();
 // Writes what the options ask for when the process ends.
 void write_final_report();

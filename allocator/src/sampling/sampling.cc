@@ -15,6 +15,7 @@
 #include "leaks/leak.h"
 #include "platform/message.h"
 #include "platform/os.h"
+#include "platform/own_stack.h"
 #include "profile/profile.h"
 #include "profile/profile_report.h"
 #include "profile/profile_store.h"
@@ -178,15 +179,6 @@ void on_toggle_signal(int) {
   want(what ^ kProfiling);
 }
 
-void install(u64 number, void (*handler)(int)) {
-  if (number == 0) return;
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
-  sigfillset(&action.sa_mask);  // run_on_own_stack
-  sigaction(static_cast<int>(number), &action, nullptr);
-}
-
 FREESTONE_AT_START void start() {
   set_profile_rate(options.prof_sample_bytes);
   u32 what = 0;
@@ -217,8 +209,8 @@ void after_fork_in_child() {
 __attribute__((constructor(102))) void on_load() {
   if (ensure_started() != Mode::active) return;
   if (options.prof) {
-    install(options.prof_signal, dump_profile_in_signal);
-    install(options.prof_toggle_signal, on_toggle_signal);
+    os::catch_signal("prof_signal", options.prof_signal, dump_profile_in_signal);
+    os::catch_signal("prof_toggle_signal", options.prof_toggle_signal, on_toggle_signal);
   }
   if ((wanted.load_relaxed() & kGuarding) != 0) guard_install_handler();
 }

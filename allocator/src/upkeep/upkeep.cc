@@ -34,13 +34,6 @@ u64 next_page_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
 u64 next_pressure_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
 int installed_signal = 0;
 
-void complain_once() {
-  static bool told = false;
-  if (told) return;
-  told = true;
-  (Message() << "statistics cannot be written to " << options.stats_file).write();
-}
-
 // Whether something that happens every `period` is due; the next one counts from now, so that a pause is not made up
 // for.
 bool is_due(u64& next, u64 now, u64 period) {
@@ -57,13 +50,11 @@ void act_locked(u32 why) FREESTONE_REQUIRES(attention_lock) {
   }
   if ((why & kAttentionDump) != 0) {
     attention.and_seq(~kAttentionDump);
-    if (write_report() == EIO) complain_once();
+    write_report();
   }
   if ((why & (kAttentionTimer | kAttentionLook)) != 0) {
     const u64 now = os::coarse_milliseconds();
-    if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms) &&
-        write_report() == EIO)
-      complain_once();
+    if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms)) write_report();
     if (options.pressure && is_due(next_pressure_ms, now, kPressurePeriodMs)) look_at_pressure();
     if ((why & kAttentionLook) != 0) end_forgotten_looks(now);
     if ((options.live_page || page_is_looked_at()) && (next_page_ms == 0 || now >= next_page_ms)) {
@@ -116,20 +107,18 @@ void after_fork_in_child() {
 FREESTONE_AT_START void install_signal() {
   const int wanted = static_cast<int>(options.stats_signal);
   if (wanted == installed_signal) return;
-  struct sigaction action = {};
-  sigfillset(&action.sa_mask);  // run_on_own_stack
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
-  action.sa_handler = SIG_DFL;
-  if (installed_signal != 0) sigaction(installed_signal, &action, nullptr);
-  action.sa_handler = on_signal;
-  installed_signal = wanted != 0 && sigaction(wanted, &action, nullptr) == 0 ? wanted : 0;
-  if (wanted != installed_signal)
-    (Message() << "option stats_signal: signal " << wanted << " cannot be caught").write();
+  const struct sigaction nothing = {};
+  if (installed_signal != 0) sigaction(installed_signal, &nothing, nullptr);
+  installed_signal = os::catch_signal("stats_signal", options.stats_signal, on_signal) ? wanted : 0;
 }
 
 __attribute__((constructor(102))) void on_load() {
   if (mode() != Mode::active) return;
-  if (options.stats_print || options.prof || options.leak != 0) os::keep_stderr();
+  if (options.stats_print || options.prof || options.leak != 0 || options.stats_file[0] != '\0') os::keep_stderr();
+  if (!cgroup_option_is_good())
+    (Message() << "option cgroup: " << options.cgroup << " has no memory.max, memory.high or memory.pressure; "
+               << "expected the folder of a control group")
+        .write();
   if (options.limit_soft != 0 || options.limit_hard != 0) {
     if (!apply_limit_options())
       (Message() << "FREESTONE_CONF: limit_soft is above limit_hard; neither is in force").write();

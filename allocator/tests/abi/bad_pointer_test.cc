@@ -13,7 +13,6 @@
 #include "support/child.h"
 #include "support/subject.h"
 
-
 namespace freestone_test {
 namespace {
 
@@ -86,7 +85,6 @@ TEST_P(ForeignPointer, EndsInOneClearLineAndAbort) {
   const ChildEnd end = run_in_child([&pointer = pointer, &use = use] {
     api().free(api().malloc(64));  // a heap that is in use
     use.apply(pointer.make());
-    return 0;
   });
   EXPECT_EQ(end.signal, SIGABRT) << end.describe();
   EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
@@ -103,10 +101,10 @@ INSTANTIATE_TEST_SUITE_P(Pointers, ForeignPointer,
 struct Misuse {
   const char* name;
   const char* said;
-  size_t bytes;
   void (*apply)(void* block, size_t bytes);
+  std::vector<size_t> sizes;
 
-  friend std::ostream& operator<<(std::ostream& out, const Misuse& it) { return out << it.name << ' ' << it.bytes; }
+  friend std::ostream& operator<<(std::ostream& out, const Misuse& it) { return out << it.name; }
 };
 
 void free_twice(void* block, size_t) {
@@ -176,46 +174,23 @@ void reallocate_freed_in_place(void* block, size_t bytes) {
 }
 
 const Misuse kMisuses[] = {
-    {"free_twice", "double free", 16, free_twice},
-    {"free_twice", "double free", 1000, free_twice},
-    {"free_twice", "double free", 9000, free_twice},
-    {"free_twice", "free", 65536, free_twice},
-    {"free_twice", "free", 200000, free_twice},
-    {"free_twice", "free", 1 << 20, free_twice},
-    {"free_twice", "free", (1 << 20) + 1, free_twice},
-    {"free_twice", "free", 5 << 20, free_twice},
-    {"free_twice", "free", 8 << 20, free_twice},
-    {"free_twice", "free", (8 << 20) + 1, free_twice},
-    {"free_twice", "free", 64 << 20, free_twice},
-    {"free_after_pairs", "double free", 100, free_after_pairs},
-    {"free_with_another_between", "free", 40000, free_with_another_between},
-    {"free_with_another_between", "free", 5 << 20, free_with_another_between},
-    {"realloc", "realloc", 48, reallocate_freed},
-    {"realloc", "realloc", 5000, reallocate_freed},
-    {"realloc", "realloc", 50000, reallocate_freed},
-    {"usable_size", "malloc_usable_size", 24, ask_freed},
-    {"usable_size", "malloc_usable_size", 100000, ask_freed},
-    {"usable_size", "malloc_usable_size", 5000, ask_freed},
-    {"usable_size", "malloc_usable_size", 32000, ask_freed},
-    {"inside", "free", 40000, free_inside},
-    {"inside", "invalid free", 100, free_inside_first},
-    {"inside", "invalid free", 1000, free_inside_first},
-    {"inside", "invalid free", 5000, free_inside_first},
-    {"inside", "invalid free", 32000, free_inside_first},
-    {"free_after_others", "double free", 5000, free_first_again<4>},
-    {"free_after_others", "double free", 20000, free_first_again<4>},
-    {"free_after_many", "double free", 16, free_first_again<60>},
-    {"free_after_many", "double free", 1000, free_first_again<60>},
-    {"free_after_a_flush", "double free", 16, free_first_again<3000>},
-    {"free_after_a_flush", "double free", 500, free_first_again<3000>},
-    {"free_what_a_thread_freed", "double free", 48, free_what_a_thread_freed},
-    {"free_what_a_thread_freed", "double free", 1000, free_what_a_thread_freed},
-    {"free_what_a_thread_freed", "double free", 10000, free_what_a_thread_freed},
-    {"realloc_oddly_inside", "realloc", 1000, reallocate_oddly_inside},
-    {"realloc_oddly_inside", "realloc", 5000, reallocate_oddly_inside},
-    {"realloc_oddly_inside", "realloc", 30000, reallocate_oddly_inside},
-    {"realloc_in_place", "realloc", 1000, reallocate_freed_in_place},
-    {"realloc_in_place", "realloc", 10000, reallocate_freed_in_place},
+    {"free_twice", "double free", free_twice, {16, 1000, 9000}},
+    {"free_twice_large",
+     "free",
+     free_twice,
+     {65536, 200000, 1 << 20, (1 << 20) + 1, 5 << 20, 8 << 20, (8 << 20) + 1, 64 << 20}},
+    {"free_after_pairs", "double free", free_after_pairs, {100}},
+    {"free_with_another_between", "free", free_with_another_between, {40000, 5 << 20}},
+    {"realloc", "realloc", reallocate_freed, {48, 5000, 50000}},
+    {"usable_size", "malloc_usable_size", ask_freed, {24, 5000, 32000, 100000}},
+    {"inside", "free", free_inside, {40000}},
+    {"inside_first", "invalid free", free_inside_first, {100, 1000, 5000, 32000}},
+    {"free_after_others", "double free", free_first_again<4>, {5000, 20000}},
+    {"free_after_many", "double free", free_first_again<60>, {16, 1000}},
+    {"free_after_a_flush", "double free", free_first_again<3000>, {16, 500}},
+    {"free_what_a_thread_freed", "double free", free_what_a_thread_freed, {48, 1000, 10000}},
+    {"realloc_oddly_inside", "realloc", reallocate_oddly_inside, {1000, 5000, 30000}},
+    {"realloc_in_place", "realloc", reallocate_freed_in_place, {1000, 10000}},
 };
 
 class FreedBlock : public testing::TestWithParam<Misuse> {};
@@ -225,31 +200,27 @@ class FreedBlock : public testing::TestWithParam<Misuse> {};
 TEST_P(FreedBlock, IsNotTakenForALiveOne) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   const Misuse& misuse = GetParam();
-  const ChildEnd end = run_in_child([&misuse] {
-    misuse.apply(api().malloc(misuse.bytes), misuse.bytes);
-    return 0;
-  });
-  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
-  EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
-  if (subject().is_hardened) return;  // says more: the trailer knows
-  EXPECT_NE(end.errors.find(misuse.said), std::string::npos) << end.describe();
+  for (const size_t bytes : misuse.sizes) {
+    const ChildEnd end = run_in_child([&] { misuse.apply(api().malloc(bytes), bytes); });
+    EXPECT_EQ(end.signal, SIGABRT) << bytes << ": " << end.describe();
+    EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << bytes << ": " << end.describe();
+    if (subject().is_hardened) continue;  // says more: the trailer knows
+    EXPECT_NE(end.errors.find(misuse.said), std::string::npos) << bytes << ": " << end.describe();
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses), [](const auto& info) {
-  return std::string(info.param.name) + "_" + std::to_string(info.param.bytes);
-});
+INSTANTIATE_TEST_SUITE_P(Misuses, FreedBlock, testing::ValuesIn(kMisuses),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // A child whose fork cut nobody short looks at every block again, live runs too.
 TEST(ForkedAlone, ATrimSeesAWriteBehindALiveRun) {
   if (kEmulated) GTEST_SKIP() << "the emulator wipes no memory when a process forks";
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(dies_by(SIGABRT, [] {
     auto* block = static_cast<volatile char*>(api().malloc(40000));
     for (size_t i = 0; i < 16; ++i) block[40000 + i] = 1;
     api().malloc_trim(0);
-    return 0;
-  });
-  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+  }));
 }
 
 // Free memory that becomes a guard loses its contents: it is looked at before. Where the next block lies is drawn, so
@@ -268,7 +239,6 @@ TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
         for (void*& other : blocks) other = api().malloc(kBytes);
         for (void* other : blocks) api().free(other);
       }
-      return 0;
     });
     EXPECT_NE(end.signal, 0) << "round " << round << ": " << end.describe();
   }
@@ -289,12 +259,8 @@ TEST(InteriorPointer, OfABlockBehindAGuardEndsInOneClearLineAndAbort) {
     for (char* block : first) {
       for (const size_t inside : {1, 8, 16, 17, 24, 32, 39, 40}) {
         if (inside >= size) continue;
-        const ChildEnd end = run_in_child([&] {
-          api().free(block + inside);
-          return 0;
-        });
-        EXPECT_TRUE(end.signal == SIGABRT && end.errors.find("freestone: invalid free") == 0)
-            << size << " bytes, " << inside << " behind its start: " << end.describe();
+        EXPECT_TRUE(dies_by(SIGABRT, "invalid free", [&] { api().free(block + inside); }))
+            << size << " bytes, " << inside << " behind its start";
       }
     }
   }
@@ -305,7 +271,7 @@ TEST(MappedBlock, FaultsBehindItsLastPage) {
   constexpr size_t kMapped = 40 << 20, kAllButTheMark = kMapped - 8;
   for (const bool resized : {false, true}) {
     for (const bool beyond : {false, true}) {
-      const ChildEnd end = run_in_child([&] {
+      const auto write = [&] {
         volatile char* blocks[4];
         for (auto& block : blocks) {
           block = static_cast<char*>(api().malloc(resized ? 2 * kMapped : kAllButTheMark));
@@ -313,9 +279,8 @@ TEST(MappedBlock, FaultsBehindItsLastPage) {
           block[kMapped - 9] = 1;
         }
         if (beyond) blocks[3][kMapped] = 1;
-        return 0;
-      });
-      EXPECT_EQ(end.signal, beyond ? SIGSEGV : 0) << "resized: " << resized << ": " << end.describe();
+      };
+      EXPECT_TRUE(dies_by(beyond ? SIGSEGV : 0, write)) << "resized: " << resized;
     }
   }
 }
@@ -324,20 +289,14 @@ TEST(MappedBlock, FaultsBehindItsLastPage) {
 TEST(ShrunkLargeBlock, FaultsBehindItsNewEnd) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
   constexpr size_t kBytes = 200000;
-  const ChildEnd control = run_in_child([] {
-    auto* block = static_cast<volatile char*>(api().malloc(kBytes));
-    block[kBytes - 1] = 1;
-    return 0;
-  });
-  EXPECT_TRUE(control.exited_with(0)) << control.describe();
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] { static_cast<volatile char*>(api().malloc(kBytes))[kBytes - 1] = 1; }));
+  EXPECT_TRUE(dies_by(SIGSEGV, [] {
     void* old = api().malloc(kBytes);
     auto* block = static_cast<volatile char*>(api().realloc(old, kBytes / 2));
     if (block != old) return 1;
     block[kBytes - 1] = 1;
     return 0;
-  });
-  EXPECT_EQ(end.signal, SIGSEGV) << end.describe();
+  }));
 }
 
 // Content stays, what is gained shows nothing of the past, and the next owner of the memory can use all of it.
@@ -391,8 +350,7 @@ TEST(GrownLargeBlock, KeepsItsPlaceAndFaultsBehindItsNewEnd) {
     const ChildEnd control = run_in_child([&] { return grow(false); });
     ASSERT_GE(control.exit_status, kMoved) << start << ": " << control.describe();
     moved += control.exit_status - kMoved;
-    const ChildEnd end = run_in_child([&] { return grow(true); });
-    EXPECT_EQ(end.signal, SIGSEGV) << start << ": " << end.describe();
+    EXPECT_TRUE(dies_by(SIGSEGV, [&] { return grow(true); })) << start;
   }
   EXPECT_LE(moved, 20);  // of 32; 4 in a fresh heap. What earlier tests left stands in the way of some.
 }
@@ -414,7 +372,6 @@ TEST(RememberedLargeBlock, IsLookedAtAgain) {
         use();
         change(block);
         use();
-        return 0;
       });
     };
     for (const bool reads : {false, true}) {
@@ -430,20 +387,13 @@ TEST(RememberedLargeBlock, IsLookedAtAgain) {
 
 TEST(ForeignPointerBeforeTheFirstAllocationOfAThread, IsRefusedToo) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(dies_by(SIGABRT, "", [] {
     pthread_t thread;
-    pthread_create(
-        &thread, nullptr,
-        [](void*) -> void* {
-          api().free(static_bytes + 16);
-          return nullptr;
-        },
-        nullptr);
+    const auto body = [](void*) -> void* { return api().free(static_bytes + 16), nullptr; };
+    pthread_create(&thread, nullptr, body, nullptr);
     pthread_join(thread, nullptr);
     return 0;
-  });
-  EXPECT_EQ(end.signal, SIGABRT) << end.describe();
-  EXPECT_EQ(end.errors.rfind("freestone: ", 0), 0u) << end.describe();
+  }));
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ EVERY_PROGRAM += [
     "_ZN9freestone17guard_before_forkEv",
 ]
 FEW_PROGRAMS = [
-    "_ZN9freestone13parse_optionsEPKcPFvS1_S1_mS1_E",
+    "_ZN9freestone13parse_optionsEPKcPFvPKNS_10OptionInfoES1_mS1_E",
     "_ZN9freestone18collect_statisticsERNS_10StatisticsENS_14ProcessFiguresE",
     "_ZN9freestone9map_blockEmm",
     "_ZN9freestone21repair_spans_in_childEv",

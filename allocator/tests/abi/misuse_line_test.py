@@ -21,14 +21,10 @@ def store(p, at, byte): (ctypes.c_ubyte * (at + 1)).from_address(p)[at] = byte
 
 
 def misuse(code: str, conf: str = "on_error_format:json") -> Finished:
-    own = {"FREESTONE_CONF": conf, "PYTHONMALLOC": "pymalloc"}
-    return harness.run([sys.executable, "-S", "-c", START + code], extra=own)
+    return harness.run([sys.executable, "-S", "-c", START + code], conf=conf, extra={"PYTHONMALLOC": "pymalloc"})
 
 
-class MisuseLine(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a line of libfreestone")
-
+class MisuseLine(harness.FreestoneTest):
     def line_of(self, code: str) -> dict[str, object]:
         done = misuse(code)
         self.assertEqual(done.status, -signal.SIGABRT, done)
@@ -74,9 +70,8 @@ class MisuseLine(unittest.TestCase):
         self.assertEqual(done.status, -signal.SIGABRT, done)
         self.assertTrue(done.err.startswith("freestone: invalid free of 0x10 ("), done.err)
 
+    @unittest.skipUnless(harness.IS_HARDENED, "a check of the hardened build")
     def test_an_overflow_says_what_was_asked_for_and_the_first_wrong_byte(self) -> None:
-        if not harness.IS_HARDENED:
-            self.skipTest("a check of the hardened build")
         for size, at in ((33, 33), (33, 35), (100, 103), (3000, 3000), (50000, 50000), (50000, 50020)):
             with self.subTest(size=size, at=at):
                 told = self.line_of(f"p = block({size}); store(p, {at}, 0x41); c.free(p)")
@@ -85,9 +80,8 @@ class MisuseLine(unittest.TestCase):
         done = misuse("p = block(33); store(p, 35, 0x41); c.free(p)", conf="")
         self.assertIn("33 asked for, wrong from byte 35)", done.err)
 
+    @unittest.skipUnless(harness.IS_HARDENED, "a check of the hardened build")
     def test_a_checked_copy_says_where_it_leaves_the_block(self) -> None:
-        if not harness.IS_HARDENED:
-            self.skipTest("a check of the hardened build")
         told = self.line_of("p = block(100); ctypes.memset(p + 90, 65, 30)")
         self.assertEqual((told["kind"], told["asked_bytes"], told["wrong_byte"]), ("heap overflow", 100, 100))
 

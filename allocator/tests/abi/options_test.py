@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -14,47 +13,60 @@ from support import harness
 from support.harness import Finished
 
 NOBODY = 65534
+UNKNOWN = "FREESTONE_CONF: unknown option"
+PROFILE = "prof:true,prof_final:off"
+TAKEN = "signal 10 has a handler; expected another one"
+NO_GROUP = "has no memory.max, memory.high or memory.pressure; expected the folder of a control group"
 
 
-def probe(conf: str | None = None, **variables: str) -> Finished:
-    extra = dict(variables)
-    if conf is not None:
-        extra["FREESTONE_CONF"] = conf
-    return harness.run([harness.PROBES / "options_probe"], extra=extra)
+def cannot(option: str, value: str, expected: str) -> str:
+    return f'FREESTONE_CONF: option {option} cannot be "{value}"; expected {expected}'
 
 
-class Options(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
+MISTAKES = {
+    "confrim:true": f'{UNKNOWN} "confrim"; the nearest is "confirm"',
+    "stats_prnt:true": f'{UNKNOWN} "stats_prnt"; the nearest is "stats_print"',
+    "leka:exact": f'{UNKNOWN} "leka"; the nearest is "leak"',
+    "nosuch:1": f'{UNKNOWN} "nosuch"; confirm:true prints all names',
+    ":1": f'{UNKNOWN} ""; confirm:true prints all names',
+    "thp:sometimes": cannot("thp", "sometimes", "off|auto|always"),
+    "confirm:maybe": cannot("confirm", "maybe", "true or false"),
+    "stats_print": cannot("stats_print", "", "true or false"),
+    "stats_print:": cannot("stats_print", "", "true or false"),
+    "guard_slots:3": cannot("guard_slots", "3", "a number from 4 to 65536"),
+    "map_bytes:64m": cannot("map_bytes", "64m", "a size from 1m to 32m, in bytes or with k, m, g or t"),
+    "dirty_bytes:2t": cannot("dirty_bytes", "2t", "a size from 0 to 1t, in bytes or with k, m, g or t"),
+    "limit_soft:0%": cannot("limit_soft", "0%", "a size such as 512m, at most 1024t, or 1% to 100%, or 0 for no limit"),
+    "cgroup:" + "x" * 256: cannot("cgroup", "x" * 80, "at most 255 characters"),
+    "cgroup:/nosuch": f"option cgroup: /nosuch {NO_GROUP}",
+    "cgroup:/etc,limit_soft:50%": f"option cgroup: /etc {NO_GROUP}",
+    "stats_signal:9": "option stats_signal: signal 9 cannot be caught; expected another one",
+    f"{PROFILE},prof_signal:9": "option prof_signal: signal 9 cannot be caught; expected another one",
+    f"{PROFILE},prof_signal:10,prof_toggle_signal:10": f"option prof_toggle_signal: {TAKEN}",
+    f"{PROFILE},prof_signal:10,stats_signal:10": f"option prof_signal: {TAKEN}",
+}
 
-    def assert_one_line(self, done: Finished, *words: str) -> None:
-        self.assertEqual(done.status, 0, done)
-        self.assertIn("active=1", done.out)
-        lines = done.err.splitlines()
-        self.assertEqual(len(lines), 1, done.err)
-        self.assertTrue(lines[0].startswith("freestone: "), done.err)
-        for word in words:
-            self.assertIn(word, lines[0])
 
-    def test_no_option_prints_nothing(self) -> None:
-        done = probe()
-        self.assertEqual((done.status, done.err), (0, ""))
-        self.assertIn("active=1 brk=0", done.out)
+def probe(conf: str = "", **variables: str) -> Finished:
+    return harness.run([harness.PROBES / "options_probe"], conf=conf, extra=variables)
 
-    def test_empty_string_prints_nothing(self) -> None:
-        self.assertEqual(probe("").err, "")
 
-    def test_unknown_key_names_the_nearest_one(self) -> None:
-        self.assert_one_line(probe("confrim:true"), "confrim", "confirm")
-        self.assert_one_line(probe("stats_prnt:true"), "stats_prnt", "stats_print")
+class Options(harness.FreestoneTest):
+    def test_what_is_right_prints_nothing(self) -> None:
+        for conf in (
+            "",
+            "confirm:false",
+            "dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12",
+        ):
+            done = probe(conf, FREESTONE_DISABLE="")
+            self.assertEqual((done.status, done.err), (0, ""), conf)
+            self.assertIn("active=1 brk=0", done.out)
 
-    def test_bad_value_is_named_with_what_was_expected(self) -> None:
-        self.assert_one_line(probe("thp:sometimes"), "thp", "sometimes", "always")
-        self.assert_one_line(probe("confirm:maybe"), "confirm", "maybe", "true")
-
-    def test_missing_value_is_named(self) -> None:
-        self.assert_one_line(probe("stats_print"), "stats_print")
-        self.assert_one_line(probe("stats_print:"), "stats_print")
+    def test_a_mistake_is_one_line_that_names_the_value_and_what_was_expected(self) -> None:
+        for conf, line in MISTAKES.items():
+            done = probe(conf)
+            self.assertEqual((done.status, done.err), (0, f"freestone: {line}\n"), conf)
+            self.assertIn("active=1", done.out)
 
     def test_a_mistake_does_not_undo_the_other_options(self) -> None:
         done = probe("nonsense_key:1,confirm:true")
@@ -70,7 +82,7 @@ class Options(unittest.TestCase):
         self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], done.err)
 
     def test_confirm_says_who_serves_in_its_place(self) -> None:
-        own = harness.run([harness.PROBES / "own_malloc_probe"], extra={"FREESTONE_CONF": "confirm:true"})
+        own = harness.run([harness.PROBES / "own_malloc_probe"], conf="confirm:true")
         self.assertIn("freestone: malloc is from the program, which may call this library; version=", own.err)
         self.assertNotIn("freestone: active", own.err)
         self.assertIn('freestone: malloc_conf "narenas:2" is for jemalloc; it is ignored here\n', own.err)
@@ -79,20 +91,17 @@ class Options(unittest.TestCase):
         done = probe("confirm:true", MALLOC_CONF="narenas:3")
         self.assertEqual(done.err.count('freestone: MALLOC_CONF "narenas:3" is for jemalloc; it is ignored here\n'), 1)
         self.assertNotIn("malloc_conf", done.err)
-        self.assertEqual(probe("", MALLOC_CONF="narenas:3").err, "")
+        self.assertEqual(probe(MALLOC_CONF="narenas:3").err, "")
 
     def test_a_second_copy_reports_nothing(self) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            first = Path(shutil.copy(str(harness.LIBRARY), folder / "first.so"))
-            conf = f"confirm:true,stats_print:true,leak:report,prof:true,prof_file:{folder}/%p-%n.heap"
-            said = harness.run(
-                [harness.PROBES / "options_probe"],
-                library=first,
-                also_preload=[harness.LIBRARY] if harness.LIBRARY else [],
-                extra={"FREESTONE_CONF": conf},
-            ).err
-            profiles = list(folder.glob("*.heap"))
+        first = Path(shutil.copy(str(harness.LIBRARY), self.folder / "first.so"))
+        said = harness.run(
+            [harness.PROBES / "options_probe"],
+            library=first,
+            also_preload=[harness.LIBRARY] if harness.LIBRARY else [],
+            conf=f"confirm:true,stats_print:true,leak:report,prof:true,prof_file:{self.folder}/%p-%n.heap",
+        ).err
+        profiles = list(self.folder.glob("*.heap"))
         self.assertEqual(said.count("freestone: active version="), 1, said)
         self.assertEqual(said.count(f"freestone: a second copy: {first} serves and reports in its place\n"), 1, said)
         self.assertEqual((said.count("freestone: option confirm:"), said.count(", process ")), (1, 1), said)
@@ -108,8 +117,11 @@ class Options(unittest.TestCase):
         self.assertEqual((done.status, done.err), (0, ""))
         self.assertIn("active=0 brk=1", done.out)
 
-    def test_disable_with_zero_does_not_disable(self) -> None:
-        self.assertIn("active=1 brk=0", probe(FREESTONE_DISABLE="0").out)
+    def test_disable_takes_one_or_zero(self) -> None:
+        for value, err in (("0", ""), ("yes", 'freestone: FREESTONE_DISABLE cannot be "yes"; expected 1 or 0\n')):
+            done = probe(FREESTONE_DISABLE=value)
+            self.assertEqual((done.status, done.err), (0, err))
+            self.assertIn("active=1 brk=0", done.out)
 
     def test_disabled_library_runs_a_real_program(self) -> None:
         script = (
@@ -124,21 +136,8 @@ class Options(unittest.TestCase):
         seed = int.from_bytes(os.urandom(4), "little")
         generator = random.Random(seed)
         alphabet = "abct:,=;\t \"'%\\0123456789-+.eKMG" + "\u00fc"
-        words = [
-            "confirm",
-            "thp",
-            "stats_print",
-            "true",
-            "always",
-            ":",
-            ",",
-            ",,",
-            "::",
-            "99999999999999999999999",
-            "-1",
-            "0x10",
-            "1e9",
-        ]
+        words = ["confirm", "thp", "stats_print", "true", "always", ":", ",", ",,", "::"]
+        words += ["99999999999999999999999", "-1", "0x10", "1e9"]
         cases = ["x" * 100_000, "," * 5000, ":" * 5000, "confirm:true," * 2000, "thp:" + "a" * 70_000]
         cases += ["".join(generator.choice(alphabet) for _ in range(generator.randrange(60))) for _ in range(60)]
         cases += ["".join(generator.choice(words) for _ in range(generator.randrange(12))) for _ in range(60)]
@@ -148,14 +147,11 @@ class Options(unittest.TestCase):
             self.assertIn("active=", done.out)
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
 @unittest.skipUnless(os.geteuid() == 0, "needs root to make a set-uid program")
-class SetUserId(unittest.TestCase):
+class SetUserId(harness.FreestoneTest):
     def setUp(self) -> None:
+        super().setUp()
         assert harness.LIBRARY is not None
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
         self.folder.chmod(0o755)
         self.library = self.folder / harness.LIBRARY.name
         shutil.copy(harness.LIBRARY, self.library)

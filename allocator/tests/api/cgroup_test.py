@@ -10,7 +10,6 @@ import os
 import subprocess
 import tempfile
 import time
-import unittest
 from pathlib import Path
 
 from support import harness
@@ -23,8 +22,8 @@ def figures(conf: str, *command: str) -> dict[str, int]:
     """The figures at the exit of the probe."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.json"
-        done = harness.run([PROBE, *command], extra={"FREESTONE_CONF": f"{conf},stats_file:{path}"})
-        assert done.status == 0, done
+        done = harness.run([PROBE, *command], conf=f"{conf},stats_file:{path}")
+        assert (done.status, done.err) == (0, ""), done
         result: dict[str, int] = json.loads(path.read_text())["figures"]
         return result
 
@@ -56,13 +55,7 @@ def make_real_group(limit: int) -> Path | None:
     return None
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
-class MadeUpGroup(unittest.TestCase):
-    def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
+class MadeUpGroup(harness.FreestoneTest):
     def put(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
@@ -75,27 +68,23 @@ class MadeUpGroup(unittest.TestCase):
         self.assertLessEqual(s["peak_bytes"], 50 * MIB)
         self.assertGreater(s["failed_allocations"], 0)
 
-    def test_version_one_has_another_file(self) -> None:
-        self.put("memory.limit_in_bytes", f"{80 * MIB}\n")
-        self.assertAlmostEqual(
-            figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"], 40 * MIB, delta=100
-        )
-
-    def test_without_a_limit_the_machines_memory_counts(self) -> None:
-        self.put("memory.max", "max\n")
+    def test_half_is_of_version_ones_limit_or_without_one_of_the_machine(self) -> None:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self.assertAlmostEqual(
-            figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"],
-            total / 2,
-            delta=total / 50,
-        )
+        for name, text, half, delta in (
+            ("memory.limit_in_bytes", f"{80 * MIB}\n", 40 * MIB, 100),
+            ("memory.max", "max\n", total / 2, total / 50),
+        ):
+            self.put(name, text)
+            found = figures(f"cgroup:{self.folder},limit_hard:50%", "fill", "1")["limit_hard_bytes"]
+            self.assertAlmostEqual(found, half, delta=delta)
+            (self.folder / name).unlink()
 
     def test_nearing_memory_high_gives_back(self) -> None:
         self.put("memory.high", f"{100 * MIB}\n")
-        self.put("memory.current", f"{99 * MIB}\n")
-        self.assertGreater(figures(f"cgroup:{self.folder},pressure:true", "churn", "600")["pressure_reactions"], 0)
-        self.put("memory.current", f"{50 * MIB}\n")
-        self.assertEqual(figures(f"cgroup:{self.folder},pressure:true", "churn", "600")["pressure_reactions"], 0)
+        for current, reacts in ((99, True), (50, False)):
+            self.put("memory.current", f"{current * MIB}\n")
+            found = figures(f"cgroup:{self.folder},pressure:true", "churn", "600")
+            self.assertEqual(found["pressure_reactions"] > 0, reacts)
 
     def test_stalls_give_back(self) -> None:
         self.put("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
@@ -120,14 +109,13 @@ class MadeUpGroup(unittest.TestCase):
         self.assertEqual(figures(f"cgroup:{self.folder}", "churn", "400")["pressure_reactions"], 0)
 
     def test_limits_that_contradict_each_other_are_one_line(self) -> None:
-        done = harness.run([PROBE, "fill", "1"], extra={"FREESTONE_CONF": "limit_soft:2g,limit_hard:1g"})
+        done = harness.run([PROBE, "fill", "1"], conf="limit_soft:2g,limit_hard:1g")
         self.assertEqual(done.status, 0)
         self.assertEqual(len(done.err.splitlines()), 1, done.err)
         self.assertIn("limit_soft", done.err)
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
-class RealGroup(unittest.TestCase):
+class RealGroup(harness.FreestoneTest):
     """A program that would be killed at its group's limit is refused memory instead."""
 
     def test_a_share_of_the_limit_keeps_the_program_alive(self) -> None:
@@ -136,12 +124,10 @@ class RealGroup(unittest.TestCase):
             self.skipTest("no memory group can be made here")
         assert harness.LIBRARY is not None
         try:
-            self.assertEqual(
-                self.fill_in(folder, ""), None, "without a limit the kernel ends it: the test would prove nothing"
-            )
+            without = self.fill_in(folder, "")
+            self.assertIsNone(without, "without a limit the kernel ends it: the test would prove nothing")
             got = self.fill_in(folder, "limit_hard:80%")
-            self.assertIsNotNone(got, "the program was killed")
-            assert got is not None
+            assert got is not None, "the program was killed"
             # The hardened build also charges for the guards between blocks.
             self.assertTrue((40 if harness.IS_HARDENED else 85) <= got <= 103, f"{got} MiB of 102")
         finally:

@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -36,30 +35,15 @@ class Client:
         self.socket.close()
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
 @unittest.skipUnless(SERVER, "redis-server is not installed")
-class Redis(unittest.TestCase):
+class Redis(harness.FreestoneTest):
     def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        path = Path(temporary.name) / "socket"
+        super().setUp()
+        path = self.folder / "socket"
         assert harness.LIBRARY is not None and SERVER is not None
-        command = [
-            SERVER,
-            "--port",
-            "0",
-            "--unixsocket",
-            str(path),
-            "--save",
-            "",
-            "--dir",
-            temporary.name,
-            "--daemonize",
-            "no",
-        ]
-        self.server = subprocess.Popen(
-            command, env=harness.environment([harness.LIBRARY]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        command = [SERVER, "--port", "0", "--unixsocket", str(path), "--save", "", "--daemonize", "no"]
+        environment = harness.environment([harness.LIBRARY])
+        self.server = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=subprocess.DEVNULL)
         self.addCleanup(self.stop)
         while not path.exists():
             self.assertIsNone(self.server.poll(), "it ended before it listened")

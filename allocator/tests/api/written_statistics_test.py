@@ -11,7 +11,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import xml.etree.ElementTree as ElementTree
@@ -24,7 +23,7 @@ HEADER = struct.Struct("<8sIIQ")
 SAMPLE = re.compile(r'^freestone_(\w+)\{pid="(\d+)",program="([^"]*)"(?:,(\w+)="([^"]*)")?\} (\d+(?:\.\d+)?)$')
 
 
-def start(conf: str, *command: str, folder: Path | None = None) -> subprocess.Popen[str]:
+def start(conf: str, *command: str) -> subprocess.Popen[str]:
     assert harness.LIBRARY is not None
     return subprocess.Popen(
         [str(PROBE), *command],
@@ -33,7 +32,6 @@ def start(conf: str, *command: str, folder: Path | None = None) -> subprocess.Po
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=folder,
     )
 
 
@@ -57,15 +55,22 @@ def page_of(pid: int) -> tuple[int, dict[str, object]]:
     raise AssertionError("the live page never stood still")
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
-class Reports(unittest.TestCase):
-    def setUp(self) -> None:
-        self.temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(self.temporary.cleanup)
-        self.folder = Path(self.temporary.name)
-
+class Reports(harness.FreestoneTest):
     def run_probe(self, conf: str, *command: str) -> harness.Finished:
-        return harness.run([PROBE, *command], extra={"FREESTONE_CONF": conf})
+        return harness.run([PROBE, *command], conf=conf)
+
+    def report(self, name: str, milliseconds: int) -> str:
+        """The text of a file that is written at the end."""
+        path = self.folder / name
+        self.run_probe(f"stats_file:{path}", "churn", str(milliseconds))
+        return path.read_text()
+
+    def ready(self, conf: str, mebibytes: int) -> subprocess.Popen[str]:
+        """A running program that holds so much and waits."""
+        running = start(conf, "hold", str(mebibytes))
+        assert running.stdout is not None
+        self.assertEqual(running.stdout.readline(), "ready\n")
+        return running
 
     def metrics(self, text: str) -> dict[tuple[str, str], float]:
         """The samples of an OpenMetrics text by family and extra label; every line is checked against the format."""
@@ -138,9 +143,7 @@ class Reports(unittest.TestCase):
             ("xml", lambda text: ElementTree.fromstring(text)),
             ("log", lambda text: self.assertIn("live: handed out", text)),
         ):
-            path = self.folder / f"at-exit.{ending}"
-            self.run_probe(f"stats_file:{path}", "churn", "20")
-            check(path.read_text())
+            check(self.report(f"at-exit.{ending}", 20))
             self.assertEqual(list(self.folder.glob("*.new")), [], "no draft is left")
 
     def test_the_process_stands_in_the_name(self) -> None:
@@ -164,31 +167,18 @@ class Reports(unittest.TestCase):
             self.assertEqual(running.returncode, 0)
             own = self.folder / name.replace("%p", str(running.pid))
             self.assertTrue(own.exists(), own)
-            self.assertTrue(
-                (self.folder / of_child.format(child)).exists(),
-                f"{of_child.format(child)} among {sorted(self.folder.iterdir())}",
-            )
+            self.assertIn(of_child.format(child), [path.name for path in self.folder.iterdir()])
 
     def test_openmetrics_agree_with_themselves(self) -> None:
-        path = self.folder / "m.om"
-        self.run_probe(f"stats_file:{path}", "churn", "50")
-        s = {name: value for (name, label), value in self.metrics(path.read_text()).items() if not label}
-        self.assertEqual(
-            s["live_bytes"]
-            + s["thread_cached_bytes"]
-            + s["run_cached_bytes"]
-            + s["slab_free_bytes"]
-            + s["dirty_bytes"]
-            + s["clean_bytes"],
-            s["committed_bytes"] + s["mapped_bytes"],
-        )
+        s = {name: value for (name, label), value in self.metrics(self.report("m.om", 50)).items() if not label}
+        parts = ("live", "thread_cached", "run_cached", "slab_free", "dirty", "clean")
+        self.assertEqual(sum(s[f"{part}_bytes"] for part in parts), s["committed_bytes"] + s["mapped_bytes"])
         self.assertAlmostEqual(s["fragmentation_ratio"], 1 - s["live_bytes"] / s["charged_bytes"], delta=0.0011)
 
     def test_the_text_format_of_prometheus_explains_and_types_every_sample(self) -> None:
-        path = self.folder / "m.prom"
-        self.run_probe(f"stats_file:{path}", "churn", "50")
+        text = self.report("m.prom", 50)
         families: dict[str, set[str]] = {"HELP": set(), "TYPE": set()}
-        for line in path.read_text().splitlines():
+        for line in text.splitlines():
             words = line.split()
             if words[0] == "#":
                 families[words[1]].add(words[2])
@@ -198,9 +188,8 @@ class Reports(unittest.TestCase):
                 name = line.partition("{")[0]
                 self.assertTrue(name in families["HELP"] and name in families["TYPE"], line)
         if shutil.which("promtool"):
-            done = subprocess.run(
-                ["promtool", "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False
-            )
+            check = ["promtool", "check", "metrics"]
+            done = subprocess.run(check, input=text, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
     def test_the_interval_renews_the_file_while_the_program_allocates(self) -> None:
@@ -218,18 +207,14 @@ class Reports(unittest.TestCase):
 
     def test_without_an_interval_nothing_is_written_before_the_end(self) -> None:
         path = self.folder / "n.json"
-        running = start(f"stats_file:{path}", "hold", "1")
-        assert running.stdout is not None
-        self.assertEqual(running.stdout.readline(), "ready\n")
+        running = self.ready(f"stats_file:{path}", 1)
         self.assertFalse(path.exists())
         running.communicate()
         self.assertTrue(path.exists())
 
     def test_a_signal_writes_statistics_of_an_idle_process(self) -> None:
         path = self.folder / "s.json"
-        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "hold", "10")
-        assert running.stdout is not None
-        self.assertEqual(running.stdout.readline(), "ready\n")
+        running = self.ready(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", 10)
         running.send_signal(signal.SIGUSR2)
         self.assertTrue(wait_for(path.exists, running))
         self.assertGreaterEqual(json.loads(path.read_text())["figures"]["live_bytes"], 10 << 20)
@@ -238,9 +223,8 @@ class Reports(unittest.TestCase):
 
     def test_a_storm_of_signals_does_no_harm(self) -> None:
         path = self.folder / "storm.json"
-        running = start(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", "hold", "1")
-        assert running.stdout is not None and running.stdin is not None
-        self.assertEqual(running.stdout.readline(), "ready\n")
+        running = self.ready(f"stats_file:{path},stats_signal:{signal.SIGUSR2.value}", 1)
+        assert running.stdin is not None
         running.stdin.write(15 * "x")  # it works for 1.5 seconds
         running.stdin.close()
         while running.poll() is None:
@@ -250,18 +234,18 @@ class Reports(unittest.TestCase):
         json.loads(path.read_text())
 
     def test_an_unwritable_file_is_one_line_and_no_harm(self) -> None:
-        done = self.run_probe("stats_file:/no/such/folder/x.prom,stats_interval_ms:10", "churn", "200")
-        self.assertEqual(done.status, 0)
-        lines = [line for line in done.err.splitlines() if "freestone" in line]
-        self.assertEqual(len(lines), 1, done.err)
-        self.assertIn("/no/such/folder/x.prom", lines[0])
+        for interval in ("", ",stats_interval_ms:10"):
+            done = self.run_probe(f"stats_file:/no/such/folder/x.prom{interval}", "churn", "200")
+            self.assertEqual(done.status, 0)
+            lines = [line for line in done.err.splitlines() if "freestone" in line]
+            self.assertEqual(len(lines), 1, done.err)
+            self.assertIn("/no/such/folder/x.prom", lines[0])
 
     def test_the_live_page_shows_a_running_process_and_goes_with_it(self) -> None:
         if not os.access("/dev/shm", os.W_OK):
             self.skipTest("no /dev/shm here")
-        running = start("live_page:true", "hold", "20")
-        assert running.stdout is not None and running.stdin is not None
-        self.assertEqual(running.stdout.readline(), "ready\n")
+        running = self.ready("live_page:true", 20)
+        assert running.stdin is not None
         page = Path(f"/dev/shm/freestone-{running.pid}")
         self.assertEqual(page.stat().st_mode & 0o777, 0o600)
         first, shown = page_of(running.pid)
@@ -274,9 +258,7 @@ class Reports(unittest.TestCase):
         self.assertFalse(page.exists())
 
     def test_without_the_option_there_is_no_page(self) -> None:
-        running = start("", "hold", "1")
-        assert running.stdout is not None
-        running.stdout.readline()
+        running = self.ready("", 1)
         self.assertFalse(Path(f"/dev/shm/freestone-{running.pid}").exists())
         running.communicate()
 
@@ -292,47 +274,46 @@ class Reports(unittest.TestCase):
         self.assertLess(with_page - without, 0.15, "more than a tenth of a core")
 
 
-@unittest.skipUnless(harness.IS_FREESTONE, "a promise of libfreestone")
-class ClosedStandardError(unittest.TestCase):
+class ClosedStandardError(harness.FreestoneTest):
     """`ls` and many others close standard error in an exit handler, which runs before the library's."""
 
     def ls(self, conf: str) -> harness.Finished:
-        done = harness.run(["/bin/ls", "/"], extra={"FREESTONE_CONF": conf})
+        done = harness.run(["/bin/ls", "/"], conf=conf)
         self.assertEqual(done.status, 0, done)
         return done
 
-    def test_statistics_are_printed(self) -> None:
-        self.assertIn("live: handed out and not yet freed", self.ls("stats_print:true").err)
-
-    def test_leaks_are_reported(self) -> None:
-        self.assertIn("freestone: leaks of process", self.ls("leak:exact").err)
-
-    def test_a_profile_that_cannot_be_written_is_named(self) -> None:
-        self.assertIn("/nowhere/profile", self.ls("prof:true,prof_file:/nowhere/profile").err)
+    def test_reports_are_printed_and_those_that_cannot_be_written_are_named(self) -> None:
+        for conf, said in (
+            ("stats_print:true", "live: handed out and not yet freed"),
+            ("leak:exact", "freestone: leaks of process"),
+            ("prof:true,prof_file:/nowhere/x", "freestone: the profile cannot be written to /nowhere/x"),
+            ("leak:exact,leak_file:/nowhere/x", "freestone: the leak report cannot be written to /nowhere/x"),
+            ("stats_file:/nowhere/x", "freestone: statistics cannot be written to /nowhere/x"),
+        ):
+            self.assertIn(said, self.ls(conf).err)
 
     def test_nothing_is_kept_open_when_nothing_is_to_be_reported(self) -> None:
         for conf, kept in (("stats_print:true", 1), ("confirm:false", 0)):
-            done = harness.run(["/bin/ls", "/proc/self/fd"], extra={"FREESTONE_CONF": conf})
+            done = harness.run(["/bin/ls", "/proc/self/fd"], conf=conf)
             self.assertEqual(sum(int(number) >= 10 for number in done.out.split()), kept, done)
 
     def test_the_copy_is_not_inherited_by_exec(self) -> None:
         script = "import os; os.execve('/bin/ls', ['ls', '/proc/self/fd'], {})"
-        done = harness.run(["/usr/bin/python3", "-I", "-c", script], extra={"FREESTONE_CONF": "stats_print:true"})
+        done = harness.run(["/usr/bin/python3", "-I", "-c", script], conf="stats_print:true")
         self.assertEqual([number for number in done.out.split() if int(number) >= 10], [], done)
 
     def test_a_file_that_took_the_number_is_not_written_to(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            own = Path(folder) / "own"
-            script = (
-                "import os\n"
-                "kept = [int(n) for n in os.listdir('/proc/self/fd') if int(n) >= 10]\n"
-                f"own = os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT)\n"
-                "for number in kept: os.dup2(own, number)\n"
-                "os.write(1, b'%d' % len(kept))\n"
-                "os.close(2)\n"
-            )
-            done = harness.run(["/usr/bin/python3", "-I", "-c", script], extra={"FREESTONE_CONF": "stats_print:true"})
-            self.assertEqual((done.out, own.read_text()), ("1", ""), done)
+        own = self.folder / "own"
+        script = (
+            "import os\n"
+            "kept = [int(n) for n in os.listdir('/proc/self/fd') if int(n) >= 10]\n"
+            f"own = os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT)\n"
+            "for number in kept: os.dup2(own, number)\n"
+            "os.write(1, b'%d' % len(kept))\n"
+            "os.close(2)\n"
+        )
+        done = harness.run(["/usr/bin/python3", "-I", "-c", script], conf="stats_print:true")
+        self.assertEqual((done.out, own.read_text()), ("1", ""), done)
 
 
 if __name__ == "__main__":

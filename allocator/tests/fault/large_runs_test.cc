@@ -35,15 +35,14 @@ TEST_F(LargeRuns, FaultAtOnceHoweverManyWereFreed) {
   for (const size_t bytes : kSizes) {
     for (const bool alone : {true, false}) {  // as the only one, or while others of its length are in use
       for (const size_t offset : {size_t{0}, size_t{300}, bytes / 2, bytes - 1}) {
-        const ChildEnd end = run_in_child([&] {
+        const auto write_after_free = [&] {
           if (!alone) take(bytes);
           spend_allowance(bytes);
           char* const block = take(bytes);
           api().free(block);
           static_cast<volatile char*>(block)[offset] = 1;
-          return 0;
-        });
-        EXPECT_EQ(end.signal, SIGSEGV) << bytes << " bytes, offset " << offset << ": " << end.describe();
+        };
+        EXPECT_TRUE(dies_by(SIGSEGV, write_after_free)) << bytes << " bytes, offset " << offset;
       }
     }
   }
@@ -67,7 +66,7 @@ TEST_F(LargeRuns, AddressesComeBackAfterMany) {
 
 // What waits is neither charged nor in the way.
 TEST_F(LargeRuns, WaitingFailsNoAllocation) {
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     using SetOption = int (*)(const char*, const char*);
     const auto set_option = reinterpret_cast<SetOption>(dlsym(RTLD_DEFAULT, "freestone_option_set"));
     for (const size_t bytes : kSizes) {
@@ -82,8 +81,7 @@ TEST_F(LargeRuns, WaitingFailsNoAllocation) {
       }
     }
     return 0;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 TEST_F(LargeRuns, AreZeroWhenTakenAgain) {

@@ -92,7 +92,7 @@ TEST_F(Reuse, AFreedAddressLiesInNoBlockOfAnotherSize) {
 // Pages go back, addresses stay with their class and serve it again.
 TEST_F(Reuse, ARetiredSlabGivesItsMemoryBackAndServesItsClassAgain) {
   constexpr size_t kBytes = 500, kAll = 48 * kMebibyte;
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     std::vector<char*> first = take_all(kBytes, kAll);
     free_all(first);
     malloc_trim(0);
@@ -107,8 +107,7 @@ TEST_F(Reuse, ARetiredSlabGivesItsMemoryBackAndServesItsClassAgain) {
       malloc_trim(0);
     }
     return 0;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 TEST_F(Reuse, ARetiredSlabFaults) {
@@ -126,7 +125,7 @@ TEST_F(Reuse, ARetiredSlabFaults) {
 
 // Where no addresses are left, what waits for its class serves others before an allocation fails.
 TEST_F(Reuse, NoAllocationFailsForAddressesThatWait) {
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     for (const size_t bytes : {100, 300, 1000, 3000, 10000}) {
       const std::vector<char*> blocks = take_all(bytes, 16 * kMebibyte);
       for (char* block : blocks) {
@@ -135,8 +134,7 @@ TEST_F(Reuse, NoAllocationFailsForAddressesThatWait) {
       free_all(blocks);
     }
     return 0;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 }  // namespace

@@ -13,13 +13,12 @@ const char* text_start = nullptr;
 const char* text_end = nullptr;
 unsigned complaints = 0;
 
-void complain(const char* what, const char* given, usize length, const char* expected) {
+void complain(const OptionInfo* option, const char* given, usize length, const char* nearest) {
   ++complaints;
   const bool inside = given >= text_start && given + length <= text_end;
   FUZZ_EXPECT(inside || length == 0);
-  FUZZ_EXPECT(what == nullptr || find_option(what, std::strlen(what)) != nullptr);
-  FUZZ_EXPECT(expected != nullptr && *expected != '\0');
-  FUZZ_EXPECT(what != nullptr || find_option(expected, std::strlen(expected)) != nullptr);  // the nearest name is one
+  FUZZ_EXPECT(option == nullptr || find_option(option->name, std::strlen(option->name)) == option);
+  FUZZ_EXPECT(nearest == nullptr || (option == nullptr && find_option(nearest, std::strlen(nearest)) != nullptr));
 }
 
 void parse(const std::string& text) {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import shutil
-import tempfile
-import unittest
 from pathlib import Path
 
 from sampling import profiles
@@ -14,41 +12,29 @@ from support import harness
 PLUGINS = [harness.PROBES / f"closed_plugin_{number}.so" for number in ("one", "two")]
 
 
-class Closed(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
+class Closed(harness.FreestoneTest):
     def profile(self, conf: str, how: str) -> Path:
         path = self.folder / "profile"
         plugins = [shutil.copy(plugin, self.folder) for plugin in PLUGINS]
         every = f"prof:true,prof_sample_bytes:1,prof_file:{path},{conf}"
-        done = harness.run([harness.PROBES / "closed_probe", *plugins, how], extra={"FREESTONE_CONF": every})
+        done = harness.run([harness.PROBES / "closed_probe", *plugins, how], conf=every)
         self.assertEqual((done.status, done.err), (0, ""), done)
         return path
 
-    def expect_names(self, how: str, rounds: int, conf: str = "") -> None:
-        found: collections.Counter[tuple[str, ...]] = collections.Counter()
-        for stack, size in profiles.read_collapsed(self.profile(f"prof_format:collapsed,{conf}", how)).items():
-            end = stack[next((k for k, name in enumerate(stack) if name.startswith("plugin_")), len(stack)) :]
-            found[end] += size
-        for name, count in (("plugin_one", 100), ("plugin_two", 50)):
-            self.assertEqual(found[(name,)], rounds * count * 1000, found)
-            self.assertEqual(found[(name, "from_plugin")], rounds * count * 200, found)
-
-    def test_each_keeps_its_own_names(self) -> None:
-        self.expect_names("closed", 3)
-
-    def test_by_frame_pointers(self) -> None:
-        self.expect_names("closed", 3, "prof_unwind:frame_pointer")
-
-    def test_without_their_files(self) -> None:
-        self.expect_names("gone", 1)
-
-    def test_while_they_stay(self) -> None:
-        self.expect_names("twice", 3)
+    def test_each_keeps_its_own_names_closed_without_files_or_while_they_stay(self) -> None:
+        for how, rounds, conf in (
+            ("closed", 3, ""),
+            ("closed", 3, "prof_unwind:frame_pointer"),
+            ("gone", 1, ""),
+            ("twice", 3, ""),
+        ):
+            found: collections.Counter[tuple[str, ...]] = collections.Counter()
+            for stack, size in profiles.read_collapsed(self.profile(f"prof_format:collapsed,{conf}", how)).items():
+                end = stack[next((k for k, name in enumerate(stack) if name.startswith("plugin_")), len(stack)) :]
+                found[end] += size
+            for name, count in (("plugin_one", 100), ("plugin_two", 50)):
+                self.assertEqual(found[(name,)], rounds * count * 1000, (how, conf, found))
+                self.assertEqual(found[(name, "from_plugin")], rounds * count * 200, (how, conf, found))
 
     def test_in_pprof(self) -> None:
         calls = profiles.read_pprof(self.profile("", "closed")).calls

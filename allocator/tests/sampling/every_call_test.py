@@ -6,9 +6,6 @@ With every block sampled it is there exactly, with few of them within the error 
 from __future__ import annotations
 
 import math
-import tempfile
-import unittest
-from pathlib import Path
 
 from sampling import profiles
 from support import harness
@@ -29,21 +26,15 @@ def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
     return count * sum(sizes) + (count * len(sizes) * 16 if call == "realloc_grows" else 0)
 
 
-class EveryCall(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-
+class EveryCall(harness.FreestoneTest):
     def profiled(self, conf: str, *words: str) -> tuple[int, str]:
         """The bytes that the profile says were allocated by the probe's places, and what the probe printed."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "profile"
-            done = harness.run(
-                [harness.PROBES / "every_call_probe", *words],
-                extra={"FREESTONE_CONF": f"prof:true,{VIEW},{conf},prof_file:{path}"},
-            )
-            self.assertEqual((done.status, done.err), (0, ""), done)
-            found = profiles.read_collapsed(path).items()
-            return sum(size for stack, size in found if {"place", "place_one"} & set(stack)), done.out
+        path = self.folder / "profile"
+        conf = f"prof:true,{VIEW},{conf},prof_file:{path}"
+        done = harness.run([harness.PROBES / "every_call_probe", *words], conf=conf)
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        found = profiles.read_collapsed(path).items()
+        return sum(size for stack, size in found if {"place", "place_one"} & set(stack)), done.out
 
     def sampled(self, call: str, count: int, sizes: tuple[int, ...], conf: str) -> int:
         return self.profiled(conf, call, str(count), *map(str, sizes))[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import unittest
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from support import harness
 
 def run(case: str, conf: str) -> tuple[harness.Finished, dict[str, Any]]:
     """The run that reports to standard error, and the report of another that writes a file."""
-    done = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": conf})
+    done = harness.run([harness.PROBES / "leak_probe", case], conf=conf)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "leaks.json"
-        other = harness.run([harness.PROBES / "leak_probe", case], extra={"FREESTONE_CONF": f"{conf},leak_file:{path}"})
+        other = harness.run([harness.PROBES / "leak_probe", case], conf=f"{conf},leak_file:{path}")
         assert (other.status, other.out, other.err) == (done.status, done.out, ""), other
         return done, json.loads(path.read_text())
 
@@ -25,10 +24,7 @@ def sites(report: dict[str, Any]) -> list[tuple[int, int]]:
     return sorted((site["blocks"], site["bytes"]) for site in report["sites"])
 
 
-class Exact(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-
+class Exact(harness.FreestoneTest):
     def test_every_lost_block_is_named_with_its_place(self) -> None:
         done, report = run("lost", "leak:exact")
         self.assertEqual(done.status, 0)
@@ -60,15 +56,14 @@ class Exact(unittest.TestCase):
         self.assertIn("libc", str(report["mappings"]))
 
     def test_no_search_waits_for_threads_that_end(self) -> None:
-        conf = {"FREESTONE_CONF": "prof:true,prof_final:off,leak_file:/dev/null"}
-        done = harness.run([harness.PROBES / "leak_probe", "ending"], extra=conf)
+        conf = "prof:true,prof_final:off,leak_file:/dev/null"
+        done = harness.run([harness.PROBES / "leak_probe", "ending"], conf=conf)
         self.assertEqual((done.status, done.out), (0, "slow searches: 0\n"), done.err)
 
     def test_the_exit_status_is_for_ci_and_output_is_not_lost(self) -> None:
-        done, _ = run("lost", "leak:exact,leak_error:23")
-        self.assertEqual((done.status, done.out), (23, "text that exit must still write\n"))
-        done, _ = run("reachable", "leak:exact,leak_error:23")
-        self.assertEqual((done.status, done.out), (0, "text that exit must still write\n"))
+        for case, status in (("lost", 23), ("reachable", 0)):
+            done, _ = run(case, "leak:exact,leak_error:23")
+            self.assertEqual((done.status, done.out), (status, "text that exit must still write\n"))
 
     def test_off_by_default(self) -> None:
         done = harness.run([harness.PROBES / "leak_probe", "lost"])
@@ -80,18 +75,14 @@ class Exact(unittest.TestCase):
 
     def test_real_programs_run_and_are_clean_of_false_reports(self) -> None:
         code = "import json;print(len(json.dumps([{'a':i,'b':[i]*3} for i in range(300)])))"
-        done = harness.run(
-            ["/usr/bin/python3", "-I", "-c", code], extra={"PYTHONMALLOC": "malloc", "FREESTONE_CONF": "leak:exact"}
-        )
+        python = ["/usr/bin/python3", "-I", "-c", code]
+        done = harness.run(python, conf="leak:exact", extra={"PYTHONMALLOC": "malloc"})
         self.assertEqual(done.status, 0)
         self.assertIn("leaks of process", done.err)
         print(done.err.splitlines()[0])
 
 
-class Sampled(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-
+class Sampled(harness.FreestoneTest):
     def test_estimates_what_is_lost(self) -> None:
         done, report = run("many", "leak:report,prof_sample_bytes:65536")
         self.assertEqual(done.status, 0)

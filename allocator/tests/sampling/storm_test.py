@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
-import unittest
-from pathlib import Path
 
 from sampling import profiles
 from support import harness
@@ -19,24 +16,20 @@ SECONDS = int(os.environ.get("FREESTONE_STORM_SECONDS", "1"))
 SIGNALS = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
 
 
-class Storm(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-
+class Storm(harness.FreestoneTest):
     def rage(self, conf: str, pprof: bool = True) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "p"
-            done = harness.run(
-                [harness.PROBES / "storm_probe", str(SECONDS), str(harness.PROBES / "storm_guest.so")],
-                extra={"FREESTONE_CONF": f"prof:true,{SIGNALS},prof_file:{path},{conf}"},
-                timeout=SECONDS + harness.HANG_SECONDS,
-            )
-            self.assertEqual((done.status, done.err), (0, ""), done.err[-2000:])
-            counts = dict(line.split() for line in done.out.splitlines())
-            print(conf, counts)
-            if pprof:
-                self.assertGreater(profiles.read_pprof(path).total("alloc_objects"), 0)
-            self.assertEqual([p.name for p in Path(folder).iterdir()], ["p"], "unfinished files stay behind")
+        path = self.folder / "p"
+        done = harness.run(
+            [harness.PROBES / "storm_probe", str(SECONDS), str(harness.PROBES / "storm_guest.so")],
+            conf=f"prof:true,{SIGNALS},prof_file:{path},{conf}",
+            timeout=SECONDS + harness.HANG_SECONDS,
+        )
+        self.assertEqual((done.status, done.err), (0, ""), done.err[-2000:])
+        counts = dict(line.split() for line in done.out.splitlines())
+        print(conf, counts)
+        if pprof:
+            self.assertGreater(profiles.read_pprof(path).total("alloc_objects"), 0)
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["p"], "unfinished files stay behind")
 
     def test_with_tables(self) -> None:
         self.rage("prof_sample_bytes:65536")

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -18,29 +17,28 @@ EVERY = "prof:true,prof_sample_bytes:1"
 PLACES = ("long_lived", "short_lived", "freed_at_once")
 
 
-class Views(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "profile"
+LIVE = {"long_lived": 200_000}
+ALL = {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000}
+AT_PEAK = {"long_lived": 200_000, "short_lived": 300_000}
 
-    def tearDown(self) -> None:
-        self.folder.cleanup()
+
+class Views(harness.FreestoneTest):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.folder / "profile"
 
     def run_probe(self, conf: str, *words: str) -> list[int]:
         """The addresses of the three places."""
-        done = harness.run(
-            [harness.PROBES / "views_probe", *words], extra={"FREESTONE_CONF": f"{conf},prof_file:{self.path}"}
-        )
+        done = harness.run([harness.PROBES / "views_probe", *words], conf=f"{conf},prof_file:{self.path}")
         self.assertEqual((done.status, done.err), (0, ""), done)
         return [int(word) for word in done.out.splitlines()[-1].split()]
 
-    def by_place(self, profile: profiles.Profile, starts: list[int], kind: str) -> dict[str, int]:
-        result = dict.fromkeys(PLACES, 0)
+    def expect_places(self, profile: profiles.Profile, starts: list[int], kind: str, wanted: dict[str, int]) -> None:
+        found: dict[str, int] = {}
         for sample in profile.samples:
-            if name := self.place(starts, sample.addresses):
-                result[name] += sample.values[kind]
-        return result
+            if (name := self.place(starts, sample.addresses)) and sample.values[kind] != 0:
+                found[name] = found.get(name, 0) + sample.values[kind]
+        self.assertEqual(found, wanted, kind)
 
     def place(self, starts: list[int], stack: tuple[int, ...]) -> str:
         """The function of the innermost frame, when it is one of PLACES."""
@@ -52,23 +50,14 @@ class Views(unittest.TestCase):
     def test_pprof_holds_all_views(self) -> None:
         starts = self.run_probe(EVERY)
         profile = profiles.read_pprof(self.path)
-        self.assertEqual(
-            self.by_place(profile, starts, "inuse_space"), {"long_lived": 200_000, "short_lived": 0, "freed_at_once": 0}
-        )
-        self.assertEqual(
-            self.by_place(profile, starts, "inuse_objects"), {"long_lived": 200, "short_lived": 0, "freed_at_once": 0}
-        )
-        self.assertEqual(
-            self.by_place(profile, starts, "alloc_space"),
-            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
-        )
-        self.assertEqual(
-            self.by_place(profile, starts, "peak_space"),
-            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 0},
-        )
-        self.assertEqual(
-            self.by_place(profile, starts, "freed_objects"), {"long_lived": 0, "short_lived": 300, "freed_at_once": 500}
-        )
+        for kind, wanted in (
+            ("inuse_space", LIVE),
+            ("inuse_objects", {"long_lived": 200}),
+            ("alloc_space", ALL),
+            ("peak_space", AT_PEAK),
+            ("freed_objects", {"short_lived": 300, "freed_at_once": 500}),
+        ):
+            self.expect_places(profile, starts, kind, wanted)
         self.assertEqual(profile.types[:4], ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"])
         self.assertEqual((profile.default_type, profile.period), ("inuse_space", 1))
         self.assertEqual(profile.comments, [])
@@ -99,12 +88,7 @@ class Views(unittest.TestCase):
             self.assertIn(match[1], [m["build_id"] for m in profile.mappings if m["file"] == file])
 
     def test_collapsed_shows_the_chosen_view(self) -> None:
-        expected = {
-            "live": {"long_lived": 200_000},
-            "cumulative": {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
-            "peak": {"long_lived": 200_000, "short_lived": 300_000},
-        }
-        for view, wanted in expected.items():
+        for view, wanted in (("live", LIVE), ("cumulative", ALL), ("peak", AT_PEAK)):
             self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:{view}")
             sums: dict[str, int] = {}
             for stack, size in profiles.read_collapsed(self.path).items():
@@ -143,18 +127,15 @@ class Views(unittest.TestCase):
 
     def test_heap_v2_names_what_is_mapped_after_the_end_of_the_first_thread(self) -> None:
         conf = f"{EVERY},prof_format:heap_v2,prof_file:{self.path}"
-        harness.run([harness.PROBES / "leak_probe", "outlived"], extra={"FREESTONE_CONF": conf})
+        harness.run([harness.PROBES / "leak_probe", "outlived"], conf=conf)
         self.assertTrue(any("leak_probe" in line for line in profiles.read_heap_v2(self.path).maps))
 
     def test_the_api_starts_stops_and_writes(self) -> None:
-        written = Path(self.folder.name) / "by_api"
+        written = self.folder / "by_api"
         starts = self.run_probe("prof:false,prof_sample_bytes:1", "api", str(written))
         self.assertFalse(self.path.exists(), "nothing is written at exit without prof")
         profile = profiles.read_pprof(written)
-        self.assertEqual(
-            self.by_place(profile, starts, "alloc_space"),
-            {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000},
-        )
+        self.expect_places(profile, starts, "alloc_space", ALL)
 
     def test_prof_active_false_waits_for_the_api(self) -> None:
         self.run_probe(f"{EVERY},prof_active:false")
@@ -167,29 +148,25 @@ class Views(unittest.TestCase):
         self.assertFalse(self.path.exists())
 
     def test_a_file_that_cannot_be_written_is_named(self) -> None:
-        done = harness.run(
-            [harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:/nowhere/profile"}
-        )
+        done = harness.run([harness.PROBES / "views_probe"], conf=f"{EVERY},prof_file:/nowhere/profile")
         self.assertEqual((done.status, done.err), (0, "freestone: the profile cannot be written to /nowhere/profile\n"))
 
     def test_the_path_names_the_process_and_the_dump(self) -> None:
-        pattern = Path(self.folder.name) / "p.%p.%n"
-        harness.run([harness.PROBES / "views_probe"], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"})
-        names = [p.name for p in Path(self.folder.name).iterdir()]
+        pattern = self.folder / "p.%p.%n"
+        harness.run([harness.PROBES / "views_probe"], conf=f"{EVERY},prof_file:{pattern}")
+        names = [p.name for p in self.folder.iterdir()]
         self.assertEqual(len(names), 1)
         self.assertRegex(names[0], r"^p\.\d+\.0$")
 
     def test_children_of_fork_write_their_own(self) -> None:
-        pattern = Path(self.folder.name) / "p.%p"
+        pattern = self.folder / "p.%p"
         code = (
             "import os\nx=[bytes(3000) for _ in range(300)]\npid=os.fork()\n"
             "y=[bytes(2000) for _ in range(100)]\nif pid: os.waitpid(pid,0)\n"
         )
-        done = harness.run(
-            ["/usr/bin/python3", "-I", "-c", code], extra={"FREESTONE_CONF": f"{EVERY},prof_file:{pattern}"}
-        )
+        done = harness.run(["/usr/bin/python3", "-I", "-c", code], conf=f"{EVERY},prof_file:{pattern}")
         self.assertEqual((done.status, done.err), (0, ""), done)
-        read = [profiles.read_pprof(p) for p in Path(self.folder.name).iterdir()]
+        read = [profiles.read_pprof(p) for p in self.folder.iterdir()]
         self.assertEqual(len(read), 2)
         # The child starts anew with what is live: what the parent had freed before is not in its sums.
         sums = sorted(p.total("alloc_space") for p in read)

@@ -158,8 +158,7 @@ int overflow_threads(uint64_t seed) {
 
 TEST(StackEnd, TheHeapGoesOnAfterAHandlerLeft) {
   const uint64_t seed = test_seed("stack_end");
-  const ChildEnd end = run_in_child([seed] { return overflow_threads(seed); });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  EXPECT_TRUE(ends_well([seed] { return overflow_threads(seed); }));
 }
 
 // The bytes of stack that one call writes, from the caller's frame down.

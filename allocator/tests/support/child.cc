@@ -55,7 +55,7 @@ std::string ChildEnd::describe() const {
   return text + "; standard error:\n" + errors;
 }
 
-ChildEnd run_in_child(const std::function<int()>& body, const std::function<void()>& meanwhile) {
+ChildEnd run_in_child(const ChildBody& body, const std::function<void()>& meanwhile) {
   std::fflush(nullptr);
   const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
   const pid_t child = fork();
@@ -65,6 +65,17 @@ ChildEnd run_in_child(const std::function<int()>& body, const std::function<void
   }
   if (meanwhile) meanwhile();
   return collect(child, errors_file);
+}
+
+testing::AssertionResult ends_well(const ChildBody& body) {
+  const ChildEnd end = run_in_child(body);
+  return testing::AssertionResult(end.exited_with(0)) << end.describe();
+}
+
+testing::AssertionResult dies_by(int signal, const char* said, const ChildBody& body) {
+  const ChildEnd end = run_in_child(body);
+  const bool is_said = said == nullptr || end.errors.rfind(std::string("freestone: ") + said, 0) == 0;
+  return testing::AssertionResult(end.signal == signal && is_said) << end.describe();
 }
 
 ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable) {

@@ -2,8 +2,12 @@
 // a process or change it for good.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace freestone_test {
 
@@ -20,8 +24,28 @@ struct ChildEnd {
 // A child that runs longer hangs: none needs a hundredth of it.
 constexpr unsigned kHangSeconds = 1200;
 
+// What a child does; without a result it is 0.
+struct ChildBody : std::function<int()> {
+  template <class Body>
+  ChildBody(Body body)
+      : function([body = std::move(body)] {
+          if constexpr (std::is_void_v<decltype(body())>) {
+            body();
+            return 0;
+          } else {
+            return body();
+          }
+        }) {}
+};
+
 // The child leaves by _exit(body()); it is killed after kHangSeconds. `meanwhile` runs in the parent before it waits.
-ChildEnd run_in_child(const std::function<int()>& body, const std::function<void()>& meanwhile = nullptr);
+ChildEnd run_in_child(const ChildBody& body, const std::function<void()>& meanwhile = nullptr);
+
+// For EXPECT_TRUE: whether a child ends by status 0, or by this signal (0: by none) after a line "freestone: SAID..."
+// on standard error.
+testing::AssertionResult ends_well(const ChildBody& body);
+testing::AssertionResult dies_by(int signal, const char* said, const ChildBody& body);
+inline testing::AssertionResult dies_by(int signal, const ChildBody& body) { return dies_by(signal, nullptr, body); }
 
 // Forks and execs argv[0] (with the environment as it is, plus `variables`, each "NAME=value").
 ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable = "");

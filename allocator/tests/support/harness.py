@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,15 +48,16 @@ def run(
     command: Sequence[str | Path],
     *,
     library: Path | None = LIBRARY,
+    conf: str = "",
     extra: Mapping[str, str] | None = None,
     timeout: float = HANG_SECONDS,
     also_preload: Sequence[Path] = (),
 ) -> Finished:
-    """Run a program on `library` (None: the C library's malloc) and return how it ended."""
+    """Run a program on `library` (None: the C library's malloc), under these options; return how it ended."""
     preload = [*([library] if library else []), *also_preload]
     done = subprocess.run(
         [str(word) for word in command],
-        env=environment(preload, extra),
+        env=environment(preload, {**({"FREESTONE_CONF": conf} if conf else {}), **(extra or {})}),
         capture_output=True,
         timeout=timeout,
         check=False,
@@ -73,6 +75,16 @@ def require_freestone(reason: str) -> None:
     """Skip the running test on any other allocator."""
     if not IS_FREESTONE:
         raise unittest.SkipTest(reason)
+
+
+class FreestoneTest(unittest.TestCase):
+    """Cases of what only libfreestone promises, each with a folder of its own."""
+
+    def setUp(self) -> None:
+        require_freestone("a promise of libfreestone")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
 
 
 def main() -> None:

@@ -74,15 +74,15 @@ class Option:
             case "limit" if value.endswith("%"):
                 return value[:-1].isdigit() and 1 <= int(value[:-1]) <= 100
             case _:
-                found = re.fullmatch(r"(\d+)([kmg]?)", value)
+                found = re.fullmatch(r"(\d+)([kmgt]?)", value)
                 if found is None:
                     return False
-                number = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
+                number = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
                 return self.minimum <= number <= self.maximum
 
 
 def size(value: int) -> str:
-    """A number of bytes as the options spell it; above g in words of the same kind."""
+    """A number of bytes as the options spell it."""
     for unit, letter in _UNITS:
         if value and value % unit == 0:
             return f"{value // unit}{letter}"

@@ -290,7 +290,7 @@ def test_the_library_takes_the_values_that_the_page_calls_right(tmp_path: Path) 
     if not library.exists():
         pytest.skip("build/release/libfreestone.so is not built")
     words = ["true", "on", "off", "50%", "101%", "pprof", "report", "auto", "-1", "x"]
-    values = [*words, "0", "1", "64", "65", "64k", "2g", "3600001"]
+    values = [*words, "0", "1", "64", "65", "64k", "2g", "1t", "3600001"]
     pairs = [(option, value) for option in options().values() for value in values if option.kind != "text"]
 
     def complaints(conf: str) -> int:

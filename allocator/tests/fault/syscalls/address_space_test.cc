@@ -49,17 +49,16 @@ size_t fill(size_t size, size_t most) {
 }
 
 TEST(AddressSpace, IsNotReserved) {
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     api().free(api().malloc(100));
     return address_space_bytes() < 512 * kMiB ? 0 : 1;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 // A sandbox, a judge or a test that bounds itself.
 TEST(AddressSpace, LimitThatTheProcessSetsLeavesRoomForThreadsAndMappings) {
   for (const size_t room : {64 * kMiB, 300 * kMiB, 4096 * kMiB}) {
-    const ChildEnd end = run_in_child([room] {
+    EXPECT_TRUE(ends_well([room] {
       api().free(api().malloc(100));
       const size_t bytes = address_space_bytes() + room;
       const rlimit limit{bytes, bytes};
@@ -74,8 +73,8 @@ TEST(AddressSpace, LimitThatTheProcessSetsLeavesRoomForThreadsAndMappings) {
         if (had > room || had < room / 4) return 3;
       }
       return can_make_thread() ? 0 : 4;
-    });
-    EXPECT_TRUE(end.exited_with(0)) << room / kMiB << " MiB: " << end.describe();
+    })) << room / kMiB
+        << " MiB";
   }
 }
 

@@ -139,8 +139,7 @@ int keep_what_could_be_had() {
 
 TEST_F(RefusalUnderLimit, LeavesWhatCouldBeHad) {
   const rlimit limit{kGiB, kGiB};
-  const ChildEnd end = run_in_child([&] { return setrlimit(RLIMIT_AS, &limit) != 0 ? 125 : keep_what_could_be_had(); });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  EXPECT_TRUE(ends_well([&] { return setrlimit(RLIMIT_AS, &limit) != 0 ? 125 : keep_what_could_be_had(); }));
 }
 
 // Run by CTest with a hard limit in the options.
@@ -148,8 +147,7 @@ TEST_F(RefusalUnderLimit, OfTheLibraryLeavesWhatCouldBeHad) {
   const char* options = std::getenv("FREESTONE_CONF");
   if (!subject().is_freestone || options == nullptr || std::strstr(options, "limit_hard") == nullptr)
     GTEST_SKIP() << "needs FREESTONE_CONF=limit_hard:1g";
-  const ChildEnd end = run_in_child(keep_what_could_be_had);
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  EXPECT_TRUE(ends_well(keep_what_could_be_had));
 }
 
 }  // namespace

@@ -42,14 +42,13 @@ TEST_P(UnderLimit, MostOfTheMemoryCanBeHadAndThenNull) {
   // In the hardened build the check word takes a block of 64 KiB to the next unit of 16 KiB.
   const unsigned percent = subject().is_hardened ? limit.percent * 9 / 10 : limit.percent;
   const std::string mode = "fill:" + std::to_string(percent) + ":" + std::to_string(bytes);
-  const ChildEnd end = run_in_child([&] {
+  EXPECT_TRUE(ends_well([&] {
     const rlimit value{bytes, bytes};
     if (setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0) return 125;
     execl((std::string(FREESTONE_PROBE_DIR) + "/fault_probe").c_str(), "fault_probe", mode.c_str(),
           static_cast<char*>(nullptr));
     return 126;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Limits, UnderLimit, testing::ValuesIn(kLimits), [](const auto& info) {
@@ -61,18 +60,18 @@ TEST(LateLimit, LeavesMostOfTheHeadroomToSmallBlocks) {
   if (kEmulated) GTEST_SKIP() << "the emulator sets no limit";
   for (const size_t kibibytes : {size_t{900}, size_t{1900}, size_t{2900}}) {
     const std::string mode = "headroom:60:" + std::to_string(kibibytes << 10);
-    const ChildEnd end = run_in_child([&] {
+    EXPECT_TRUE(ends_well([&] {
       execl((std::string(FREESTONE_PROBE_DIR) + "/fault_probe").c_str(), "fault_probe", mode.c_str(),
             static_cast<char*>(nullptr));
       return 126;
-    });
-    EXPECT_TRUE(end.exited_with(0)) << kibibytes << " KiB: " << end.describe();
+    })) << kibibytes
+        << " KiB";
   }
 }
 
 // A limit that comes when the heap is already in use.
 TEST(LateLimit, StopsGrowthButNotReuse) {
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     std::vector<void*> blocks;
     for (int i = 0; i < 200; ++i) blocks.push_back(api().malloc(100000));
     const rlimit none{0, 0};
@@ -87,14 +86,13 @@ TEST(LateLimit, StopsGrowthButNotReuse) {
     if (huge != nullptr && !subject().is_freestone) return 2;
     for (void* block : blocks) api().free(block);
     return 0;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 // What the heap had before stays unlocked: a freed run may lie across the border, where the kernel gives back one part
 // and refuses the other.
 TEST(LockedMemory, MayBeginInTheMiddleOfTheHeap) {
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     std::vector<char> keep(300000, 1);
     if (mlockall(MCL_FUTURE) != 0) return 0;  // not allowed
     for (int round = 0; round < 10; ++round) {
@@ -110,14 +108,13 @@ TEST(LockedMemory, MayBeginInTheMiddleOfTheHeap) {
       }
     }
     return 0;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 // Fragmentation at page grain must not use up vm.max_map_count (65530).
 TEST(Mappings, StayFewUnderHeavyFragmentation) {
   if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     std::vector<void*> blocks;
     for (int i = 0; i < 30000; ++i) {
       const size_t size = i % 16 == 0 ? 65536 : i % 5 == 0 ? 20000 : 4096;
@@ -136,8 +133,7 @@ TEST(Mappings, StayFewUnderHeavyFragmentation) {
     dprintf(STDERR_FILENO, "%zu mappings\n", count);
     for (void* block : blocks) api().free(block);
     return count < 1000 ? 0 : 2;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  }));
 }
 
 }  // namespace
