@@ -7,19 +7,18 @@ import sys
 from argparse import Namespace
 from dataclasses import asdict
 
+from freestone_lab.commands.profile import check_target
 from freestone_lab.core import outputs, paths, units
-from freestone_lab.core.errors import UserError
 from freestone_lab.heap import leak_search as search
 
 
 def run(options: Namespace) -> int:
-    if (options.pid is None) == (not options.command):
-        raise UserError("leaks: expected one of CMD and --pid N")
-    if options.pid is not None:
-        seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
-        done = search.Searched([search.look(options.pid, seconds)], 0)
+    check_target(options, "leaks")
+    seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
+    if options.pids is not None:
+        done = search.look(options.pids, seconds)
     else:
-        done = search.run(options.command, exact=not options.sampled)
+        done = search.run(options.command, exact=not options.sampled, seconds=seconds)
     for line in search.summary(done, options.depth):
         print(line, file=sys.stderr)
     if options.json:

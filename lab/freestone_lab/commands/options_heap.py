@@ -21,7 +21,7 @@ def stats(parser: argparse.ArgumentParser) -> None:
 
         freestone stats /var/lib/node_exporter/server.prom
     """
-    parser.add_argument("target", nargs="?", metavar="PID|FILE")
+    parser.add_argument("targets", nargs="*", metavar="PID|FILE")
 
 
 def top(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def top(parser: argparse.ArgumentParser) -> None:
 
         freestone top $(pidof server)
     """
-    parser.add_argument("pid", type=at_least(1), metavar="PID")
+    parser.add_argument("pids", nargs="*", type=at_least(1), metavar="PID")
     parser.add_argument("--every", default="1s", metavar="1s", help="time between two pictures")
     parser.add_argument("--count", type=at_least(1), metavar="N", help="end after so many pictures")
 
@@ -41,9 +41,10 @@ def top(parser: argparse.ArgumentParser) -> None:
 def profile(parser: argparse.ArgumentParser) -> None:
     """Where a program's memory comes from: run it, look at it while it runs, or show profiles that exist.
 
-    Ctrl-C ends the look and writes the page. With CMD the program ends too, and the exit status is its own; with --pid
-    it goes on. The functions that hold most stand on stderr. An output file called .json has all of them, one called
-    .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
+    Ctrl-C, or the time of --for, ends the look and writes the page. CMD is ended too (SIGTERM), and the exit status is
+    its own; with --pid the program goes on. Of several processes the page lists all, and opens with the largest. What
+    holds most stands on stderr: functions, or in Python lines. An output file called .json has all functions, one
+    called .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
 
     Examples:
 
@@ -79,8 +80,10 @@ def profile_diff(parser: argparse.ArgumentParser) -> None:
 
 
 def running(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pid", type=at_least(1), metavar="N", help="look at this running process of libfreestone")
-    parser.add_argument("--for", dest="for_", metavar="30s", help="how long --pid looks; until Ctrl-C when not given")
+    parser.add_argument("--pid", dest="pids", nargs="*", action="extend", type=at_least(1), metavar="N",
+                        help="look at these running processes of libfreestone")  # fmt: skip
+    parser.add_argument("--for", dest="for_", metavar="30s",
+                        help="how long the look lasts; until Ctrl-C or the end of CMD when not given")  # fmt: skip
 
 
 def page(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
@@ -89,7 +92,7 @@ def page(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
 
 
 def leaks(parser: argparse.ArgumentParser) -> None:
-    """Blocks that a program lost, with the stacks that allocated them: of CMD at its exit, or of a running process.
+    """Blocks that a program lost, with the stacks that allocated them: of CMD at its end, or of running processes.
 
     A block is lost if nothing in the program's memory points to it. The exit status is CMD's, or that of --error if
     something was lost. With --pid the command samples the blocks allocated during the look, and the process goes on.

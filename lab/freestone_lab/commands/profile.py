@@ -12,39 +12,50 @@ from pathlib import Path
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph import table
-from freestone_lab.flamegraph.model import Profile
+from freestone_lab.flamegraph.model import Profile, of_processes
 from freestone_lab.flamegraph.pprof import encode
 from freestone_lab.flamegraph.view import write_profiles
 from freestone_lab.heap import profiling
 
 
 def run(options: Namespace) -> int:
-    if (options.pid is None) == (not options.command):
-        raise UserError("profile: expected one of CMD and --pid N")
+    check_target(options, "profile")
+    seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
     path = paths.must_be_writable(options.output, "--output")
-    if options.pid is not None:
-        seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
-        found = profiling.look(options.pid, options.sample_bytes, seconds)
-        for note in found.notes:
+    if options.pids is not None:
+        found = profiling.look(options.pids, options.sample_bytes, seconds)
+        for note in (note for one in found for note in one.notes):
             print(f"note: {note}", file=sys.stderr)
-        title = f"Heap of {found.label}, {found.duration:.1f} s"
-        _finish(path, _page([found], title, view="inuse_space"), options.open_page)
+        title = f"Heap of {', '.join(p.label for p in found)}, {found[0].duration:.1f} s"
+        _finish(path, _page(found, title, "inuse_space"), options.open_page)
         return 0
-    done = profiling.run(options.command, profiling.Form(options.form), options.sample_bytes, options.keep)
-    _finish(path, _page(done.profiles, f"Heap of {' '.join(options.command)}", view="peak_space"), options.open_page)
+    done = profiling.run(options.command, profiling.Form(options.form), options.sample_bytes, options.keep, seconds)
+    if not done.profiles:
+        print(f"freestone: {done.missing}", file=sys.stderr)
+        return done.exit_status
+    _finish(path, _page(done.profiles, f"Heap of {' '.join(options.command)}", "peak_space"), options.open_page)
     return done.exit_status
 
 
-def _page(profiles: list[Profile], title: str, *, view: str) -> Callable[[Path], None]:
-    """A table on stderr; the file is a page, JSON if it is called .json, pprof with names inside if .pb or .pb.gz."""
-    for line in table.lines(profiles[-1], view):
+def check_target(options: Namespace, command: str) -> None:
+    if (options.pids is None) == (not options.command):
+        raise UserError(f"{command}: expected one of CMD and --pid N")
+    if options.pids == []:
+        raise UserError("--pid: no process; expected the number of one that runs")
+
+
+def _page(profiles: list[Profile], title: str, view: str) -> Callable[[Path], None]:
+    """A table on stderr; the file is a page, or of what the page opens with: JSON (.json), pprof with names inside (.pb
+    or .pb.gz)."""
+    for line in table.lines(profiles, view):
         print(line, file=sys.stderr)
+    shown = profiles[0 if of_processes(profiles) else -1]
 
     def write(path: Path) -> None:
         if path.suffix == ".json":
-            outputs.write_whole(path, json.dumps(table.as_json(profiles[-1]), indent=1) + "\n")
+            outputs.write_whole(path, json.dumps(table.as_json(shown), indent=1) + "\n")
         elif path.name.endswith((".pb", ".pb.gz")):
-            outputs.write_whole(path, encode(profiles[0], view))
+            outputs.write_whole(path, encode(shown, view))
         else:
             write_profiles(profiles, path, title, view=view)
 
@@ -55,7 +66,7 @@ def show(options: Namespace) -> None:
     files = options.files
     derived = files[0].with_name(files[0].name.split(".")[0] + ".html")
     path = paths.must_be_writable(options.output or outputs.ours(derived, options.force), "--output")
-    page = _page(profiling.load(files), f"Heap profile {', '.join(f.name for f in files)}", view="inuse_space")
+    page = _page(profiling.load(files), f"Heap profile {', '.join(f.name for f in files)}", "inuse_space")
     _finish(path, page, options.open_page)
 
 

@@ -9,14 +9,22 @@ from pathlib import Path
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import attach, keys, snapshot, top
+from freestone_lab.heap import watch as watching
 
 
 def run(options: Namespace) -> None:
     screen = top.Screen.of_terminal()
-    if options.target is not None:
-        is_process = options.target.isdecimal() and not Path(options.target).exists()
-        with attach.shown(int(options.target)) if is_process else nullcontext():
-            screen.show(top.picture(snapshot.find(options.target), screen))
+    refused = []
+    for target in options.targets:
+        is_process = target.isdecimal() and not Path(target).exists()
+        try:
+            with attach.shown(int(target)) if is_process else nullcontext():
+                screen.show(top.picture(snapshot.find(target), screen))
+        except UserError as error:
+            refused.append(str(error))
+    if refused:
+        raise UserError("; ".join(refused))
+    if options.targets:
         return
     found = list(snapshot.running())
     if not found:
@@ -25,7 +33,15 @@ def run(options: Namespace) -> None:
 
 
 def watch(options: Namespace) -> None:
+    if len(options.pids) != 1:
+        lines = "; ".join(f"{pid}: {watching.command_line(pid) or 'no process'}" for pid in options.pids)
+        raise UserError(
+            f"top shows one process, expected its number; pick one of {lines}"
+            if lines
+            else "top: no process; expected the number of one that runs"
+        )
+    (pid,) = options.pids
     screen = top.Screen.of_terminal()
     seconds = units.seconds(options.every, "--every")
-    with attach.shown(options.pid), keys.of_terminal() if screen.terminal else nullcontext() as pressed:
-        top.watch(screen, options.pid, seconds, options.count, pressed=pressed)
+    with attach.shown(pid), keys.of_terminal() if screen.terminal else nullcontext() as pressed:
+        top.watch(screen, pid, seconds, options.count, pressed=pressed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from freestone_lab.core import units
-from freestone_lab.flamegraph.model import Profile
+from freestone_lab.flamegraph.model import Profile, by_python, of_processes
 from freestone_lab.flamegraph.view import frame_key
 
 SCHEMA = "freestone-profile/1"
@@ -38,13 +39,20 @@ def functions(profile: Profile) -> list[Function]:
     return list(found.values())
 
 
-def lines(profile: Profile, view: str) -> list[str]:
-    names = [name for name, _ in profile.sample_types]
-    at = names.index(view) if view in names else len(names) - 1
+def lines(profiles: Sequence[Profile], view: str) -> list[str]:
+    """The processes, if there are several, and of the first, or of the last over time, what holds most."""
+    profile = by_python(profiles[0 if of_processes(profiles) else -1])
+    at = profile.place(view)
     found = sorted(functions(profile), key=lambda f: (-f.own[at], -f.total[at]))
     if not found:
         return ["nothing was sampled"]
-    shown = [f"{names[at]}: {_amount(profile, at, profile.total(at))}; itself, with what it calls, function"]
+    name, shown = profile.sample_types[at][0], []
+    if of_processes(profiles):
+        shown = [f"{name} of {len(profiles)} processes"]
+        shown += [f"  {_amount(p, p.place(view), p.total(p.place(view))):>10}  {p.label}" for p in profiles[:MOST]]
+        shown += [f"  and {len(profiles) - MOST} more"] if len(profiles) > MOST else []
+    amount = _amount(profile, at, profile.total(at))
+    shown += [f"{name}: {amount}{f' in {profile.label}' if shown else ''}; itself, with what it calls, function"]
     shown += [
         f"  {_amount(profile, at, f.own[at]):>10} {_amount(profile, at, f.total[at]):>10}  {f.name}"
         for f in found[:MOST]

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from freestone_lab.core import outputs, theme
-from freestone_lab.flamegraph.model import Frame, Profile, ProfileError
+from freestone_lab.flamegraph.model import Frame, Profile, ProfileError, by_python, of_processes
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -34,16 +34,30 @@ def common_types(profiles: Sequence[Profile]) -> list[tuple[str, str]]:
 
 
 def frame_key(frame: Frame) -> tuple[str, str, bool]:
-    """What makes two frames one: the function (or the bare address), its module, whether it was inlined."""
+    """What makes two frames one: the function (or the bare address), its module or file, whether it was inlined."""
     name = frame.function or (
         f"{Path(frame.module).name}+{frame.address:#x}" if frame.module else f"{frame.address:#x}"
     )
-    return name, frame.module, frame.inlined
+    return name, frame.module or frame.file, frame.inlined
 
 
 def payload(profiles: Sequence[Profile], compare: bool, view: str = "inuse_space") -> dict[str, object]:
-    """What the page's script draws: frames, and the tree as parallel lists, parents before children."""
+    """What the page's script draws. If there are calls of Python, the first tree has only these."""
     types = common_types(profiles)
+    python = [by_python(profile) for profile in profiles]
+    kinds = {"all functions": profiles} if python == list(profiles) else {"Python": python, "all functions": profiles}
+    return {
+        "types": types,
+        "profiles": [{"label": p.label, "time": p.time, "notes": p.notes} for p in profiles],
+        "trees": [{"name": name, **tree(shown, types)} for name, shown in kinds.items()],
+        "start": preferred(profiles, types, view),
+        "compare": compare,
+        "processes": of_processes(profiles) and not compare,
+    }
+
+
+def tree(profiles: Sequence[Profile], types: list[tuple[str, str]]) -> dict[str, object]:
+    """Frames, and the tree of calls as parallel lists, parents before children."""
     frames: dict[tuple[str, str, bool], int] = {("all", "", False): 0}
     places: list[tuple[str, int]] = [("", 0)]
     root = Node(0, [[0] * len(types) for _ in profiles])
@@ -74,8 +88,6 @@ def payload(profiles: Sequence[Profile], compare: bool, view: str = "inuse_space
         own.append(node.own)
         waiting.extend((child, here) for child in node.children.values())
     return {
-        "types": types,
-        "profiles": [{"label": p.label, "time": p.time, "notes": p.notes} for p in profiles],
         "frames": [
             [name, module, int(inlined), file, line]
             for ((name, module, inlined), (file, line)) in zip(frames, places, strict=True)
@@ -83,8 +95,6 @@ def payload(profiles: Sequence[Profile], compare: bool, view: str = "inuse_space
         "parents": parents,
         "idents": idents,
         "own": own,
-        "start": preferred(profiles, types, view),
-        "compare": compare,
     }
 
 

@@ -25,14 +25,15 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import filters, tracing
-from freestone_lab.heap.loaded import find_library
+from freestone_lab.heap.loaded import find_library, no_right
 from freestone_lab.heap.snapshot import page_path
 from freestone_lab.heap.tracing import Gone, Thread
 from freestone_lab.heap.visiting import (
@@ -52,6 +53,7 @@ RENEWED_EVERY_S = 1.0
 # Errands for which a process makes system calls that malloc does not.
 MAKES_CALLS = (Errand.start_profile, Errand.write_profile, Errand.write_leaks, Errand.show_page)
 
+Found = TypeVar("Found")
 
 PPROF, CONFIGURED = 0, 255  # the form of a profile
 
@@ -143,10 +145,7 @@ class Process:
             return None
         except PermissionError as error:
             if not tracing.may_be_traced(tid):
-                raise UserError(
-                    f"process {self.pid} may not be traced; try it as root, or with "
-                    "/proc/sys/kernel/yama/ptrace_scope set to 0 and as the same user"
-                ) from error
+                raise no_right(self.pid) from error
             return None
         except OSError as error:
             if error.errno in (errno.EIO, errno.ESRCH, errno.EPERM, errno.ENOENT):  # its memory is gone
@@ -162,7 +161,7 @@ def _alone(pid: int, until: float) -> Iterator[None]:
     except FileNotFoundError as error:
         raise UserError(f"process {pid} has ended") from error
     except PermissionError as error:
-        raise UserError(f"process {pid} may not be traced; try it as root") from error
+        raise no_right(pid) from error
     try:
         while True:
             try:
@@ -214,9 +213,13 @@ def renewed(process: Process, what: Looked) -> Iterator[None]:
         thread.join()
 
 
+def _runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}/task").exists()
+
+
 @contextmanager
-def look_until(pid: int, seconds: float | None) -> Iterator[Callable[[], None]]:
-    """Yields a function that waits until the time is over, the process has ended, or Ctrl-C, SIGTERM or SIGHUP came.
+def look_until(pids: Sequence[int], seconds: float | None) -> Iterator[Callable[[], None]]:
+    """Yields a function that waits until the time is over, the processes have ended, or Ctrl-C, SIGTERM or SIGHUP came.
 
     Within the context these signals end the look and nothing else. They count from its beginning.
     """
@@ -227,7 +230,7 @@ def look_until(pid: int, seconds: float | None) -> Iterator[Callable[[], None]]:
 
     def wait() -> None:
         until = None if seconds is None else time.monotonic() + seconds
-        while not asked and Path(f"/proc/{pid}/task").exists() and (until is None or time.monotonic() < until):
+        while not asked and any(map(_runs, pids)) and (until is None or time.monotonic() < until):
             time.sleep(0.02)
 
     before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -246,9 +249,36 @@ def sampled(process: Process, sample_bytes: int) -> Iterator[bool]:
         try:
             yield own
         finally:
-            if own and Path(f"/proc/{process.pid}/task").exists():
+            if own and _runs(process.pid):
                 with suppress(UserError):
                     process.visit(Errand.stop_profile)
+
+
+def look_at(
+    pids: Sequence[int], mean: int, seconds: float | None, read: Callable[[Process, bool], Found]
+) -> tuple[list[Found], list[str]]:
+    """What `read` finds in each process after they were sampled together, and why it finds nothing in the others.
+
+    It lasts `seconds`; with None, until Ctrl-C, which the processes do not get. Raises UserError if it finds nothing.
+    """
+    found, refused, looked_at = [], [], []
+    with look_until(pids, seconds) as wait, ExitStack() as looks:
+        for pid in pids:
+            try:
+                process = Process(pid)
+                looked_at.append((process, looks.enter_context(sampled(process, mean))))
+            except UserError as error:
+                refused.append(str(error))
+        if looked_at:
+            wait()
+        for process, own in looked_at:
+            try:
+                found.append(read(process, own))
+            except UserError as error:
+                refused.append(str(error))
+    if not found:
+        raise UserError("; ".join(refused))
+    return found, refused
 
 
 @contextmanager
@@ -263,6 +293,6 @@ def shown(pid: int) -> Iterator[None]:
         try:
             yield
         finally:
-            if Path(f"/proc/{pid}/task").exists():
+            if _runs(pid):
                 with suppress(UserError):
                     process.visit(Errand.hide_page)

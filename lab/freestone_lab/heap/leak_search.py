@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,7 @@ class Leaks:
 class Searched:
     processes: list[Leaks]
     exit_status: int  # of the program, as a shell shows it
+    notes: list[str] = field(default_factory=list)  # where no search was possible, and why
 
     @property
     def found(self) -> bool:
@@ -95,10 +95,10 @@ def read(text: str, root: str = "") -> Leaks:
     )
 
 
-def run(command: Sequence[str], *, exact: bool) -> Searched:
-    """Runs `command` to its end. Returns its report and those of its children that ended by exit.
+def run(command: Sequence[str], *, exact: bool, seconds: float | None = None) -> Searched:
+    """Runs `command` to its end, at most `seconds`. Returns its report and those of its children that ended by exit.
 
-    If Ctrl-C, SIGTERM or SIGHUP ends a process, the search comes first.
+    If the time, Ctrl-C, SIGTERM or SIGHUP ends a process, the search comes first.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
     with outputs.Scratch("leaks") as folder:
@@ -111,41 +111,37 @@ def run(command: Sequence[str], *, exact: bool) -> Searched:
                 with contextlib.suppress(UserError):
                     (Path(folder) / f"leaks.{pid}").write_bytes(attach.Process(pid).leaks())
 
-        done = watch.run(prepared.argv, prepared.program, env, last_look)
+        done = watch.run(prepared.argv, prepared.program, env, last_look, seconds)
         written = sorted(Path(folder).iterdir(), key=lambda p: (p.stat().st_mtime_ns, p.name))
-        if not written:
-            raise UserError(f"'{command[0]}' left no leak report: {_reason(done)}")
         processes = [read(path.read_text(errors="surrogateescape")) for path in written]
-    return Searched(processes, 128 - done if done < 0 else done)
+    if not processes:
+        return Searched([], done.status or 2, [done.left_no("leak report", command[0])])
+    return Searched(processes, done.status)
 
 
-def look(pid: int, seconds: float | None) -> Leaks:
-    """What a running process lost of the blocks that it allocated during the look. Sampling starts now.
+def look(pids: Sequence[int], seconds: float | None) -> Searched:
+    """What running processes lost of the blocks that they allocated during the look (attach.look_at)."""
 
-    It lasts `seconds`; with None, until Ctrl-C, which the process does not get.
-    """
-    process = attach.Process(pid)
-    with attach.look_until(pid, seconds) as wait, attach.sampled(process, SAMPLED_MEAN):
-        wait()
-        return read(process.leaks().decode(errors="surrogateescape"), f"/proc/{pid}/root")
+    def found(process: attach.Process, _: bool) -> Leaks:
+        return read(process.leaks().decode(errors="surrogateescape"), f"/proc/{process.pid}/root")
 
-
-def _reason(returncode: int) -> str:
-    if returncode < 0:
-        return f"it died of {signal.Signals(-returncode).name} before its exit"
-    return "it left without running its exit handlers"
+    processes, refused = attach.look_at(pids, SAMPLED_MEAN, seconds, found)
+    return Searched(processes, 0, refused)
 
 
 def summary(searched: Searched, depth: int) -> list[str]:
     """The reports as lines, for the processes that lost something. If none did, one line for all."""
+    notes = [f"note: {note}" for note in searched.notes]
+    if not searched.processes:
+        return notes
     losing = [process for process in searched.processes if process.places]
     if losing:
-        return [line for process in losing for line in describe(process, depth)]
+        return [line for process in losing for line in describe(process, depth)] + notes
     largest = max(searched.processes, key=lambda process: process.reachable_blocks)
     lines = describe(largest, depth)
     if len(searched.processes) > 1:
         lines.append(f"{len(searched.processes) - 1} more processes lost nothing")
-    return lines
+    return lines + notes
 
 
 def describe(leaks: Leaks, depth: int) -> list[str]:

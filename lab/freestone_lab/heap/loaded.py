@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import struct
 from dataclasses import dataclass
@@ -27,6 +28,15 @@ class Library:
     entry_end: int
 
 
+def no_right(pid: int) -> UserError:
+    if os.geteuid() == 0:
+        return UserError(f"process {pid} may not be looked at: root has no right to trace it here (CAP_SYS_PTRACE)")
+    return UserError(
+        f"process {pid} may not be looked at; try it as root, or with /proc/sys/kernel/yama/ptrace_scope set to 0 and "
+        "as the same user"
+    )
+
+
 def find_library(pid: int) -> Library:
     """libfreestone in the process, preloaded or linked in.
 
@@ -35,12 +45,10 @@ def find_library(pid: int) -> Library:
     files: dict[str, tuple[int, int]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
-    except ProcessLookupError as error:
-        raise UserError(f"no process has the number {pid}") from error
-    except FileNotFoundError as error:
+    except (ProcessLookupError, FileNotFoundError) as error:
         raise UserError(f"no process has the number {pid}") from error
     except PermissionError as error:
-        raise UserError(f"process {pid} belongs to another user; try it as root") from error
+        raise no_right(pid) from error
     for line in lines:
         words = line.split(maxsplit=5)
         if len(words) == 6 and words[5].startswith("/"):

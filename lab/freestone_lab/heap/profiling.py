@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.flamegraph.model import Profile
+from freestone_lab.flamegraph.model import Profile, largest_first
 from freestone_lab.flamegraph.readers import parse_profile, read_profile
 from freestone_lab.heap import attach, estimate, runner, watch
 from freestone_lab.heap.snapshot import bytes_text
 from freestone_lab.heap.symbolize import by_place, symbolize
-from freestone_lab.measure import tree
 
 PREFIX = "profile"
 SAMPLE_BYTES = 512 * 1024  # mean bytes between samples: what a server does not notice
@@ -34,6 +32,7 @@ class Form(enum.StrEnum):
 class Profiled:
     profiles: list[Profile]
     exit_status: int
+    missing: str = ""  # why there is no profile
 
 
 def load(files: Sequence[Path]) -> list[Profile]:
@@ -49,11 +48,13 @@ def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> st
     return f"{given},{ours}" if given else ours
 
 
-def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None) -> Profiled:
-    """Runs `command` to its end and reads every profile that it and its children left, the largest first.
+def run(
+    command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None, seconds: float | None = None
+) -> Profiled:
+    """Runs `command` to its end, at most `seconds`, and reads every profile that it and its children left.
 
-    If Ctrl-C, SIGTERM or SIGHUP ends a process, it writes its profile first. Processes without a sample are left out if
-    another has one: they are shims and shells that started the program.
+    The largest peak stands first. If the time, Ctrl-C, SIGTERM or SIGHUP ends a process, it writes its profile first.
+    Processes without a sample are left out if another has one: they are shims and shells that started the program.
     """
     prepared = runner.prepare(command, stats=False, hardened=False)
     with outputs.Scratch("profile") as scratch:
@@ -70,35 +71,43 @@ def run(command: Sequence[str], form: Form, sample_bytes: int, keep: Path | None
                     written = attach.Process(pid).profile(attach.CONFIGURED)
                     (folder / f"{PREFIX}.{pid}").write_bytes(written)
 
-        done = watch.run(prepared.argv, prepared.program, env, last_look)
-        written = [path for path in set(folder.glob(f"{PREFIX}.*")) - already if path.stat().st_size > 0]
-        if not written:
-            raise UserError(f"'{command[0]}' left no profile: {reason(done)}")
-        profiles = load(sorted(written))
-    return Profiled(_with_samples(profiles), status(done))
+        done = watch.run(prepared.argv, prepared.program, env, last_look, seconds)
+        written = sorted(path for path in set(folder.glob(f"{PREFIX}.*")) - already if path.stat().st_size > 0)
+        profiles = [
+            _named(profile, pid := int(path.name.rpartition(".")[2]), done.seen.get(pid))
+            for path, profile in zip(written, load(written), strict=True)
+        ]
+    if not profiles:
+        return Profiled([], done.status or 2, done.left_no("profile", command[0]))
+    return Profiled(largest_first([p for p in profiles if p.samples] or profiles[:1], "peak_space"), done.status)
 
 
-def _with_samples(profiles: list[Profile]) -> list[Profile]:
-    def allocated(profile: Profile) -> int:
-        return sum(sum(values) for _, values in profile.samples)
+def _named(profile: Profile, pid: int, seen: tuple[str | None, str] | None) -> Profile:
+    """Under its command line. A process that was never seen at work has its program's name, the first file mapped."""
+    program = profile.mappings[0].path if profile.mappings else ""
+    line = seen[1] if seen and program in ("", seen[0]) else Path(program).name
+    return replace(profile, label=f"{line} (process {pid})".lstrip(), process=pid)
 
-    return sorted((p for p in profiles if p.samples), key=allocated, reverse=True) or profiles[:1]
 
+def look(pids: Sequence[int], sample_bytes: int, seconds: float | None) -> list[Profile]:
+    """The profiles of processes that run under libfreestone, sampled from now on (attach.look_at), the largest first.
 
-def look(pid: int, sample_bytes: int, seconds: float | None) -> Profile:
-    """The profile of a process that runs under libfreestone, sampled from now on.
-
-    It lasts `seconds`; with None, until Ctrl-C, which the process does not get. A profile that runs already is read and
-    goes on. Raises UserError when the process ends meanwhile.
+    A profile that runs already is read and goes on. A process that ends meanwhile has none.
     """
-    process = attach.Process(pid)
-    with attach.look_until(pid, seconds) as wait, attach.sampled(process, sample_bytes) as own:
-        wait()
+
+    def found(process: attach.Process, own: bool) -> Profile:
         if not process.is_profiling():
-            raise UserError(f"process {pid} ended the look: this program stood still for too long, or another ended it")
-        found = read_now(process)
-    window = "sampled during this look" if own else "sampled since the program or another look began to"
-    return replace(found, notes=[f"{summary(found)}, {window}", *found.notes, *notes_on(pid)])
+            raise UserError(
+                f"process {process.pid} ended the look: this program stood still for too long, or another ended it"
+            )
+        profile = read_now(process)
+        window = "sampled during this look" if own else "sampled since the program or another look began to"
+        notes = [f"{summary(profile)}, {window}", *profile.notes, *notes_on(process.pid)]
+        return replace(profile, notes=notes)
+
+    profiles, refused = attach.look_at(pids, sample_bytes, seconds, found)
+    first, *others = largest_first(profiles, "inuse_space")
+    return [replace(first, notes=[*first.notes, *refused]), *others]
 
 
 def summary(profile: Profile) -> str:
@@ -134,16 +143,5 @@ def notes_on(pid: int) -> list[str]:
 def read_now(process: attach.Process) -> Profile:
     """What the process has sampled so far, its addresses resolved."""
     profile = parse_profile(process.profile(), f"the profile of process {process.pid}")
-    profile = replace(profile, label=f"process {process.pid} ({tree.program_of(process.pid)})")
+    profile = _named(profile, process.pid, watch.look_of(process.pid))
     return by_place(symbolize(profile, f"/proc/{process.pid}/root"))
-
-
-def status(returncode: int) -> int:
-    """A shell's exit status: 128 + N for a program that died of signal N."""
-    return 128 - returncode if returncode < 0 else returncode
-
-
-def reason(returncode: int) -> str:
-    if returncode < 0:
-        return f"it died of {signal.Signals(-returncode).name} before its exit"
-    return "this build of libfreestone has no heap profiler, or the program left without running its exit handlers"

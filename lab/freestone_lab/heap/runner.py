@@ -67,6 +67,8 @@ def prepare(command: Sequence[str], *, stats: bool, hardened: bool) -> Prepared:
     env["LD_PRELOAD"] = ":".join([str(lib), *others])
     if stats:
         env[CONF] = ",".join(x for x in (env.get(CONF, ""), "stats_print:true") if x)
+    if found.shell:
+        return Prepared(found.shell, [str(found.shell), str(found.path), *command[1:]], env)
     return Prepared(found.path, list(command), env)
 
 

@@ -7,26 +7,59 @@ Ctrl-C goes to the program, as for any interactive program.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from freestone_lab.measure import tree
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 5.0  # from the signal until a program that goes on is ended by force; supervisors wait for 10 s
 
 
-def run(argv: Sequence[str], program: Path, env: Mapping[str, str], last_look: Callable[[list[int]], None]) -> int:
-    """Runs the program to its end and returns its status as subprocess does.
+Seen = dict[int, tuple[str | None, str]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the program ended, and the program and command line of each process, by number, as last seen."""
+
+    returncode: int  # as subprocess has it
+    seen: Seen
+
+    @property
+    def status(self) -> int:
+        """A shell's exit status: 128 + N for a program that died of signal N."""
+        return 128 - self.returncode if self.returncode < 0 else self.returncode
+
+    def left_no(self, what: str, program: str) -> str:
+        how = "it left without running its exit handlers (_exit)"
+        if self.returncode < 0:
+            how = f"it died of {signal.Signals(-self.returncode).name} before its exit"
+        return f"'{program}' left no {what}: {how}"
+
+
+def run(
+    argv: Sequence[str],
+    program: Path,
+    env: Mapping[str, str],
+    last_look: Callable[[list[int]], None],
+    seconds: float | None = None,
+) -> Ended:
+    """Runs the program to its end, which SIGTERM brings after `seconds`.
 
     If this process gets SIGINT, SIGTERM or SIGHUP, it calls `last_look` with the processes of the program's group, and
     then sends the group that signal, and nothing of it stays. A signal that this process ignores, as SIGHUP under
     nohup, stays ignored.
     """
     asked: list[int] = []
+    seen: Seen = {}
 
     def ask(number: int, frame: object) -> None:
         asked.append(number)
@@ -38,18 +71,31 @@ def run(argv: Sequence[str], program: Path, env: Mapping[str, str], last_look: C
                 if handler != signal.SIG_IGN:
                     signal.signal(number, ask)
             child = subprocess.Popen(list(argv), executable=program, env=dict(env), process_group=0)
-            status = _wait(child.pid, asked, last_look)
+            status = _wait(child.pid, asked, last_look, seconds, seen)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             _take_terminal(os.getpgrp())
     child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode
+    return Ended(child.returncode, seen)
 
 
-def _wait(pid: int, asked: list[int], last_look: Callable[[list[int]], None]) -> int:
+def _wait(
+    pid: int,
+    asked: list[int],
+    last_look: Callable[[list[int]], None],
+    seconds: float | None,
+    seen: Seen,
+) -> int:
     until = ended = None
+    over = math.inf if seconds is None else time.monotonic() + seconds
     while ended is None or (until is not None and group(pid) and time.monotonic() < until):
+        now = time.monotonic()
+        seen.update((one, looks) for one in (pid, *tree.descendants(pid)) if (looks := look_of(one))[1])
+        pause = min(max(0.01, 10 * (time.monotonic() - now)), 0.2)  # reading many threads takes a tenth of the time
+        if now > over:
+            asked.append(signal.SIGTERM)
+            over = math.inf
         done, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED) if ended is None else (0, 0)
         if done and os.WIFSTOPPED(status):
             if os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
@@ -66,7 +112,7 @@ def _wait(pid: int, asked: list[int], last_look: Callable[[list[int]], None]) ->
             _send(pid, number)
         if until is not None and time.monotonic() > until:
             _send(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        time.sleep(pause)
     if until is not None:
         _send(pid, signal.SIGKILL)
     return ended
@@ -75,6 +121,22 @@ def _wait(pid: int, asked: list[int], last_look: Callable[[list[int]], None]) ->
 def _send(leader: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, number)
+
+
+def look_of(pid: int) -> tuple[str | None, str]:
+    return tree.executable(pid), command_line(pid)
+
+
+def command_line(pid: int) -> str:
+    """The command line of a process in at most 100 characters, the program without its folder; "" when it is gone."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return ""
+    if " " not in words[0]:  # else a title that the process gave itself
+        words[0] = words[0].rpartition("/")[2]
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(" ".join(words).split()))
+    return line if len(line) <= 100 else f"{line[:99]}…"
 
 
 def group(leader: int) -> list[int]:

@@ -17,11 +17,15 @@ from freestone_lab.core.errors import UserError
 
 @dataclass(frozen=True)
 class Target:
-    """The program behind a command. If it is a script, `interpreters` run it, outermost first."""
+    """The program behind a command. If it is a script, `interpreters` run it, outermost first.
+
+    `shell` is the one of a script without a `#!` line: the kernel starts no such script.
+    """
 
     path: Path
     interpreters: tuple[Path, ...] = ()
     caveats: tuple[str, ...] = field(default=())
+    shell: Path | None = None
 
     @property
     def image(self) -> Path:
@@ -89,7 +93,7 @@ def resolve(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Target
     search = (env or os.environ).get("PATH")
     path = _locate(argv[0], search)
     interpreters: list[Path] = []
-    current = path
+    current, shell = path, None
     for _ in range(5):
         _refuse_privileged(current)
         with current.open("rb") as file:
@@ -106,11 +110,11 @@ def resolve(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Target
                 words = names or words
             current = _locate(words[0], search)
         else:
-            current = _locate("/bin/sh", search)
+            shell = current = _locate("/bin/sh", search)
         interpreters.append(current)
     else:
         raise UserError(f"'{path}' leads through more than four #! lines")
-    return Target(path, tuple(interpreters), tuple(_caveats(path, interpreters, env or os.environ)))
+    return Target(path, tuple(interpreters), tuple(_caveats(path, interpreters, env or os.environ)), shell)
 
 
 def behind_shim(argv: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[list[str], str | None]:

@@ -117,7 +117,7 @@ def test_a_profile_that_is_written_reads_the_same_and_damage_is_one_error() -> N
 def test_a_table_names_what_holds_most_and_counts_recursion_once() -> None:
     a, b = Frame("a"), Frame("b")
     profile = Profile([("inuse_space", "bytes")], [((a, b, a), (100,)), ((a, b), (4096,))], notes=["seen"])
-    assert table.lines(profile, "inuse_space") == [
+    assert table.lines([profile], "inuse_space") == [
         "inuse_space: 4.1 KiB; itself, with what it calls, function",
         "     4.0 KiB    4.1 KiB  b",
         "       100 B    4.1 KiB  a",
@@ -328,12 +328,65 @@ def tree(seed: int, scale: float) -> Profile:
 def test_tree_of_the_page_adds_up() -> None:
     profiles = [tree(1, 1.0), tree(2, 1.5)]
     data = json.loads(json.dumps(payload(profiles, False)))
+    (calls,) = data["trees"]
     for number, profile in enumerate(profiles):
         for place in range(4):
-            assert sum(own[number][place] for own in data["own"]) == profile.total(place)
-    assert all(parent < place for place, parent in enumerate(data["parents"]))
+            assert sum(own[number][place] for own in calls["own"]) == profile.total(place)
+    assert all(parent < place for place, parent in enumerate(calls["parents"]))
     assert data["types"][data["start"]] == ["inuse_space", "bytes"]
-    assert len(data["frames"]) == len({tuple(f[:3]) for f in data["frames"]})
+    assert len(calls["frames"]) == len({tuple(f[:3]) for f in calls["frames"]})
+
+
+def python_profile() -> Profile:
+    """As libfreestone writes it: calls of Python have a file and neither module nor address."""
+    start, core = (
+        Frame("_start", "", 0, False, "/bin/python3", 0x10),
+        Frame("list_resize", "l.c", 8, False, "/p.so"),
+    )
+    module, frozen = Frame("<module>", "/srv/app.py", 9), Frame("_load", "<frozen importlib._bootstrap>", 1)
+    one, two = (Frame("fill", "/srv/app/__init__.py", line) for line in (3, 4))
+    stacks: list[Sample] = [((start, module, one, core), (100,)), ((start, module, frozen, two, core), (200,))]
+    return Profile([("peak_space", "bytes")], [*stacks, ((start, core), (1,))], label="python3 app.py", process=7)
+
+
+def test_a_python_profile_shows_python_lines_first_and_all_functions_when_asked(tmp_path: Path) -> None:
+    assert table.lines([python_profile()], "peak_space") == [
+        "peak_space: 301 B; itself, with what it calls, function",
+        "       200 B      200 B  fill (app/__init__.py:4)",
+        "       100 B      100 B  fill (app/__init__.py:3)",
+        "         1 B        1 B  outside Python",
+        "         0 B      300 B  <module> (app.py:9)",
+    ]
+    path = tmp_path / "p.html"
+    path.write_text(render_profiles([python_profile()], "p"), encoding="utf-8")
+    assert [name for name, _ in top_rows(browser.dump(path))][:2] == [
+        "fill (app/__init__.py:4)", "fill (app/__init__.py:3)"
+    ]  # fmt: skip
+    all_ = "var s=document.getElementById('tree');s.value='1';s.dispatchEvent(new Event('change'))"
+    assert dict(top_rows(browser.dump(path, 1280, all_)))["list_resize"][-2:] == ["301 B", "301 B"]
+
+
+def test_the_page_lists_processes_by_command_line_and_opens_with_the_largest(tmp_path: Path) -> None:
+    shims = [
+        Profile([("peak_space", "bytes")], [((Frame("xmalloc"),), (50 - n,))], label=f"bash {'x' * 80} {n}", process=n)
+        for n in (8, 9)
+    ]
+    assert table.lines([python_profile(), *shims], "peak_space")[:5] == [
+        "peak_space of 3 processes",
+        "       301 B  python3 app.py",
+        *(f"        {50 - n} B  bash {'x' * 80} {n}" for n in (8, 9)),
+        "peak_space: 301 B in python3 app.py; itself, with what it calls, function",
+    ]
+    path = tmp_path / "processes.html"
+    path.write_text(render_profiles([python_profile(), *shims], "p"), encoding="utf-8")
+    dom = browser.dump(path, 375)
+    assert re.findall(r"<b>(\d+ B)</b>([^<]*)</button>", dom) == [
+        ("301 B", "python3 app.py"), *((f"{50 - n} B", f"bash {'x' * 80} {n}") for n in (8, 9))
+    ]  # fmt: skip
+    assert top_rows(dom)[0][0] == "fill (app/__init__.py:4)"
+    assert 'data-width="375"' in dom and "over time" not in re.sub(r"<script.*?</script>", "", dom, flags=re.S)
+    second = browser.dump(path, 375, "document.querySelectorAll('#timeline button')[1].click()")
+    assert [(name, values[-1]) for name, values in top_rows(second)] == [("xmalloc", "42 B")]
 
 
 def test_profiles_without_a_common_type_are_refused() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from freestone_lab.core import elf, paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, profiling, tracing, watch
+from freestone_lab.heap import attach, profiling, tracing
 from freestone_lab.heap.visiting import Answer, Errand
 
 # Three threads: one allocates, one computes with vector registers and compares, one sleeps in the kernel.
@@ -195,7 +195,7 @@ def test_a_signal_reaches_the_last_look_before_the_program(number: signal.Signal
         "import sys; from pathlib import Path; from freestone_lab.heap import watch\n"
         "name = lambda pid: Path(f'/proc/{pid}/comm').read_text().strip()\n"
         "look = lambda pids: Path(sys.argv[1]).write_text(' '.join(map(name, pids)))\n"
-        "sys.exit(-watch.run(['sh', '-c', 'echo up; exec sleep 1000'], Path('/bin/sh'), {}, look))"
+        "sys.exit(-watch.run(['sh', '-c', 'echo up; exec sleep 1000'], Path('/bin/sh'), {}, look).returncode)"
     )
     seen = tmp_path / "seen"
     child = subprocess.Popen([sys.executable, "-c", script, str(seen)], stdout=subprocess.PIPE)
@@ -205,13 +205,22 @@ def test_a_signal_reaches_the_last_look_before_the_program(number: signal.Signal
     assert seen.read_text() in ("sleep", "sh")
 
 
-def test_the_program_keeps_its_exit_status() -> None:
-    assert watch.run(["sh", "-c", "exit 7"], Path("/bin/sh"), {}, lambda pids: None) == 7
-
-
 def freestone(*words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "freestone_lab.cli", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("command", [["run"], ["profile", "-o"], ["leaks", "--json"], ["record", "-o"]])
+def test_a_script_without_a_first_line_runs_and_keeps_its_status(
+    command: list[str], program: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text('echo "$0 $1"; exit 7\n')
+    script.chmod(0o755)
+    output = [str(tmp_path / "output")] if command[1:] else []
+    started = freestone(*command, *output, "--", str(script), "a word")
+    said, errors = started.communicate()
+    assert (started.returncode, said) == (7, f"{script} a word\n"), errors
 
 
 @stock
@@ -223,7 +232,7 @@ def test_profile_by_number_writes_the_page_and_the_process_goes_on(
     _, errors = looking.communicate()
     assert (looking.returncode, running.poll()) == (0, None), errors
     assert "churn" in page.read_text()
-    assert f"process {running.pid} (served)" in page.read_text(), "by the name that it was started by"
+    assert f"served (process {running.pid})" in page.read_text(), "by the name that it was started by"
     assert not attach.Process(running.pid).is_profiling()
     assert ended_well(running)
 
@@ -270,25 +279,68 @@ def server(compile_to_preload: Callable[[str, str], Path]) -> Path:
     return compile_to_preload("losing.cc", SERVER)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_that_ctrl_c_ends_has_its_profile_written(
-    number: signal.Signals, server: Path, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None])
+def test_a_server_that_ctrl_c_or_the_time_ends_has_its_profile_written(
+    number: signal.Signals | None, server: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "heap.html"
-    watched = freestone("profile", "-o", str(page), "--sample-bytes", "1", "--", str(server))
+    time_ = [] if number else ["--for", "1s"]
+    watched = freestone("profile", "-o", str(page), "--sample-bytes", "1", *time_, "--", str(server))
     assert watched.stdout is not None and watched.stdout.readline() == "up\n"
-    watched.send_signal(number)
-    assert watched.wait() == 128 + number
+    if number:
+        watched.send_signal(number)
+    assert watched.wait(600) == 128 + (number or signal.SIGTERM)
     assert "lose" in page.read_text()
 
 
-def test_a_server_that_ctrl_c_ends_has_its_leaks_reported(server: Path) -> None:
-    watched = freestone("leaks", "--", str(server))
+@pytest.mark.parametrize("time_", [[], ["--for", "1s"]])
+def test_a_server_that_ctrl_c_or_the_time_ends_has_its_leaks_reported(time_: list[str], server: Path) -> None:
+    watched = freestone("leaks", *time_, "--", str(server))
     assert watched.stdout is not None and watched.stdout.readline() == "up\n"
-    watched.send_signal(signal.SIGINT)
-    _, errors = watched.communicate()
+    if not time_:
+        watched.send_signal(signal.SIGINT)
+    _, errors = watched.communicate(timeout=600)
     assert watched.returncode == 23
     assert "lose" in errors and "blocks lost" in errors
+
+
+@stock
+def test_all_numbers_that_pidof_prints_are_looked_at(
+    running: subprocess.Popen[bytes], server: Path, tmp_path: Path
+) -> None:
+    page, gone = tmp_path / "heap.html", "4194304"
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so")}
+    with subprocess.Popen([server, "second"], env=env, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"up\n"
+        both = [str(running.pid), str(other.pid)]
+        for command, status, said in (
+            (["profile", "-o", str(page), "--for", "1s", "--pid", *both, gone], 0, f"no process has the number {gone}"),
+            (["leaks", "--for", "1s", "--pid", *both], 0, "1 more processes lost nothing"),
+            (["stats", *both], 0, ""),
+            (["top", *both], 2, f"pick one of {running.pid}: served; {other.pid}: losing second"),
+            (["top"], 2, "top: no process; expected the number of one that runs"),
+            (["profile", "--pid"], 2, "--pid: no process; expected the number of one that runs"),
+            (["leaks", "--pid", "--for", "1s"], 2, "--pid: no process; expected the number of one that runs"),
+        ):
+            looking = freestone(*command)
+            output, errors = looking.communicate()
+            assert (looking.returncode, said in errors) == (status, True), (command, errors)
+            assert command[0] != "stats" or all(f"process {pid} " in output for pid in both)
+        assert all(f"(process {pid})" in page.read_text() for pid in both)
+        other.kill()
+    assert ended_well(running)
+
+
+@pytest.mark.parametrize(("user", "said"), [(0, "CAP_SYS_PTRACE"), (1000, "try it as root")])
+def test_root_is_not_told_to_try_it_as_root(user: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, **_: str) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(UserError, match=said) as caught:
+        attach.Process(1)
+    assert ("as root" in str(caught.value)) == (user != 0)
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:

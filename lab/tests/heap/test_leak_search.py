@@ -37,6 +37,7 @@ int main(int count, char** words) {
   }
   wipe();
   if (count > 1 && strcmp(words[1], "leave") == 0) _exit(4);
+  if (count > 1 && strcmp(words[1], "crash") == 0) abort();
   puts("done");
   return 3;
 }
@@ -84,9 +85,17 @@ def test_sampled_mode_estimates(program: Path) -> None:
     assert "mean 65536 bytes between samples" in few.reason
 
 
-def test_a_program_that_skips_its_exit_handlers_is_explained(program: Path) -> None:
-    with pytest.raises(UserError, match="left without running its exit handlers"):
-        leak_search.run([str(program), "leave"], exact=True)
+@pytest.mark.parametrize("command", ["profile", "leaks"])
+@pytest.mark.parametrize(
+    ("word", "status", "said"),
+    [("leave", 4, "it left without running its exit handlers"), ("crash", 134, "it died of SIGABRT before its exit")],
+)
+def test_a_program_that_leaves_no_report_keeps_its_status(
+    program: Path, command: str, word: str, status: int, said: str
+) -> None:
+    done = freestone(command, "--", str(program), word)
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
+    assert f"'{program}' left no " in done.stderr and said in done.stderr
 
 
 def test_a_file_that_is_no_report_is_refused() -> None:

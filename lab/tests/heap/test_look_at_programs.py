@@ -161,7 +161,7 @@ def look_and_kill(pids: list[int], ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(100):
             killed_look(process, draw)
         ask()
-        assert profiling.look(pid, 4096, 0.5).sample_types
+        assert profiling.look([pid], 4096, 0.5)[0].sample_types
         assert process.leaks()
         with attach.shown(pid):
             ask()

@@ -198,7 +198,7 @@ int main(int count, char **words) {
 def test_a_process_whose_filter_would_end_it_is_left_alone(compile_to_preload: Compile) -> None:
     with churning([str(compile_to_preload("filtered.c", FILTERED))]) as child:
         process = Process(child.pid)
-        for look in (process.profile, process.leaks, lambda: profiling.look(child.pid, 4096, 0.2)):
+        for look in (process.profile, process.leaks, lambda: profiling.look([child.pid], 4096, 0.2)[0]):
             with pytest.raises(UserError, match="filters its system calls"):
                 look()
         with pytest.raises(UserError, match="filters its system calls"), attach.shown(child.pid):
@@ -348,7 +348,7 @@ def churning(command: list[str], library: str = LIBRARIES[0]) -> Iterator[subpro
 def found_names(pid: int, wanted: str) -> set[str]:
     names: set[str] = set()
     while not any(re.search(wanted, name) for name in names):
-        profile = profiling.look(pid, 4096, 0.2)
+        profile = profiling.look([pid], 4096, 0.2)[0]
         names |= {frame.function for stack, _ in profile.samples for frame in stack}
     return names
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,20 @@ def test_the_viewers_readers_take_every_format(program: Path, tmp_path: Path, fo
     kinds = [name for name, _ in profile.sample_types]
     index = kinds.index("inuse_space") if "inuse_space" in kinds else 0
     assert profile.total(index) == pytest.approx(LIVE, rel=0.1)
+
+
+def test_behind_a_shim_the_program_itself_is_shown_first(program: Path, tmp_path: Path) -> None:
+    shim, page = tmp_path / "shim", tmp_path / "heap.html"
+    shim.write_text(f"#!/bin/bash\nbash -c 'x=$(sleep 0.2)'\nexec {program} 'two words'\n")
+    shim.chmod(0o755)
+    command = [sys.executable, "-m", "freestone_lab.cli", "profile", "--sample-bytes", "1", "-o", str(page), "--"]
+    done = subprocess.run([*command, str(shim)], capture_output=True, text=True, check=True)
+    first, largest, *others = done.stderr.splitlines()
+    assert re.fullmatch(r"peak_space of \d processes", first), done.stderr
+    assert re.fullmatch(r" +\d\.\d MiB  store( two words)? \(process \d+\)", largest), done.stderr
+    assert any(re.search(r"KiB  bash -c x=\$\(sleep 0.2\) \(process \d+\)", line) for line in others), done.stderr
+    assert any("Store::fill" in line for line in others), done.stderr
+    assert largest.endswith(re.findall(r'"label":"([^"]*)"', page.read_text())[0])
 
 
 def test_go_pprof_reads_it(program: Path, tmp_path: Path, go_pprof: Path) -> None:

@@ -115,7 +115,7 @@ def functions_while_it_serves(pid: int, ask: Ask, wanted: str) -> set[str]:
     found: set[str] = set()
     while not any(wanted in name for name in found):
         with asked_meanwhile(ask) as answers:
-            profile = profiling.look(pid, 4096, 0.3)
+            profile = profiling.look([pid], 4096, 0.3)[0]
         assert answers and all(answer == answers[-1] or answer.startswith("ok") for answer in answers)
         found |= {frame.function for stack, _ in profile.samples for frame in stack}
     assert not attach.Process(pid).is_profiling()
@@ -150,7 +150,7 @@ def test_python_that_keeps_pools_of_its_own_is_told_the_way_out(tmp_path: Path) 
     with subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-            while not (profile := profiling.look(server.pid, 1 << 20, 0.01)).notes:
+            while not (profile := profiling.look([server.pid], 1 << 20, 0.01)[0]).notes:
                 pass
         finally:
             server.kill()

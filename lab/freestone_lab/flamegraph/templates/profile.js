@@ -1,26 +1,29 @@
 'use strict';
 (function () {
   var data = JSON.parse(document.getElementById('data').textContent);
-  var count = data.parents.length, dumps = data.profiles.length;
+  var dumps = data.profiles.length, tree, count, children, totals;
   var byId = function (id) { return document.getElementById(id); };
-  var state = { type: data.start, dump: dumps - 1, base: data.compare && dumps > 1 ? 0 : -1, zoom: 0, search: '', sort: 'self' };
-  var children = [], totals = [], weights, row = window.matchMedia('(max-width: 560px)').matches ? 26 : 22;
-  for (var i = 0; i < count; i++) { children.push([]); }
-  for (i = 1; i < count; i++) { children[data.parents[i]].push(i); }
+  var state = { type: data.start, dump: data.processes ? 0 : dumps - 1, tree: 0, base: data.compare && dumps > 1 ? 0 : -1, zoom: 0, search: '', sort: 'self' };
+  var weights, row = window.matchMedia('(max-width: 560px)').matches ? 26 : 22;
+  function use(number) {
+    tree = data.trees[number]; count = tree.parents.length; children = []; totals = {}; state.zoom = 0;
+    for (var i = 0; i < count; i++) { children.push([]); }
+    for (i = 1; i < count; i++) { children[tree.parents[i]].push(i); }
+  }
 
   // Sums of a value over each node and everything below it; parents stand before their children.
   function summed(own) {
     var sums = new Array(count);
     for (var n = 0; n < count; n++) { sums[n] = Math.max(0, own(n)); }
-    for (n = count - 1; n > 0; n--) { sums[data.parents[n]] += sums[n]; }
+    for (n = count - 1; n > 0; n--) { sums[tree.parents[n]] += sums[n]; }
     return sums;
   }
   function totalOf(dump, type) {
     var key = dump + ',' + type;
-    if (!totals[key]) { totals[key] = summed(function (n) { return data.own[n][dump][type]; }); }
+    if (!totals[key]) { totals[key] = summed(function (n) { return tree.own[n][dump][type]; }); }
     return totals[key];
   }
-  function name(n) { return data.frames[data.idents[n]][0]; }
+  function name(n) { return tree.frames[tree.idents[n]][0]; }
   function show(value, unit) {
     var sign = value < 0 ? '-' : '', v = Math.abs(value);
     if (unit === 'bytes') {
@@ -50,18 +53,18 @@
       if (change === 0) { return 'var(--soft)'; }
       return 'rgba(var(--' + (change > 0 ? 'grow' : 'shrink') + '), ' + (0.1 + strength * 0.75).toFixed(3) + ')';
     }
-    var frame = data.frames[data.idents[n]];
+    var frame = tree.frames[tree.idents[n]];
     if (n === 0) { return 'var(--soft)'; }
     var family = frame[1] || frame[0].split(/::|\./)[0];
     return 'hsl(' + (hue(family) + hue(frame[0]) % 56 - 28) + ' var(--tone) calc(var(--flame) + ' + (hue(frame[0]) % 7 - 3) + '%))';
   }
   function describe(n, now, before) {
-    var unit = data.types[state.type][1], frame = data.frames[data.idents[n]], box = byId('detail');
+    var unit = data.types[state.type][1], frame = tree.frames[tree.idents[n]], box = byId('detail');
     box.textContent = '';
     box.appendChild(element('b', '', frame[0] + (frame[2] ? ' (inlined)' : '')));
-    var where = [frame[3] ? frame[3] + (frame[4] ? ':' + frame[4] : '') : '', frame[1]].filter(Boolean).join(' in ');
+    var where = [frame[3] ? frame[3] + (frame[4] ? ':' + frame[4] : '') : '', frame[1] === frame[3] ? '' : frame[1]].filter(Boolean).join(' in ');
     if (where) { box.appendChild(element('div', 'small', where)); }
-    var own = data.own[n][state.dump][state.type];
+    var own = tree.own[n][state.dump][state.type];
     var text = show(now[n], unit) + ' (' + percent(now[n], now[0]) + '), of it here ' + show(own, unit);
     if (before) { text += '; before ' + show(before[n], unit) + ', change ' + show(now[n] - before[n], unit); }
     box.appendChild(element('div', '', text));
@@ -71,13 +74,13 @@
     var flame = byId('flame'), width = flame.clientWidth, now = totalOf(state.dump, state.type);
     var before = state.base >= 0 ? totalOf(state.base, state.type) : null, depth = 0, largest = 0;
     weights = before ? summed(function (n) {
-      return Math.max(data.own[n][state.dump][state.type], data.own[n][state.base][state.type]);
+      return Math.max(tree.own[n][state.dump][state.type], tree.own[n][state.base][state.type]);
     }) : now;
     if (before) { for (var n = 0; n < count; n++) { largest = Math.max(largest, Math.abs(now[n] - before[n])); } }
     flame.textContent = '';
     var nodes = document.createDocumentFragment(), matched = 0;
     function place(n, x, w, y, up) {
-      var frame = data.frames[data.idents[n]], f = element('button', 'f', w > 34 ? frame[0] : '');
+      var frame = tree.frames[tree.idents[n]], f = element('button', 'f', w > 34 ? frame[0] : '');
       f.type = 'button';
       f.style.left = x + 'px'; f.style.top = y * row + 'px'; f.style.width = Math.max(1, w - 1) + 'px';
       f.style.background = colour(n, now, before, largest);
@@ -92,7 +95,7 @@
       depth = Math.max(depth, y + 1);
     }
     var path = [];
-    for (n = data.parents[state.zoom]; n >= 0; n = data.parents[n]) { path.unshift(n); }
+    for (n = tree.parents[state.zoom]; n >= 0; n = tree.parents[n]) { path.unshift(n); }
     path.forEach(function (p, y) { place(p, 0, width, y, true); });
     var queue = [[state.zoom, 0, width, path.length]];
     while (queue.length) {
@@ -133,9 +136,9 @@
   function gather(dump, type) {
     var self = {}, whole = {}, now = totalOf(dump, type), open = {}, stack = [[0, false]];
     while (stack.length) {
-      var item = stack.pop(), n = item[0], f = data.idents[n];
+      var item = stack.pop(), n = item[0], f = tree.idents[n];
       if (item[1]) { open[f]--; continue; }
-      self[f] = (self[f] || 0) + data.own[n][dump][type];
+      self[f] = (self[f] || 0) + tree.own[n][dump][type];
       if (!open[f]) { whole[f] = (whole[f] || 0) + now[n]; }
       open[f] = (open[f] || 0) + 1;
       stack.push([n, true]);
@@ -158,7 +161,7 @@
     var unit = data.types[state.type][1], a = gather(state.dump, state.type), b = before ? gather(state.base, state.type) : null;
     var other = companion(), counts = other >= 0 ? gather(state.dump, other) : null;
     var rows = Object.keys(a.whole).filter(function (f) { return f !== '0'; }).map(function (f) {
-      return { id: f, frame: data.frames[f], self: a.self[f], total: a.whole[f], change: b ? a.whole[f] - (b.whole[f] || 0) : 0, selfChange: b ? a.self[f] - (b.self[f] || 0) : 0 };
+      return { id: f, frame: tree.frames[f], self: a.self[f], total: a.whole[f], change: b ? a.whole[f] - (b.whole[f] || 0) : 0, selfChange: b ? a.self[f] - (b.self[f] || 0) : 0 };
     }).filter(function (r) {
       return (!state.search || matches(r.frame[0])) && (r.total > 0 || r.change !== 0);
     });
@@ -190,18 +193,25 @@
   }
   function timeline() {
     var box = byId('timeline');
-    if (dumps < 3) { byId('timeline-card').hidden = true; return; }
+    if (dumps < (data.processes ? 2 : 3)) { byId('timeline-card').hidden = true; return; }
     var most = 0, sums = data.profiles.map(function (_, p) { return totalOf(p, state.type)[0]; });
     sums.forEach(function (v) { most = Math.max(most, v); });
-    byId('most').textContent = ', the highest ' + show(most, data.types[state.type][1]);
+    byId('most').textContent = data.processes ? 'The ' + dumps + ' processes; tap one to see its profile'
+      : 'Total over time, the highest ' + show(most, data.types[state.type][1]) + '; tap a bar to see that profile';
+    box.className = data.processes ? 'processes' : 'timeline';
     box.textContent = '';
     sums.forEach(function (v, p) {
       var bar = element('button', (p === state.dump ? 'on' : '') + (p === state.base ? ' base' : ''));
       bar.type = 'button';
-      bar.style.height = (most ? Math.max(3, 100 * v / most) : 3) + '%';
-      bar.title = data.profiles[p].label + ': ' + show(v, data.types[state.type][1]);
+      var share = (most ? Math.max(3, 100 * v / most) : 3) + '%', size = show(v, data.types[state.type][1]);
+      bar.title = data.profiles[p].label + ': ' + size;
+      if (data.processes) {
+        bar.style.backgroundSize = share;
+        bar.appendChild(element('b', '', size));
+        bar.appendChild(document.createTextNode(data.profiles[p].label));
+      } else { bar.style.height = share; }
       bar.setAttribute('aria-label', bar.title);
-      bar.addEventListener('click', function () { state.dump = p; byId('dump').value = String(p); draw(); });
+      bar.addEventListener('click', function () { state.dump = p; if (data.processes) { state.zoom = 0; } byId('dump').value = String(p); draw(); });
       box.appendChild(bar);
     });
   }
@@ -216,13 +226,17 @@
   }
   var labels = data.profiles.map(function (p, n) { return [n, p.label]; });
   options(byId('type'), data.types.map(function (t, n) { return [n, t[0].replace(/_/g, ' ') + ' (' + t[1] + ')']; }), state.type);
+  options(byId('tree'), data.trees.map(function (t, n) { return [n, t.name]; }), 0);
   options(byId('dump'), labels, state.dump);
   options(byId('base'), [[-1, 'nothing']].concat(labels), state.base);
-  if (dumps < 2) { byId('dump').parentNode.hidden = true; byId('base').parentNode.hidden = true; }
+  byId('tree').parentNode.hidden = data.trees.length < 2;
+  byId('dump').parentNode.hidden = dumps < 2 || data.processes;
+  byId('base').parentNode.hidden = dumps < 2;
   if (state.base >= 0) { state.sort = 'change'; }
-  ['type', 'dump', 'base'].forEach(function (id) {
+  ['type', 'tree', 'dump', 'base'].forEach(function (id) {
     byId(id).addEventListener('change', function () {
       state[id] = Number(this.value);
+      if (id === 'tree') { use(state.tree); }
       if (id === 'base') { state.sort = state.base >= 0 ? 'change' : 'self'; }
       draw();
     });
@@ -242,6 +256,7 @@
   });
   window.addEventListener('resize', draw);
   document.addEventListener('keydown', function (e) { if (e.key === 'Escape') { state.zoom = 0; draw(); } });
+  use(0);
   draw();
   document.body.dataset.ready = 'yes';
 }());
