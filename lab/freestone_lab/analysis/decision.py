@@ -62,11 +62,13 @@ class Evidence:
         return {n: figures[figure] for n, figures in self._good.get(name, {}).items() if figure in figures}
 
     def estimate(self, figure: str, other: str, to: str) -> Estimate:
-        """The ratio of the figure itself, as tables show it."""
+        """The ratio of the figure itself, as tables show it from two pairs of runs on."""
         key = figure, other, to
         if key not in self._estimates:
-            found = of_rounds(self.values(other, figure), self.values(to, figure), self.alpha)
-            self._estimates[key] = found or sequential.estimate([], self.alpha)
+            ours, theirs = self.values(other, figure), self.values(to, figure)
+            found = of_rounds(ours, theirs, self.alpha)
+            alone = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] > 0 < theirs[n]]
+            self._estimates[key] = found or sequential.estimate(alone[:1], self.alpha)
         return self._estimates[key]
 
     def cost(self, figure: str, other: str, to: str) -> Estimate:

@@ -25,6 +25,7 @@ from freestone_lab.report.quantity import show
 
 Line = tuple[str, str]
 MOST_NAMED = 3
+ONE_RUN = "one run only"
 UNKNOWN = "unknown"  # the first word of a card that recommends nothing
 UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
 UNFIT_STEAL = 0.05
@@ -329,6 +330,7 @@ def near(page: Path) -> str:
 
 def _best_rival(evidence: Evidence) -> str | None:
     others = evidence.names[1:]
+    others = [n for n in others if evidence.time(n, evidence.baseline).pairs > 1] or others
     return min(others, key=lambda n: evidence.time(n, evidence.baseline).ratio) if evidence.rounds and others else None
 
 
@@ -337,11 +339,14 @@ def _label(evidence: Evidence, figure: str) -> str:
 
 
 def _change(evidence: Evidence, name: str, figure: str) -> str:
-    return change(evidence.estimate(figure, name, evidence.baseline))
+    found = evidence.estimate(figure, name, evidence.baseline)
+    return change(found) if found.pairs > 1 else ONE_RUN
 
 
 def _line(evidence: Evidence, name: str, figure: str) -> str:
-    """The change from the baseline, and both values."""
+    """The change from the baseline, and both values. One pair of runs shows no change."""
+    if evidence.estimate(figure, name, evidence.baseline).pairs < 2:
+        return ONE_RUN
     said = _change(evidence, name, figure)
     if not evidence.estimate(figure, name, evidence.baseline).is_known:
         said += " (not bounded yet)"
@@ -355,6 +360,8 @@ def _line(evidence: Evidence, name: str, figure: str) -> str:
 def _beside(evidence: Evidence, name: str, use: str) -> str:
     """A rival that is still open: where it stands to the one that is recommended."""
     time, memory = evidence.time(name, use), evidence.memory(name, use)
+    if time.pairs < 2:
+        return f"{name} ({ONE_RUN})"
     return f"{name} (time {(time.ratio - 1) * 100:+.0f} %, memory {(memory.ratio - 1) * 100:+.0f} %)"
 
 

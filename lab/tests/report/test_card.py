@@ -141,3 +141,13 @@ def test_an_interval_of_two_rounds_that_says_nothing_is_not_shown() -> None:
 def test_a_ratio_never_seems_to_lie_outside_its_interval() -> None:
     assert (quantity.ratio_within(1.0249, 1.0247, 1.0352), quantity.span(1.0247, 1.0352)) == ("1.025", "1.025 to 1.035")
     assert (quantity.ratio_within(1.2, 0.96, 1.27), quantity.span(0.96, 1.27)) == ("1.20", "0.96 to 1.27")
+
+
+def test_one_pair_of_runs_is_no_figure_and_makes_no_rival() -> None:
+    """An allocator that ran in one round only had the baseline's own figures, as +0.0 %."""
+    measured = job("app", {"lean": (1.1, 1.1)}, rounds=2)
+    measured.samples += job("app", {"fast": (1.5, 2.0)}, rounds=1).samples[-1:]
+    found = card.of_result(result(measured, command=["freestone", "compare", "--", "./app"]))
+    assert found is not None
+    assert "lean: +10.0 %" in found.text() and "fast (one run only)" in found.text()
+    assert "fast: " not in found.text() and "+0 %" not in found.text()
