@@ -64,6 +64,7 @@ def test_the_walk_through_compare_is_as_the_page_says(tmp_path: Path, work: Path
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     ran: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    ran.pop("measure/tree.py", None)  # a run must last for the watcher to look at its processes
     assert list(listed()) == list(ran)
     assert [(file, f) for file, functions in listed().items() for f in functions if f not in ran[file]] == []
 
