@@ -25,6 +25,12 @@ from freestone_lab.trace import reader
 README, ROADMAP, TRACE = Path("README.md"), Path("docs/ROADMAP.md"), Path("docs/TRACE.md")
 FULL, TRACES = Path("docs/results/full.json.gz"), Path("docs/results/traces.json.gz")
 CORPUS = Path("trace/corpus")
+# Figures of a replay that README gives, and whose it gives beside ours.
+REPLAYED = {
+    "replay": ("gperftools", "snmalloc", "jemalloc", "mimalloc"),
+    "calls": ("jemalloc", "gperftools", "snmalloc", "mimalloc"),
+    "rss": ("jemalloc", "gperftools", "snmalloc", "mimalloc"),
+}
 SLOT = r"([\d.,]*\d)"
 
 _load = cache(load)
@@ -32,12 +38,16 @@ _load = cache(load)
 
 @dataclass(frozen=True)
 class Sentence:
-    """`values` gives the figures of `text` from the files `of`, in the order of its slots."""
+    """`values` gives the figures of `text` from the files `of`, in the order of its slots.
+
+    `figures` are the stored figures that they are of. The text has each one's label, or, if it has none, its experiment.
+    """
 
     document: Path
     text: str
     of: Path
     values: Callable[[Path], list[str]]
+    figures: tuple[str, ...] = ()
 
 
 def filled(page: str, sentence: Sentence, values: list[str]) -> str:
@@ -75,10 +85,7 @@ def _recorded_programs(root: Path) -> list[str]:
     result = _load(root / TRACES)
     rounds = min(len(paired.values(e, result.baseline, "rss")) for e in result.experiments)
     values = [str(len(result.experiments)), str(rounds)]
-    for figure, others in (
-        (trace_results.time_figure(result), ("jemalloc", "snmalloc")),
-        ("rss", ("jemalloc", "gperftools", "snmalloc", "mimalloc")),
-    ):
+    for figure, others in REPLAYED.items():
         values += _over_programs(result, "freestone", figure)
         values += [_over_programs(result, peer, figure)[0] for peer in others]
     return values
@@ -125,11 +132,13 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "Replayed, {} recorded programs (`./freestone bench traces`, {} rounds) take {} of glibc's time "
-        "({} to {}; jemalloc {}, snmalloc {}), with a peak of {} of its memory ({} to {}; jemalloc {}, gperftools "
-        "{}, snmalloc {}, mimalloc {}).",
+        "Of {} recorded programs (`./freestone bench traces`, {} rounds) the middle one needs {} of glibc's time of the "
+        "whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc and "
+        "free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory ({} to {}; "
+        "jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
+        tuple(REPLAYED),
     ),
     Sentence(
         README,
@@ -146,13 +155,21 @@ SENTENCES = (
         "in the weighted mix of sizes | {} in `micro/published` |",
         FULL,
         _full("micro/published", "weighted", (("freestone-hardened", "glibc"),)),
+        ("weighted",),
     ),
-    Sentence(ROADMAP, "of the smallest peer | {} of glibc |", TRACES, _one_program),
     Sentence(
         ROADMAP,
-        "level with the fastest | {} of glibc; gperftools {} |",
+        "| peak memory of sqlite3 at most 1.03 of the smallest peer | {} of glibc |",
+        TRACES,
+        _one_program,
+        ("rss",),
+    ),
+    Sentence(
+        ROADMAP,
+        "(`larson/medium`) level with the fastest | {} of glibc; gperftools {} |",
         FULL,
         _full("larson/medium", "calls_per_second", (("glibc", "freestone"), ("glibc", "gperftools"))),
+        ("calls_per_second",),
     ),
     Sentence(TRACE, "The corpus, {} real programs in `trace/corpus`, has {} to {} bytes an event", CORPUS, _corpus),
 )

@@ -9,6 +9,7 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
+from freestone_lab.core.result_file import load
 from freestone_lab.docs import pages, sentences
 
 
@@ -23,6 +24,14 @@ def test_a_figure_that_was_changed_by_hand_is_put_right(place: int) -> None:
     wrong = sentences.filled(page, one, ["77.7"] * one.text.count("{}"))
     assert wrong != page
     assert sentences.filled(wrong, one, one.values(paths.root())) == page
+
+
+@pytest.mark.parametrize("one", [s for s in sentences.SENTENCES if s.figures], ids=lambda s: s.text[:30])
+def test_a_sentence_names_each_figure_as_its_stored_result_does(one: sentences.Sentence) -> None:
+    experiments = load(paths.root() / one.of).experiments
+    for figure in one.figures:
+        names = {e.specs[figure].label or e.id for e in experiments if figure in e.specs}
+        assert any(name in one.text for name in names), (figure, names)
 
 
 def test_only_the_figures_change_and_lines_may_break_anywhere() -> None:
