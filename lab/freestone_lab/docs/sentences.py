@@ -40,7 +40,7 @@ _load = cache(load)
 class Sentence:
     """`values` gives the figures of `text` from the files `of`, in the order of its slots.
 
-    `figures` are the stored figures that they are of. The text has each one's label, or, if it has none, its experiment.
+    `figures` are the stored figures that they are of. The text has each one's label or, without one, its experiment.
     """
 
     document: Path
@@ -132,10 +132,10 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "Of {} recorded programs (`./freestone bench traces`, {} rounds) the middle one needs {} of glibc's time of the "
-        "whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc and "
-        "free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory ({} to {}; "
-        "jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
+        "Of {} recorded programs (`./freestone bench traces`, {} rounds) the middle one needs {} of glibc's time of "
+        "the whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc "
+        "and free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory ({} to "
+        "{}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
         tuple(REPLAYED),
