@@ -33,11 +33,6 @@ struct Times {
     return of.timed ? ns(static_cast<double>(of.sum) / static_cast<double>(of.timed)) : 0;
   }
   double seconds(const Histogram& of) const { return mean(of) * static_cast<double>(of.calls) / 1e9; }
-  // Leaves out calls so long that another program may have run meanwhile.
-  double undisturbed(const Histogram& of) const {
-    return seconds({of.counts, of.sum - of.long_sum, of.timed - of.long_timed, 0, 0,
-                    of.calls - std::min(of.calls, of.long_timed * kTimedEvery)});
-  }
 };
 
 void print_figures(const RunOptions& options, const Outcome& outcome) {
@@ -68,7 +63,6 @@ void print_figures(const RunOptions& options, const Outcome& outcome) {
 
 void print_report(const Plan& plan, const RunOptions& options, const Outcome& outcome) {
   const PlanHeader& header = plan.header();
-  const Times times{outcome};
   std::printf(
       "{\"schema\":\"freestone-workload/"
       "1\",\"workload\":\"replay\",\"params\":{\"copies\":%u,\"pace\":%g,\"threads\":%llu},\"figures\":{",
@@ -85,15 +79,12 @@ void print_report(const Plan& plan, const RunOptions& options, const Outcome& ou
                 static_cast<double>(plan.windows()[i].live_bytes) / 1024);
   std::printf(
       "]},\"calls\":%llu,\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":\"%s\",\"peak_live_kib\":%.0f,"
-      "\"clock_ns\":%.2f,\"dropped\":%llu,\"long_calls\":%llu,\"undisturbed_s\":%.9g,\"cpu_s\":%.9g,"
-      "\"own_s\":%.9g,\"begin_kib\":%.0f,\"caveats\":[]}\n",
+      "\"clock_ns\":%.2f,\"dropped\":%llu,\"cpu_s\":%.9g,\"own_s\":%.9g,\"begin_kib\":%.0f,"
+      "\"caveats\":[]}\n",
       static_cast<unsigned long long>(outcome.births.calls + outcome.deaths.calls),
       static_cast<unsigned long long>(outcome.failures), static_cast<unsigned long long>(outcome.checksum),
       malloc_owner(), static_cast<double>(header.peak_live_bytes) / 1024, outcome.clock_cycles / outcome.cycles_per_ns,
-      static_cast<unsigned long long>(header.dropped),
-      static_cast<unsigned long long>(outcome.births.long_timed + outcome.deaths.long_timed),
-      times.undisturbed(outcome.births) + times.undisturbed(outcome.deaths), outcome.cpu_s, outcome.own_s,
-      outcome.begin_kib);
+      static_cast<unsigned long long>(header.dropped), outcome.cpu_s, outcome.own_s, outcome.begin_kib);
 }
 
 }  // namespace freestone::trace

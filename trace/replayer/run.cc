@@ -361,8 +361,6 @@ void Histogram::merge(const Histogram& other) {
   for (size_t i = 0; i < counts.size(); i++) counts[i] += other.counts[i];
   sum += other.sum;
   timed += other.timed;
-  long_sum += other.long_sum;
-  long_timed += other.long_timed;
   calls += other.calls;
 }
 

@@ -24,12 +24,9 @@ inline constexpr unsigned kTimedEvery = 7;
 // Times of calls, in cycles: exact below 64, then 16 steps to a doubling.
 struct Histogram {
   static constexpr unsigned kBuckets = 64 + 58 * 16;
-  static constexpr uint64_t kLongCycles = 1 << 18;
   std::array<uint64_t, kBuckets> counts;
   uint64_t sum;
   uint64_t timed;
-  uint64_t long_sum;  // calls of kLongCycles and more; on a busy machine another program ran during most of them
-  uint64_t long_timed;
   uint64_t calls;  // those that were not timed too
 
   static unsigned bucket(uint64_t cycles) {
@@ -46,10 +43,6 @@ struct Histogram {
     counts[bucket(cycles)]++;
     sum += cycles;
     timed++;
-    if (cycles >= kLongCycles) {
-      long_sum += cycles;
-      long_timed++;
-    }
   }
   void merge(const Histogram& other);
   double percentile(double share) const;  // in cycles

@@ -11,7 +11,6 @@ from freestone_lab.commands.options_shared import (
     at_least,
     exports,
     installing,
-    peers_to_compare,
     program,
     seed,
 )
@@ -198,30 +197,13 @@ def trace_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", default="2m", metavar="2m", help="the largest size of a trace")
 
 
-def trace_fidelity(parser: argparse.ArgumentParser) -> None:
-    """How near a replay comes to its program, in time in malloc and in memory, under glibc.
-
-    Records each program, then runs in each round the program with its calls timed, and its replay.
+def trace_cost(parser: argparse.ArgumentParser) -> None:
+    """What recording costs: CPU time of programs alone and recorded, recorder and writer included.
 
     Example:
 
-        freestone trace fidelity --rounds 9 --json docs/results/fidelity.json && freestone docs
-
-        freestone trace fidelity --counts --json docs/results/fidelity-counts.json && freestone docs
-
-        freestone trace fidelity --ratios --json docs/results/fidelity-ratios.json && freestone docs
-
-        freestone trace fidelity --recording --rounds 9 --json docs/results/recording-whole.json && freestone docs
+        freestone trace cost --rounds 9 --json docs/results/recording-whole.json && freestone docs
     """
-    parser.add_argument("names", nargs="*", metavar="PROGRAM",
-                        help="of `freestone trace corpus`; default eighteen, with --ratios ten")  # fmt: skip
-    peers_to_compare(parser)
+    parser.add_argument("names", nargs="*", metavar="PROGRAM", help="of `freestone trace corpus`; default seven")
     parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--counts", action="store_true",
-                      help="instructions by callgrind, not times: other work does not change them")  # fmt: skip
-    what.add_argument("--recording", action="store_true",
-                      help="CPU time of programs alone and recorded, recorder and writer included")  # fmt: skip
-    what.add_argument("--ratios", action="store_true",
-                      help="what replays foretell of programs under several allocators (--with, --only)")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="every round")

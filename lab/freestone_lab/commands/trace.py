@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
@@ -15,9 +14,7 @@ from freestone_lab.report import trace_page
 from freestone_lab.trace import (
     behaviour,
     corpus,
-    fidelity,
     foreign,
-    ratios,
     reader,
     recording_cost,
     replaying,
@@ -107,35 +104,16 @@ def record_corpus(options: Namespace) -> None:
     print(f"{len(made)} traces, {units.size_words(sum(path.stat().st_size for path in made))}")
 
 
-def measure_fidelity(options: Namespace) -> None:
+def measure_cost(options: Namespace) -> None:
     if options.json:
         paths.must_be_writable(options.json, "--json")
-    names, say = options.names or fidelity.PROGRAMS, preparation.to_stderr
-    headings: tuple[str, ...]
-    if options.ratios:
-        chosen = preparation.choose_peers(options.with_, options.only)
-        rows, failed = ratios.measure_all(options.names or ratios.PROGRAMS, chosen, options.rounds, say)
-        found = ratios.as_json(rows, failed, chosen, options.rounds)
-        headings = ratios.HEADINGS
-
-        def cells(row: dict[str, Any]) -> list[str]:
-            return ratios.cells(ratios.Row(**row))
-    elif options.recording:
-        costs, failed = recording_cost.measure_all(options.names or recording_cost.PROGRAMS, options.rounds, say)
-        found = recording_cost.as_json(costs, failed, options.rounds)
-        headings = recording_cost.HEADINGS
-
-        def cells(row: dict[str, Any]) -> list[str]:
-            return recording_cost.cells(recording_cost.Row(**row))
-    elif options.counts:
-        found = fidelity.counts_as_json(*fidelity.count(names, say))
-        headings, cells = fidelity.COUNTS_HEADINGS, fidelity.count_cells
-    else:
-        found = fidelity.as_json(*fidelity.measure(names, options.rounds, say), options.rounds)
-        headings, cells = fidelity.HEADINGS, fidelity.cells
-    for row in found["programs"]:
-        print("; ".join(f"{what}: {cell}" for what, cell in zip(headings, cells(row), strict=True)))
+    names = options.names or recording_cost.PROGRAMS
+    rows, failed = recording_cost.measure_all(names, options.rounds, preparation.to_stderr)
+    for row in rows:
+        shown = zip(recording_cost.HEADINGS, recording_cost.cells(row), strict=True)
+        print("; ".join(f"{what}: {cell}" for what, cell in shown))
     if options.json:
+        found = recording_cost.as_json(rows, failed, options.rounds)
         outputs.write_whole(options.json, json.dumps(found, indent=1) + "\n")
         print(f"written: {options.json}")
 

@@ -44,10 +44,7 @@ ELSEWHERE = {
     "programs",
     "suites",
     "roots",
-    "fidelity",
-    "fidelity-counts",
     "torture",
-    "fidelity-ratios",
     "recording-whole",
     trace_results.NAME,
 }  # not shown as the others are

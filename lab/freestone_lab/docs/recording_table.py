@@ -1,5 +1,5 @@
 """What recording costs: the program, in docs/TRACE.md, made from the report of the tests that measure it (JUnit XML, by
-pytest); and as a whole, in docs/LAB.md, made from what `freestone trace fidelity --recording` stored."""
+pytest); and as a whole, in docs/LAB.md, made from what `freestone trace cost` stored."""
 
 from __future__ import annotations
 

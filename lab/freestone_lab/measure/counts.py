@@ -41,29 +41,15 @@ def instructions(
     argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path
 ) -> int | None:
     """Instructions of the whole process tree by callgrind. None if it is missing or the program fails under it."""
-    return sum(by_process(argv, env, cwd, stdin, scratch)) or None
-
-
-def by_process(
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path,
-    stdin: Path | None,
-    scratch: Path,
-    functions: Sequence[str] = (),
-) -> list[int]:
-    """Instructions of each process, or those inside calls of these functions; empty if callgrind is missing or the
-    program fails under it."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     command = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={folder}/cg.%p"]
-    command += [f"--toggle-collect={name}" for name in functions]
     if not _run([*command, *argv], env, cwd, stdin):
-        return []
+        return None
     found = [
         re.search(r"^(?:summary|totals): (\d+)", path.read_text(errors="replace"), re.MULTILINE)
         for path in folder.iterdir()
     ]
-    return [int(match[1]) for match in found if match]
+    return sum(int(match[1]) for match in found if match) or None
 
 
 def syscalls(argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path | None, scratch: Path) -> int | None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import base_environment
+from freestone_lab.measure import fingerprint
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Request
-from freestone_lab.trace import corpus, fidelity, recording
+from freestone_lab.trace import corpus, recording
 
 SCHEMA = "freestone-recording-cost/1"
-COMMAND = "freestone trace fidelity --recording"
+COMMAND = "freestone trace cost"
 RESULT = Path("docs/results/recording-whole.json")
 PROGRAMS = ("python-json", "sqlite3", "lua", "jq", "perl", "git", "cc1plus")
 TIMEOUT_S = 300.0
@@ -32,7 +34,21 @@ class Row:
 
 
 def measure_all(names: Sequence[str], rounds: int, say: Callable[[str], None]) -> tuple[list[Row], list[str]]:
-    return fidelity.each(names, say, lambda row, folder: _measure(row, folder, rounds))
+    """A row for each program, and why each of the others has none. UserError for a program that is not here."""
+    made, failed = [], []
+    with outputs.Scratch("recording") as scratch:
+        folder = Path(scratch)
+        found = {row.name: row for row in corpus.rows(folder, names, say)}
+        if missing := [name for name in names if name not in found]:
+            raise UserError(f"not installed: {', '.join(missing)}")
+        for name in names:
+            say(name)
+            try:
+                made.append(_measure(found[name], folder, rounds))
+            except UserError as error:
+                failed.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
+                say(failed[-1])
+    return made, failed
 
 
 def _measure(row: corpus.Row, folder: Path, rounds: int) -> Row:
@@ -57,7 +73,15 @@ def ratios(row: Row) -> list[float]:
 
 
 def as_json(rows: Sequence[Row], failed: Sequence[str], rounds: int) -> dict[str, Any]:
-    return {**fidelity.to_store(SCHEMA, rows, failed), "rounds": rounds, "cpus": os.cpu_count()}
+    """As a result, with when and where it was measured, and what could not be."""
+    return {
+        "schema": SCHEMA,
+        **fingerprint.in_short(),
+        "programs": [asdict(row) for row in rows],
+        "failed": list(failed),
+        "rounds": rounds,
+        "cpus": os.cpu_count(),
+    }
 
 
 HEADINGS: tuple[str, ...] = ("program", "CPU s, alone", "recorded, with the writer", "times", "spread")

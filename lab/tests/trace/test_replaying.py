@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,8 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan
-from freestone_lab.trace import layout, reader, recording, replaying
+from freestone_lab.measure import share
+from freestone_lab.trace import corpus, layout, reader, recording, replaying
 
 BUILD = paths.build_dir()
 PROGRAM = BUILD / "trace_program"
@@ -88,6 +90,18 @@ def test_a_replay_finds_the_heap_as_a_program_does(recorded: Recorded, tmp_path:
     ended, freed = (int(layout.IS_DEATH[events.kinds].sum()) for events in (wanted, own))
     extra = remade.size - made.size
     assert remade[extra:].tolist() == made.tolist() and extra <= 1 and freed == ended + extra
+
+
+def test_a_program_and_its_replay_make_the_same_calls_and_hold_as_much(tmp_path: Path) -> None:
+    """A program that holds a few MiB in blocks of 100 bytes. The figures beside the replay's are its own run's."""
+    row = corpus.Row("perl", ("/usr/bin/perl", "-e", 'push @k, "x" x 100 . $_ for 1..60000'), Path("/"), {})
+    corpus.record_whole(row, tmp_path / "perl.fst")
+    env = {**os.environ, "LD_PRELOAD": str(share.library()), share.VARIABLE: str(tmp_path / "said")}
+    subprocess.run(row.argv, env=env, check=True, capture_output=True)
+    [alone] = share.lines(tmp_path / "said")
+    again = run(plan(tmp_path / "perl.fst"))
+    assert again["calls"] == pytest.approx(alone["calls"], rel=0.001)
+    assert again["figures"]["rss"]["value"] == pytest.approx(alone["peak_kib"], rel=0.1)
 
 
 def test_another_trace_has_another_checksum(recorded: Recorded) -> None:
