@@ -123,10 +123,15 @@ def judge(account: Account, peer: Peer) -> tuple[str | None, list[str]]:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the probe program saw under one peer. `failure` is one line, or None."""
+    """What the probe program saw under one peer. `failure` is one line, or None.
+
+    `passed_on`: the library passes calls on to glibc's malloc. `complaints`: what it wrote to standard error.
+    """
 
     owners: Mapping[str, str | None]
     failure: str | None
+    passed_on: bool = False
+    complaints: tuple[str, ...] = ()
 
 
 def probe(peer: Peer, env: Mapping[str, str] | None = None) -> Probe:
@@ -153,7 +158,18 @@ def probe_library(library: str | None, env: Mapping[str, str]) -> Probe:
     owners: dict[str, str | None] = {k: _real(v) if v else None for k, v in raw["owners"].items()}
     if not raw["works"]:
         return Probe(owners, "malloc(100) returns NULL or memory that does not keep its content")
+    said = tuple(done.stderr.decode(errors="replace").strip().splitlines())
     if library and owners["malloc"] != os.path.realpath(library):
-        message = done.stderr.decode(errors="replace").strip().splitlines()
-        return Probe(owners, f"malloc is served by {owners['malloc']}" + (f" ({message[0]})" if message else ""))
-    return Probe(owners, None)
+        return Probe(owners, f"malloc is served by {owners['malloc']}" + (f" ({said[0]})" if said else ""))
+    return Probe(owners, None, raw["passed_on"], said)
+
+
+def refusal(peer: Peer, env: Mapping[str, str]) -> str | None:
+    """Why a library of Freestone would not be measured as it was asked to be: switched off, or options it refuses."""
+    if not peer.path or peer.kind == "control" or not defines(peer.path, "freestone_is_active"):
+        return None
+    found = probe(peer, env)
+    if found.passed_on:
+        return f"{peer.name} is switched off here: it passes each call on to glibc's malloc (FREESTONE_DISABLE=1?)"
+    refused = [line for line in found.complaints if line.startswith("freestone: FREESTONE_")]
+    return f"{peer.name}: {refused[0].removeprefix('freestone: ')}" if refused else None

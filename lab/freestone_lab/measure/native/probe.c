@@ -1,7 +1,9 @@
-// probe: says which mapped object serves each allocation symbol of a process, as one JSON object on stdout.
+// probe: says which mapped object serves each allocation symbol of a process, and whether the blocks are of glibc's
+// heap all the same, as one JSON object on stdout.
 // It writes with write(2) alone, so a broken allocator shows as a crash or as null, not as a hang in stdio.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +32,23 @@ static void put_owner(const char* name) {
   }
 }
 
+// What glibc's own heap holds, whoever serves malloc. An allocator may export a mallinfo of its own.
+static long held_by_glibc(void) {
+  void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  struct mallinfo (*const ask)(void) = libc ? (struct mallinfo(*)(void))dlsym(libc, "mallinfo") : NULL;
+  const struct mallinfo found = ask ? ask() : (struct mallinfo){0};
+  return (long)found.uordblks + found.hblkhd;
+}
+
 int main(void) {
   static const char* const names[] = {"malloc",   "free",           "calloc",        "realloc",
                                       "memalign", "posix_memalign", "aligned_alloc", "malloc_usable_size",
                                       "_Znwm",    "_ZdlPv"};
+  enum { kLarge = 100000 };
+  const long before = held_by_glibc();
+  void* volatile large = malloc(kLarge);
+  const int passed_on = held_by_glibc() - before >= kLarge;
+  free(large);
   unsigned char* volatile block = malloc(100);
   int served = block != NULL;
   if (block) {
@@ -42,6 +57,8 @@ int main(void) {
   }
   put("{\"works\":");
   put(served ? "true" : "false");
+  put(",\"passed_on\":");
+  put(passed_on ? "true" : "false");
   put(",\"owners\":{");
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (i) put(",");
