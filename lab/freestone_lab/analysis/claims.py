@@ -17,6 +17,7 @@ from freestone_lab.analysis.paired import error_rate, estimate, judged, measured
 from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Claim, Experiment, FigureSpec, Result, Status, control_name
 from freestone_lab.measure.counts import SPECS as COUNT_SPECS
+from freestone_lab.measure.load import PER_REQUEST, RATE
 from freestone_lab.measure.samples import PROCESS_SPECS
 
 
@@ -129,12 +130,14 @@ def waits(experiment: Experiment) -> bool:
 
 
 def headline(experiment: Experiment) -> list[str]:
-    """The figures that a table shows: the workload's weighted, first timed or first one, or else CPU time and time;
-    then memory, over live memory if the workload reports that."""
+    """The figures that a table shows: the workload's weighted, first timed or first one, or else CPU time and time; of
+    a server CPU time per request, and requests; then memory, over live memory if the workload reports that."""
     taken = {name for sample in experiment.samples for name in sample.figures}
     specs = {name: spec for name, spec in experiment.specs.items() if name in taken or not taken}
     if experiment.judged:
         return [name for name in experiment.judged if name in specs]
+    if PER_REQUEST in specs:  # a server: its load may be what bounds the requests
+        return [PER_REQUEST, RATE, memory_figure(experiment)]
     process = (*PROCESS_SPECS, *COUNT_SPECS)
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
     # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
@@ -153,7 +156,7 @@ def memory_figure(experiment: Experiment) -> str:
 def judged_times(experiment: Experiment) -> tuple[str, ...]:
     """Of these, the figures of time that decide. CPU time does not where the program mostly waits."""
     times = [n for n in headline(experiment) if n != memory_figure(experiment)]
-    return tuple(times[:1] if waits(experiment) else times)
+    return tuple(times[:1] if waits(experiment) and "cpu" in times else times)
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "cycles"}

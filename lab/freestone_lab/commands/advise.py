@@ -126,8 +126,8 @@ def task_of(options: Namespace) -> tuple[Task, list[Path]]:
 
 
 def _budget(options: Namespace, task: Task) -> Budget:
-    if options.time_limit:
-        return Budget(units.seconds(options.time_limit, "--time-limit"), ask=ask_for_more)
+    if options.budget:
+        return Budget(units.seconds(options.budget, "--budget"), ask=ask_for_more)
     usual = SERVER_LIMIT_S if task.server else LIMIT_S
     return Budget() if options.runs else Budget(usual, REACH * usual, ask_for_more)
 

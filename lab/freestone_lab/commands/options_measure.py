@@ -9,6 +9,7 @@ from freestone_lab.commands.options_shared import (
     ALLOCATOR,
     allocators,
     at_least,
+    budget,
     exports,
     habits,
     installing,
@@ -41,7 +42,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
     program(parser, needed=False)
     allocators(parser)
     installing(parser)
-    parser.add_argument("--budget", "--time-limit", metavar="60s", help="stop after this long, in all")
+    budget(parser)
     parser.add_argument(
         "--precision",
         metavar="1%",
@@ -95,12 +96,8 @@ def advise(parser: argparse.ArgumentParser) -> None:
     installing(parser)
     habits(parser)
     parser.add_argument("--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
-    parser.add_argument(
-        "--time-limit",
-        metavar="90s",
-        help="the card comes after this long at the latest; default 90s, or up to four times that if the "
-        "least look at everybody takes longer",
-    )
+    budget(parser, "the card comes after this long at the latest; default 90s, or up to four times that if the least "
+                   "look at everybody takes longer")  # fmt: skip
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what CMD reads; default nothing")
     parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times the first")
     parser.add_argument("--adopt", choices=("preload", "systemd", "docker", "link"), default="preload",

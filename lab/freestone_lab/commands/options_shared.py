@@ -48,6 +48,10 @@ def installing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--install", action="store_true", help="install the Debian packages that are missing, unasked")
 
 
+def budget(parser: argparse.ArgumentParser, text: str = "stop after this long, in all") -> None:
+    parser.add_argument("--budget", "--time-limit", metavar="60s", help=text)
+
+
 def seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=at_least(0), metavar="N", help="repeat an order of runs")
 

@@ -9,6 +9,7 @@ from freestone_lab.commands.options_shared import (
     ALLOCATOR,
     allocators,
     at_least,
+    budget,
     exports,
     installing,
     program,
@@ -72,7 +73,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
                         help="replay by so many threads; beyond the recorded ones, copies run too")  # fmt: skip
     parser.add_argument("--process", type=at_least(0), metavar="N",
                         help="which process of the trace; default the one with the most calls")  # fmt: skip
-    parser.add_argument("--budget", metavar="60s", help="stop after this long, in all")
+    budget(parser)
     parser.add_argument("--precision", metavar="1%", help="stop when every interval is this narrow (within 10 min)")
     parser.add_argument("--rounds", type=at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument("--quick", action="store_true", help="a budget of 15 s")

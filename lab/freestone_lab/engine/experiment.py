@@ -194,7 +194,7 @@ class Engine:
             env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
             cwd=self.task.cwd,
             stdin=self.task.stdin,
-            timeout_s=max(1.0, min(self.timeout_s, left * 1.05)),
+            timeout_s=max(1.0, min(self.timeout_s, left if self.task.server else left * 1.05)),
             placement=self.placement,
             library=os.path.realpath(peer.path) if peer.path else None,
             address_space_kib=available_kib() * 6 // 10 if peer.kind == "control" and peer.path else 0,
@@ -275,7 +275,9 @@ class Engine:
 
     def _warm(self, peer: Peer, scratch: Path) -> None:
         for _ in range(self.plan.warmup):
-            self._once(peer, 0, scratch, {})
+            sample, run = self._once(peer, 0, scratch, {})
+            if peer is self.baseline:
+                self._learn(run, sample)
 
     def _first(self, scratch: Path) -> None:
         """The baseline's first run: watched, proven, and the measure of all others."""

@@ -65,6 +65,8 @@ class Sampler:
         sample = Sample(peer.name, round_, "ok", gauges=gauges)
         figures = {**process_figures(found.run), **found.figures, "wall": found.load_s}
         figures |= {"rss_after": found.after_kib or 0.0, "rss_idle": found.idle_kib or 0.0}
+        if requests := figures.get(load.RATE, 0.0) * found.load_s:
+            figures[load.PER_REQUEST] = figures["cpu"] / requests
         sample.figures = {
             name: significant(value) for name, value in figures.items() if value > 0 or "rss_" not in name
         }

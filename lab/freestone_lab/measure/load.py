@@ -17,8 +17,10 @@ from freestone_lab.core.result import FigureSpec
 Figures = dict[str, float]
 
 RATE = "requests"
+PER_REQUEST = "cpu_per_request"
 SPECS: dict[str, FigureSpec] = {
     RATE: FigureSpec("ops/s", "higher", "requests per second"),
+    PER_REQUEST: FigureSpec("s", "lower", "CPU time of the server per request"),
     "latency": FigureSpec("s", "lower", "mean latency"),
     "p50": FigureSpec("s", "lower", "median latency"),
     "p99": FigureSpec("s", "lower", "99 % latency"),

@@ -27,6 +27,7 @@ from freestone_lab.measure.process import Request, Run, Running, tail
 
 FOR_EVER_MS = 1 << 30
 STOP_TIMEOUT_S = 15.0
+UNREADY_STOP_S = 2.0  # for a server that never got ready
 PORT_TIMEOUT_S = 10.0
 POLL_S = 0.02
 
@@ -96,24 +97,29 @@ class ServerFailed(Exception):
 
 
 def measure(server: Server, request: Request, folder: Path, *, loaded: bool = True, idle: bool = True) -> Served:
-    """Runs one server through its life. With `loaded` false it is only started, seen to be ready, and stopped."""
+    """Runs one server through its life. With `loaded` false it is only started, seen to be ready, and stopped.
+
+    The limit of the request is for getting ready, and then for the load.
+    """
     _expect_free(server.ready.port, "before the server was started")
     stdout, stderr = folder / "stdout", folder / "stderr"
     lasting = Request(**{**vars(request), "timeout_s": 1e6, "linger_ms": FOR_EVER_MS})
     running = Running(lasting, stdout, stderr)
     failure: str | None = None
+    stop_s = UNREADY_STOP_S
     seen: dict[str, object] = {}
     notes: list[str] = []
     try:
         try:
-            _wait_until_ready(server, running, stdout, stderr)
+            _wait_until_ready(server, running, stdout, stderr, min(server.ready_timeout_s, request.timeout_s))
+            stop_s = STOP_TIMEOUT_S
             if request.library:
                 seen["mapped"] = _all_map(tree.descendants(running.pid), request.library)
             if loaded:
                 seen |= _load(server, running, folder, idle)
         except ServerFailed as error:
             failure = str(error)
-        notes += _stop(server, running)
+        notes += _stop(server, running, stop_s)
         run = running.result()
         if failure is not None and run.failure:
             failure += f" ({run.failure})"
@@ -136,16 +142,15 @@ def _expect_free(port: int | None, when: str, within_s: float = 0.0) -> None:
         time.sleep(POLL_S)
 
 
-def _wait_until_ready(server: Server, running: Running, stdout: Path, stderr: Path) -> None:
-    deadline = time.monotonic() + server.ready_timeout_s
+def _wait_until_ready(server: Server, running: Running, stdout: Path, stderr: Path, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
     while not _is_ready(server.ready, stdout, stderr):
         if running.ended(POLL_S):
             said = tail(stderr) or tail(stdout)
             raise ServerFailed("the server ended before it was ready" + (f": {said}" if said else ""))
         if time.monotonic() > deadline:
             raise ServerFailed(
-                f"the server was not ready within {server.ready_timeout_s:.0f} s "
-                f"({server.ready.kind} {server.ready.text})"
+                f"the server was not ready within {within_s:.0f} s ({server.ready.kind} {server.ready.text})"
             )
 
 
@@ -197,17 +202,17 @@ def _load(server: Server, running: Running, folder: Path, idle: bool) -> dict[st
     return seen
 
 
-def _stop(server: Server, running: Running) -> list[str]:
+def _stop(server: Server, running: Running, within_s: float) -> list[str]:
     """Asks the server to end, and what forked away too. Ends them if they do not."""
     notes = []
     first = [pid for pid in tree.descendants(running.pid) if tree.alive(pid)][:1]
     for pid in first:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, server.stop)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
+    deadline = time.monotonic() + within_s
     while any(tree.alive(pid) for pid in tree.descendants(running.pid)):
         if time.monotonic() > deadline:
-            notes.append(f"the server did not end within {STOP_TIMEOUT_S:.0f} s of {server.stop.name} and was killed")
+            notes.append(f"the server did not end within {within_s:.0f} s of {server.stop.name} and was killed")
             break
         if running.ended(POLL_S):
             return notes

@@ -16,6 +16,7 @@ from freestone_lab.analysis.claims import change
 from freestone_lab.analysis.decision import Decision, Evidence
 from freestone_lab.core import units
 from freestone_lab.engine.plan import Progress
+from freestone_lab.measure.load import PER_REQUEST
 
 Show = Callable[[Evidence, Decision], None]
 Tell = Callable[[Progress], None]
@@ -25,7 +26,8 @@ def standing(evidence: Evidence, decision: Decision) -> Grid:
     """The leaderboard, best first; fits 80 columns."""
     grid = Grid(box=None, pad_edge=False, title_justify="left", title=f"round {evidence.rounds}", title_style="dim")
     grid.add_column("allocator", max_width=24, no_wrap=True)
-    grid.add_column({"cpu": "CPU time", "wall": "time"}.get(evidence.times[0], evidence.times[0]), no_wrap=True)
+    words = {"cpu": "CPU time", PER_REQUEST: "CPU/request", "wall": "time"}
+    grid.add_column(words.get(evidence.times[0], evidence.times[0]), no_wrap=True)
     grid.add_column("memory", no_wrap=True)
     base = evidence.baseline
     for name in sorted(evidence.names, key=lambda n: evidence.time(n, base).ratio):

@@ -16,7 +16,7 @@ from freestone_lab.analysis.inference import SAME, is_same
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
-from freestone_lab.measure.load import RATE
+from freestone_lab.measure.load import PER_REQUEST
 from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.measure.share import Share
 from freestone_lab.peers import discover
@@ -335,7 +335,8 @@ def _best_rival(evidence: Evidence) -> str | None:
 
 
 def _label(evidence: Evidence, figure: str) -> str:
-    return {"cpu": "CPU", "whole": "CPU", "wall": "time", RATE: "requests"}.get(figure, figure.replace("_", " "))
+    words = {"cpu": "CPU", "whole": "CPU", PER_REQUEST: "CPU", "wall": "time"}
+    return words.get(figure, figure.replace("_", " "))
 
 
 def _change(evidence: Evidence, name: str, figure: str) -> str:

@@ -17,6 +17,8 @@ import pytest
 from freestone_lab.analysis import sequential
 from freestone_lab.analysis.decision import MARGIN, Decision, decide, evidence_of, racing
 from freestone_lab.core.result import Experiment, FigureSpec, Sample
+from freestone_lab.measure import load
+from freestone_lab.measure.samples import PROCESS_SPECS
 
 SITTINGS = 100
 MOST_ROUNDS = 25
@@ -70,6 +72,17 @@ CASES: dict[str, tuple[Truth, set[str]]] = {
     "noise only": ({"glibc": (1, 1), "one": (1, 1), "two": (1, 1)}, {"glibc"}),
     "fast but large": ({"glibc": (1, 1), "fast": (0.8, 1.5), "small": (0.97, 0.5)}, {"fast"}),
 }
+
+
+def test_a_server_is_judged_by_its_cpu_time_per_request_beside_its_requests() -> None:
+    """Where the load bounds the requests, they are the same under every allocator."""
+    experiment = Experiment("server", "server", specs={**PROCESS_SPECS, **load.SPECS})
+    for number in range(1, 9):
+        for name, cpu in {"glibc": 5e-5, "lean": 4e-5}.items():
+            figures = {load.RATE: 1e4 + number, load.PER_REQUEST: cpu + number * 1e-8, "rss": 1e5, "wall": 2.0}
+            experiment.samples.append(Sample(name, number, "ok", figures={**figures, "cpu": 0.02}))
+    evidence = evidence_of(experiment, "glibc")
+    assert evidence.times == (load.PER_REQUEST, load.RATE) and decide(evidence).use == "lean"
 
 
 @pytest.mark.parametrize("kind", ["normal", "disturbed", "two states"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -226,6 +227,17 @@ def test_a_running_server_is_told_from_a_program(tmp_path: Path, only: list[str]
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.timing
+def test_a_server_that_never_gets_ready_ends_within_the_limit(tmp_path: Path, only: list[str]) -> None:
+    """It ignores SIGTERM, too."""
+    server = f"sh -c {shlex.quote('trap : TERM; while :; do sleep 1; done')}"
+    words = ["--budget", "4s", "--server", server, "--ready", "never said", "--load", "true"]
+    begun = time.monotonic()
+    done = freestone(tmp_path, "advise", *only, *words)
+    assert done.returncode == 2 and "the server was not ready within 4 s (line never said)" in done.stderr, done.stderr
+    assert time.monotonic() - begun < 4 + 5
 
 
 @pytest.mark.parametrize(
