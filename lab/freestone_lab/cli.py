@@ -6,7 +6,9 @@ This module and commands/options*.py import the standard library only; a command
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import signal
 import sys
@@ -15,6 +17,8 @@ from pathlib import Path
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths, signals
 from freestone_lab.core.errors import UserError
+
+PLAIN = {"…": "...", "±": "+-", "µ": "u"}
 
 
 def run(arguments: list[str]) -> int:
@@ -62,8 +66,16 @@ def _stands_somewhere() -> bool:
     return True
 
 
-def _fill_closed_standard_files() -> None:
-    """A file that is opened later must not take the number of a standard one that the caller has closed."""
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return PLAIN.get(error.object[error.start], "?"), error.start + 1
+
+
+def _prepare_standard_files() -> None:
+    """A file that is opened later must not take the number of a standard one that the caller has closed.
+
+    A character that a standard file cannot take is written plainly.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -71,6 +83,10 @@ def _fill_closed_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+    codecs.register_error("plain", _plainly)
+    for file in (sys.stdout, sys.stderr):
+        if isinstance(file, io.TextIOWrapper):
+            file.reconfigure(errors="plain")
 
 
 def _run_with_output() -> int:
@@ -78,14 +94,15 @@ def _run_with_output() -> int:
         status = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has ended; the rest goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for number in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         status = 128 + signal.SIGPIPE
     return status
 
 
 def main() -> None:
     """The entry point."""
-    _fill_closed_standard_files()
+    _prepare_standard_files()
     starts = sys.argv[1:2] and sys.argv[1] in options.STARTING
     sys.exit(signals.guarded(_run_with_output) if starts else _run_with_output())
 

@@ -6,6 +6,7 @@ ran in the same rounds; only the baseline itself, or `absolute`, compares plain 
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from freestone_lab.core.result import Experiment, FigureSpec, Result, control_na
 from freestone_lab.measure import provenance
 
 ALIASES = {"time": "wall", "memory": "rss", "faults": "minor_faults"}
+NAMES = {figure: name for name, figure in ALIASES.items()}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Comparison:
     broken: list[str]  # peers that ran well in A and fail in B, each with its reason
     only_a: list[str]
     only_b: list[str]
+    figures: set[str]  # that both have
     apart: list[str] = field(default_factory=list)  # where A and B measured different programs or inputs
 
 
@@ -106,7 +109,8 @@ def compare(
             ]
     apart = [s for i in shared for s in provenance.differences(i, ours[i].made_of, theirs[i].made_of)]
     only_a, only_b = [i for i in ours if i not in theirs], [i for i in theirs if i not in ours]
-    return Comparison(changes, broken, only_a, only_b, apart)
+    known = {figure for i in shared for figure in ours[i].specs if figure in theirs[i].specs}
+    return Comparison(changes, broken, only_a, only_b, known, apart)
 
 
 def _change(
@@ -136,10 +140,10 @@ def failures(comparison: Comparison, gates: Sequence[Gate]) -> Objections:
     for gate in gates:
         concerned = [c for c in comparison.changes if c.figure == gate.figure]
         if not concerned and not comparison.broken:
-            known = sorted({c.figure for c in comparison.changes})
-            raise UserError(
-                f"--fail-if '{gate.text}': no figure '{gate.figure}' in both results; there are: {', '.join(known)}"
-            )
+            known = sorted(NAMES.get(figure, figure) for figure in comparison.figures)
+            near = difflib.get_close_matches(gate.text.partition(">")[0].strip(), known, 1)
+            meant = f"did you mean '{near[0]}'? " if near else ""
+            raise UserError(f"--fail-if '{gate.text}': {meant}expected a figure of both results: {', '.join(known)}")
         for change in concerned:
             place = f"{gate.text}: {change.experiment}, {change.peer}"
             if why := _cannot_judge(gate, change):

@@ -127,7 +127,8 @@ def task_of(options: Namespace) -> tuple[Task, list[Path]]:
 
 def _budget(options: Namespace, task: Task) -> Budget:
     if options.budget:
-        return Budget(units.seconds(options.budget, "--budget"), ask=ask_for_more)
+        limit_s = units.seconds(options.budget, "--budget")
+        return Budget(limit_s, ask=ask_for_more, asked=f"--budget {options.budget}")
     usual = SERVER_LIMIT_S if task.server else LIMIT_S
     return Budget() if options.runs else Budget(usual, REACH * usual, ask_for_more)
 

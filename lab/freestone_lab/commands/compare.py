@@ -28,12 +28,15 @@ PRECISE_BUDGET_S = 600.0
 def plan_from(options: Namespace, default_s: float = BUDGET_S) -> tuple[Plan, Budget]:
     """The stop rule and the time that the options describe. UserError names an option that makes no sense."""
     asked_s = None if options.budget is None else units.seconds(options.budget, "--budget")
+    asked = "" if asked_s is None else f"--budget {options.budget}"
     usual_s = PRECISE_BUDGET_S if options.precision else QUICK_BUDGET_S if options.quick else default_s
     wanted = SAME if options.precision is None else units.fraction(options.precision, "--precision")
     seed = preparation.fresh_seed() if options.seed is None else options.seed
     if options.rounds:
-        return Plan(rounds=options.rounds, seed=seed), Budget(None if asked_s is None else measuring_s(asked_s))
-    return Plan(decide=True, precision=wanted, seed=seed), Budget(measuring_s(asked_s or usual_s), ask=ask_for_more)
+        limit_s = None if asked_s is None else measuring_s(asked_s)
+        return Plan(rounds=options.rounds, seed=seed), Budget(limit_s, asked=asked)
+    budget = Budget(measuring_s(asked_s or usual_s), ask=ask_for_more, asked=asked)
+    return Plan(decide=True, precision=wanted, seed=seed), budget
 
 
 def user_task(options: Namespace) -> tuple[Task, list[Path]]:
@@ -44,7 +47,8 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
     found = target.resolve(argv)
     outputs = getattr(options, "output_file", [])
     if options.stdin is not None and not options.stdin.is_file():
-        raise UserError(f"--stdin '{options.stdin}': no such file")
+        why = "it is a folder; expected a file" if options.stdin.is_dir() else "no such file"
+        raise UserError(f"--stdin '{options.stdin}': {why}")
     for path in outputs:
         if path.is_dir():
             raise UserError(f"--output-file '{path}': it is a folder; expected a file that the program writes")

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from argparse import Namespace
 
-from rich.console import Console
 from rich.table import Table
 
 from freestone_lab.core.result import Peer
@@ -24,7 +23,7 @@ def run(options: Namespace) -> None:
 
 
 def install(options: Namespace) -> int:
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     outcomes = peers_install.install(
         options.names,
         force=options.force,
@@ -69,7 +68,7 @@ def _print_peers(found: list[Peer]) -> None:
     terminal.show_grid(terminal.console(), headings, rows)
     missing = [name for name in peers_install.installable() if name not in _present(found)]
     if missing:
-        Console(stderr=True).print(
+        terminal.console(stderr=True).print(
             f"not here: {', '.join(missing)}; `freestone peers install` brings them", style="dim"
         )
 
@@ -86,7 +85,7 @@ def _print_outcomes(outcomes: list[peers_install.Outcome]) -> None:
     for outcome in outcomes:
         style = "red" if outcome.status == "failed" else None
         table.add_row(outcome.name, outcome.status, outcome.detail, style=style)
-    Console().print(table)
+    terminal.console().print(table)
 
 
 def _print_matrix(answers: list[abi_probe.PeerAnswers]) -> None:

@@ -1,10 +1,13 @@
-"""Files that are read whole."""
+"""Files that are read whole, or from their begin."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.outputs import TRACE
 
 
 def read_whole(path: Path, most: int = -1) -> bytes:
@@ -13,3 +16,14 @@ def read_whole(path: Path, most: int = -1) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")
         return file.read(most)
+
+
+def trace(path: Path, most: int = -1) -> bytes:
+    """The bytes of a trace, or its first `most`. UserError if it cannot be read or begins like no trace."""
+    try:
+        data = read_whole(path, most)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    if not TRACE.match(data):
+        raise UserError(f"{path}: at byte 0: no trace: expected the 64 bytes of a trace's header")
+    return data

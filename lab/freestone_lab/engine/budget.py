@@ -18,12 +18,13 @@ class Budget:
     """No run starts that would end later.
 
     `reach_s`: so far it grows for the least look at a single task. `ask`: told how many seconds would settle what is
-    open, it says how many more the user grants.
+    open, it says how many more the user grants. `asked`: the option that set the limit, if one did.
     """
 
     seconds: float | None = None
     reach_s: float | None = None
     ask: Callable[[float], float] = lambda _: 0.0
+    asked: str = ""
     begun: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:

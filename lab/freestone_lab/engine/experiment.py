@@ -194,7 +194,7 @@ class Engine:
             env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
             cwd=self.task.cwd,
             stdin=self.task.stdin,
-            timeout_s=max(1.0, min(self.timeout_s, left if self.task.server else left * 1.05)),
+            timeout_s=min(self.timeout_s, max(1.0, left if self.task.server else left * 1.05)),
             placement=self.placement,
             library=os.path.realpath(peer.path) if peer.path else None,
             address_space_kib=available_kib() * 6 // 10 if peer.kind == "control" and peer.path else 0,
@@ -370,9 +370,11 @@ class Engine:
 
     def _learn(self, run: Run, sample: Sample) -> None:
         """Takes limits from the baseline's first run. If that fails, there is nothing to compare."""
-        if sample.status == "timeout" and self.budget.seconds is not None:
+        own_limit = self.sampler.timeout_s == self.task.timeout_s
+        if sample.status == "timeout" and self.budget.seconds is not None and not own_limit:
+            limit = self.budget.asked or f"the {self.budget.seconds:.0f} s that there are"
             raise UserError(
-                f"one run takes longer than the {self.budget.seconds:.0f} s that there are: after {run.wall_s:.0f} s "
+                f"one run takes longer than {limit}: after {run.wall_s:.0f} s "
                 f"{self.baseline.name} held {run.rss_kib / 1024:.0f} MiB; a comparison takes at least "
                 f"{2 * (1 + LEAST_ROUNDS)} runs"
             )

@@ -34,7 +34,7 @@ def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bo
         say(f"measuring takes at most {units.words(limit_s)}")
     if packages_wanted:
         mib = packages.installed_mib(packages_wanted)
-        size = f" (about {mib:.0f} MiB)" if mib else ""
+        size = f" ({f'about {mib:.0f}' if mib >= 1 else 'less than 1'} MiB)" if mib else ""
         what = f"{' '.join(packages_wanted)}{size}"
         if install or _agreed(f"Install {what}?"):
             say(f"installing {what}")

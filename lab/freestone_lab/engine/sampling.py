@@ -102,7 +102,7 @@ class Sampler:
 
         said = measure.tail(scratch / "stderr")
         if run.timed_out:
-            return bad("timeout", f"no end within {self.timeout_s:.0f} s")
+            return bad("timeout", f"no end within {self.timeout_s:.3g} s")
         if run.failure:
             return bad("failed", run.failure + (f": {said}" if said else ""))
         workload: dict[str, Any] | None = None

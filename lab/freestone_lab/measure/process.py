@@ -95,7 +95,7 @@ def _pressure_us() -> float:
 
 def _command(request: Request, report_fd: int) -> list[str]:
     command = [str(native.tool("launch")), "--report-fd", str(report_fd), "--interval-ms", str(INTERVAL_MS)]
-    command += ["--timeout-s", str(max(1, round(request.timeout_s)))]
+    command += ["--timeout-ms", str(max(1, round(request.timeout_s * 1000)))]
     if request.placement.target:
         command += ["--target-cpus", ",".join(map(str, request.placement.target))]
     if request.placement.watcher:

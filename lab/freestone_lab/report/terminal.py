@@ -35,7 +35,13 @@ def console(stderr: bool = False) -> Console:
     """A console that honours NO_COLOR and, without a terminal, neither wraps at 80 columns nor colours."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False)
+    return _Console(stderr=stderr, width=width, highlight=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The command ends as it does wherever a reader of its output has ended (cli.py)."""
+        raise BrokenPipeError
 
 
 def show_grid(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.core import builds, units
+from freestone_lab.core import builds, inputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace.recording import REPLAYER
 
@@ -21,6 +21,7 @@ KINDS = (
 
 def facts(path: Path, partial: bool = False) -> dict[str, Any]:
     """What is in a trace, as the replayer says it. UserError when it cannot be read."""
+    inputs.trace(path, 64)  # before anything is built
     words = [str(builds.built(REPLAYER)), "info", *(["--partial"] if partial else []), str(path)]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:

@@ -37,17 +37,18 @@ class Request:
 def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
     """The writer's command line and environment. UserError for what cannot be recorded."""
     env = {k: v for k, v in os.environ.items() if k != "FREESTONE_ROOT"}
-    words = [str(builds.built(WRITER)), "--output", str(request.output)]
     paths.must_be_writable(request.output, "--output")
+    words = ["--output", str(request.output)]
     if bool(request.command) == (request.pid is not None):
         raise UserError("expected either a command after -- or --pid N")
+    name = ""
     if request.command:
         found = target.resolve(request.command)
         if proof.defines(str(found.image.resolve()), "malloc"):
             raise UserError(
                 f"'{found.image}' has a malloc of its own, in front of which no preloaded library can stand"
             )
-        words += ["--library", str(builds.built(LIBRARY)), "--name", found.path.name]
+        name = found.path.name
     if request.under:
         peer = discover.find(request.under)
         words += ["--allocator", peer.name]
@@ -62,14 +63,19 @@ def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
         "--sample-threads": request.sample_threads,
         "--stack-every": STACK_EVERY if request.stacks else 0,
     }
-    for name, value in options.items():
+    for option, value in options.items():
         if value is not None:
-            words += [name, str(value)]
-    return ([*words, "--", *request.command] if request.command else words), env
+            words += [option, str(value)]
+    words = [str(builds.built(WRITER)), *words]
+    if request.command:
+        words += ["--library", str(builds.built(LIBRARY)), "--name", name, "--", *request.command]
+    return words, env
 
 
 def record(request: Request) -> int:
     """Records; the exit status is the command's, or 2 when nothing could be recorded."""
+    if request.pid is not None and not Path(f"/proc/{request.pid}").exists():
+        raise UserError(f"--pid {request.pid}: no such process")
     words, env = command_line(request)
     process = subprocess.Popen(words, env=env)
     process.returncode = signals.wait(process.pid)

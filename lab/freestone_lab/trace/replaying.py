@@ -41,11 +41,8 @@ def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> str
 
 def make_plan(trace: Path, way: Way) -> Path:
     """The plan of a trace, kept among what the lab makes for itself; made anew when what makes it changed."""
+    data = inputs.trace(trace)
     replayer = builds.built(recording.REPLAYER)
-    try:
-        data = inputs.read_whole(trace)
-    except OSError as error:
-        raise UserError(f"{trace}: cannot be read: {error.strerror}") from error
     about = f"{way.process} {way.threads} {replayer.stat().st_mtime_ns}"
     key = hashlib.sha256(data + about.encode()).hexdigest()[:20]
     plan = paths.cache_dir() / "plans" / f"{key}.plan"

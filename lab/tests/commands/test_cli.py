@@ -137,6 +137,7 @@ def test_compare_shows_a_failing_allocator_in_its_row(tmp_path: Path, work: Path
         (["--with", "x=/nowhere/x.so", "--", "true"], "/nowhere/x.so"),
         (["--with", "x=/etc/passwd", "--", "true"], "/etc/passwd"),
         (["--stdin", "/nowhere/in", "--", "true"], "--stdin '/nowhere/in': no such file"),
+        (["--stdin", "/etc", "--", "true"], "--stdin '/etc': it is a folder; expected a file"),
         (["--", "false"], "'false' fails under glibc: exit status 1"),
     ],
 )
@@ -247,7 +248,11 @@ def test_diff_fails_when_an_allocator_breaks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gate", "expected"),
-    [("time<3%", "expected FIGURE>N%"), ("speed>3%", "no figure 'speed' in both results; there are:")],
+    [
+        ("time<3%", "expected FIGURE>N%"),
+        ("speed>3%", "expected a figure of both results: memory, rate, time"),
+        ("tme>3%", "--fail-if 'tme>3%': did you mean 'time'? expected a figure of both"),
+    ],
 )
 def test_wrong_gates_are_named(tmp_path: Path, gate: str, expected: str) -> None:
     a = result(tmp_path / "a.json", 1.0)
@@ -412,12 +417,52 @@ def test_a_file_that_fails_late_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and "'/proc/none" in done.stderr
 
 
-def test_a_reader_that_ends_early_gets_no_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["--help", "diff a.json a.json", "doctor", "peers", "compare --rounds 1 -- true"])
+@pytest.mark.parametrize("closed", [(1,), (1, 2)])
+def test_a_reader_that_ends_early_ends_the_command_quietly(words: str, closed: tuple[int, ...], tmp_path: Path) -> None:
+    result(tmp_path / "a.json", 1.0)
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "freestone_lab.cli", "--help"]
+    command = [sys.executable, "-m", "freestone_lab.cli", *words.split()]
     try:
-        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+        out, err = [writing if number in closed else subprocess.PIPE for number in (1, 2)]
+        done = subprocess.run(command, stdout=out, stderr=err, cwd=tmp_path, text=True, check=False)
     finally:
         os.close(writing)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in (done.stderr or "")
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [({"PYTHONIOENCODING": "ascii"}, "..."), ({"LC_ALL": "C"}, "…"), ({"PYTHONUTF8": "0", "LC_ALL": "POSIX"}, "...")],
+)
+def test_a_terminal_without_a_character_gets_a_plain_one(env: dict[str, str], said: str, tmp_path: Path) -> None:
+    result(tmp_path / "a.json", 1.0)
+    command = [sys.executable, "-m", "freestone_lab.cli", "diff", "a.json", "a.json"]
+    done = subprocess.run(command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert f" {said} ".encode() in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "trace info nosuch", "trace info odd", "trace stats nosuch", "replay nosuch", "replay odd", "record -- nosuch",
+        "record --pid 999999999", "record --with nosuch -- true", "run -- nosuch", "profile -- nosuch",
+        "leaks -- nosuch", "compare -- nosuch", "advise -- nosuch", "advise --trace nosuch",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_or_started_is_said_before_anything_is_built(words: str, tmp_path: Path) -> None:
+    """In a tree without a build, whose build command is missing, too."""
+    (tmp_path / "odd").write_text("nosuch")
+    done = freestone(tmp_path, *words.split(), FREESTONE_ROOT=str(tmp_path))
+    assert done.returncode == 2
+    assert re.fullmatch(r"freestone: .*(nosuch|odd: at byte 0: no trace|999999999: no such process).*\n", done.stderr)
+
+
+def test_a_run_that_hangs_is_ended_by_the_limit_that_was_given(tmp_path: Path) -> None:
+    words = ["compare", "--only", "glibc", "--timeout", "0.4s", "--budget", "6s", "--", "sleep", "60"]
+    assert "'sleep 60' fails under glibc: no end within 0.4 s" in freestone(tmp_path, *words).stderr
+    words[3:5] = []
+    assert "one run takes longer than --budget 6s: after " in freestone(tmp_path, *words).stderr

@@ -1,7 +1,7 @@
 // launch: runs one program as a clean child and says what it cost. A static binary, so a preload meant for the
 // program never reaches it.
 //
-//   launch [--interval-ms N] [--timeout-s S] [--target-cpus LIST] [--own-cpus LIST] [--as-limit-kib N]
+//   launch [--interval-ms N] [--timeout-ms N] [--target-cpus LIST] [--own-cpus LIST] [--as-limit-kib N]
 //          [--library PATH] [--linger-ms N] --report-fd N -- PROGRAM ARG...
 //
 // Prints one JSON object to the report descriptor when everything it started is gone. Why a separate program:
@@ -209,7 +209,7 @@ static void kill_tree(int signal_number) {
 }
 
 struct Options {
-  long interval_ms, timeout_s, as_limit_kib, linger_ms, report_fd;
+  long interval_ms, timeout_ms, as_limit_kib, linger_ms, report_fd;
   const char *target_cpus, *own_cpus, *library;
   char** program;
 };
@@ -235,7 +235,7 @@ static struct Options parse(int argc, char** argv) {
     long* number;
     const char** text;
   } known[] = {
-      {"--interval-ms", &o.interval_ms, NULL},   {"--timeout-s", &o.timeout_s, NULL},
+      {"--interval-ms", &o.interval_ms, NULL},   {"--timeout-ms", &o.timeout_ms, NULL},
       {"--as-limit-kib", &o.as_limit_kib, NULL}, {"--linger-ms", &o.linger_ms, NULL},
       {"--report-fd", &o.report_fd, NULL},       {"--target-cpus", NULL, &o.target_cpus},
       {"--own-cpus", NULL, &o.own_cpus},         {"--library", NULL, &o.library},
@@ -374,7 +374,7 @@ static void watch(struct Watch* w, const struct Options* o) {
   while (true) {
     sleep_until_due(w, o);
     if (w->exited && now_ns() >= w->end) return;
-    const bool late = o->timeout_s && !w->exited && now_ns() - w->start > o->timeout_s * 1000000000LL;
+    const bool late = o->timeout_ms && !w->exited && now_ns() - w->start > o->timeout_ms * 1000000LL;
     if (asked_to_stop || late) {
       w->stopped = asked_to_stop;
       w->timed_out = !asked_to_stop;
