@@ -7,7 +7,6 @@ Comparisons are made within rounds (`analysis/claims.py`), so a slow drift of th
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import random
@@ -17,15 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from freestone_lab.analysis.decision import (
-    MEMORY_FLOOR_KIB,
-    Decision,
-    Evidence,
-    decide,
-    evidence_of,
-    racing,
-)  # fmt: skip
-from freestone_lab.analysis.inference import LEAST_MARGIN
+from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of, racing
 from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
 from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
@@ -231,16 +222,16 @@ class Engine:
         """The baseline first, which is the measure of all others; then its control; then the others in random order."""
         begun = time.monotonic()
         self._first(scratch)
+        if self.plan.share:
+            self._sample_share(scratch)
         control, rest = self.peers[1], self.peers[2:]
         self.random.shuffle(rest)
         known = {p.name for p in self.peers if (self.task.argv[0], p.name) in self.proven}
-        if control.name not in known and self.task.server is None:
+        if control.name not in known and self.task.server is None and not self.nothing_to_win:
             self._warm(control, scratch)
             self._second(control, scratch)
         if self.look is not None:
             self.started(self, self.look)
-        if self.plan.share:
-            self._sample_share(scratch)
         for peer in rest if not self.nothing_to_win else ():
             if peer.name in known:
                 continue
@@ -258,14 +249,14 @@ class Engine:
         said = open_folder(scratch) / "timed"
         timed = Peer("timed calls", str(share.library()), "control")
         self._tell(timed, 0)
-        with contextlib.suppress(UserError):
-            self._once(timed, 0, scratch, {share.VARIABLE: str(said)})
-        found = share.read(said)
-        if found is None:
+        try:
+            _, run = self._once(timed, 0, scratch, {share.VARIABLE: str(said)})
+        except UserError:
             return
-        self.experiment.params["malloc"] = asdict(found)
-        small = found.bound < LEAST_MARGIN and found.heap_kib < MEMORY_FLOOR_KIB
-        self.decided = self.nothing_to_win = small
+        found = share.read(said, run.wall_s)
+        if found is not None:
+            self.experiment.params["malloc"] = asdict(found)
+            self.decided = self.nothing_to_win = found.nothing_to_win
 
     def _leave_out(self, peer: Peer) -> None:
         """There is no time for even one run."""

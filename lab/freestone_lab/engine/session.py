@@ -143,6 +143,8 @@ class Sitting:
     def _started(self, engine: Engine, look: Look) -> None:
         """Says what the single program is and how long measuring takes, once its first runs are known."""
         self.say(look.words())
+        if engine.nothing_to_win:
+            return
         count = len(engine.peers) - 1  # without the control
         least = _least_s(engine.task, self.chosen) / engine.task.seconds * look.seconds * SPARE
         self.budget.grow(least)

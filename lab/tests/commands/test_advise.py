@@ -306,16 +306,40 @@ def test_nothing_is_installed_unasked(
 
 
 SPINS = "int main(void) { for (volatile long i = 0; i < 150000000; i++) {} return 0; }\n"
+WALKS = """#include <stdlib.h>
+struct node { struct node* next; long pad[7]; };
+int main(void) {
+  struct node *first = NULL, *last = NULL;
+  for (long i = 0; i < 100000; i++) {
+    struct node* made = malloc(sizeof *made);
+    made->next = first, first = made;
+    if (!last) last = made;
+  }
+  last->next = first;
+  for (volatile long i = 0; i < 100000000; i++) first = first->next;
+  return first == NULL;
+}
+"""
 
 
-def test_nothing_is_measured_where_nothing_can_be_won(tmp_path: Path, only: list[str], work: Path) -> None:
+@pytest.mark.parametrize("words", [["./spins"], ["sleep", "2"]], ids=lambda words: words[0])
+def test_nothing_is_measured_where_nothing_can_be_won(words: list[str], tmp_path: Path, only: list[str]) -> None:
     (tmp_path / "spins.c").write_text(SPINS)
     subprocess.run(["cc", str(tmp_path / "spins.c"), "-o", str(tmp_path / "spins")], check=True)
-    done = freestone(tmp_path, "advise", *only, "--", "./spins")
+    done = freestone(tmp_path, "advise", *only, "--", *words)
     assert done.returncode == 0, done.stderr
-    assert re.match(r"keep +glibc: malloc takes \S+ % of the CPU time, .*at most \S+ % to win", done.stdout), (
-        done.stdout
+    said = (
+        r"keep +glibc: malloc takes \S+ % of the CPU time, .*at most \S+ % of it and \S+ % of the time to win; where "
     )
-    assert "round 1" not in done.stderr and not files(tmp_path, "freestone-advise-*")
-    done = freestone(tmp_path, "advise", *only, "--time-limit", "20s", "--", str(work), "300000", "256")
-    assert " to win, but for caches; " in card_of(done.stdout)["malloc"], done.stdout
+    assert re.match(said + "blocks lie in caches is not in it", done.stdout), done.stdout
+    assert "measuring 1" not in done.stderr and "round 1" not in done.stderr
+    assert not files(tmp_path, "freestone-advise-*")
+
+
+def test_a_list_that_is_walked_is_measured_though_its_calls_take_nothing(tmp_path: Path, only: list[str]) -> None:
+    """What its nodes' places do to caches can be won, and is in no bound of calls."""
+    (tmp_path / "walk.c").write_text(WALKS)
+    subprocess.run(["cc", str(tmp_path / "walk.c"), "-o", str(tmp_path / "walk")], check=True)
+    done = freestone(tmp_path, "advise", *only, "--budget", "20s", "--", "./walk")
+    assert done.returncode == 0 and "measuring 2 allocators" in done.stderr, done.stderr
+    assert "where blocks lie in caches is not in it; " in card_of(done.stdout)["malloc"], done.stdout

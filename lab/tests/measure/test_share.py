@@ -46,7 +46,7 @@ def sampled(program: Path, folder: Path, *words: str) -> share.Share:
     said = folder / "said"
     env = {**os.environ, "LD_PRELOAD": str(share.library()), share.VARIABLE: str(said)}
     subprocess.run([str(program), *words], env=env, check=True)
-    found = share.read(said)
+    found = share.read(said, 1.0)
     assert found is not None
     return found
 
@@ -64,4 +64,4 @@ def test_a_program_that_never_allocates_could_win_nothing(program: Path, tmp_pat
 
 
 def test_a_process_that_says_nothing_is_no_share(tmp_path: Path) -> None:
-    assert share.read(tmp_path / "absent") is None
+    assert share.read(tmp_path / "absent", 1.0) is None
