@@ -5,13 +5,16 @@ C programs find it by pkg-config, C++ programs by find_package.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 import tempfile
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 
-from packaging_support import BUILD, CC, CLIENTS, CXX, EXAMPLES, answers, call, with_variable
+from packaging_support import BUILD, CC, CLIENTS, CXX, EXAMPLES, ROOT, answers, call, with_variable
 
 from support import harness
 
@@ -157,6 +160,53 @@ class Installed(unittest.TestCase):
             )
             call(compiler, "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
                  "-I", self.prefix / "include", "-include", header, "/dev/null")  # fmt: skip
+
+
+IN_A_MACHINE_OF_ITS_OWN = """
+mount -t tmpfs none /mnt && cd /mnt && mkdir etc etc.work local local.work
+mount -t overlay none -o lowerdir=/etc,upperdir=etc,workdir=etc.work /etc
+mount -t overlay none -o lowerdir=/usr/local,upperdir=local,workdir=local.work /usr/local
+exec "$@"
+"""
+
+
+@unittest.skipUnless(BUILD == ROOT / "build" / "release", "the entry command installs the release build")
+class EntryCommand(unittest.TestCase):
+    """`freestone install`: what it installs serves malloc, or it says in one line what stands in the way."""
+
+    COMMAND = ROOT / "freestone"
+
+    def install(self, *words: str | Path, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        line = [*within, str(self.COMMAND), "install", *map(str, words)]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    def test_in_a_folder_of_its_own_the_library_is_preloaded_by_its_path(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.install("--prefix", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            library = next(Path(folder).glob("lib*/**/libfreestone.so.1"))
+            self.assertIn(f"proven: LD_PRELOAD={library} serves malloc", done.stdout)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root installs for the system")
+    def test_for_the_system_its_name_is_enough(self) -> None:
+        done = self.install(within=["unshare", "--mount", "sh", "-ec", IN_A_MACHINE_OF_ITS_OWN, "sh"])
+        if "overlay" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertIn("proven: LD_PRELOAD=libfreestone.so.1 serves malloc", done.stdout, done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may become nobody")
+    def test_without_rights_it_says_so_before_it_builds(self) -> None:
+        done = self.install(within=["setpriv", "--reuid=65534", "--clear-groups"])
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("/usr/local cannot be written by nobody", done.stderr)
+
+    def test_what_is_not_all_built_is_not_half_installed(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            call("cmake", "-G", "Ninja", "-S", ROOT, "-B", f"{folder}/build", "-DCMAKE_BUILD_TYPE=Release")
+            line = ["cmake", "--install", f"{folder}/build", "--prefix", f"{folder}/prefix"]
+            done = subprocess.run(line, capture_output=True, text=True, check=False)
+            self.assertIn("not all libraries are built; first: cmake --build", done.stderr)
+            self.assertFalse(Path(folder, "prefix").exists())
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from freestone_lab.core.result import Peer, Result
 from freestone_lab.core.signals import ends_are_kept
 from freestone_lab.engine import preparation, session
 from freestone_lab.engine.budget import Budget
-from freestone_lab.engine.plan import Plan, Task
+from freestone_lab.engine.plan import Plan, Task, base_environment
 from freestone_lab.engine.session import Outcome
+from freestone_lab.measure import proof
 from freestone_lab.report import card, terminal
 from freestone_lab.report.board import board
 from freestone_lab.report.overview import analyse
@@ -28,7 +29,13 @@ def hold(
     tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], to: Places, budget: Budget, answer: Answer = "tables",
     programs: Sequence[Path] = (), way: str = "preload",
 ) -> int:  # fmt: skip
-    """One sitting from its first run to its last line. The exit status."""
+    """One sitting from its first run to its last line. The exit status.
+
+    UserError for a library that the environment switches off, or gives options that it refuses.
+    """
+    for peer in chosen:
+        if refused := proof.refusal(peer, base_environment({})):
+            raise UserError(refused)
     command = ["freestone", *sys.argv[1:]]
     out = terminal.console(stderr=True)
     with ends_are_kept() as ended:

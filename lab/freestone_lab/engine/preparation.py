@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from freestone_lab.core import builds, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.engine.plan import base_environment
-from freestone_lab.measure import proof
 from freestone_lab.peers import discover, packages, variants
 
 # The rivals of a plain `compare`: one of each family, the newest that is present.
@@ -75,14 +73,9 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str], options: Sequen
     """The baseline, then `only`, or else the default families followed by `with_names`. `all` stands for every peer.
 
     Names may also stand in one word with commas between them; the path of `NAME=path.so` is left as it is. Each value
-    of `options` makes a variant of its allocator. UserError for a library that the environment switches off, or gives
-    options that it refuses.
+    of `options` makes a variant of its allocator.
     """
-    chosen = variants.with_options(_chosen(with_names, only), options)
-    for peer in chosen:
-        if refused := proof.refusal(peer, base_environment({})):
-            raise UserError(refused)
-    return chosen
+    return variants.with_options(_chosen(with_names, only), options)
 
 
 def _chosen(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:

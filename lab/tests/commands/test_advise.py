@@ -30,6 +30,7 @@ listener.bind(("127.0.0.1", 0))
 listener.listen()
 time.sleep(1e6)  # who waited for its end would hang
 """
+LIBRARY = paths.build_dir() / "libfreestone.so"
 PYTHON = str(Path(sys.executable).resolve())
 
 
@@ -303,6 +304,27 @@ def test_nothing_is_installed_unasked(
     assert first < done.stderr.index("libnobody1") < done.stderr.index("a program that ends")
     done = freestone(tmp_path, command, "--install", *words[1:])
     assert f"installing libnobody1 ({size})" in done.stderr and installed == ["libnobody1"]
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason="the library is not built")
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"FREESTONE_DISABLE": "1"}, "mine is switched off here: it passes each call on to glibc's malloc"),
+        ({"FREESTONE_CONF": "nosuch:1"}, 'mine: FREESTONE_CONF: unknown option "nosuch"'),
+        ({"FREESTONE_CONF": "dirty_decay_ms:5"}, None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_a_library_that_would_not_do_as_asked_is_refused(
+    command: str, env: dict[str, str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    done = freestone(tmp_path, command, "--only", f"mine={LIBRARY}", "--runs", "1", "--", "true")
+    assert done.returncode == (2 if said else 0) and (said or "") in done.stderr, done.stderr
+    assert bool(said) != bool(files(tmp_path, "freestone-*"))
 
 
 SPINS = "int main(void) { for (volatile long i = 0; i < 150000000; i++) {} return 0; }\n"

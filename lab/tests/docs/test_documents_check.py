@@ -47,6 +47,7 @@ UNTRACKED = ("build/", ".venv", "/", "~", "results/", "docs/BENCHMARKS.md", "doc
 EXTERNAL = {"MAP_FIXED_NOREPLACE", "node_exporter", "rt_sigaction", "rt_sigprocmask", "find_package", "pkg_config"}
 SHELL_COMMANDS: dict[str, frozenset[str]] = {
     "build": frozenset({"--preset", "--help"}),
+    "install": frozenset({"--prefix", "--help"}),
     "lib": frozenset({"--hardened", "--help"}),
     "--help": frozenset(),
     "--version": frozenset(),

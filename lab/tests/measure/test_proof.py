@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.engine import preparation
 from freestone_lab.heap import runner
 from freestone_lab.host import target
 from freestone_lab.measure import proof
 
 GLIBC = Peer("glibc", None, "libc")
-LIBRARY = paths.build_dir() / "libfreestone.so"
 
 
 def account(folder: Path, argv: list[str], preload: str | None = None) -> proof.Account:
@@ -109,30 +105,6 @@ def test_probe_tells_a_good_library_from_bad_ones(controls: dict[str, Peer]) -> 
     assert proof.probe(controls["passthrough"]).failure is None
     assert "dies of signal" in (proof.probe(controls["crashing"]).failure or "")
     assert "malloc is served by" in (proof.probe(controls["not-loading"]).failure or "")
-
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason="the library is not built")
-@pytest.mark.parametrize(
-    ("env", "said"),
-    [
-        ({}, None),
-        ({"FREESTONE_CONF": "dirty_decay_ms:5"}, None),
-        ({"FREESTONE_DISABLE": "1"}, "mine is switched off here: it passes each call on to glibc's malloc"),
-        ({"FREESTONE_CONF": "nosuch:1"}, 'mine: FREESTONE_CONF: unknown option "nosuch"'),
-    ],
-    ids=str,
-)
-def test_a_library_that_would_not_do_as_asked_is_refused(
-    env: dict[str, str], said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is measured, by each command that compares allocators."""
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    if said is None:
-        assert preparation.choose_peers([], [f"mine={LIBRARY}"])[1].name == "mine"
-    else:
-        with pytest.raises(UserError, match=re.escape(said)):
-            preparation.choose_peers([], [f"mine={LIBRARY}"])
 
 
 def test_targets_that_cannot_be_preloaded_are_refused(tmp_path: Path, static_program: Path) -> None:
