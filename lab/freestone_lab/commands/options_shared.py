@@ -45,7 +45,8 @@ def allocators(parser: argparse.ArgumentParser) -> None:
 
 
 def installing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--install", action="store_true", help="install the Debian packages that are missing, unasked")
+    parser.add_argument("--no-install", dest="install", action="store_false",
+                        help="leave out allocators and programs whose Debian packages are missing")  # fmt: skip
 
 
 def budget(parser: argparse.ArgumentParser, text: str = "stop after this long, in all") -> None:

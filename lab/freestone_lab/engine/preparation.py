@@ -19,34 +19,29 @@ Say = Callable[[str], None]
 
 
 LIBRARY = "libfreestone.so"
+BUILD_TOOLS = ("gcc", "g++", "cmake", "ninja")
 BUILD_WORDS = "about a minute and 200 MiB in build/"
 
 
 def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bool, say: Say) -> None:
     """Says how long a sitting takes, what it installs and builds and how much disk that needs; then does it.
 
-    Packages are installed with `install`, or if the user at the terminal agrees. Without them there are fewer
-    allocators and programs.
+    Without the packages there are fewer allocators and programs.
     """
     if limit_s is not None:
         say(f"measuring takes at most {units.words(limit_s)}")
-    if packages_wanted:
-        mib = packages.installed_mib(packages_wanted)
-        size = f" ({f'about {mib:.0f}' if mib >= 1 else 'less than 1'} MiB)" if mib else ""
-        what = f"{' '.join(packages_wanted)}{size}"
-        if install or _agreed(f"Install {what}?"):
-            say(f"installing {what}")
-            ensure_packages(packages_wanted, say)
-        else:
-            say(f"not here and left out: {what}; --install installs them")
+    if install:
+        built = (paths.build_dir() / LIBRARY).exists()
+        ensure_packages([*packages_wanted, *(() if built else packages.missing_programs(BUILD_TOOLS))], say)
+    elif packages_wanted:
+        say(f"not here and left out: {_sized(packages_wanted)}")
     _ensure_library(say)
 
 
-def _agreed(question: str) -> bool:
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def _sized(wanted: Sequence[str]) -> str:
+    mib = packages.installed_mib(wanted)
+    size = f" ({f'about {mib:.0f}' if mib >= 1 else 'less than 1'} MiB)" if mib else ""
+    return f"{' '.join(wanted)}{size}"
 
 
 def _ensure_library(say: Say) -> None:
@@ -60,13 +55,16 @@ def _ensure_library(say: Say) -> None:
 
 
 def ensure_packages(wanted: Sequence[str], say: Say) -> None:
-    """Installs packages if it may. Otherwise it names the line to type."""
+    """Installs packages if it may, and says so first. Otherwise it names the line to type."""
     if not wanted:
         return
-    say(f"installing {' '.join(wanted)}" if packages.privilege() is not None else f"missing: {' '.join(wanted)}")
+    if packages.privilege() is None:
+        say(f"not here and left out: {_sized(wanted)}; type: {packages.command_line(wanted)}")
+        return
+    say(f"installing {_sized(wanted)}")
     left = packages.install(list(wanted))
     if left:
-        say(f"not installed; type: {packages.command_line(left)}")
+        say(f"not installed, and left out: {' '.join(left)}; type: {packages.command_line(left)}")
 
 
 def choose_peers(with_names: Sequence[str], only: Sequence[str], options: Sequence[str] = ()) -> list[Peer]:

@@ -9,10 +9,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from freestone_lab.peers.discover import PACKAGED
+from freestone_lab.peers.discover import ALIASES, PACKAGED
 
 PROGRAMS: dict[str, str] = {
     "gcc": "gcc",
@@ -49,9 +50,9 @@ FILES: dict[str, str] = {
 
 
 def missing_programs(programs: Iterable[str] = PROGRAMS) -> list[str]:
-    """The packages of those programs that are not on PATH, and of FILES that do not exist."""
+    """The packages of those programs that are not on PATH; of all programs, also of FILES that do not exist."""
     packages = [PROGRAMS[p] for p in programs if shutil.which(p) is None]
-    packages += [package for path, package in FILES.items() if not Path(path).exists()]
+    packages += [package for path, package in FILES.items() if programs is PROGRAMS and not Path(path).exists()]
     return list(dict.fromkeys(packages))
 
 
@@ -65,9 +66,10 @@ def installed_mib(wanted: Sequence[str]) -> float:
     return sum(int(kib) for kib in re.findall(r"^Installed-Size: (\d+)", done.stdout, re.MULTILINE)) / 1024
 
 
-def missing_peers() -> list[str]:
-    """The packages of Debian's allocators that are not installed."""
-    return [p.package for p in PACKAGED if not _installed(p.package)]
+def missing_peers(only: Collection[str] = ()) -> list[str]:
+    """The packages of Debian's allocators that are not installed; with `only`, of those that it names."""
+    named = {variant for name in only for variant in (name, *ALIASES.get(name, ()))}
+    return [p.package for p in PACKAGED if (not only or {p.name, "all"} & named) and not _installed(p.package)]
 
 
 def _installed(package: str) -> bool:
@@ -81,17 +83,15 @@ def _installed(package: str) -> bool:
 
 
 def privilege() -> list[str] | None:
-    """What to put before apt-get: nothing as root, `sudo` if it asks for no password, None if neither works."""
+    """What to put before apt-get: nothing as root, `sudo` if it can ask for a password or needs none, or None."""
     if shutil.which("apt-get") is None:
         return None
     if os.geteuid() == 0:
         return []
-    if (
-        shutil.which("sudo")
-        and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
-    ):
-        return ["sudo"]
-    return None
+    if shutil.which("sudo") is None:
+        return None
+    unasked = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+    return ["sudo"] if unasked or sys.stdin.isatty() else None
 
 
 def command_line(packages: Sequence[str]) -> str:

@@ -285,25 +285,31 @@ def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "mib", "size"), [("advise", 12.0, "about 12 MiB"), ("compare", 0.3, "less than 1 MiB")]
 )
-def test_nothing_is_installed_unasked(
+def test_what_is_missing_is_installed_where_that_may_be(
     command: str, mib: float, size: str, work: Path, tmp_path: Path, only: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed: list[str] = []
-    monkeypatch.setattr(packages, "missing_peers", lambda: ["libnobody1"])
+    may: list[str] | None = []
+    monkeypatch.setattr(packages, "missing_peers", lambda _: ["libnobody1"])
     monkeypatch.setattr(packages, "installed_mib", lambda _: mib)
+    monkeypatch.setattr(packages, "privilege", lambda: may)
 
     def install(wanted: list[str]) -> list[str]:
         installed.extend(wanted)
         return []
 
     monkeypatch.setattr(packages, "install", install)
-    words = [command, *only, "--time-limit", "60s", "--runs", "1", "--", str(work), "1000"]
-    done = freestone(tmp_path, *words)
-    assert f"not here and left out: libnobody1 ({size}); --install installs them" in done.stderr and not installed
+    words = [*only, "--time-limit", "60s", "--runs", "1", "--", str(work), "1000"]
+    done = freestone(tmp_path, command, "--no-install", *words)
+    assert f"not here and left out: libnobody1 ({size})\n" in done.stderr and not installed
     first = done.stderr.index("measuring takes at most ")
     assert first < done.stderr.index("libnobody1") < done.stderr.index("a program that ends")
-    done = freestone(tmp_path, command, "--install", *words[1:])
+    done = freestone(tmp_path, command, *words)
     assert f"installing libnobody1 ({size})" in done.stderr and installed == ["libnobody1"]
+    may = None
+    done = freestone(tmp_path, command, *words)
+    typed = "type: sudo apt-get update && sudo apt-get install -y libnobody1\n"
+    assert f"left out: libnobody1 ({size}); {typed}" in done.stderr and len(installed) == 1
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason="the library is not built")

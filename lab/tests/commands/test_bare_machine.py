@@ -17,8 +17,11 @@ import pytest
 
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths
+from freestone_lab.engine import preparation
 from freestone_lab.host import own_tests
 from freestone_lab.measure import native
+from freestone_lab.peers import discover, packages
+from freestone_lab.workloads import defaults
 
 SHELL_TOOLS = ("sh", "cat", "cksum", "dirname", "grep", "cut", "tr", "readlink", "sed", "uname", "id")
 COMPILER_TOOLS = ("cc", "gcc", "as", "ld", "addr2line", "c++filt")
@@ -106,6 +109,21 @@ def test_a_missing_python_is_named(without_python: Machine) -> None:
     assert done.stderr == (
         "freestone: this machine lacks: python3; install them with its package manager and run this again\n"
     )
+
+
+def test_without_rights_one_message_names_what_all_steps_lack(tmp_path: Path) -> None:
+    """No Python, no compiler, no allocator but glibc's, and a user who may not install anything."""
+    nobody = machine(tmp_path, "", *SHELL_TOOLS, "sort")
+    for name, does in {"apt-get": "exit 1", "id": "echo 1000", "dpkg-query": "exit 1"}.items():
+        (nobody.tools / name).unlink(missing_ok=True)
+        (nobody.tools / name).write_text(f"#!/bin/sh\n{does}\n")
+        (nobody.tools / name).chmod(0o755)
+    done = nobody.freestone("compare")
+    typed = "freestone: these packages are missing; type: sudo apt-get update && sudo apt-get install -y "
+    assert done.returncode == 2 and done.stderr.startswith(typed) and done.stderr.count("\n") == 1, done.stderr
+    of_compare = [p.package for p in discover.PACKAGED] + [packages.PROGRAMS[p] for p in defaults.PROGRAMS]
+    of_setup = {"python3", "python3-venv", "ca-certificates", *(packages.PROGRAMS[p] for p in preparation.BUILD_TOOLS)}
+    assert set(done.stderr.removeprefix(typed).split()) == {*of_compare, *of_setup}
 
 
 @pytest.mark.parametrize("name", options.COMMANDS)
