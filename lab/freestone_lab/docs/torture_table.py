@@ -10,7 +10,7 @@ from freestone_lab.docs.pages import cell_text, grid, section_from, stored
 DOCUMENT = Path("docs/TORTURE.md")
 RESULT = Path("docs/results/torture.json")
 SCHEMA = "freestone-torture/1"
-COMMAND = "ctest --test-dir build/release -R torture.whole"
+COMMAND = "./freestone build all && ctest --test-dir build/release -R torture.whole"
 BUILDS = ("fast", "hardened")
 HEADINGS = ("what is refused or set", *BUILDS, "seconds", "calls refused")
 
