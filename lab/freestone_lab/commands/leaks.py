@@ -15,6 +15,8 @@ from freestone_lab.heap import leak_search as search
 def run(options: Namespace) -> int:
     check_target(options, "leaks")
     seconds = None if options.for_ is None else units.seconds(options.for_, "--for")
+    if options.json:
+        paths.must_be_writable(options.json, "--json")
     if options.pids is not None:
         done = search.look(options.pids, seconds)
     else:
@@ -23,5 +25,6 @@ def run(options: Namespace) -> int:
         print(line, file=sys.stderr)
     if options.json:
         found = {"schema": "freestone-lost/1", "processes": [asdict(process) for process in done.processes]}
-        outputs.write_whole(paths.must_be_writable(options.json, "--json"), json.dumps(found, indent=1) + "\n")
+        text = json.dumps(found, indent=1) + "\n"
+        outputs.must_write(options.json, lambda place: outputs.write_whole(place, text))
     return options.error if done.found and options.error else done.exit_status

@@ -78,10 +78,6 @@ def diff(options: Namespace) -> None:
 
 
 def _finish(path: Path, make: Callable[[Path], None], open_page: bool) -> None:
-    """Writes the file, elsewhere if its place fails: a program may have run for hours for it."""
-    place = outputs.write(path, make, lambda text: print(f"freestone: {text}", file=sys.stderr))
-    if place is None:
-        raise UserError(f"'{path}': the profile could not be written anywhere")
-    print(f"written: {place}", file=sys.stderr)
+    place = outputs.must_write(path, make)
     if open_page:
         webbrowser.open(place.resolve().as_uri())

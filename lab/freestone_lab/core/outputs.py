@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 import weakref
@@ -148,3 +149,12 @@ def write(path: Path, make: Callable[[Path], None], say: Say) -> Path | None:
             continue
         return place
     return None
+
+
+def must_write(path: Path, make: Callable[[Path], None]) -> Path:
+    """Writes what a program may have run for hours for, elsewhere if its place fails, and says where it is."""
+    place = write(path, make, lambda text: print(f"freestone: {text}", file=sys.stderr))
+    if place is None:
+        raise UserError(f"'{path}': it could not be written anywhere")
+    print(f"written: {place}", file=sys.stderr)
+    return place

@@ -264,8 +264,11 @@ def _described(folder: Path, name: str = "") -> Peer:
 
 
 def _installed() -> list[Peer]:
-    found = []
-    for description in sorted(cache_folder().glob(f"*/{DESCRIPTION}")):
+    found: list[Peer] = []
+    descriptions: list[Path] = []
+    with contextlib.suppress(PermissionError):  # HOME is still another user's, as after `su`
+        descriptions = sorted(cache_folder().glob(f"*/{DESCRIPTION}"))
+    for description in descriptions:
         try:
             found.append(_described(description.parent))
         except (PeerError, OSError, ValueError, KeyError, TypeError):

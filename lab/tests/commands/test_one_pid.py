@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_tools import marked
 
 from freestone_lab.core import paths
 from freestone_lab.trace import reader, recording
@@ -25,19 +26,6 @@ COMMANDS = {
     "prepare": ["compare", "--rounds", "2", "--only", "glibc", "--prepare", "sleep 300", "--", "true"],
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
-
-
-def marked(mark: str, line: bytes = b"") -> list[int]:
-    """The live processes that inherited the mark and whose command line begins so."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            is_ours = entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes()
-            if is_ours and (entry / "cmdline").read_bytes().startswith(line):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("number", ENDS)
