@@ -65,7 +65,7 @@ ELSEWHERE = {
     r"cd lab": "`freestone test lab` runs it",
     r"--push": "needs a server that takes profiles: heap/test_agent.py",
     r"musl|MITIGATIONS|TESTS=OFF|build/locks|--preset (fuzz|aarch64|dev)": "builds another variant of everything",
-    r"STORM|SCALE=40|WORKLOADS=1000|torture\.whole|enumerated|-R (hardened|stress|model)": "takes many minutes",
+    r"STORM|SCALE=40|WORKLOADS=1000|torture\.whole|enumerated --|-R (hardened|stress|model)": "takes many minutes",
     r"FOLDER|freestone (advise|agent|record|stats|top|trace|(profile|leaks)( -\S+( \S+\.json)?)?)$": "a mention only",
     r"--with (isoalloc|mimalloc)": "needs what is not always installed, or built",
 }
@@ -198,11 +198,12 @@ def test_what_a_command_names_is_built_by_a_line_before_it(page: Path) -> None:
 
 
 SERVER = r"""
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 int main(int count, char** words) {
-  (void)words;
+  if (getenv("FOR_EVER")) puts(words[0]), fflush(stdout);
   do {
     for (int i = 0; i < 20000; i++) free(memset(malloc(1000 + i % 9000), 1, 1000));
     usleep(20000);
@@ -215,9 +216,13 @@ int main(int count, char** words) {
 def clone_into(folder: Path) -> None:
     """A clone of what is committed, with what this tree has beside it, and the packages of this Python."""
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(folder)], check=True)
-    changed = subprocess.run(["git", "diff", "HEAD", "--binary"], cwd=ROOT, capture_output=True, check=True).stdout
-    if changed:
-        subprocess.run(["git", "apply", "-"], input=changed, cwd=folder, check=True)
+    changed = subprocess.run(["git", "ls-files", "-mo", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    for name in changed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        elif not (ROOT / name).exists():
+            (folder / name).unlink()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
     packages = next((folder / ".venv/lib").glob("python3*/site-packages"))
     (packages / "freestone.pth").write_text(f"{folder}/lab\n{sysconfig.get_paths()['purelib']}\n")
@@ -267,8 +272,10 @@ class Clone:
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
         line = "FOR_EVER=1 LD_PRELOAD=$(./freestone lib) exec ./server"
-        with subprocess.Popen(["/bin/bash", "-c", line], cwd=self.folder, env=self.env) as server:
+        words = ["/bin/bash", "-c", line]
+        with subprocess.Popen(words, cwd=self.folder, env=self.env, stdout=subprocess.PIPE) as server:
             try:
+                assert server.stdout is not None and server.stdout.readline()
                 yield
             finally:
                 server.kill()
