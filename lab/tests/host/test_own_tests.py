@@ -188,7 +188,8 @@ def test_every_part_is_a_preset_to_configure_build_and_test() -> None:
 def test_only_absent_programs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "PROGRAMS", {"sh": "dash", "freestone-no-such-program": "its-package"})
     monkeypatch.setattr(packages, "FILES", {"/etc/passwd": "present", "/nowhere/header.h": "its-headers"})
-    assert packages.missing_programs(["sh", "freestone-no-such-program"]) == ["its-package", "its-headers"]
+    assert packages.missing_programs(["sh", "freestone-no-such-program"]) == ["its-package"]
+    assert packages.missing_programs(packages.PROGRAMS) == ["its-package", "its-headers"]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("60s", 60), ("5m", 300), ("90", 90), ("1.5min", 90), ("250ms", 0.25)])
