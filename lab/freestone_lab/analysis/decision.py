@@ -2,8 +2,9 @@
 
 The rule: leave out who is shown to be slower than another by more than MARGIN, in CPU time or in time, and faster in
 neither. Of the others, choose who takes least memory, or the baseline if it is as good. Never choose an allocator that
-is shown to take more than MEMORY_LIMIT times the baseline's memory. Differences of memory below MEMORY_FLOOR_KIB decide
-nothing. Another allocator than the baseline is recommended only if an interval excludes "no difference".
+is shown to take more than MEMORY_LIMIT times the baseline's memory. Differences of memory below MEMORY_FLOOR_KIB choose
+nobody. Another allocator than the baseline is recommended only if an interval excludes "no difference", and if nothing
+is worse under it by more than something else is better; otherwise it is the user's choice.
 
 The statements about all pairs and figures hold together, after every round (`sequential`), so who has lost need not
 run any more. Once the choice is settled, those run on whose ratio to the baseline is not known well enough.
@@ -26,6 +27,7 @@ from freestone_lab.core.result import Experiment, control_name
 MARGIN = inference.SAME  # smaller differences are no reason to change
 MEMORY_LIMIT = 2.0
 MEMORY_FLOOR_KIB = 4096.0
+TRADE_FLOOR_KIB = 1024.0  # more than start-up makes of it
 
 Unknown = Literal["", "rounds", "not measured", "noise"]
 
@@ -88,11 +90,11 @@ class Evidence:
         costs = [self.cost(figure, one, other) for figure in self.times]
         return any(c.above and c.high > 1 + MARGIN for c in costs) and not any(c.below for c in costs)
 
-    def wastes(self, one: str, other: str, limit: float) -> bool:
+    def wastes(self, one: str, other: str, limit: float, floor_kib: float = MEMORY_FLOOR_KIB) -> bool:
         """Whether `one` takes more than `limit` times as much memory, by the middle pair, and more than the floor."""
         ratio, typical = self.memory(one, other).ratio, self.typical(other, self.memory_figure)
         in_kib = self.memory_figure in self.experiment.specs and self.experiment.specs[self.memory_figure].unit == "KiB"
-        return ratio > limit and (not in_kib or typical is None or typical * (ratio - 1) > MEMORY_FLOOR_KIB)
+        return ratio > limit and (not in_kib or typical is None or typical * (ratio - 1) > floor_kib)
 
     def better_in(self, name: str) -> list[str]:
         """The judged figures in which an allocator is shown to be better than the baseline, against both its runs."""
@@ -101,6 +103,18 @@ class Evidence:
         found = [f for f in self.times if self.verdict(f, name) == "better"]
         saves = self.wastes(self.baseline, name, 1.0) and self.verdict(self.memory_figure, name) == "better"
         return [*found, *([self.memory_figure] if saves else [])]
+
+    def is_a_trade(self, name: str) -> bool:
+        """Whether a judged figure is shown to be worse under an allocator by more than any is shown to be better.
+
+        Memory counts from TRADE_FLOOR_KIB more on.
+        """
+        shown = {f: self.verdict(f, name) for f in (*self.times, self.memory_figure)}
+        if not self.wastes(name, self.baseline, 1.0, TRADE_FLOOR_KIB) and shown[self.memory_figure] == "worse":
+            del shown[self.memory_figure]
+        costs = {f: self.cost(f, name, self.baseline).ratio for f in shown}
+        lost = max((costs[f] - 1 for f in shown if shown[f] == "worse"), default=0.0)
+        return lost > max((1 - costs[f] for f in shown if shown[f] == "better"), default=0.0)
 
     def verdict(self, figure: str, name: str) -> inference.Verdict:
         """What the table says of it."""
@@ -142,6 +156,7 @@ class Decision:
     lost: tuple[str, ...]  # shown to be slower than another
     more_rounds: int | None  # that would settle it; None when that is out of reach
     best: tuple[str, ...] = ()  # not shown to be worse than `use`, which is among them
+    is_a_trade: bool = False  # `use` is better in something, and worse by more in something else
 
     @property
     def settled(self) -> bool:
@@ -164,7 +179,7 @@ def decide(evidence: Evidence) -> Decision:
     unsettled = tuple(n for n in fast if n != use and not _settled(evidence, use, n))
     return Decision(
         use, _unknown(evidence, use, unsettled), unsettled, wasteful, tuple(n for n in lost if n != baseline),
-        _more_rounds(evidence, use, unsettled), tuple(lean),
+        _more_rounds(evidence, use, unsettled), tuple(lean), use != baseline and evidence.is_a_trade(use),
     )  # fmt: skip
 
 

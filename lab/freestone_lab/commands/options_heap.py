@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import at_least, output, program
+from freestone_lab.commands.options_shared import at_least, open_page, output, program
 
 
 def stats(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def running(parser: argparse.ArgumentParser) -> None:
 
 def page(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
     output(parser, "where the page goes", default)
-    parser.add_argument("--open", dest="open_page", action="store_true", help="open the page in a browser")
+    open_page(parser)
 
 
 def leaks(parser: argparse.ArgumentParser) -> None:

@@ -103,8 +103,7 @@ def advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adopt", choices=("preload", "systemd", "docker", "link"), default="preload",
                         help="which way to adopt it the card shows; the page shows all")  # fmt: skip
     seed(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the result file (.json or .json.gz)")
-    parser.add_argument("-o", "--report", type=Path, metavar="card.html", help="where the page goes")
+    exports(parser)
 
 
 def run(parser: argparse.ArgumentParser) -> None:

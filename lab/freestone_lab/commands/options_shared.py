@@ -63,6 +63,11 @@ def exports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables as Markdown")
     parser.add_argument("--gbench", type=Path, metavar="FILE", help="Google-Benchmark JSON")
     parser.add_argument("-o", "--report", type=Path, metavar="report.html", help="where the page goes")
+    open_page(parser)
+
+
+def open_page(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", dest="open_page", action="store_true", help="open the page in a browser")
 
 
 def output(parser: argparse.ArgumentParser, text: str, default: Path | None = None) -> None:

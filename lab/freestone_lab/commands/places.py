@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ class Places:
     result: Path
     page: Path
     others: Mapping[Path, Write] = field(default_factory=dict)
+    open_page: bool = False
 
     def keep(self, result: Result) -> None:
         """Stores the result so far, and goes elsewhere if its place fails."""
@@ -40,6 +42,8 @@ class Places:
             made.append(outputs.write(path, partial(make, result, analysed), preparation.to_stderr))
         page = partial(write_report, [result], tables=[analysed])
         made.append(outputs.write(self.page, page, preparation.to_stderr))
+        if self.open_page and made[-1] is not None:
+            webbrowser.open(made[-1].resolve().as_uri())
         return [path for path in made if path is not None]
 
 
@@ -65,4 +69,4 @@ def places(kind: str, options: Namespace) -> Places:
     forms = {"csv": _csv, "markdown": _markdown, "gbench": _google_benchmark}
     asked = [(getattr(options, name, None), write) for name, write in forms.items()]
     others = {outputs.usable(path, say): write for path, write in asked if path is not None}
-    return Places(result, outputs.usable(page, say), others)
+    return Places(result, outputs.usable(page, say), others, options.open_page)

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from freestone_lab.analysis.claims import change
-from freestone_lab.analysis.decision import MEMORY_FLOOR_KIB, MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
+from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
 from freestone_lab.analysis.inference import SAME, is_same
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
@@ -21,12 +21,12 @@ from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.measure.share import Share
 from freestone_lab.peers import discover
 from freestone_lab.report.overview import Analysis, analyse
-from freestone_lab.report.quantity import show
+from freestone_lab.report.quantity import Role, show
 
 Line = tuple[str, str]
 MOST_NAMED = 3
 ONE_RUN = "one run only"
-UNKNOWN = "unknown"  # the first word of a card that recommends nothing
+UNKNOWN, CHOICE = "unknown", "choice"  # the first word of a card that recommends nothing
 UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
 UNFIT_STEAL = 0.05
 SURE = f"at most {ERROR_RATE * 100:g} % that any statement here is wrong"
@@ -55,7 +55,7 @@ class Card:
     def sentence(self) -> str:
         """The answer as a headline."""
         word, said = self.answer
-        return said if word == UNKNOWN else f"{word} {said}"
+        return said if word in (UNKNOWN, CHOICE) else f"{word} {said}"
 
     def text(self) -> str:
         last = [*self.lines, *self.programs, ("in all", self.sentence + self.more)]
@@ -106,7 +106,9 @@ def make(
     lines += _adopting(ways, way)
     if page is not None:
         lines.append(("page", near(page)))
-    return Card(_answer(evidence, decision), tuple(lines), ways)
+    word, said = _answer(evidence, decision)
+    brings = "" if decision.unknown or use == base else f": {_brings(evidence, use)}"
+    return Card((word, said + brings), tuple(lines), ways)
 
 
 def _adopting(ways: Mapping[str, Adoption], way: str = "preload") -> list[tuple[str, str]]:
@@ -123,9 +125,36 @@ def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
     use, base = decision.use, evidence.baseline
     if decision.unknown:
         return UNKNOWN, f"not known yet: {_why_unknown(evidence, decision)}"
+    if decision.is_a_trade:
+        return CHOICE, _trade(use, base, evidence.verdict(evidence.memory_figure, use) == "worse")
     if use != base:
         return "use", f"{use} instead of {base}"
     return "keep", f"{base}: nothing measured is better" + (" by more than 3 %" if len(evidence.names) > 1 else "")
+
+
+def _trade(name: str, base: str, larger: bool) -> str:
+    return f"your choice, {name} is {'faster and larger' if larger else 'smaller and slower'} than {base}"
+
+
+def _brings(evidence: Evidence, name: str) -> str:
+    """What stands in the headline: time and memory to the baseline, as far as they are known."""
+    found = {
+        f: evidence.estimate(f, name, evidence.baseline).ratio for f in (evidence.times[0], evidence.memory_figure)
+    }
+    said = {f: evidence.verdict(f, name) for f in found}
+    words = [
+        f"{_label(evidence, f)} not known" if said[f] == "inconclusive" else _less_or_more(_label(evidence, f), ratio)
+        for f, ratio in found.items()
+    ]
+    return ", ".join(words)
+
+
+def _less_or_more(what: str, ratio: float) -> str:
+    change = abs(ratio - 1) * 100
+    if change < 0.5:
+        return f"equal {what}"
+    how = f"{change:.0f}" if change >= 10 else f"{change:.1f}"
+    return f"{how} % {'less' if ratio < 1 else 'more'} {what}"
 
 
 def _why_unknown(evidence: Evidence, decision: Decision) -> str:
@@ -228,9 +257,8 @@ def machine_lines(result: Result) -> list[tuple[str, str]]:
 
 def one_line(evidence: Evidence, decision: Decision) -> str:
     """The answer for one program in one sentence, memory beside time."""
-    word, said = _answer(evidence, decision)
     base = evidence.baseline
-    head = said if word == UNKNOWN else f"{word} {said}"
+    head = Card(_answer(evidence, decision), ()).sentence
     shown = decision.use if decision.use != base else _best_rival(evidence)
     if shown is not None:
         time = evidence.times[0]
@@ -247,17 +275,15 @@ def one_line(evidence: Evidence, decision: Decision) -> str:
 
 
 def _memory(evidence: Evidence, name: str) -> str:
-    """Memory beside time. A difference below the floor decides nothing, and is named so."""
+    """Memory beside time."""
     spec = evidence.experiment.specs.get(evidence.memory_figure)
-    mine, theirs = (evidence.typical(n, evidence.memory_figure) for n in (name, evidence.baseline))
     if spec is None:
         return ""
+    said = f", memory {_change(evidence, name, evidence.memory_figure)}"
+    mine, theirs = (evidence.typical(n, evidence.memory_figure) for n in (name, evidence.baseline))
     if spec.unit != "KiB" or mine is None or theirs is None:
-        return f", memory {_change(evidence, name, evidence.memory_figure)}"
-    said = f"{show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
-    if abs(mine - theirs) < MEMORY_FLOOR_KIB:
-        return f", memory the same within {show(MEMORY_FLOOR_KIB, spec.unit)} ({said})"
-    return f", memory {_change(evidence, name, evidence.memory_figure)}, {said}"
+        return said
+    return f"{said}, {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
 
 
 def _is_close(evidence: Evidence, name: str) -> bool:
@@ -309,10 +335,10 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
         answer: Line = (UNKNOWN, f"not known yet: no allocator is shown to be the best in most of {count} programs")
         ways: dict[str, Adoption] = {}
     else:
-        said = f"{use} instead of {base}" if use != base else use
-        more = f"; geometric mean: {_mean(analysis, use)}" if use != base else ""
         which = "best, or not shown to be worse than the best," if times[1] < times[0] else "best"
-        answer = ("use" if use != base else "keep", f"{said}: {which} in {times[0]} of {count} programs")
+        best = f"{which} in {times[0]} of {count} programs"
+        more = f"; geometric mean: {_mean(analysis, use)}" if use != base else ""
+        answer = ("keep", f"{use}: {best}") if use == base else _over_all(analysis, use, best)
         ways = ways_of(next(p for p in result.peers if p.name == use), words)
     lines: list[Line] = [*overall, *(line for e in found for line in _failures(e.experiment))]
     lines += [
@@ -322,6 +348,25 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
     ]
     lines += _adopting(ways)
     return Card(answer, tuple(lines), ways, programs, more)
+
+
+def _over_all(analysis: Analysis, use: str, best: str) -> Line:
+    """The answer for an allocator that is best in most programs: weighed as in one program, by the means over all."""
+    base = analysis.result.baseline
+    parts: dict[str, Role] = {"CPU": "speed", "memory": "memory"}
+    means = {what: analysis.ranked[role][use] for what, role in parts.items() if use in analysis.ranked.get(role, {})}
+    said = {what: mean.verdict or "inconclusive" for what, mean in means.items()}
+    gain = max((1 - means[what].ratio for what in means if said[what] == "better"), default=0.0)
+    loss = max((means[what].ratio - 1 for what in means if said[what] == "worse"), default=0.0)
+    brings = ", ".join(
+        f"{what} not known" if said[what] == "inconclusive" else _less_or_more(what, mean.ratio)
+        for what, mean in means.items()
+    )
+    if not gain:
+        return UNKNOWN, f"not known yet: {use} is {best}, and not shown to be better over all ({brings})"
+    if loss > gain:
+        return CHOICE, f"{_trade(use, base, said.get('memory') == 'worse')}: {brings}; {best}"
+    return "use", f"{use} instead of {base}: {brings}; {best}"
 
 
 def near(page: Path) -> str:
@@ -335,7 +380,7 @@ def _best_rival(evidence: Evidence) -> str | None:
 
 
 def _label(evidence: Evidence, figure: str) -> str:
-    words = {"cpu": "CPU", "whole": "CPU", PER_REQUEST: "CPU", "wall": "time"}
+    words = {"cpu": "CPU", "whole": "CPU", PER_REQUEST: "CPU", "wall": "time", evidence.memory_figure: "memory"}
     return words.get(figure, figure.replace("_", " "))
 
 

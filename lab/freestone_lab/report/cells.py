@@ -168,7 +168,9 @@ def machine(fingerprint: dict[str, Any]) -> str:
     facts = dict(fingerprint)
     if isinstance(facts.get("cpu"), dict):
         facts["cpu"] = facts["cpu"].get("model name")
-    shown = [form.format(facts[k]) for k, form in forms.items() if isinstance(facts.get(k), (str, int))]
+    shown = [
+        form.format(facts[k]) for k, form in forms.items() if isinstance(facts.get(k), (str, int)) and facts[k] != ""
+    ]
     return ", ".join(shown) + ". " if shown else ""
 
 

@@ -21,6 +21,10 @@ MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's me
 FEW_EXPERIMENTS = 12  # a result with more of them draws the process's memory for programs only
 MEMORY_CURVE = "Resident memory over time"
 REPLAY_SERIES = {"heap": "Memory of the heap", "live": "Live memory, as the program asked for it"}
+AXES = {
+    "memory_over_live": ("phase", "resident over live memory"),
+    "memory_over_requested": ("part of the run", "resident over requested memory"),
+}
 PROCESS_SERIES = "rss"  # every run has it
 WORKLOAD_MEMORY = "resident"  # the same in a workload's own eyes
 SKIPPED_SERIES = ("requested",)  # the same for every allocator
@@ -130,7 +134,7 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
         options = {"log_x": True, "show_x": size_label, "x_ticks": plots.size_ticks(min(xs), max(xs), 5), "floor": True}
         labels = ("requested size", "% of the request")
     else:
-        title, labels = words(name), ("", "")
+        title, labels = words(name), AXES.get(lower, ("", words(name)))
         xs, ys = [x for c in curves for x in c.x], [y for c in curves for y in c.y]
         options = {
             "log_x": min(xs) > 0 and max(xs) > 100 * min(xs),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
+from typing import Literal
 
 from freestone_lab.trace.behaviour import Bars, Behaviour, Grid
 
@@ -11,7 +13,7 @@ STYLE = """
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse;font-size:.85rem}
 td,th{padding:.15rem .5rem;text-align:right}th{font-weight:500}.bar{display:block;height:.8em;background:#0b6bcb}
 td.wide{width:20rem;text-align:left}svg{width:100%;height:auto}path{fill:none;stroke:#0b6bcb;stroke-width:1.5}
-.wrap{overflow-x:auto}.note{opacity:.75}
+.wrap{overflow-x:auto}.note{opacity:.75}caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 """
 
 
@@ -19,8 +21,16 @@ def _share(value: float) -> str:
     return "" if value == 0 else "<0.1 %" if value < 0.001 else f"{100 * value:.1f} %"
 
 
-def _cell(text: str, kind: str = "td", extra: str = "") -> str:
-    return f"<{kind}{extra}>{text}</{kind}>"
+def _cell(text: str, extra: str = "") -> str:
+    return f"<td{extra}>{text}</td>"
+
+
+def _head(text: str, of: Literal["row", "col"] = "row") -> str:
+    return f"<th scope={of}>{escape(text)}</th>"
+
+
+def _table(caption: str, rows: Iterable[str]) -> str:
+    return f"<table><caption>{escape(caption)}</caption>{''.join(rows)}</table>"
 
 
 def _row(*cells: str) -> str:
@@ -29,15 +39,15 @@ def _row(*cells: str) -> str:
 
 def _bar(label: str, share: float, most: float) -> str:
     bar = f"<span class=bar style='width:{100 * share / most:.1f}%'></span>"
-    return _row(_cell(escape(label), "th"), _cell(bar, extra=" class=wide"), _cell(escape(_share(share))))
+    return _row(_head(label), _cell(bar, extra=" class=wide"), _cell(escape(_share(share))))
 
 
 def _bars(found: Bars) -> str:
     if not found.shares:
         return f"<h2>{escape(found.title)}</h2><p class=note>none</p>"
     most = max(found.shares) or 1
-    rows = "".join(_bar(label, share, most) for label, share in zip(found.labels, found.shares, strict=True))
-    return f"<h2>{escape(found.title)}</h2><p class=note>{escape(found.note)}</p><table>{rows}</table>"
+    rows = (_bar(label, share, most) for label, share in zip(found.labels, found.shares, strict=True))
+    return f"<h2>{escape(found.title)}</h2><p class=note>{escape(found.note)}</p>{_table(found.title, rows)}"
 
 
 def _shade(share: float, most: float) -> str:
@@ -47,10 +57,10 @@ def _shade(share: float, most: float) -> str:
 
 def _grid(found: Grid) -> str:
     most = max((share for row in found.shares for share in row), default=1) or 1
-    rows = [_row(_cell("", "th"), *(_cell(escape(name), "th") for name in found.columns))]
+    rows = [_row(_cell(""), *(_head(name, "col") for name in found.columns))]
     for name, shares in zip(found.rows, found.shares, strict=True):
-        rows.append(_row(_cell(escape(name), "th"), *(_shade(share, most) for share in shares)))
-    return f"<h2>{escape(found.title)}</h2><div class=wrap><table>{''.join(rows)}</table></div>"
+        rows.append(_row(_head(name), *(_shade(share, most) for share in shares)))
+    return f"<h2>{escape(found.title)}</h2><div class=wrap>{_table(found.title, rows)}</div>"
 
 
 def _curve(points: list[tuple[float, float]]) -> str:
@@ -65,13 +75,13 @@ def _curve(points: list[tuple[float, float]]) -> str:
 
 def _fragmentation(found: Behaviour, needed: list[tuple[str, float, float]]) -> str:
     bound = max(1.0, found.least_pages_kib)
-    rows = [_row(*(_cell(text, "th") for text in ("", "peak, KiB", "mean, KiB", "peak over the bound")))]
-    rows.append(_row(_cell("the bound", "th"), _cell(f"{bound:.0f}"), _cell(""), _cell("1.00")))
+    rows = [_row(_cell(""), *(_head(text, "col") for text in ("peak, KiB", "mean, KiB", "peak over the bound")))]
+    rows.append(_row(_head("the bound"), _cell(f"{bound:.0f}"), _cell(""), _cell("1.00")))
     for name, peak, mean in needed:
         figures = (f"{peak:.0f}", f"{mean:.0f}", f"{peak / bound:.2f}")
-        rows.append(_row(_cell(escape(name), "th"), *(_cell(text) for text in figures)))
+        rows.append(_row(_head(name), *(_cell(text) for text in figures)))
     note = "No allocator needs fewer pages than the live bytes fill when perfectly packed. Beside it, one replay each."
-    return f"<h2>Fragmentation</h2><p class=note>{note}</p><table>{''.join(rows)}</table>"
+    return f"<h2>Fragmentation</h2><p class=note>{note}</p>{_table('Fragmentation', rows)}"
 
 
 def page(title: str, found: Behaviour, needed: list[tuple[str, float, float]]) -> str:

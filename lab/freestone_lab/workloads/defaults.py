@@ -71,7 +71,7 @@ def _workload(name: str, what: str, spec: str, seconds: float) -> Task | None:
         return None
     if found is None:
         return None
-    return replace(found, id=name, params={**found.params, "job": what}, seconds=seconds, judged=JUDGED)
+    return replace(found, id=name, workload=name, params={**found.params, "job": what}, seconds=seconds, judged=JUDGED)
 
 
 def tasks(scratch: Path, quick: bool = False, say: Callable[[str], None] = lambda _: None) -> list[Task]:

@@ -276,6 +276,16 @@ def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> 
     assert card["counts"] == "CPU time of the replay, less its own; peak memory with start-up"
 
 
+@pytest.mark.parametrize("command", ["advise", "compare"])
+def test_the_page_opens_in_a_browser_when_asked(
+    command: str, work: Path, tmp_path: Path, only: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    done = freestone(tmp_path, command, *only, "--open", "--runs", "1", "-o", "p.html", "--", str(work), "1000")
+    assert done.returncode == 0 and opened == [(tmp_path / "p.html").as_uri()], done.stderr
+
+
 def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
     listed = freestone(tmp_path, "peers")
     assert listed.returncode == 0

@@ -45,7 +45,7 @@ def test_the_page_of_a_comparison_opens_with_the_card() -> None:
         job("app", {"fast": (0.7, 1.0), "lean": (1.2, 0.9)}), command=["freestone", "compare", "--", "./app"]
     )
     text = render_report([found])
-    head = text.index('<h1 class="verdict">Use fast instead of glibc</h1>')
+    head = text.index('<h1 class="verdict">Use fast instead of glibc: 30 % less time, equal memory</h1>')
     assert head < text.index("LD_PRELOAD=/opt/libfast.so ./app") < text.index("<h2>The comparison</h2>")
     assert "-30.0 %" in text[head : text.index("<h2>The comparison</h2>")]
 
@@ -57,11 +57,11 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
     )
     assert found is not None
     lines = dict((*found.lines, *found.programs))
-    assert found.sentence == "use fast instead of glibc: best in 2 of 3 programs"
+    assert found.sentence == "use fast instead of glibc: 1.4 % less CPU, equal memory; best in 2 of 3 programs"
     last = found.text().splitlines()[-1]
     assert last.startswith(f"in all    {found.sentence}; geometric mean: CPU -1.") and "memory +0.0 %" in last
     assert lines["a"].startswith("use fast instead of glibc; fast: time -20.0 %")
-    assert "memory the same within 4.00 MiB (9.78 MiB instead of 9.78 MiB)" in lines["a"]
+    assert "memory +0.0 % (-0.4 … +0.4), 9.78 MiB instead of 9.78 MiB" in lines["a"]
     assert lines["all"].startswith("3 programs, geometric mean: fast: CPU -1.")
     assert lines["c"].startswith("keep glibc: nothing measured is better by more than 3 %; lean: time +40.0 %")
     assert "LD_PRELOAD=/opt/libfast.so" in lines["adopt"]
@@ -85,13 +85,34 @@ def test_memory_stands_beside_time_in_bytes() -> None:
     assert "19.6 MiB instead of 9.78 MiB" in dict(found.programs)["a"]
 
 
+@pytest.mark.parametrize(
+    ("time", "memory", "opens"),
+    [
+        (0.8, 1.05, "use fast instead of glibc: 20 % less time, 5.0 % more memory"),
+        (0.8, 1.15, "use fast instead of glibc: 20 % less time, 15 % more memory"),
+        (0.8, 1.25, "your choice, fast is faster and larger than glibc: 20 % less time, 25 % more memory"),
+        (1.0, 1.3, "keep glibc: nothing measured is better by more than 3 %"),
+    ],
+)
+def test_the_headline_weighs_memory(time: float, memory: float, opens: str) -> None:
+    """Of one program and of several. +25 % are 2.4 MiB here: little, and more than what is gained."""
+    one = result(job("app", {"fast": (time, memory)}), command=["freestone", "compare", "--", "./app"])
+    two = result(job("a", {"fast": (time, memory)}), job("b", {"fast": (time, memory)}), command=["freestone"])
+    alone, both = card.of_result(one), card.of_result(two)
+    assert alone is not None and both is not None
+    assert alone.sentence == opens
+    if "keep" not in opens:
+        assert both.sentence.startswith(opens.replace("time", "CPU")) and "adopt" in dict(both.lines)
+    assert "within 4" not in f"{alone.text()}{both.text()}", "what is more is not the same"
+
+
 def test_who_is_never_shown_worse_than_the_best_is_best_in_most() -> None:
     """Each program has another first, by chance: the one that is among the best of all of them is the answer."""
     ahead = {"a": (0.80, 0.801), "b": (0.801, 0.80), "c": (0.801, 0.80), "d": (0.7, 0.8)}
     jobs = [job(name, {"fast": (fast, 1.0), "lean": (lean, 1.0)}) for name, (fast, lean) in ahead.items()]
     found = card.of_result(result(*jobs, command=["freestone", "compare"]))
     assert found is not None
-    assert "instead of glibc: best, or not shown to be worse than the best, in 4 of 4 programs" in found.sentence
+    assert "equal memory; best, or not shown to be worse than the best, in 4 of 4 programs" in found.sentence
 
 
 def test_a_ratio_that_is_not_known_within_3_per_cent_is_named() -> None:

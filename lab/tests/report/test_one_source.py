@@ -113,7 +113,7 @@ def test_a_failure_stands_on_the_card_in_words() -> None:
     assert card.of_result(result) is None, "nobody is left to compare"
     result.experiments[0].samples = [s for s in result.experiments[0].samples if s.detail != words[3]]
     text = on_card(result)
-    assert all(why in text for why in words[:3]) and " more" not in text
+    assert all(why in text for why in words[:3]) and "; and " not in text
 
 
 def test_nothing_is_ranked_while_somebody_was_not_measured() -> None:

@@ -10,10 +10,12 @@ import pytest
 import synthetic
 
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.report import cells, plots, quantity, render_report, series, svg
+from freestone_lab.flamegraph import view
+from freestone_lab.report import cells, plots, quantity, render_report, series, svg, trace_page
 from freestone_lab.report.composite import composite_table
 from freestone_lab.report.overview import analyse
 from freestone_lab.report.verdict import conclude
+from freestone_lab.trace import behaviour, corpus, reader
 from freestone_lab.workloads.suites import WEIGHTS
 
 TIME = FigureSpec("s", "lower", "time")
@@ -39,6 +41,31 @@ def test_known_curves_get_their_own_drawings(suite_page: Path) -> None:
     for title in ("How long a malloc takes at worst", "Overhead per size, by usable size", "Resident memory over time"):
         assert f"<figcaption>{title}<" in text
     assert "seconds</text>" in text
+
+
+def test_tables_have_captions_and_their_heads_a_scope(suite_page: Path, program_page: Path) -> None:
+    trace = trace_page.page(
+        "lua", behaviour.describe(reader.read(corpus.traces(["lua"])[0])), [("glibc", 900.0, 800.0)]
+    )
+    for text in (
+        suite_page.read_text(),
+        program_page.read_text(),
+        trace,
+        (view.TEMPLATES / "profile.html").read_text(),
+    ):
+        assert 0 < text.count("<caption>") == text.count("<table")
+        assert text.count("<th ") == text.count("<th scope=") > 0 == text.count("<th>")
+
+
+def test_inconclusive_is_explained_where_it_is_shown(program_page: Path) -> None:
+    """In the overview, not only in the folded help."""
+    text = program_page.read_text(encoding="utf-8")
+    overview = text[text.index("<h2>The comparison</h2>") : text.index("<h2>Figures</h2>")]
+    assert (">inconclusive<" in overview) == ("“Inconclusive”: too few or too noisy runs" in overview)
+    noisy = synthetic.program(rounds=5)
+    for sample in noisy.experiments[0].samples:
+        sample.figures["cpu"] *= 1 + sample.round * 11 % 7 / 3
+    assert "“Inconclusive”: too few or too noisy runs" in render_report([noisy])
 
 
 def test_page_loads_nothing_from_outside(suite_page: Path) -> None:
@@ -81,8 +108,8 @@ def test_what_is_compared_by_cpu_time_is_called_cpu_time() -> None:
     """The page said "Time" where the card beside it says "CPU", of the same figure."""
     text = render_report([synthetic.program()])
     assert "CPU time: how sure are we?" in text and "CPU time, glibc = 1; left is better" in text
-    assert "<th>CPU time<br>glibc = 1</th>" in text and "<th>Time<br>" not in text
-    assert "<th>Time<br>glibc = 1</th>" in render_report([synthetic.suite()])
+    assert ">CPU time<br>glibc = 1</th>" in text and ">Time<br>" not in text
+    assert ">Time<br>glibc = 1</th>" in render_report([synthetic.suite()])
 
 
 def test_verdict_names_the_winner_of_both() -> None:
