@@ -47,12 +47,14 @@ def _two_states(source: random.Random) -> float:
 class Shape:
     """The noise of one run, and of the machine: its drift from round to round, and what others at work add.
 
-    Others begin and end their work between two runs out of ten, so neighbours in a round are mostly alike.
+    Others begin and end their work between two runs out of ten, so neighbours in a round are mostly alike. `stays` is
+    the spread of what stays with an allocator, as places of code and pages do, for ten rounds on average.
     """
 
     noise: Noise
     drift: float = 0.0
     others: float = 0.0
+    stays: float = 0.0
 
 
 SHAPES = {
@@ -63,14 +65,17 @@ SHAPES = {
     "drift": Shape(_normal, drift=0.05),
     "beside load": Shape(lambda source: source.gauss(0, 5 * SPREAD), others=0.15),
 }
+STAYING = "stays with an allocator"  # no interval allows for it
+ALL_SHAPES = {**SHAPES, STAYING: Shape(_normal, stays=SPREAD / 2)}
 
 
 class Machine:
     """The simulated costs of runs, round by round, each round in another order."""
 
     def __init__(self, shape: str, source: random.Random) -> None:
-        self.shape, self.source = SHAPES[shape], source
+        self.shape, self.source = ALL_SHAPES[shape], source
         self.drifted, self.busy = 0.0, False
+        self.own: dict[int, float] = {}
 
     def round(self, truths: Sequence[float]) -> list[float]:
         shape, source = self.shape, self.source
@@ -78,7 +83,10 @@ class Machine:
         found = list(truths)
         for n in source.sample(range(len(found)), len(found)):
             self.busy ^= source.random() < 0.2
-            found[n] *= math.exp(self.drifted + shape.noise(source) + (shape.others if self.busy else 0.0))
+            noise = self.drifted + shape.noise(source) + (shape.others if self.busy else 0.0)
+            if shape.stays and (n not in self.own or source.random() < 0.1):
+                self.own[n] = source.gauss(0, shape.stays)
+            found[n] *= math.exp(noise + self.own.get(n, 0.0))
         return found
 
 

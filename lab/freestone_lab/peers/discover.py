@@ -324,7 +324,9 @@ def from_spec(spec: str) -> Peer:
         raise PeerError(f"{path}: exports no malloc, so a program would stay on glibc; expected an allocator")
     note = f"exports no {', '.join(missing)}: those calls reach glibc" if missing else ""
     package = owner(path)
-    return _from_file(name, path, version=_upstream(package.partition(" ")[2]), origin=package or "given", note=note)
+    unknown = f"build {facts.build_id[:12] or 'unknown'}"
+    version = _upstream(package.partition(" ")[2]) or freestone_version(path) or unknown
+    return _from_file(name, path, version=version, origin=package or "given", note=note)
 
 
 def _from_description(folder: Path, name: str) -> Peer:

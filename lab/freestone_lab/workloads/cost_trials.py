@@ -11,7 +11,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from freestone_lab.analysis import calibration
-from freestone_lab.analysis.calibration import COMMANDS, COSTS, KINDS, SHAPES, Cost, Coverage, Judged, Judgement
+from freestone_lab.analysis.calibration import (
+    ALL_SHAPES,
+    COMMANDS,
+    COSTS,
+    KINDS,
+    SHAPES,
+    Cost,
+    Coverage,
+    Judged,
+    Judgement,
+)
 from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core.result import Peer, control_name
@@ -67,7 +77,9 @@ class Rates:
 def simulated(times: int, say: Say) -> Rates:
     """Coverage of every interval, and the judgements of every cost, from `times` simulated sittings each."""
     many = INTERVALS * times
-    found = [calibration.coverage(kind, shape, rounds, many) for kind in KINDS for shape in SHAPES for rounds in ROUNDS]
+    found = [
+        calibration.coverage(kind, shape, rounds, many) for kind in KINDS for shape in ALL_SHAPES for rounds in ROUNDS
+    ]
     judged = []
     for command in COMMANDS:
         for cost in COSTS:

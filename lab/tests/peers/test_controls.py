@@ -155,6 +155,21 @@ def test_costly_takes_the_part_on_top(permille: int, subject: Path, tmp_path: Pa
         assert costly.user_s + costly.sys_s > 1.4 * (plain.user_s + plain.sys_s)
 
 
+def test_costly_pays_for_cpu_time_in_its_calls(tmp_path: Path) -> None:
+    """A process that ends by _exit, where no rest is paid, has paid for what it used until its last calls."""
+    program = [sys.executable, "-S", "-c", "import os\nfor i in range(1000000): bytearray(600)\nos._exit(0)"]
+    used = []
+    for permille in ("0", "1000"):
+        env = {
+            **os.environ,
+            "LD_PRELOAD": str(discover.find("costly").path),
+            "FREESTONE_CONTROL_CPU_PERMILLE": permille,
+        }
+        done = process.run(Request(program, env, tmp_path), tmp_path / "out", tmp_path / "err")
+        used.append(done.user_s + done.sys_s)
+    assert used[1] > 1.4 * used[0]
+
+
 def test_crashing_dies_before_the_program_says_anything(subject: Path) -> None:
     done = peers_tools.run_under(discover.find("crashing"), subject, "pairs")
     assert done.returncode == -signal.SIGABRT

@@ -57,6 +57,7 @@ def test_a_library_is_described_as_the_linker_sees_it(library: Path) -> None:
     shown = subprocess.run(["readelf", "-n", str(library)], capture_output=True, text=True, check=True).stdout
     assert f"Build ID: {peer.build_id}" in shown
     assert len(peer.build_id) == 40
+    assert peer.version == f"build {peer.build_id[:12]}"
 
 
 def test_a_debian_peer_carries_its_package_and_version() -> None:
