@@ -157,12 +157,12 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
 
 // Searches, and hands what it found to tell(counts, sites, count).
 template <typename Tell>
-LeakCounts search(const StandingThreads* standing, Tell tell) {
+__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const StandingThreads* standing, Tell tell) {
   // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
   LeakCounts counts{};
-  counts.scanned = reachable.find(standing);
+  counts.scanned = reachable.find(here, standing);
   ProfileLock lock;
   const usize start = profile_store.scratch_start_locked();
   const unsigned site_count = profile_store.site_count();
@@ -194,7 +194,8 @@ LeakCounts search(const StandingThreads* standing, Tell tell) {
 }  // namespace
 
 LeakCounts report_leaks() {
-  return search(nullptr, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
+  const ProgramFrames here;
+  return search(here, nullptr, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
                              FREESTONE_REQUIRES(profile_store.lock) {
     if (options.leak_file[0] == '\0') {
       print_report(counts, sites, count);
@@ -205,8 +206,9 @@ LeakCounts report_leaks() {
 }
 
 int write_leaks(MemoryText& text, const StandingThreads& standing) {
+  const ProgramFrames here;
   bool good = false;
-  search(&standing, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
+  search(here, &standing, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
                         FREESTONE_REQUIRES(profile_store.lock) {
     good = put_json(counts, sites, count, text);
   });

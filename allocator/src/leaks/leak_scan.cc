@@ -131,25 +131,6 @@ class StoppedThreads {
   struct sigaction before_;
 };
 
-// The registers that functions preserve.
-FREESTONE_INLINE void store_preserved(usize (&registers)[12]) {
-#if defined(__x86_64__)
-  asm volatile(
-      "movq %%rbx, 0(%0)\n movq %%rbp, 8(%0)\n movq %%r12, 16(%0)\n movq %%r13, 24(%0)\n movq %%r14, 32(%0)\n"
-      "movq %%r15, 40(%0)"
-      :
-      : "r"(registers)
-      : "memory");
-#else
-  asm volatile(
-      "stp x19, x20, [%0]\n stp x21, x22, [%0, 16]\n stp x23, x24, [%0, 32]\n stp x25, x26, [%0, 48]\n"
-      "stp x27, x28, [%0, 64]\n stp x29, x30, [%0, 80]"
-      :
-      : "r"(registers)
-      : "memory");
-#endif
-}
-
 }  // namespace
 
 class Scan {
@@ -203,16 +184,13 @@ class Scan {
     return left_out_count_ < kLeftOutMax;
   }
 
-  bool run() {
-    usize registers[12] = {};
-    store_preserved(registers);  // what was spilled since the program called lies in this frame or above
-    const usize here = address_of(__builtin_frame_address(0));
+  bool run(usize program_frames) {
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
       usize from = mapping.start;
-      if (here >= mapping.start && here < mapping.end) {
-        from = round_down(min_of(address_of(registers), here), sizeof(usize));
+      if (program_frames >= mapping.start && program_frames < mapping.end) {
+        from = program_frames;
       } else {
         from = StoppedThreads::used_from(mapping.start, mapping.end);
       }
@@ -374,14 +352,14 @@ class Scan {
   bool failed_ = false;
 };
 
-bool Reachable::find(const StandingThreads* standing) {
+bool Reachable::find(const ProgramFrames& here, const StandingThreads* standing) {
   // Too large for a stack; only one search runs at a time.
   alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
   const os::PageTable pages;
   Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
   StoppedThreads others(standing);
-  return others.are_all() && scan.run();
+  return others.are_all() && scan.run(here.start);
 }
 
 Reachable::~Reachable() {

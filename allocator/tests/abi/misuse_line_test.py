@@ -20,7 +20,11 @@ def store(p, at, byte): (ctypes.c_ubyte * (at + 1)).from_address(p)[at] = byte
 """
 
 
-def misuse(code: str, conf: str = "on_error_format:json") -> Finished:
+# Free memory stays: the size of a block is unknown once its memory went back to the kernel.
+JSON = "on_error_format:json,dirty_decay_ms:3600000"
+
+
+def misuse(code: str, conf: str = JSON) -> Finished:
     return harness.run([sys.executable, "-S", "-c", START + code], conf=conf, extra={"PYTHONMALLOC": "pymalloc"})
 
 
