@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 from pathlib import Path
 
@@ -96,11 +95,3 @@ def run_under(peer: Peer, *command: str | Path, **env: str) -> subprocess.Comple
     return subprocess.run(
         [str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200, check=False
     )
-
-
-def cpu_seconds(peer: Peer, *command: str | Path, **env: str) -> float:
-    """CPU time of one run that must succeed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert run_under(peer, *command, **env).returncode == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -71,11 +71,6 @@ CONTROLS = (
     ControlPeer("passthrough", "libcontrol-passthrough.so", "forwards every call to glibc"),
     ControlPeer("null", "libcontrol-null.so", "bump allocation, never frees: the workload's own cost"),
     ControlPeer(
-        "slow",
-        "libcontrol-slow.so",
-        "glibc with a fixed delay of FREESTONE_CONTROL_SLOW_NS at each allocation and free",
-    ),
-    ControlPeer(
         "costly",
         "libcontrol-costly.so",
         "glibc with FREESTONE_CONTROL_CPU_PERMILLE and FREESTONE_CONTROL_MEMORY_PERMILLE thousandths on top",

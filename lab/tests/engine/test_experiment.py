@@ -128,9 +128,9 @@ def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, wor
 
 @pytest.mark.timing
 def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -> None:
-    slow = dataclasses.replace(controls["slow"], env=(("FREESTONE_CONTROL_SLOW_NS", "400"),))
-    found = measured(task(work, "60000", "32"), [slow], plan(12))
-    row = compare.table_of(found, "glibc").row("slow")
+    costly = dataclasses.replace(controls["costly"], env=(("FREESTONE_CONTROL_CPU_PERMILLE", "100"),))
+    found = measured(task(work, "300000", "256"), [costly], plan(12))
+    row = compare.table_of(found, "glibc").row("costly")
     assert row is not None
     assert row.cells["cpu"].verdict == "worse"
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import peers_tools
 import pytest
 
-from freestone_lab.analysis import claims
-from freestone_lab.core.result import Peer
-from freestone_lab.engine.experiment import Engine
-from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import process
 from freestone_lab.measure.process import Request
-from freestone_lab.peers import abi_probe, controls, discover
+from freestone_lab.peers import abi_probe, discover
 
 GLIBC = "glibc"
 
@@ -50,7 +45,7 @@ def test_every_control_is_found_and_is_a_control(built: Path) -> None:
     assert all(Path(str(peer.path)).parent == built for peer in found.values())
 
 
-@pytest.mark.parametrize("name", ["passthrough", "slow", "leaking", "returning-null", "corrupting", "null"])
+@pytest.mark.parametrize("name", ["passthrough", "costly", "leaking", "returning-null", "corrupting", "null"])
 def test_a_loading_control_serves_every_name_that_it_exports(name: str) -> None:
     quiet = {"FREESTONE_CONTROL_AFTER": "1000000", "FREESTONE_CONTROL_EVERY": "0"}
     peer = discover.find(name)
@@ -78,57 +73,6 @@ def test_null_keeps_content_alignment_and_limits() -> None:
     assert found.answers["alignment"]["posix_memalign_up_to"] == 1 << 20
     assert abi_probe.refusals_broken(found) == {}
     assert found.answers["usable"]["exactly_request"] is True
-
-
-@pytest.mark.timing
-def test_slow_takes_the_delay_that_it_is_given(subject: Path) -> None:
-    def seconds(delay: str) -> float:
-        run = (discover.find("slow"), subject, "pairs", "200000")
-        return min(peers_tools.cpu_seconds(*run, FREESTONE_CONTROL_SLOW_NS=delay) for _ in range(3))
-
-    none, some, twice = seconds("0"), seconds("400"), seconds("800")
-    added = some - none  # 200,000 pairs of two calls at 400 ns: 0.16 s of one CPU
-    assert 0.5 * 0.16 <= added <= 3 * 0.16
-    assert 1.4 <= (twice - none) / added <= 2.6
-
-
-@pytest.mark.timing
-def test_slow_can_be_set_to_a_share_of_a_programs_time(subject: Path) -> None:
-    def seconds(peer: Peer) -> float:
-        return peers_tools.cpu_seconds(peer, subject, "pairs", "1500000")
-
-    plain, slow = controls.calibrated(0.5, seconds, rounds=4)
-    rounds = [(seconds(slow), seconds(plain)) for _ in range(7)]
-    ratio = min(slow for slow, _ in rounds) / min(plain for _, plain in rounds)
-    assert 1.25 <= ratio <= 1.9
-
-
-@pytest.mark.timing
-def test_the_control_that_is_five_per_cent_slower_is_found_slower(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    source = Path(__file__).parents[1] / "programs" / "work.c"
-    subprocess.run(["cc", "-O1", "-fno-builtin", source, "-o", work], check=True)
-    command = (work, "300000", "256")  # between its calls it works a while, so that 5 % are some nanoseconds at each
-    try:
-        plain, slow = controls.calibrated(0.05, lambda peer: peers_tools.cpu_seconds(peer, *command))
-    except discover.PeerError as error:
-        pytest.skip(f"too noisy to set a delay of 5 %: {error}")
-    plain, slow = dataclasses.replace(plain, name="plain"), dataclasses.replace(slow, name="slower")
-    task = Task("work", "work", tuple(map(str, command)), cwd=Path("/"))
-    exactly = Plan(rounds=25, seed=1)
-    table = claims.table_of(Engine(task, [plain, slow], "plain", exactly, lambda p: None).measure(), "plain")
-    row = table.row("slower")
-    assert row is not None
-    cell = row.cells["cpu"]
-    assert cell.verdict in ("worse", "inconclusive", "same") and cell.estimate is not None
-    if table.floors["cpu"] > 0.03:
-        pytest.skip(f"the same control twice differs by {table.floors['cpu']:.1%} now: too noisy to find 5 %")
-    assert cell.verdict == "worse", cell
-
-
-def test_slow_refuses_a_delay_beyond_its_range() -> None:
-    with pytest.raises(discover.PeerError, match="expected 0 to 1000000"):
-        controls.slow_peer(-1)
 
 
 def test_leaking_forgets_every_nth_free(subject: Path) -> None:
