@@ -124,6 +124,8 @@ def test_without_rights_one_message_names_what_all_steps_lack(tmp_path: Path) ->
     of_compare = [p.package for p in discover.PACKAGED] + [packages.PROGRAMS[p] for p in defaults.PROGRAMS]
     of_setup = {"python3", "python3-venv", "ca-certificates", *(packages.PROGRAMS[p] for p in preparation.BUILD_TOOLS)}
     assert set(done.stderr.removeprefix(typed).split()) == {*of_compare, *of_setup}
+    asked = nobody.freestone("profile", "--", "ls").stderr.removeprefix(typed).split()
+    assert asked == ["cmake", "g++", "gcc", "ninja-build", "python3"]
 
 
 @pytest.mark.parametrize("name", options.COMMANDS)
