@@ -142,6 +142,7 @@ def run(options: Namespace) -> int:
         share=not options.runs and not options.trace,
     )  # fmt: skip
     to = places.places("advise", options)
-    preparation.get_ready(packages.missing_peers(options.only), budget.seconds, options.install, preparation.to_stderr)
+    missing, say = packages.missing_peers(options.only), preparation.to_stderr
+    preparation.get_ready(missing, budget.seconds, options.install, say, *options.with_, *options.only)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
     return sitting.hold([(task, plan)], chosen, to, budget, "card only", programs, options.adopt)

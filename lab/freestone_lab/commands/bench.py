@@ -59,6 +59,9 @@ def run(options: Namespace) -> int:
         raise UserError(f"--resume '{options.resume}': expected --cluster ADDRESS as well")
     if options.cluster:
         return _on_cluster(options, options.names or [TRACES])
+    say = preparation.to_stderr
+    if not options.listing:
+        preparation.get_ready([], None, False, say, *options.with_, *options.only)
     program = bencher.workload_program()
     if options.listing:
         here = {app.name for app in apps.available([])[0]}
@@ -66,13 +69,11 @@ def run(options: Namespace) -> int:
         terminal.show_suites(terminal.console(), SUITES, bencher.workloads(program), installed)
         return 0
     wanted = options.names or [bencher.DEFAULT_SUITE]
-    say = preparation.to_stderr
     if options.rounds and options.budget:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
     limit_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
     plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
     plans = [(task, plan) for task in _tasks(wanted, program, say)]
-    preparation.get_ready([], None, False, say)
     everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
     chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only, options.option)
     if not options.no_null:

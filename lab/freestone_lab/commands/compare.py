@@ -77,7 +77,8 @@ def run(options: Namespace) -> int:
     to = places.places("compare", options)
     own = user_task(options) if options.command else None
     wanted = [] if own else packages.missing_programs(defaults.PROGRAMS)
-    preparation.get_ready([*wanted, *packages.missing_peers(options.only)], budget.seconds, options.install, say)
+    wanted += packages.missing_peers(options.only)
+    preparation.get_ready(wanted, budget.seconds, options.install, say, *options.with_, *options.only)
     with outputs.Scratch("out") as scratch:
         tasks = [own[0]] if own else defaults.tasks(Path(scratch), options.quick, say)
         programs = own[1] if own else [target.resolve(t.argv).image for t in tasks]

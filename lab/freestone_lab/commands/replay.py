@@ -20,7 +20,8 @@ def run(options: Namespace) -> int:
     tasks = [replaying.task(path, way) for path in options.traces]
     say = preparation.to_stderr
     to = places.places("replay", options)
-    preparation.get_ready(packages.missing_peers(options.only), budget.seconds, options.install, say)
+    asked = (*options.with_, *options.only)
+    preparation.get_ready(packages.missing_peers(options.only), budget.seconds, options.install, say, *asked)
     chosen = preparation.choose_peers(options.with_, options.only, options.option)
     programs = [builds.built(recording.REPLAYER)]
     return sitting.hold([(task, plan) for task in tasks], chosen, to, budget, programs=programs)

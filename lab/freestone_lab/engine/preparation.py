@@ -23,11 +23,16 @@ BUILD_TOOLS = ("gcc", "g++", "cmake", "ninja")
 BUILD_WORDS = "about a minute and 200 MiB in build/"
 
 
-def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bool, say: Say) -> None:
+def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bool, say: Say, *asked: str) -> None:
     """Says how long a sitting takes, what it installs and builds and how much disk that needs; then does it.
 
-    Without the packages there are fewer allocators and programs.
+    Without the packages there are fewer allocators and programs. Raises PeerError before all that if one of the names
+    `asked` is of no allocator that is here or comes with it.
     """
+    coming = {p.name for p in (*discover.PACKAGED, *discover.CONTROLS, *discover.SETTINGS)}
+    for name in _split(asked):
+        if name not in {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *coming}:
+            discover.find(name)
     if limit_s is not None:
         say(f"measuring takes at most {units.words(limit_s)}")
     if install:
@@ -97,10 +102,11 @@ def _chosen(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
 
 
 def _split(names: Sequence[str]) -> list[str]:
-    parts = [part for name in names for part in ([name] if "=" in name else name.split(","))]
-    if not all(parts):
-        raise UserError(f"'{','.join(names)}': expected names of allocators or NAME=path.so, with commas between them")
-    return parts
+    parts = {name: [name] if "=" in name else name.split(",") for name in names}
+    for name, own in parts.items():
+        if not all(own):
+            raise UserError(f"'{name}': expected names of allocators or NAME=path.so, with commas between them")
+    return [part for own in parts.values() for part in own]
 
 
 def _unique(found: Sequence[Peer]) -> list[Peer]:

@@ -451,6 +451,7 @@ def test_a_terminal_without_a_character_gets_a_plain_one(env: dict[str, str], sa
         "trace info nosuch", "trace info odd", "trace stats nosuch", "replay nosuch", "replay odd", "record -- nosuch",
         "record --pid 999999999", "record --with nosuch -- true", "run -- nosuch", "profile -- nosuch",
         "leaks -- nosuch", "compare -- nosuch", "advise -- nosuch", "advise --trace nosuch",
+        "compare --with nosuch -- true", "advise --only nosuch -- true", "bench --with nosuch",
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_or_started_is_said_before_anything_is_built(words: str, tmp_path: Path) -> None:
