@@ -407,7 +407,9 @@ TEST_P(ForkHeld, AtEachSystemCallLeavesTheChildAndTheParentAWholeHeap) {
       .all = all,
       .offset = static_cast<unsigned>(seed >> 32),
   };
-  const HeldEnd end = run_held(held);
+  HeldEnd end = run_held(held);
+  // Beside others' load an act may last longer than the rest of a short path.
+  for (unsigned again = 0; again < 5 && end.child.exited_with(0) && end.points < 6; ++again) end = run_held(held);
   if (!end.refused.empty()) GTEST_SKIP() << "nothing can be held here: " << end.refused;
   std::printf("%s: held at %u points of %zu kinds of calls, %u acts over before it went on\n", path.name, end.points,
               end.calls.size(), end.answered);
