@@ -34,7 +34,7 @@ from typing import TypeVar
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import filters, tracing
 from freestone_lab.heap.loaded import find_library, no_right
-from freestone_lab.heap.snapshot import page_path
+from freestone_lab.heap.snapshot import keeps_page
 from freestone_lab.heap.tracing import Gone, Thread
 from freestone_lab.heap.visiting import (
     RENEWALS_AT,
@@ -284,7 +284,7 @@ def look_at(
 @contextmanager
 def shown(pid: int) -> Iterator[None]:
     """The process keeps a live page meanwhile, even if it was not started with one."""
-    if page_path(pid).exists():
+    if keeps_page(pid):
         yield
         return
     process = Process(pid)

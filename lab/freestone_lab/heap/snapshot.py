@@ -149,9 +149,28 @@ def from_process(pid: int) -> Snapshot:
         raise UserError(_no_page(pid)) from None
     except PermissionError:
         raise UserError(f"process {pid} belongs to another user: only its owner may look at {path}") from None
-    if snapshot.updated_ms < 1000 * (_start_seconds(pid) - 1):  # it was killed, and another has its number
+    if _is_left_behind(snapshot, pid):
         raise UserError(_no_page(pid))
     return snapshot
+
+
+def _is_left_behind(snapshot: Snapshot, pid: int) -> bool:
+    """By a process that was killed and had the same number."""
+    return snapshot.updated_ms < 1000 * (_start_seconds(pid) - 1)
+
+
+def keeps_page(pid: int) -> bool:
+    """Whether the process keeps a live page by itself. A page that was left behind is removed."""
+    path = page_path(pid)
+    try:
+        if not _is_left_behind(from_page(path), pid):
+            return True
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except (OSError, UserError):
+        return True  # from_process says what is wrong with it
+    return False
 
 
 def _start_seconds(pid: int) -> float:

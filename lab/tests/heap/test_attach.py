@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from freestone_lab.core import elf, paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, profiling, tracing
+from freestone_lab.heap import attach, profiling, snapshot, tracing
 from freestone_lab.heap.visiting import Answer, Errand
 
 # Three threads: one allocates, one computes with vector registers and compares, one sleeps in the kernel.
@@ -221,6 +222,17 @@ def test_a_script_without_a_first_line_runs_and_keeps_its_status(
     started = freestone(*command, *output, "--", str(script), "a word")
     said, errors = started.communicate()
     assert (started.returncode, said) == (7, f"{script} a word\n"), errors
+
+
+@stock
+def test_a_page_that_a_killed_process_left_behind_hides_no_process(running: subprocess.Popen[bytes]) -> None:
+    page = snapshot.page_path(running.pid)
+    left = {"pid": running.pid, "program": "", "freestone": "", "build": "", "time_ms": 1}
+    text = json.dumps({**left, "figures": {}, "system_calls": {}, "classes": [], "threads": []}).encode()
+    page.write_bytes(snapshot.HEADER.pack(snapshot.MAGIC, 2, len(text), 1).ljust(snapshot.TEXT_AT, b"\0") + text)
+    looking = freestone("stats", str(running.pid))
+    out, err = looking.communicate(timeout=60)
+    assert (looking.returncode, err) == (0, "") and f"process {running.pid}" in out
 
 
 @stock
