@@ -157,12 +157,13 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
 
 // Searches, and hands what it found to tell(counts, sites, count).
 template <typename Tell>
-__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const StandingThreads* standing, Tell tell) {
+__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const u64* standing, usize standing_count,
+                                            Tell tell) {
   // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
   LeakCounts counts{};
-  counts.scanned = reachable.find(here, standing);
+  counts.scanned = reachable.find(here, standing, standing_count);
   ProfileLock lock;
   const usize start = profile_store.scratch_start_locked();
   const unsigned site_count = profile_store.site_count();
@@ -195,7 +196,7 @@ __attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const Sta
 
 LeakCounts report_leaks() {
   const ProgramFrames here;
-  return search(here, nullptr, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
+  return search(here, nullptr, 0, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
                              FREESTONE_REQUIRES(profile_store.lock) {
     if (options.leak_file[0] == '\0') {
       print_report(counts, sites, count);
@@ -205,12 +206,12 @@ LeakCounts report_leaks() {
   });
 }
 
-int write_leaks(MemoryText& text, const StandingThreads& standing) {
+int write_leaks(MemoryText& text, const u64* standing, usize count) {
   const ProgramFrames here;
   bool good = false;
-  search(here, &standing, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
-                        FREESTONE_REQUIRES(profile_store.lock) {
-    good = put_json(counts, sites, count, text);
+  search(here, standing, count, [&](const LeakCounts& counts, const LostSite* sites, unsigned site_count)
+                                    FREESTONE_REQUIRES(profile_store.lock) {
+    good = put_json(counts, sites, site_count, text);
   });
   return good ? 0 : ENOMEM;
 }

@@ -13,12 +13,6 @@ namespace freestone {
 
 enum class LeakMode : u8 { off, report, exact };
 
-// Threads that a debugger made stand still: where the used part of the stack of each begins.
-struct StandingThreads {
-  const u64* stack_pointers;
-  usize count;
-};
-
 struct LeakCounts {
   double lost_objects;  // estimates in sampled mode
   double lost_bytes;
@@ -33,8 +27,8 @@ struct LeakCounts {
 LeakCounts report_leaks();
 // The same. If blocks were lost, it then ends the process with the status of the option leak_error.
 void report_leaks_at_exit();
-// Writes the report as JSON into memory. All other threads stand still, and their registers lie in some mapping. ENOMEM
-// if memory is out.
-int write_leaks(MemoryText& text, const StandingThreads& standing);
+// Writes the report as JSON into memory. All other threads stand still, their registers lie in some mapping, and
+// `standing` says where the used parts of their `count` stacks begin. ENOMEM if memory is out.
+int write_leaks(MemoryText& text, const u64* standing, usize count);
 
 }  // namespace freestone

@@ -46,13 +46,12 @@ void on_stop(int) {
 
 class StoppedThreads {
  public:
-  explicit StoppedThreads(const StandingThreads* standing) {
+  StoppedThreads(const u64* standing, usize count) {
     places_taken.store_relaxed(0);
     stopped_count.store_relaxed(0);
     for (Atomic<usize>& each : stack_pointers) each.store_relaxed(0);
     if (standing != nullptr) {
-      const usize count = min_of<usize>(standing->count, kThreadsMax);
-      for (usize i = 0; i < count; ++i) stack_pointers[i].store_relaxed(standing->stack_pointers[i]);
+      for (usize i = 0; i < min_of<usize>(count, kThreadsMax); ++i) stack_pointers[i].store_relaxed(standing[i]);
       return;
     }
     // A real-time signal that the program does not use.
@@ -352,13 +351,13 @@ class Scan {
   bool failed_ = false;
 };
 
-bool Reachable::find(const ProgramFrames& here, const StandingThreads* standing) {
+bool Reachable::find(const ProgramFrames& here, const u64* standing, usize count) {
   // Too large for a stack; only one search runs at a time.
   alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
   const os::PageTable pages;
   Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
-  StoppedThreads others(standing);
+  StoppedThreads others(standing, count);
   return others.are_all() && scan.run(here.start);
 }
 

@@ -1,8 +1,8 @@
 // Room 16, leaks: finds the heap blocks that can be reached from outside the heap. Only leak.cc uses it.
 #pragma once
 
+#include "base/compiler.h"
 #include "base/units.h"
-#include "leaks/leak.h"
 
 namespace freestone {
 
@@ -38,8 +38,8 @@ struct ProgramFrames {
 class Reachable {
  public:
   // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on. If
-  // a debugger made them stand still, `standing` says where, and their registers lie in some mapping.
-  bool find(const ProgramFrames& here, const StandingThreads* standing);
+  // a debugger made them stand still, `standing` says where, as of write_leaks; otherwise it is null.
+  bool find(const ProgramFrames& here, const u64* standing, usize count);
   ~Reachable();
   bool holds(const void* block) const;
 

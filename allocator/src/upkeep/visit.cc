@@ -106,7 +106,7 @@ i64 obey(const VisitRoom& room) {
     case Errand::write_profile:
       return write_profile(text, format_of(room.argument));
     case Errand::make_place: return brought.reserve(room.argument) ? 0 : ENOMEM;
-    case Errand::write_leaks: return write_leaks(text, {reinterpret_cast<const u64*>(brought.data()), room.argument});
+    case Errand::write_leaks: return write_leaks(text, reinterpret_cast<const u64*>(brought.data()), room.argument);
     case Errand::show_page: return show_page();
     case Errand::hide_page:
       end_look(Looked::page);
