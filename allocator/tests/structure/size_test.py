@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 LINES = 114_000
-FILE_OF_SRC = 694  # lines of the longest
+FILE_OF_SRC = 726  # lines of the longest
 FOLDER = 36  # source files
 IN_CIRCLES = 27  # units
 NOT_COUNTED = re.compile(r"^docs/results/|^trace/corpus/|\.(svg|png)$|lock|requirements.*\.txt$")
