@@ -89,7 +89,10 @@ struct Answers {
       fflush(stream);
       text_of_file(file, text, kTextBytes);
     };
-    take(info, [] { ASSERT_EQ(malloc_info(0, stream), 0); });
+    take(info, [] {
+      ASSERT_NE(malloc_info(1, stream), 0) << "there are no options";
+      ASSERT_EQ(malloc_info(0, stream), 0);
+    });
     take(lines, [] {
       const int error = dup(2);
       dup2(file, 2);
@@ -207,8 +210,18 @@ class Figures : public testing::Test {
     EXPECT_EQ(a.narrow.uordblks, clipped(a.wide.uordblks));
     EXPECT_EQ(a.narrow.fordblks, clipped(a.wide.fordblks));
     EXPECT_EQ(a.narrow.hblkhd, clipped(a.wide.hblkhd));
-    EXPECT_EQ(last_number(a.lines, "\nsystem bytes     = "), a.wide.arena + a.wide.hblkhd);
-    EXPECT_EQ(last_number(a.lines, "\nin use bytes     = "), s.live_bytes);
+    most_mapped_ = std::max(most_mapped_, s.mapped_bytes);
+    const size_t regions = last_number(a.lines, "\nmax mmap regions = ");
+    const size_t most = last_number(a.lines, "\nmax mmap bytes   = ");
+    EXPECT_GE(regions, most_mapped_ > 0 ? 1 : 0);
+    EXPECT_GE(most, most_mapped_) << "of blocks that were freed long before, too";
+    char end[256];
+    snprintf(end, sizeof end,
+             "Total (incl. mmap):\nsystem bytes     = %10zu\nin use bytes     = %10zu\nmax mmap regions = %10zu\n"
+             "max mmap bytes   = %10zu\n",
+             a.wide.arena + a.wide.hblkhd, static_cast<size_t>(s.live_bytes), regions, most);
+    const char* total = strstr(a.lines, "Total (incl. mmap):");
+    EXPECT_STREQ(total != nullptr ? total : a.lines, end) << "the lines that scripts know from glibc";
 
     // jemalloc's.
     EXPECT_EQ(a.allocated, s.live_bytes);
@@ -278,6 +291,7 @@ class Figures : public testing::Test {
   std::vector<void*> untouched_;
   size_t base_live_ = 0;
   size_t base_resident_ = 0;
+  uint64_t most_mapped_ = 0;
 };
 
 TEST_F(Figures, OfSmallBlocksThatOtherThreadsFree) {
@@ -285,7 +299,7 @@ TEST_F(Figures, OfSmallBlocksThatOtherThreadsFree) {
   look_at_rest("made");
   std::thread([this] { drop(3); }).join();
   look_at_rest("holes");
-  malloc_trim(0);
+  EXPECT_EQ(malloc_trim(0), 1) << "memory went back";
   look_at_rest("holes, trimmed");
   take(2000, 16, 3000);
   look_at_rest("refilled");

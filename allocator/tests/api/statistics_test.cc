@@ -244,6 +244,23 @@ TEST(Statistics, AreWrittenOnTheSmallestStack) {
   close(nowhere);
 }
 
+TEST(Statistics, OfMallocStatsAreNoCancellationPointAndLeaveCancellationOn) {
+  static bool has_returned = false;
+  pthread_t thread;
+  const auto call = [](void* nothing) -> void* {
+    pthread_cancel(pthread_self());
+    malloc_stats();
+    has_returned = true;
+    pthread_testcancel();
+    return nothing;
+  };
+  ASSERT_EQ(pthread_create(&thread, nullptr, call, nullptr), 0);
+  void* ended = nullptr;
+  pthread_join(thread, &ended);
+  EXPECT_TRUE(has_returned);
+  EXPECT_EQ(ended, PTHREAD_CANCELED);
+}
+
 TEST(Statistics, CountSystemCallsAndPurges) {
   const freestone_stats before = stats();
   void* block = malloc(40 * kMiB);  // a mapping: one mmap, one munmap

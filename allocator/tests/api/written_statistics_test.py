@@ -104,6 +104,11 @@ class Reports(harness.FreestoneTest):
         self.assertIn("size classes in use", done.err)
         self.assertEqual(self.run_probe("stats_print:false", "churn", "50").err, "")
 
+    def test_malloc_info_is_well_formed(self) -> None:
+        script = "import ctypes; c = ctypes.CDLL(None); c.malloc_info(0, ctypes.c_void_p.in_dll(c, 'stdout'))"
+        root = ElementTree.fromstring(harness.run(["/usr/bin/python3", "-I", "-c", script]).out)
+        self.assertEqual((root.tag, "version" in root.attrib), ("malloc", True))
+
     def test_only_the_owner_may_read_what_holds_addresses(self) -> None:
         self.addCleanup(os.umask, os.umask(0o022))
         reports = {"stats_file:{}": 0o644, "prof:true,prof_file:{}": 0o600, "leak:exact,leak_file:{}": 0o600}
