@@ -47,26 +47,31 @@ MISTAKES = {
 }
 
 
-def probe(conf: str = "", **variables: str) -> Finished:
-    return harness.run([harness.PROBES / "options_probe"], conf=conf, extra=variables)
+# What is right, with its environment, and what the probe and the library say.
+SERVED, PASSED_ON = "active=1 brk=0", "active=0 brk=1"
+RIGHT = (
+    ("", {}, SERVED, ""),
+    ("", {"FREESTONE_DISABLE": ""}, SERVED, ""),
+    ("confirm:false", {}, SERVED, ""),
+    ("dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12", {}, SERVED, ""),
+    ("", {"MALLOC_CONF": "narenas:3"}, SERVED, ""),
+    ("", {"FREESTONE_DISABLE": "1"}, PASSED_ON, ""),
+    ("", {"FREESTONE_DISABLE": "0"}, SERVED, ""),
+    ("", {"FREESTONE_DISABLE": "yes"}, SERVED, 'freestone: FREESTONE_DISABLE cannot be "yes"; expected 1 or 0\n'),
+    *((conf, {}, "active=1", f"freestone: {line}\n") for conf, line in MISTAKES.items()),
+)
+
+
+def probe(conf: str = "", extra: dict[str, str] | None = None) -> Finished:
+    return harness.run([harness.PROBES / "options_probe"], conf=conf, extra=extra)
 
 
 class Options(harness.FreestoneTest):
-    def test_what_is_right_prints_nothing(self) -> None:
-        for conf in (
-            "",
-            "confirm:false",
-            "dirty_bytes:1t,limit_soft:50%,prof:on,prof_final:off,prof_signal:10,stats_signal:12",
-        ):
-            done = probe(conf, FREESTONE_DISABLE="")
-            self.assertEqual((done.status, done.err), (0, ""), conf)
-            self.assertIn("active=1 brk=0", done.out)
-
-    def test_a_mistake_is_one_line_that_names_the_value_and_what_was_expected(self) -> None:
-        for conf, line in MISTAKES.items():
-            done = probe(conf)
-            self.assertEqual((done.status, done.err), (0, f"freestone: {line}\n"), conf)
-            self.assertIn("active=1", done.out)
+    def test_what_is_right_prints_nothing_and_a_mistake_one_line_with_the_value_and_what_was_expected(self) -> None:
+        for conf, extra, out, err in RIGHT:
+            done = probe(conf, extra)
+            self.assertEqual((done.status, done.err), (0, err), (conf, extra))
+            self.assertIn(out, done.out, (conf, extra))
 
     def test_a_mistake_does_not_undo_the_other_options(self) -> None:
         done = probe("nonsense_key:1,confirm:true")
@@ -75,11 +80,10 @@ class Options(harness.FreestoneTest):
         self.assertIn("freestone: active", done.err)
 
     def test_confirm_prints_what_is_in_force(self) -> None:
-        done = probe("confirm:true,thp:always")
-        lines = done.err.splitlines()
-        self.assertTrue(lines[0].startswith("freestone: active version="), done.err)
+        lines = probe("confirm:true,thp:always").err.splitlines()
+        self.assertTrue(lines[0].startswith("freestone: active version="), lines)
         self.assertIn("build=hardened" if harness.IS_HARDENED else "build=fast", lines[0])
-        self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], done.err)
+        self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], lines)
 
     def test_confirm_says_who_serves_in_its_place(self) -> None:
         own = harness.run([harness.PROBES / "own_malloc_probe"], conf="confirm:true")
@@ -88,10 +92,9 @@ class Options(harness.FreestoneTest):
         self.assertIn('freestone: malloc_conf "narenas:2" is for jemalloc; it is ignored here\n', own.err)
 
     def test_confirm_says_that_jemallocs_variable_is_ignored(self) -> None:
-        done = probe("confirm:true", MALLOC_CONF="narenas:3")
+        done = probe("confirm:true", {"MALLOC_CONF": "narenas:3"})
         self.assertEqual(done.err.count('freestone: MALLOC_CONF "narenas:3" is for jemalloc; it is ignored here\n'), 1)
         self.assertNotIn("malloc_conf", done.err)
-        self.assertEqual(probe(MALLOC_CONF="narenas:3").err, "")
 
     def test_a_second_copy_reports_nothing(self) -> None:
         first = Path(shutil.copy(str(harness.LIBRARY), self.folder / "first.so"))
@@ -106,22 +109,6 @@ class Options(harness.FreestoneTest):
         self.assertEqual(said.count(f"freestone: a second copy: {first} serves and reports in its place\n"), 1, said)
         self.assertEqual((said.count("freestone: option confirm:"), said.count(", process ")), (1, 1), said)
         self.assertEqual((said.count("freestone: leaks of process"), len(profiles)), (1, 1), said)
-
-    def test_stats_print_reports_at_exit(self) -> None:
-        done = probe("stats_print:true")
-        self.assertEqual(done.status, 0)
-        self.assertGreater(len(done.err.splitlines()), 2)
-
-    def test_disable_passes_everything_to_the_c_library(self) -> None:
-        done = probe(FREESTONE_DISABLE="1")
-        self.assertEqual((done.status, done.err), (0, ""))
-        self.assertIn("active=0 brk=1", done.out)
-
-    def test_disable_takes_one_or_zero(self) -> None:
-        for value, err in (("0", ""), ("yes", 'freestone: FREESTONE_DISABLE cannot be "yes"; expected 1 or 0\n')):
-            done = probe(FREESTONE_DISABLE=value)
-            self.assertEqual((done.status, done.err), (0, err))
-            self.assertIn("active=1 brk=0", done.out)
 
     def test_disabled_library_runs_a_real_program(self) -> None:
         script = (
@@ -156,15 +143,15 @@ class SetUserId(harness.FreestoneTest):
         self.library = self.folder / harness.LIBRARY.name
         shutil.copy(harness.LIBRARY, self.library)
 
-    def run_set_user_id(self, name: str, extra: dict[str, str], limit: int = 0) -> subprocess.CompletedProcess[str]:
+    def run_set_user_id(self, extra: dict[str, str], limit: int = 0) -> subprocess.CompletedProcess[str]:
         """Build the probe, make it set-uid root, and run it as nobody, who may set a limit on his data first."""
-        program = self.folder / name
-        source = Path(__file__).with_name(f"{name}.c")
-        words = [harness.COMPILER, "-o", program, source, "-Wl,--no-as-needed", self.library]
-        subprocess.run([*map(str, words), f"-Wl,-rpath,{self.folder}"], check=True)
+        program = self.folder / "options_probe"
+        words = [harness.COMPILER, "-o", program, Path(__file__).with_name("options_probe.c")]
+        words += ["-Wl,--no-as-needed", self.library, f"-Wl,-rpath,{self.folder}"]
+        subprocess.run([*map(str, words)], check=True)
         program.chmod(0o4755)
         return subprocess.run(
-            ["sh", "-c", f"{f'ulimit -d {limit};' if limit else ''} exec {program}"],
+            ["sh", "-c", f"{f'ulimit -d {limit};' if limit else ''} exec {program} guards"],
             user=NOBODY,
             env=harness.environment([], extra),
             capture_output=True,
@@ -172,20 +159,17 @@ class SetUserId(harness.FreestoneTest):
             check=False,
         )
 
-    def test_environment_is_ignored(self) -> None:
-        for conf, disable in (("confirm:true,bogus:1", ""), ("stats_print:true", ""), ("", "1")):
-            extra = {"FREESTONE_CONF": conf} if conf else {"FREESTONE_DISABLE": disable}
-            done = self.run_set_user_id("options_probe", extra)
-            self.assertIn("secure=1", done.stdout, done)
-            self.assertIn("active=1 brk=0", done.stdout, done)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-    @unittest.skipUnless(harness.IS_HARDENED, "a promise of libfreestone-hardened")
-    def test_a_limit_takes_no_guards(self) -> None:
-        for limit in (0, 200_000):  # KiB
-            done = self.run_set_user_id("guards_of_secure_probe", {}, limit)
+    def test_environment_is_ignored_and_a_limit_takes_no_guards(self) -> None:
+        guards = "behind=faults before=faults freed=faults\n" if harness.IS_HARDENED else ""
+        for extra, limit in (
+            ({"FREESTONE_CONF": "confirm:true,bogus:1"}, 0),
+            ({"FREESTONE_CONF": "stats_print:true"}, 0),
+            ({"FREESTONE_DISABLE": "1"}, 0),
+            ({}, 200_000),  # KiB
+        ):
+            done = self.run_set_user_id(extra, limit)
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-            self.assertEqual(done.stdout, "secure=1 behind=faults before=faults freed=faults\n")
+            self.assertIn(f"active=1 brk=0 secure=1\n{guards}", done.stdout, done)
 
 
 if __name__ == "__main__":
