@@ -1,4 +1,5 @@
-// The last word of a block says whether it is live, free or changing: nobody can make it say so (STATE-1).
+// The last word of a block says whether it is live, free or changing: nobody can make it say so (STATE-1). malloc_trim
+// checks the words of a large heap part by part.
 #include <gtest/gtest.h>
 #include <setjmp.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "support/child.h"
@@ -66,46 +68,56 @@ uint64_t word_of_freed(size_t bytes) {
 }
 
 const uint64_t kForged[] = {0, 1, 2, 3, 5, 0xff, 0x101, ~uint64_t{0}, uint64_t{1} << 63 | 1, uint64_t{1} << 63 | 3};
-enum class Moment { free_of_next, free_of_own, trim, exit, copy_beyond, copy_from, count };
+constexpr size_t kSlabBytesMax = 32768;
+constexpr size_t kTooMany = 5000;  // for a copy into or from a block of kSizes
 
-int reach(Moment moment, const Pair& pair) {
-  static char far[8192];
-  switch (moment) {
-    case Moment::free_of_next: api().free(pair.high); break;
-    case Moment::free_of_own: api().free(pair.low); break;
-    case Moment::trim: api().malloc_trim(0); break;
-    case Moment::exit: std::exit(0);
-    case Moment::copy_beyond: copy(pair.low, far, 5000); break;
-    case Moment::copy_from: copy(far, pair.low, 5000); break;
-    case Moment::count: break;
-  }
-  return 0;
-}
+// What may look at the last word of a block.
+struct Act {
+  const char* name;
+  void (*run)(const Pair&, size_t bytes);
+};
+char far[kSlabBytesMax];
+const Act kFreeNext{"free of the next", [](const Pair& pair, size_t) { api().free(pair.high); }};
+const Act kFreeOwn{"free of its own", [](const Pair& pair, size_t) { api().free(pair.low); }};
+const Act kTrim{"trim", [](const Pair&, size_t) { api().malloc_trim(0); }};
+const Act kExit{"exit", [](const Pair&, size_t) { std::exit(0); }};
+const Act kCopyTo{"copy to", [](const Pair& pair, size_t bytes) { copy(pair.low, far, bytes); }};
+const Act kCopyFrom{"copy from", [](const Pair& pair, size_t bytes) { copy(far, pair.low, bytes); }};
+const Act kFill{"fill", [](const Pair& pair, size_t bytes) { fill_bytes(pair.low, 0, bytes); }};
+const Act kUsableSize{"usable size", [](const Pair& pair, size_t) { api().malloc_usable_size(pair.low); }};
+const Act kResize{"realloc", [](const Pair& pair, size_t bytes) { api().realloc(pair.low, bytes); }};
 
 class States : public HardenedTest {};
 
-// An overflow over the last word, whose low neighbour's content is `fill`, that goes on into the next block.
-void expect_seen(size_t bytes, uint64_t word, char fill, Moment moment) {
+// What is done to a pair in a child, with an act at its end, ends the child by SIGABRT.
+void expect_seen(size_t bytes, const Act& act, const std::function<void(const Pair&)>& damage, uint64_t word = 0) {
   const ChildEnd end = run_in_child([&] {
     const Pair pair = pair_of(bytes);
     if (pair.low == nullptr) return 9;
+    damage(pair);
+    act.run(pair, kTooMany);
+    return 0;
+  });
+  EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ", " << act.name << ": " << end.describe();
+}
+
+// An overflow over the last word, whose low neighbour's content is `fill`, that goes on into the next block.
+void expect_overflow_seen(size_t bytes, uint64_t word, char fill, const Act& act) {
+  const auto overflow = [&](const Pair& pair) {
     for (char* at = pair.low; at != end_of(pair.low, bytes); ++at) *static_cast<volatile char*>(at) = fill;
     write_word(end_of(pair.low, bytes), word);
     write_word(pair.high, 0x4141414141414141);
-    return reach(moment, pair);
-  });
-  EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ", fill " << int{fill} << ", moment "
-                                 << static_cast<int>(moment) << ": " << end.describe();
+  };
+  expect_seen(bytes, act, overflow, word);
 }
 
 TEST_F(States, AForgedWordIsSeenAtEveryMoment) {
   size_t number = 0;
   for (const size_t bytes : kSizes) {
-    for (int moment = 0; moment < static_cast<int>(Moment::count); ++moment) {
+    for (const Act* act : {&kFreeNext, &kFreeOwn, &kTrim, &kExit, &kCopyTo, &kCopyFrom}) {
       for (const char fill : {'\0', 'x'}) {
-        expect_seen(bytes, kForged[number++ % std::size(kForged)], fill, static_cast<Moment>(moment));
-        expect_seen(bytes, 0, fill, static_cast<Moment>(moment));
-        expect_seen(bytes, 1, fill, static_cast<Moment>(moment));
+        for (const uint64_t word : {kForged[number++ % std::size(kForged)], uint64_t{0}, uint64_t{1}})
+          expect_overflow_seen(bytes, word, fill, *act);
       }
     }
   }
@@ -115,8 +127,8 @@ TEST_F(States, AnotherBlocksFreeWordIsSeen) {
   for (const size_t bytes : kSizes) {
     for (const uint64_t flipped : {uint64_t{0}, ~uint64_t{0}}) {  // as free, as changing
       const uint64_t word = word_of_freed(bytes) ^ flipped;
-      expect_seen(bytes, word, '\0', Moment::free_of_next);
-      expect_seen(bytes, word, 'x', Moment::trim);
+      expect_overflow_seen(bytes, word, '\0', kFreeNext);
+      expect_overflow_seen(bytes, word, 'x', kTrim);
     }
   }
 }
@@ -124,17 +136,12 @@ TEST_F(States, AnotherBlocksFreeWordIsSeen) {
 TEST_F(States, AWriteAfterFreeMayEndInAnyWord) {
   for (const size_t bytes : kSizes) {
     for (const uint64_t word : kForged) {
-      for (const Moment moment : {Moment::trim, Moment::exit}) {
-        const ChildEnd end = run_in_child([&] {
-          const Pair pair = pair_of(bytes);
-          if (pair.low == nullptr) return 9;
-          api().free(pair.low);
-          for (size_t at = 0; at < bytes; at += 4) *reinterpret_cast<volatile uint32_t*>(pair.low + at) = 0x41414141;
-          write_word(end_of(pair.low, bytes), word);
-          return reach(moment, pair);
-        });
-        EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ": " << end.describe();
-      }
+      const auto write_after_free = [&](const Pair& pair) {
+        api().free(pair.low);
+        for (size_t at = 0; at < bytes; at += 4) *reinterpret_cast<volatile uint32_t*>(pair.low + at) = 0x41414141;
+        write_word(end_of(pair.low, bytes), word);
+      };
+      for (const Act* act : {&kTrim, &kExit}) expect_seen(bytes, *act, write_after_free, word);
     }
   }
 }
@@ -142,27 +149,20 @@ TEST_F(States, AWriteAfterFreeMayEndInAnyWord) {
 // memcpy believes no length that three bytes of overflow made larger.
 TEST_F(States, AForgedLengthIsNotBelieved) {
   for (const size_t bytes : kSizes) {
-    for (const Moment moment : {Moment::copy_beyond, Moment::copy_from}) {
-      const ChildEnd end = run_in_child([&] {
-        const Pair pair = pair_of(bytes);
-        if (pair.low == nullptr) return 9;
-        char* const word = end_of(pair.low, bytes);
-        write_word(word, (read_word(word) & ~uint64_t{0xffffff}) | 0xffff00);
-        return reach(moment, pair);
-      });
-      EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes: " << end.describe();
-    }
+    const auto lengthen = [&](const Pair& pair) {
+      char* const word = end_of(pair.low, bytes);
+      write_word(word, (read_word(word) & ~uint64_t{0xffffff}) | 0xffff00);
+    };
+    for (const Act* act : {&kCopyTo, &kCopyFrom}) expect_seen(bytes, *act, lengthen);
   }
 }
 
-// A single wrong byte in the last word of a block, for each size class, state, byte and value, at each check. One
+// A single wrong byte in the last word of a block, for each size class, state, byte and value, at each act. One
 // process serves a class: the handler of SIGABRT leads back.
 enum class State { used, freed, changing };
-enum class Check { copy_from, copy_to, fill, usable_size, resize, free_own, free_next, trim, exit };
 constexpr State kStates[] = {State::used, State::freed, State::changing};
-constexpr Check kChecks[] = {Check::copy_from, Check::copy_to,   Check::fill, Check::usable_size, Check::resize,
-                             Check::free_own,  Check::free_next, Check::trim, Check::exit};
-constexpr size_t kSlabBytesMax = 32768;
+const Act* const kActs[] = {&kCopyFrom, &kCopyTo,   &kFill, &kUsableSize, &kResize,
+                            &kFreeOwn,  &kFreeNext, &kTrim, &kExit};
 sigjmp_buf before_check;
 
 bool ends_by_abort() {
@@ -176,29 +176,19 @@ bool ends_by_abort() {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-bool is_caught(Check check, const Pair& pair, size_t bytes) {
-  static char far[kSlabBytesMax];
+bool is_caught(const Act& act, const Pair& pair, size_t bytes) {
+  if (&act == &kExit) return ends_by_abort();
   if (sigsetjmp(before_check, 0) != 0) return true;
-  switch (check) {
-    case Check::copy_from: copy(far, pair.low, bytes); break;
-    case Check::copy_to: copy(pair.low, far, bytes); break;
-    case Check::fill: fill_bytes(pair.low, 0, bytes); break;
-    case Check::usable_size: api().malloc_usable_size(pair.low); break;
-    case Check::resize: api().realloc(pair.low, bytes); break;
-    case Check::free_own: api().free(pair.low); break;
-    case Check::free_next: api().free(pair.high); break;
-    case Check::trim: api().malloc_trim(0); break;
-    case Check::exit: return ends_by_abort();
-  }
+  act.run(pair, bytes);
   return false;
 }
 
-// Every value meets every check at the lowest byte; elsewhere each does in some of the classes. The checks of the whole
+// Every value meets every act at the lowest byte; elsewhere each does in some of the classes. The checks of the whole
 // heap are dear.
-bool is_asked(Check check, size_t number, size_t byte, unsigned value) {
-  if (check == Check::exit) return byte == 0 && (value == 3 || value == number * 4 % 256);
-  if (check == Check::trim) return (byte == 0 && value < 4) || (value + number + byte) % 16 == 0;
-  return byte == 0 || (value + number + static_cast<unsigned>(check)) % 4 == 0;
+bool is_asked(size_t act, size_t number, size_t byte, unsigned value) {
+  if (kActs[act] == &kExit) return byte == 0 && (value == 3 || value == number * 4 % 256);
+  if (kActs[act] == &kTrim) return (byte == 0 && value < 4) || (value + number + byte) % 16 == 0;
+  return byte == 0 || (value + number + act) % 4 == 0;
 }
 
 // Pairs of neighbours, none in two pairs.
@@ -230,12 +220,12 @@ int check_single_bytes(size_t bytes, size_t number) {
     char* const end = end_of(pairs[i].low, bytes);
     if (state_of(i) == State::changing) write_word(end, ~read_word(end));  // slab/state_word.h
   }
-  const auto fails = [&](const char* what, State state, Check check, size_t byte, unsigned value) {
-    dprintf(errors, "%s: %zu bytes, state %d, check %d, byte %zu, value %u\n", what, bytes, static_cast<int>(state),
-            static_cast<int>(check), byte, value);
+  const auto fails = [&](const char* what, State state, const Act& act, size_t byte, unsigned value) {
+    dprintf(errors, "%s: %zu bytes, state %d, %s, byte %zu, value %u\n", what, bytes, static_cast<int>(state), act.name,
+            byte, value);
     return 1;
   };
-  if (ends_by_abort()) return fails("a false alarm at exit", State::used, Check::exit, 0, 0);
+  if (ends_by_abort()) return fails("a false alarm at exit", State::used, kExit, 0, 0);
   for (size_t byte = 0; byte < kWordBytes; ++byte) {
     for (unsigned value = 0; value < 256; ++value) {
       for (size_t i = 0; i < std::size(kStates); ++i) {
@@ -244,14 +234,14 @@ int check_single_bytes(size_t bytes, size_t number) {
         auto* const wrong = reinterpret_cast<volatile unsigned char*>(end_of(pair.low, bytes) + byte);
         const unsigned char right = *wrong;
         if (right == value) continue;
-        for (const Check check : kChecks) {
-          if (!is_asked(check, number, byte, value)) continue;
+        for (size_t act = 0; act < std::size(kActs); ++act) {
+          if (!is_asked(act, number, byte, value)) continue;
           *wrong = static_cast<unsigned char>(value);
-          if (!is_caught(check, pair, bytes)) return fails("not seen", state, check, byte, value);
+          if (!is_caught(*kActs[act], pair, bytes)) return fails("not seen", state, *kActs[act], byte, value);
           *wrong = right;
           // A block that seems to change may be so.
-          if (state == State::changing && value == 0 && is_caught(Check::copy_from, pair, bytes))
-            return fails("a false alarm", state, check, byte, value);
+          if (state == State::changing && value == 0 && is_caught(kCopyFrom, pair, bytes))
+            return fails("a false alarm", state, *kActs[act], byte, value);
         }
       }
     }
@@ -286,6 +276,36 @@ TEST_F(States, WhatTheProgramMayWriteIsNoDamage) {
       });
       EXPECT_TRUE(end.exited_with(0)) << bytes << " bytes, word " << word << ": " << end.describe();
     }
+  }
+}
+
+class Trim : public HardenedTest {};
+
+// In a heap of live blocks one is overflowed: the lowest, the middle or the highest (`place` 0 to 2).
+bool trims_see(size_t block_bytes, size_t heap_bytes, size_t place, int trims) {
+  const ChildEnd end = run_in_child([&] {
+    std::vector<char*> blocks(heap_bytes / block_bytes);
+    for (char*& block : blocks) block = static_cast<char*>(api().malloc(block_bytes));
+    std::sort(blocks.begin(), blocks.end());
+    static_cast<volatile char*>(blocks[place * (blocks.size() - 1) / 2])[block_bytes] = 0x55;
+    for (int i = 0; i < trims; ++i) api().malloc_trim(0);
+    return 0;
+  });
+  EXPECT_TRUE(end.signal == SIGABRT || end.exited_with(0)) << end.describe();
+  return end.signal == SIGABRT;
+}
+
+// So its time does not grow with the heap; with each call it checks the next part, so nothing stays unseen.
+TEST_F(Trim, ChecksALargeHeapInParts) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  constexpr size_t kHeaps[][2] = {{56, 64 * kMiB}, {4088, 64 * kMiB}, {40000, 512 * kMiB}};  // the last: no slab blocks
+  for (const auto& [block_bytes, heap_bytes] : kHeaps) {
+    int seen_at_once = 0;
+    for (const size_t place : {0, 1, 2}) {
+      if (trims_see(block_bytes, heap_bytes, place, 1)) ++seen_at_once;
+      EXPECT_TRUE(trims_see(block_bytes, heap_bytes, place, 20)) << "blocks of " << block_bytes << ", place " << place;
+    }
+    EXPECT_LE(seen_at_once, 1) << "blocks of " << block_bytes << " bytes: one call checked all";
   }
 }
 
