@@ -2,7 +2,6 @@
 // child, so that no other case's memory is counted.
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/blocks.h"
 #include "support/child.h"
 #include "support/process_memory.h"
 #include "support/random.h"
@@ -17,9 +17,6 @@
 
 namespace freestone_test {
 namespace {
-
-constexpr size_t kKiB = 1024;
-constexpr size_t kMiB = 1024 * kKiB;
 
 // The child prints figures and returns 0; a bound that does not hold is named.
 class Footprint : public testing::Test {
@@ -31,26 +28,8 @@ class Footprint : public testing::Test {
     dprintf(STDERR_FILENO, "%s: %zu KiB, bound %zu KiB\n", what, actual / kKiB, bound / kKiB);
     return actual <= bound ? 0 : 1;
   }
-  static void expect_success(const std::function<int()>& body) {
-    const ChildEnd end = run_in_child(body);
-    EXPECT_TRUE(end.exited_with(0)) << end.describe();
-    std::fprintf(stderr, "%s", end.errors.c_str());
-  }
+  static void expect_success(const ChildBody& body) { EXPECT_TRUE(ends_well(body)); }
 };
-
-// A table that is not in the heap under test, touched beforehand.
-void** table_of(size_t count) {
-  void* table =
-      mmap(nullptr, count * sizeof(void*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  return static_cast<void**>(table);
-}
-
-void* touched(size_t size) {
-  auto* block = static_cast<char*>(api().malloc(size));
-  for (size_t at = 0; at < size; at += 4096) block[at] = 1;
-  block[size - 1] = 1;
-  return block;
-}
 
 size_t growth_since(size_t before) {
   const size_t now = resident_bytes();
@@ -62,9 +41,9 @@ TEST_F(Footprint, MetadataOfSmallBlocksStaysUnderOneAndAHalfPercent) {
   for (const auto& [live, bound] :
        {std::pair{60 * kMiB, 60 * kMiB * 15 / 1000}, std::pair{96 * kMiB, 96 * kMiB * 3 / 100}})
     expect_success([live = live, bound = bound] {
-      void** table = table_of(live / 64);
+      Blocks blocks(live / 64);
       const size_t before = resident_bytes();
-      for (size_t i = 0; i < live / 64; ++i) table[i] = touched(64);
+      blocks.add(64, live / 64);
       const size_t beyond = growth_since(before) - std::min(growth_since(before), live);
       // The canary of the hardened build lies inside the block and makes it a larger class: 80 bytes for 64.
       return bounded("beyond the live bytes", beyond, subject().is_hardened ? live * 27 / 100 : bound);
@@ -76,11 +55,11 @@ TEST_F(Footprint, PageAlignedBlocksCostNoMoreThanTheirSize) {
     expect_success([pages] {
       const size_t size = pages * 4096;
       const size_t count = 64 * kMiB / size;
-      void** table = table_of(count);
       const size_t before = resident_bytes();
       for (size_t i = 0; i < count; ++i) {
-        if (api().posix_memalign(&table[i], 4096, size) != 0) return 2;
-        for (size_t at = 0; at < size; at += 4096) static_cast<char*>(table[i])[at] = 1;
+        void* block = nullptr;
+        if (api().posix_memalign(&block, kPage, size) != 0) return 2;
+        for (size_t at = 0; at < size; at += kPage) static_cast<char*>(block)[at] = 1;
       }
       const std::string what = "blocks of " + std::to_string(pages) + " pages, grown by";
       return bounded(what.c_str(), growth_since(before), count * size * 110 / 100 + 512 * kKiB);
@@ -131,11 +110,16 @@ size_t resident_with_idle_threads(size_t count, void (*body)()) {
 
 // The cost of the threads themselves (stacks, control blocks) is measured first and left out; the C library keeps
 // stacks for reuse.
+size_t held_by_idle_threads(size_t count, void (*body)()) {
+  const size_t bare = resident_with_idle_threads(count, [] {});
+  const size_t used = resident_with_idle_threads(count, body);
+  return used - std::min(used, bare);
+}
+
 TEST_F(Footprint, ThreadThatMadeAFewAllocationsHoldsAtMostSixteenKiB) {
   expect_success([] {
     constexpr size_t kThreads = 100;
-    const size_t bare = resident_with_idle_threads(kThreads, [] {});
-    const size_t used = resident_with_idle_threads(kThreads, [] {
+    const size_t held = held_by_idle_threads(kThreads, [] {
       void* blocks[12];
       for (size_t i = 0; i < 12; ++i) blocks[i] = api().malloc(16 + i % 4 * 40);
       for (void* block : blocks) {
@@ -143,13 +127,9 @@ TEST_F(Footprint, ThreadThatMadeAFewAllocationsHoldsAtMostSixteenKiB) {
         api().free(block);
       }
     });
-    return bounded("per thread", (used - std::min(used, bare)) / kThreads, 16 * kKiB);
+    return bounded("per thread", held / kThreads, 16 * kKiB);
   });
 }
-
-constexpr size_t kBurstThreads = 128;
-
-std::mutex burst_turn;
 
 void burst() {
   Random random(1);
@@ -160,26 +140,21 @@ void burst() {
     for (void* block : blocks) api().free(block);
   }
 }
-
-// What is left behind is each thread's cache and, once, the free memory that the heap keeps.
-TEST_F(Footprint, IdleThreadsHoldABoundedAmountAfterABurst) {
-  expect_success([] {
-    const size_t bare = resident_with_idle_threads(kBurstThreads, [] {});
-    const size_t used = resident_with_idle_threads(kBurstThreads, [] {
-      std::lock_guard guard(burst_turn);
-      burst();
-    });
-    return bounded("all of them", used - std::min(used, bare), kBurstThreads * 256 * kKiB + 16 * kMiB);
-  });
+void burst_in_turn() {
+  static std::mutex turn;
+  std::lock_guard guard(turn);
+  burst();
 }
 
-// The blocks of one cache then lie among those of others, whose pages stay as well: how many is up to the scheduler.
-TEST_F(Footprint, IdleThreadsHoldABoundedAmountAfterBurstsAtATime) {
-  expect_success([] {
-    const size_t bare = resident_with_idle_threads(kBurstThreads, [] {});
-    const size_t used = resident_with_idle_threads(kBurstThreads, burst);
-    return bounded("all of them", used - std::min(used, bare), kBurstThreads * 2 * 256 * kKiB + 16 * kMiB);
-  });
+// What is left behind is each thread's cache and, once, the free memory that the heap keeps. After bursts at a time the
+// blocks of one cache lie among those of others, whose pages stay as well: how many is up to the scheduler.
+TEST_F(Footprint, IdleThreadsHoldABoundedAmountAfterABurst) {
+  constexpr size_t kThreads = 128;
+  for (const auto& [body, caches] : {std::pair{&burst_in_turn, 1}, std::pair{&burst, 2}})
+    expect_success([body = body, caches = size_t(caches)] {
+      const size_t held = held_by_idle_threads(kThreads, body);
+      return bounded("all of them", held, kThreads * caches * 256 * kKiB + 16 * kMiB);
+    });
 }
 
 struct Shape {
@@ -200,20 +175,19 @@ TEST_F(Footprint, ProgramThatGoesIdleAfterItsPeakKeepsLittle) {
     for (const size_t kept_percent : {0, 10})
       expect_success([&] {
         Random random(7);
-        void** table = table_of(4 << 20);
+        Blocks blocks(4 << 20);
         const size_t before = resident_bytes();
-        size_t count = 0;
         size_t live = 0;
-        for (size_t total = 0; total < 192 * kMiB; ++count) {
+        for (size_t total = 0; total < 192 * kMiB;) {
           const size_t size = shape.draw(random);
-          table[count] = touched(size);
+          blocks.add(size);
           total += size;
           if (total < 192 * kMiB * kept_percent / 100) live = total;
         }
         const size_t peak = growth_since(before);
         size_t freed_from = 0;
-        for (size_t total = 0; total < live; ++freed_from) total += api().malloc_usable_size(table[freed_from]);
-        for (size_t i = count; i > freed_from; --i) api().free(table[i - 1]);
+        for (size_t total = 0; total < live; ++freed_from) total += api().malloc_usable_size(blocks[freed_from]);
+        blocks.shrink_to(freed_from);
         dprintf(STDERR_FILENO, "peak %zu KiB, ", peak / kKiB);
         const std::string what = std::string(shape.name) + ", " + std::to_string(kept_percent) + " % kept, idle";
         return bounded(what.c_str(), growth_since(before), live * 12 / 10 + 16 * kMiB);
@@ -225,10 +199,8 @@ TEST_F(Footprint, ProgramThatGoesIdleAfterItsPeakKeepsLittle) {
 TEST_F(Footprint, BlocksThatNobodyTouchesTakeNoMemory) {
   for (const size_t size : {6 * kKiB, 16 * kKiB, 32 * kKiB, 100 * kKiB})
     expect_success([size] {
-      const size_t count = 64 * kMiB / size;
-      void** table = table_of(count);
       const size_t before = resident_bytes();
-      for (size_t i = 0; i < count; ++i) table[i] = api().malloc(size);
+      for (size_t i = 0; i < 64 * kMiB / size; ++i) api().malloc(size);
       const std::string what = std::to_string(size / kKiB) + " KiB blocks, none touched";
       return bounded(what.c_str(), growth_since(before), 2 * kMiB);
     });
@@ -252,20 +224,15 @@ TEST_F(Footprint, LargeBlocksOfASmallProgramDoNotAddUp) {
 TEST_F(Footprint, ScatteredHolesOfLargeBlocksAreGivenBack) {
   expect_success([] {
     Random random(9);
-    void** table = table_of(100000);
+    Blocks blocks(100000);
     const size_t before = resident_bytes();
-    size_t count = 0;
     size_t live = 0;
-    for (size_t total = 0; total < 192 * kMiB; ++count) {
-      const size_t size = random.log_uniform(64 * kKiB, 1 * kMiB);
-      table[count] = touched(size);
-      total += size;
-    }
-    for (size_t i = 0; i < count; ++i) {
+    blocks.add_bytes(192 * kMiB, [&] { return random.log_uniform(64 * kKiB, 1 * kMiB); });
+    for (size_t i = 0; i < blocks.count(); ++i) {
       if (random.below(10) == 0)
-        live += api().malloc_usable_size(table[i]);
+        live += api().malloc_usable_size(blocks[i]);
       else
-        api().free(table[i]);
+        api().free(blocks[i]);
     }
     return bounded("after nine of ten were freed", growth_since(before), live * 12 / 10 + 16 * kMiB);
   });
@@ -276,17 +243,16 @@ TEST_F(Footprint, TrimGivesBackFreePagesInsideUsedSlabs) {
   for (const size_t size : {64, 256, 1024})
     expect_success([size] {
       constexpr size_t kTotal = 96 * kMiB;
-      const size_t count = kTotal / size;
-      void** table = table_of(count);
-      for (size_t i = 0; i < count; ++i) table[i] = touched(size);
+      Blocks blocks(kTotal / size);
+      blocks.add(size, kTotal / size);
       const size_t peak = resident_bytes();
       // Three pages of four become free, so hardly a slab does.
       size_t freed = 0;
-      for (size_t i = 0; i < count; ++i) {
-        const auto first = reinterpret_cast<uintptr_t>(table[i]) / 4096;
-        const auto last = (reinterpret_cast<uintptr_t>(table[i]) + size - 1) / 4096;
+      for (size_t i = 0; i < blocks.count(); ++i) {
+        const auto first = reinterpret_cast<uintptr_t>(blocks[i]) / kPage;
+        const auto last = (reinterpret_cast<uintptr_t>(blocks[i]) + size - 1) / kPage;
         if (first % 4 == 0 || last % 4 == 0) continue;
-        api().free(table[i]);
+        api().free(blocks[i]);
         freed += size;
       }
       const int released = api().malloc_trim(0);
@@ -304,12 +270,12 @@ TEST_F(Footprint, FreePagesOfOneSizeGoBackAsAnotherGrows) {
     expect_success([first = first, second = second] {
       constexpr size_t kTotal = 32 * kMiB;
       constexpr size_t kGroup = 16 * kKiB;
-      void** table = table_of(kTotal / first + 1);
+      Blocks blocks(kTotal / first);
       const size_t before = resident_bytes();
-      for (size_t i = 0; i < kTotal / first; ++i) table[i] = touched(first);
+      blocks.add(first, kTotal / first);
       const size_t peak = growth_since(before);
-      for (size_t i = 0; i < kTotal / first; ++i)
-        if (i * first / kGroup % 7 >= 4) api().free(table[i]);
+      for (size_t i = 0; i < blocks.count(); ++i)
+        if (i * first / kGroup % 7 >= 4) api().free(blocks[i]);
       usleep(300'000);  // what was in use a moment ago may be needed again
       for (size_t i = 0; i < 10 * kMiB / second; ++i) touched(second);
       const std::string what = std::to_string(first) + " bytes, then " + std::to_string(second) + " beyond the peak";
@@ -326,7 +292,7 @@ TEST_F(Footprint, GrowthOfAHugeBlockMovesPagesInsteadOfCopying) {
     faults = minor_faults() - faults;
     if (block == nullptr || block[12345] != 'x' || block[64 * kMiB - 1] != 1) return 2;
     dprintf(STDERR_FILENO, "%ld page faults; ", faults);
-    return bounded("touched by the growth", static_cast<size_t>(faults) * 4096, 1 * kMiB);
+    return bounded("touched by the growth", static_cast<size_t>(faults) * kPage, 1 * kMiB);
   });
 }
 
@@ -338,12 +304,12 @@ TEST_F(Footprint, GrowingBufferCopiesLittle) {
     for (size_t size = 2 * kMiB; size <= 200 * kMiB; size += kMiB) {
       block = static_cast<char*>(api().realloc(block, size));
       if (block == nullptr) return 2;
-      for (size_t at = size - kMiB; at < size; at += 4096) block[at] = 1;
+      for (size_t at = size - kMiB; at < size; at += kPage) block[at] = 1;
     }
     faults = minor_faults() - faults;
-    for (size_t at = 4096; at < 200 * kMiB; at += 4096)
+    for (size_t at = 4096; at < 200 * kMiB; at += kPage)
       if (block[at] != 1) return 3;
-    return bounded("touched", static_cast<size_t>(faults) * 4096, 240 * kMiB);
+    return bounded("touched", static_cast<size_t>(faults) * kPage, 240 * kMiB);
   });
 }
 

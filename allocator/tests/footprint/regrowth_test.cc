@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/blocks.h"
 #include "support/child.h"
 #include "support/process_memory.h"
 #include "support/random.h"
@@ -17,46 +18,6 @@
 
 namespace freestone_test {
 namespace {
-
-constexpr size_t kKiB = 1024;
-constexpr size_t kMiB = 1024 * kKiB;
-constexpr size_t kPage = 4096;
-
-void* touched(size_t size) {
-  auto* block = static_cast<char*>(api().malloc(size));
-  for (size_t at = 0; at < size; at += kPage) block[at] = 1;
-  block[size - 1] = 1;
-  return block;
-}
-
-// Blocks in a table that is not in the heap under test, touched beforehand.
-class Blocks {
- public:
-  explicit Blocks(size_t most)
-      : bytes_(most * sizeof(void*)),
-        table_(static_cast<void**>(
-            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
-  ~Blocks() { munmap(table_, bytes_); }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-  void add(size_t size) { table_[count_++] = touched(size); }
-  void shrink_to(size_t count) {
-    while (count_ > count) api().free(table_[--count_]);
-  }
-  void replace(size_t index, size_t size) {
-    api().free(table_[index]);
-    table_[index] = touched(size);
-  }
-  size_t count() const { return count_; }
-  void shuffle(size_t from, Random& random) {
-    for (size_t i = count_; i > from + 1; --i) std::swap(table_[i - 1], table_[from + random.below(i - from)]);
-  }
-
- private:
-  size_t bytes_;
-  void** table_;
-  size_t count_ = 0;
-};
 
 size_t small_size(Random& random) { return static_cast<size_t>(random.log_uniform(16, 8 * kKiB)); }
 
@@ -72,40 +33,37 @@ class Regrowth : public testing::Test {
   // and the free memory that is always kept.
   static void expect_cheap_cycles(size_t pages, const std::function<void()>& cycle, size_t most_live = 0,
                                   size_t one_in = 50) {
-    const ChildEnd end = run_in_child(
-        [&] {
-          constexpr int kFirst = 3;
-          constexpr int kMore = 20;
-          const size_t before = resident_bytes();
-          cycle();
-          rusage usage{};
-          getrusage(RUSAGE_SELF, &usage);
-          const size_t first_peak = std::max(static_cast<size_t>(usage.ru_maxrss) * kKiB - before, most_live);
-          for (int k = 1; k < kFirst; ++k) cycle();
-          std::vector<size_t> faults(kMore);
-          for (size_t& of_cycle : faults) {
-            const long start = minor_faults();
-            cycle();
-            of_cycle = static_cast<size_t>(minor_faults() - start);
-          }
-          std::nth_element(faults.begin(), faults.begin() + kMore / 4, faults.end());
-          const size_t per_cycle = faults[kMore / 4];
-          getrusage(RUSAGE_SELF, &usage);
-          const size_t peak = static_cast<size_t>(usage.ru_maxrss) * kKiB - before;
-          dprintf(STDERR_FILENO, "%zu faults a cycle of %zu pages; peak %zu KiB, of the first cycle %zu KiB\n",
-                  per_cycle, pages, peak / kKiB, first_peak / kKiB);
-          if (per_cycle > pages / one_in) return 2;
-          return peak <= first_peak + first_peak / 16 + 10 * kMiB ? 0 : 3;
-        });
-    EXPECT_TRUE(end.exited_with(0)) << end.describe();
-    std::fprintf(stderr, "%s", end.errors.c_str());
+    EXPECT_TRUE(ends_well([&] {
+      constexpr int kFirst = 3;
+      constexpr int kMore = 20;
+      const size_t before = resident_bytes();
+      cycle();
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      const size_t first_peak = std::max(static_cast<size_t>(usage.ru_maxrss) * kKiB - before, most_live);
+      for (int k = 1; k < kFirst; ++k) cycle();
+      std::vector<size_t> faults(kMore);
+      for (size_t& of_cycle : faults) {
+        const long start = minor_faults();
+        cycle();
+        of_cycle = static_cast<size_t>(minor_faults() - start);
+      }
+      std::nth_element(faults.begin(), faults.begin() + kMore / 4, faults.end());
+      const size_t per_cycle = faults[kMore / 4];
+      getrusage(RUSAGE_SELF, &usage);
+      const size_t peak = static_cast<size_t>(usage.ru_maxrss) * kKiB - before;
+      dprintf(STDERR_FILENO, "%zu faults a cycle of %zu pages; peak %zu KiB, of the first cycle %zu KiB\n", per_cycle,
+              pages, peak / kKiB, first_peak / kKiB);
+      if (per_cycle > pages / one_in) return 2;
+      return peak <= first_peak + first_peak / 16 + 10 * kMiB ? 0 : 3;
+    }));
   }
 };
 
 TEST_F(Regrowth, TwoThousandBlocksOf9000BytesAgainAndAgain) {
   Blocks blocks(2000);
   expect_cheap_cycles(2000 * 9000 / kPage, [&] {
-    for (int i = 0; i < 2000; ++i) blocks.add(9000);
+    blocks.add(9000, 2000);
     blocks.shrink_to(0);
   });
 }
@@ -113,19 +71,12 @@ TEST_F(Regrowth, TwoThousandBlocksOf9000BytesAgainAndAgain) {
 TEST_F(Regrowth, SmallBlocksOf64MiBOnTopOfAHeapThatStays) {
   Blocks blocks(1 << 20);
   Random random(3);
+  const auto draw = [&] { return small_size(random); };
   size_t base = 0;
   expect_cheap_cycles(64 * kMiB / kPage, [&] {
-    for (size_t bytes = 0; base == 0 && bytes < 32 * kMiB;) {
-      const size_t size = small_size(random);
-      blocks.add(size);
-      bytes += size;
-    }
+    if (base == 0) blocks.add_bytes(32 * kMiB, draw);
     if (base == 0) base = blocks.count();
-    for (size_t bytes = 0; bytes < 64 * kMiB;) {
-      const size_t size = small_size(random);
-      blocks.add(size);
-      bytes += size;
-    }
+    blocks.add_bytes(64 * kMiB, draw);
     blocks.shrink_to(base);
   });
 }
@@ -137,11 +88,7 @@ TEST_F(Regrowth, BlocksThatLeaveSurvivorsInTheirSlabs) {
   Random random(8);
   size_t survivors = 0;
   expect_cheap_cycles(kSwing / kPage, [&] {
-    for (size_t bytes = 0; bytes < kSwing;) {
-      const size_t size = random.between(kKiB, 32 * kKiB);
-      blocks.add(size);
-      bytes += size;
-    }
+    blocks.add_bytes(kSwing, [&] { return random.between(kKiB, 32 * kKiB); });
     blocks.shuffle(survivors, random);
     if (survivors == 0) survivors = blocks.count() / 16;
     blocks.shrink_to(survivors);
@@ -151,7 +98,7 @@ TEST_F(Regrowth, BlocksThatLeaveSurvivorsInTheirSlabs) {
 TEST_F(Regrowth, BlocksUpTo60KBReplacedAtRandom) {
   Blocks blocks(1000);
   Random random(77);
-  for (int i = 0; i < 1000; ++i) blocks.add(1 + random.below(60000));
+  while (blocks.count() < 1000) blocks.add(1 + random.below(60000));
   expect_cheap_cycles(20000 * 30000 / kPage, [&] {
     for (int i = 0; i < 20000; ++i) blocks.replace(random.below(1000), 1 + random.below(60000));
   });
@@ -161,25 +108,24 @@ TEST_F(Regrowth, EightThreadsGrowAndShrink) {
   constexpr size_t kThreads = 8;
   constexpr size_t kTable = 1 << 15;
   constexpr size_t kMost = 14 * kMiB;
-  expect_cheap_cycles(kThreads * (10 * 8 * kMiB / kPage + kTable * sizeof(void*) / kPage), [&] {
-    std::vector<std::thread> team;
-    for (size_t t = 0; t < kThreads; ++t)
-      team.emplace_back([t] {
-        Random random(t + 1);
-        Blocks blocks(kTable);
-        for (int k = 0; k < 10; ++k) {
-          const size_t most = random.between(2 * kMiB, kMost);
-          for (size_t bytes = 0; bytes < most && blocks.count() < kTable;) {
-            const size_t size = small_size(random);
-            blocks.add(size);
-            bytes += size;
-          }
-          blocks.shrink_to(blocks.count() / 8);
-        }
-        blocks.shrink_to(0);
-      });
-    for (std::thread& thread : team) thread.join();
-  }, kThreads * kMost);
+  expect_cheap_cycles(
+      kThreads * (10 * 8 * kMiB / kPage + kTable * sizeof(void*) / kPage),
+      [&] {
+        std::vector<std::thread> team;
+        for (size_t t = 0; t < kThreads; ++t)
+          team.emplace_back([t] {
+            Random random(t + 1);
+            Blocks blocks(kTable);
+            for (int k = 0; k < 10; ++k) {
+              const size_t most = random.between(2 * kMiB, kMost);
+              blocks.add_bytes(most, [&] { return small_size(random); });
+              blocks.shrink_to(blocks.count() / 8);
+            }
+            blocks.shrink_to(0);
+          });
+        for (std::thread& thread : team) thread.join();
+      },
+      kThreads * kMost);
 }
 
 // A system that gives huge pages to who asks gives one to a mapping of its own.
@@ -196,18 +142,15 @@ bool system_gives_huge_pages() {
 
 TEST_F(Regrowth, ALargeHeapOfSmallBlocksGrowsByHugePages) {
   if (subject().is_hardened) GTEST_SKIP() << "its spans have guards";
-  const ChildEnd end = run_in_child(
-      [] {
-        constexpr size_t kMost = 100 * kMiB;
-        constexpr size_t kBlock = 200;
-        if (!system_gives_huge_pages()) return 0;
-        Blocks blocks(kMost / kBlock);
-        while (blocks.count() < kMost / kBlock) blocks.add(kBlock);
-        dprintf(STDERR_FILENO, "%zu KiB in huge pages\n", resident_bytes("AnonHugePages:") / kKiB);
-        return resident_bytes("AnonHugePages:") > 0 ? 0 : 1;
-      });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
-  std::fprintf(stderr, "%s", end.errors.c_str());
+  EXPECT_TRUE(ends_well([] {
+    constexpr size_t kMost = 100 * kMiB;
+    constexpr size_t kBlock = 200;
+    if (!system_gives_huge_pages()) return 0;
+    Blocks blocks(kMost / kBlock);
+    blocks.add(kBlock, kMost / kBlock);
+    dprintf(STDERR_FILENO, "%zu KiB in huge pages\n", resident_bytes("AnonHugePages:") / kKiB);
+    return resident_bytes("AnonHugePages:") > 0 ? 0 : 1;
+  }));
 }
 
 // What a growing block leaves behind does not fit the next step: at the peak the heap has more free memory than before.
@@ -215,25 +158,28 @@ TEST_F(Regrowth, VectorsThatGrowSideBySideByALittle) {
   constexpr size_t kVectors = 4;
   constexpr size_t kMost = kMiB;
   constexpr int kTimes = 8;
-  expect_cheap_cycles(kTimes * kVectors * kMost / kPage, [&] {
-    Random random(21);
-    for (int k = 0; k < kTimes; ++k) {
-      char* vectors[kVectors] = {};
-      size_t sizes[kVectors] = {};
-      for (size_t growing = kVectors; growing > 0;) {
-        growing = 0;
-        for (size_t v = 0; v < kVectors; ++v) {
-          if (sizes[v] >= kMost) continue;
-          const size_t size = sizes[v] == 0 ? 64 * kKiB : sizes[v] + 64 + random.below(4096);
-          vectors[v] = static_cast<char*>(api().realloc(vectors[v], size));
-          for (size_t at = sizes[v]; at < size; ++at) vectors[v][at] = 1;
-          sizes[v] = size;
-          ++growing;
+  expect_cheap_cycles(
+      kTimes * kVectors * kMost / kPage,
+      [&] {
+        Random random(21);
+        for (int k = 0; k < kTimes; ++k) {
+          char* vectors[kVectors] = {};
+          size_t sizes[kVectors] = {};
+          for (size_t growing = kVectors; growing > 0;) {
+            growing = 0;
+            for (size_t v = 0; v < kVectors; ++v) {
+              if (sizes[v] >= kMost) continue;
+              const size_t size = sizes[v] == 0 ? 64 * kKiB : sizes[v] + 64 + random.below(4096);
+              vectors[v] = static_cast<char*>(api().realloc(vectors[v], size));
+              for (size_t at = sizes[v]; at < size; ++at) vectors[v][at] = 1;
+              sizes[v] = size;
+              ++growing;
+            }
+          }
+          for (char* vector : vectors) api().free(vector);
         }
-      }
-      for (char* vector : vectors) api().free(vector);
-    }
-  }, 0, 20);
+      },
+      0, 20);
 }
 
 // A run or a mapping that is freed and taken again at once.
@@ -248,7 +194,7 @@ TEST_F(Regrowth, OneLargeBlockAgainAndAgain) {
 // touched do not fault, and the peak stays near what is live. Each page carries its block's number.
 TEST_F(Regrowth, LargeBlocksThatDoNotFitIntoEachOthersPlaces) {
   if (subject().is_hardened) GTEST_SKIP() << "it gives large blocks back when they are freed";
-  const ChildEnd end = run_in_child([] {
+  EXPECT_TRUE(ends_well([] {
     constexpr size_t kPlaces = 10;
     constexpr size_t kSizeMin = 4 * kMiB;
     constexpr size_t kSizeMost = 12 * kMiB;
@@ -286,9 +232,7 @@ TEST_F(Regrowth, LargeBlocksThatDoNotFitIntoEachOthersPlaces) {
     if (faulted > 4 * most_live / kPage) return 4;
     constexpr size_t kKeptFree = 8 * kMiB;  // and a quarter of what is live; a sixteenth is for the rest
     return peak <= most_live + most_live / 4 + most_live / 16 + kKeptFree ? 0 : 5;
-  });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
-  std::fprintf(stderr, "%s", end.errors.c_str());
+  }));
 }
 
 TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {
@@ -308,28 +252,25 @@ TEST_F(Regrowth, BatchesThatOneThreadTakesAndAnotherFrees) {
 // After the swings have ended the memory goes with the next few calls, as time passes: also where these take nothing
 // but small blocks.
 void expect_end_of_swings(size_t size_after) {
-  const ChildEnd end = run_in_child(
-      [size_after] {
-        Random random(5);
-        const size_t before = resident_bytes();
-        Blocks blocks(1 << 20);
-        for (int k = 0; k < 6; ++k) {
-          while (blocks.count() < 64 * kMiB / 9000) blocks.add(9000);
-          blocks.shrink_to(0);
-        }
-        const size_t kept = resident_bytes() - before;
-        size_t now = kept;
-        for (int waits = 0; waits < 600 && now > 24 * kMiB; ++waits) {
-          usleep(50'000);
-          for (int i = 0; i < 200; ++i) blocks.add(1 + random.below(size_after));
-          blocks.shrink_to(0);
-          now = resident_bytes() - before;
-        }
-        dprintf(STDERR_FILENO, "kept %zu KiB, in the end %zu KiB\n", kept / kKiB, now / kKiB);
-        return now <= 24 * kMiB ? 0 : 1;
-      });
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
-  std::fprintf(stderr, "%s", end.errors.c_str());
+  EXPECT_TRUE(ends_well([size_after] {
+    Random random(5);
+    const size_t before = resident_bytes();
+    Blocks blocks(1 << 20);
+    for (int k = 0; k < 6; ++k) {
+      blocks.add(9000, 64 * kMiB / 9000);
+      blocks.shrink_to(0);
+    }
+    const size_t kept = resident_bytes() - before;
+    size_t now = kept;
+    for (int waits = 0; waits < 600 && now > 24 * kMiB; ++waits) {
+      usleep(50'000);
+      for (int i = 0; i < 200; ++i) blocks.add(1 + random.below(size_after));
+      blocks.shrink_to(0);
+      now = resident_bytes() - before;
+    }
+    dprintf(STDERR_FILENO, "kept %zu KiB, in the end %zu KiB\n", kept / kKiB, now / kKiB);
+    return now <= 24 * kMiB ? 0 : 1;
+  }));
 }
 TEST_F(Regrowth, WhatWasKeptForSwingsGoesWhenTheyEnd) { expect_end_of_swings(18000); }
 TEST_F(Regrowth, WhatWasKeptForSwingsGoesWhenOnlySmallBlocksAreTaken) { expect_end_of_swings(1000); }

@@ -69,6 +69,7 @@ ChildEnd run_in_child(const ChildBody& body, const std::function<void()>& meanwh
 
 testing::AssertionResult ends_well(const ChildBody& body) {
   const ChildEnd end = run_in_child(body);
+  std::fputs(end.errors.c_str(), stderr);
   return testing::AssertionResult(end.exited_with(0)) << end.describe();
 }
 

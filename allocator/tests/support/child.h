@@ -41,8 +41,8 @@ struct ChildBody : std::function<int()> {
 // The child leaves by _exit(body()); it is killed after kHangSeconds. `meanwhile` runs in the parent before it waits.
 ChildEnd run_in_child(const ChildBody& body, const std::function<void()>& meanwhile = nullptr);
 
-// For EXPECT_TRUE: whether a child ends by status 0, or by this signal (0: by none) after a line "freestone: SAID..."
-// on standard error.
+// For EXPECT_TRUE: whether a child ends by status 0 (what it wrote to standard error is shown), or by this signal (0:
+// by none) after a line "freestone: SAID..." on standard error.
 testing::AssertionResult ends_well(const ChildBody& body);
 testing::AssertionResult dies_by(int signal, const char* said, const ChildBody& body);
 inline testing::AssertionResult dies_by(int signal, const ChildBody& body) { return dies_by(signal, nullptr, body); }

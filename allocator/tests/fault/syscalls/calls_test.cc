@@ -22,12 +22,12 @@ using Names = std::set<std::string>;
 
 #define CALL(name) {SYS_##name, #name}
 const std::map<long, std::string> kNames = {
-    CALL(clock_gettime), CALL(close),        CALL(fcntl),     CALL(fstat),         CALL(ftruncate),
-    CALL(futex),         CALL(getdents64),   CALL(getpid),    CALL(getrandom),     CALL(gettid),
-    CALL(lseek),         CALL(madvise),      CALL(mmap),      CALL(mprotect),      CALL(mremap),
-    CALL(munmap),        CALL(nanosleep),    CALL(newfstatat), CALL(openat),       CALL(prctl),
-    CALL(pread64),       CALL(prlimit64),    CALL(read),      CALL(renameat2),     CALL(sched_getaffinity),
-    CALL(sysinfo),       CALL(tgkill),       CALL(unlinkat),  CALL(write),
+    CALL(clock_gettime), CALL(close),      CALL(fcntl),      CALL(fstat),     CALL(ftruncate),
+    CALL(futex),         CALL(getdents64), CALL(getpid),     CALL(getrandom), CALL(gettid),
+    CALL(lseek),         CALL(madvise),    CALL(mmap),       CALL(mprotect),  CALL(mremap),
+    CALL(munmap),        CALL(nanosleep),  CALL(newfstatat), CALL(openat),    CALL(prctl),
+    CALL(pread64),       CALL(prlimit64),  CALL(read),       CALL(renameat2), CALL(sched_getaffinity),
+    CALL(sysinfo),       CALL(tgkill),     CALL(unlinkat),   CALL(write),
 };
 #undef CALL
 
@@ -105,11 +105,10 @@ std::map<std::string, Names> observed(const std::string& options, bool with_usua
   return calls;
 }
 
-class Calls : public testing::Test {
+class Calls : public SupervisedTest {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!supervision_works(reason)) GTEST_SKIP() << reason;
+    SupervisedTest::SetUp();
     if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
   }
 

@@ -40,11 +40,11 @@ bool overcommits_always() {
   return mode == 1;
 }
 
-class Refusal : public testing::TestWithParam<size_t> {
+class Refusal : public SupervisedTest, public testing::WithParamInterface<size_t> {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!supervision_works(reason)) GTEST_SKIP() << reason;
+    SupervisedTest::SetUp();
+    if (IsSkipped()) return;
     if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
     if (overcommits_always()) GTEST_SKIP() << "vm.overcommit_memory is 1: the kernel refuses nothing";
   }
@@ -121,8 +121,6 @@ size_t fill_mebibytes() {
   return total / kMiB;
 }
 
-class RefusalUnderLimit : public testing::Test {};
-
 int keep_what_could_be_had() {
   const size_t before = fill_mebibytes();
   for (const size_t gibibytes : {1, 2, 8, 30, 100, 900}) {
@@ -137,13 +135,13 @@ int keep_what_could_be_had() {
   return after + 8 >= before && before > 256 ? 0 : 4;
 }
 
-TEST_F(RefusalUnderLimit, LeavesWhatCouldBeHad) {
+TEST(RefusalUnderLimit, LeavesWhatCouldBeHad) {
   const rlimit limit{kGiB, kGiB};
   EXPECT_TRUE(ends_well([&] { return setrlimit(RLIMIT_AS, &limit) != 0 ? 125 : keep_what_could_be_had(); }));
 }
 
 // Run by CTest with a hard limit in the options.
-TEST_F(RefusalUnderLimit, OfTheLibraryLeavesWhatCouldBeHad) {
+TEST(RefusalUnderLimit, OfTheLibraryLeavesWhatCouldBeHad) {
   const char* options = std::getenv("FREESTONE_CONF");
   if (!subject().is_freestone || options == nullptr || std::strstr(options, "limit_hard") == nullptr)
     GTEST_SKIP() << "needs FREESTONE_CONF=limit_hard:1g";

@@ -9,10 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "fault/syscalls/supervisor.h"
+#include "support/blocks.h"
 #include "support/child.h"
 #include "support/process_memory.h"
 #include "support/subject.h"
@@ -20,39 +21,12 @@
 namespace freestone_test {
 namespace {
 
-constexpr size_t kKiB = 1024;
-constexpr size_t kMiB = 1024 * kKiB;
-constexpr size_t kPage = 4096;
-constexpr size_t kGrown = 64 * kMiB;
 constexpr int kMayNotLock = 77;
 
-// Blocks whose addresses are kept outside the heap.
-class Blocks {
- public:
-  Blocks() {
-    void* table = mmap(nullptr, kMost * sizeof(char*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    blocks_ = static_cast<char**>(table);
-  }
-  ~Blocks() { munmap(blocks_, kMost * sizeof(char*)); }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-  void take(size_t count, size_t size) {
-    for (size_t k = 0; k < count && count_ < kMost; ++k) {
-      blocks_[count_] = static_cast<char*>(api().malloc(size));
-      std::memset(blocks_[count_++], 1, size);
-    }
-  }
-  void free_all() {
-    while (count_ > 0) api().free(blocks_[--count_]);
-  }
-  char* operator[](size_t index) const { return blocks_[index]; }
-  size_t count() const { return count_; }
-
- private:
-  static constexpr size_t kMost = 1 << 20;
-  char** blocks_;
-  size_t count_ = 0;
-};
+void expect_done(const ChildEnd& end, const std::string& where) {
+  if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
+  EXPECT_TRUE(end.exited_with(0)) << where << ": " << end.describe();
+}
 
 using Control = int (*)(const char*, void*, size_t*, void*, size_t);
 Control control() { return reinterpret_cast<Control>(dlsym(RTLD_DEFAULT, "mallctl")); }
@@ -60,14 +34,13 @@ Control control() { return reinterpret_cast<Control>(dlsym(RTLD_DEFAULT, "mallct
 // What nobody needs goes within milliseconds, not seconds.
 void decay_soon() {
   ssize_t milliseconds = 100;
-  if (control() != nullptr)
-    control()("arenas.dirty_decay_ms", nullptr, nullptr, &milliseconds, sizeof milliseconds);
+  if (control() != nullptr) control()("arenas.dirty_decay_ms", nullptr, nullptr, &milliseconds, sizeof milliseconds);
 }
 
-void grow_and_shrink(size_t size) {
-  Blocks blocks;
-  blocks.take(kGrown / size, size);
-  blocks.free_all();
+void grow_and_shrink(size_t size, size_t bytes = 64 * kMiB) {
+  Blocks blocks(bytes / size);
+  blocks.add(size, bytes / size);
+  blocks.shrink_to(0);
 }
 
 char* page_of(char* address) { return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address) & ~(kPage - 1)); }
@@ -86,21 +59,27 @@ bool shrinks_to(size_t most) {
   return false;
 }
 
+// Blocks of this size, of which some have a locked page when they are freed.
+bool lock_and_free_pages(size_t size, size_t locked, std::vector<char*>& pages) {
+  const size_t count = std::max<size_t>(8 * kMiB / size, 8);
+  Blocks blocks(count);
+  blocks.add(size, count);
+  for (size_t k = 0; k < locked; ++k) {
+    pages.push_back(page_of(blocks[(k + 1) * count / (locked + 1)]));
+    if (mlock(pages.back(), kPage) != 0) return false;
+  }
+  blocks.shrink_to(0);
+  return true;
+}
+
 class LockedPage : public testing::TestWithParam<size_t> {};
 
-// A page of some blocks is locked before they are freed.
 int lock_and_free(size_t size, size_t locked, bool unlock) {
   constexpr size_t kLeft = 24 * kMiB;
   decay_soon();
   const size_t before = resident_bytes();
-  Blocks blocks;
-  blocks.take(std::max<size_t>(8 * kMiB / size, 8), size);
   std::vector<char*> pages;
-  for (size_t k = 0; k < locked; ++k) {
-    pages.push_back(page_of(blocks[(k + 1) * blocks.count() / (locked + 1)]));
-    if (mlock(pages.back(), kPage) != 0) return kMayNotLock;
-  }
-  blocks.free_all();
+  if (!lock_and_free_pages(size, locked, pages)) return kMayNotLock;
   for (int round = 0; round < 2; ++round) {
     grow_and_shrink(size);
     grow_and_shrink(200'000);
@@ -121,53 +100,47 @@ int lock_and_free(size_t size, size_t locked, bool unlock) {
 TEST_P(LockedPage, KeepsNoMoreThanItself) {
   for (const size_t locked : {size_t{1}, size_t{7}}) {
     const ChildEnd end = run_in_child([&] { return lock_and_free(GetParam(), locked, locked != 1); });
-    if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
-    EXPECT_TRUE(end.exited_with(0)) << locked << " pages: " << end.describe();
+    expect_done(end, std::to_string(locked) + " pages");
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage,
-                         testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
+INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage, testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
                          testing::PrintToStringParamName());
 
+class Refused : public SupervisedTest {};
+
 // The kernel stops at a locked page in the midst of making a guard. What it began is undone, even if it refuses that.
-TEST(RefusedGuards, LeaveNothingThatFaults) {
-  std::string reason;
-  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+TEST_F(Refused, GuardsLeaveNothingThatFaults) {
   constexpr uint64_t kGuardRemove = 103;
   for (const int error : {EPERM, ENOMEM}) {
     const auto plan = [error](const SystemCall& call) { return call.arguments[2] == kGuardRemove ? error : 0; };
     for (const size_t size : {100, 9000, 40'000}) {
       const SupervisedEnd end = run_supervised({SYS_madvise}, plan, [size] {
-        Blocks blocks;
-        blocks.take(std::max<size_t>(8 * kMiB / size, 8), size);
-        for (size_t k = 1; k < 8; ++k)
-          if (mlock(page_of(blocks[k * blocks.count() / 8]), kPage) != 0) return kMayNotLock;
-        blocks.free_all();
+        std::vector<char*> pages;
+        if (!lock_and_free_pages(size, 7, pages)) return kMayNotLock;
         grow_and_shrink(size);
         grow_and_shrink(200'000);
         return 0;
       });
-      if (end.child.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
-      EXPECT_TRUE(end.child.exited_with(0)) << error << ", blocks of " << size << ": " << end.child.describe();
+      expect_done(end.child, std::to_string(error) + ", blocks of " + std::to_string(size));
     }
   }
 }
 
 // A block of its own mapping that can neither be unmapped nor emptied stays, and is charged for.
-TEST(RefusedUnmap, LeavesTheAccountRight) {
-  std::string reason;
-  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+TEST_F(Refused, UnmapLeavesTheAccountRight) {
   using Validate = int (*)(const char**);
   const auto validate = reinterpret_cast<Validate>(dlsym(RTLD_DEFAULT, "freestone_validate"));
   if (validate == nullptr) GTEST_SKIP() << "a promise of libfreestone";
-  const SupervisedEnd end = run_supervised({SYS_madvise, SYS_munmap}, [](const SystemCall&) { return EPERM; }, [=] {
-    for (int round = 0; round < 3; ++round) api().free(api().malloc(40 * kMiB));
-    const char* damage = "nothing";
-    const int found = validate(&damage);
-    dprintf(STDERR_FILENO, "%s\n", damage);
-    return found;
-  });
+  const SupervisedEnd end = run_supervised(
+      {SYS_madvise, SYS_munmap}, [](const SystemCall&) { return EPERM; },
+      [=] {
+        for (int round = 0; round < 3; ++round) api().free(api().malloc(40 * kMiB));
+        const char* damage = "nothing";
+        const int found = validate(&damage);
+        dprintf(STDERR_FILENO, "%s\n", damage);
+        return found;
+      });
   EXPECT_GE(end.injected, 3U);
   EXPECT_TRUE(end.child.exited_with(0)) << end.child.describe();
 }
@@ -178,21 +151,20 @@ TEST(Unlocked, MemoryGoesBack) {
     const ChildEnd end = run_in_child([trims] {
       decay_soon();
       const size_t before = resident_bytes();
-      Blocks blocks;
-      blocks.take(400, 200'000);
+      Blocks blocks(400);
+      blocks.add(200'000, 400);
       for (size_t k = 0; k < blocks.count(); ++k) {
         if (mlock(blocks[k], 200'000) != 0) return kMayNotLock;
       }
-      blocks.free_all();
+      blocks.shrink_to(0);
       api().malloc_trim(0);
       if (resident_bytes() < before + 64 * kMiB) return 3;
       munlockall();
-      if (trims) api().malloc_trim(0);
-      if (trims) return resident_bytes() <= before + 16 * kMiB ? 0 : 4;
-      return shrinks_to(before + 32 * kMiB) ? 0 : 5;
+      if (!trims) return shrinks_to(before + 32 * kMiB) ? 0 : 5;
+      api().malloc_trim(0);
+      return resident_bytes() <= before + 16 * kMiB ? 0 : 4;
     });
-    if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
-    EXPECT_TRUE(end.exited_with(0)) << (trims ? "trimmed: " : "with time: ") << end.describe();
+    expect_done(end, trims ? "trimmed" : "with time");
   }
 }
 
@@ -203,22 +175,15 @@ double seconds() {
 }
 
 // mlockall, or a sandbox: the kernel is asked a thousand times in a row, then left alone for a second.
-TEST(RefusedPurge, IsNotAskedForOverAndOver) {
-  std::string reason;
-  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+TEST_F(Refused, PurgeIsNotAskedForOverAndOver) {
   if (!subject().is_freestone || subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone, the fast build";
   for (const int error : {EINVAL, EPERM, ENOMEM}) {
     const double start = seconds();
     const auto plan = [error](const SystemCall& call) { return call.arguments[2] == MADV_DONTNEED ? error : 0; };
     const SupervisedEnd end = run_supervised({SYS_madvise}, plan, [] {
-      Blocks blocks;
       for (int round = 0; round < 20; ++round) {
-        for (const size_t size : {size_t{1000}, size_t{50'000}, size_t{200'000}, size_t{5'000'000}}) {
-          blocks.take(20 * kMiB / size, size);
-          blocks.free_all();
-        }
+        for (const size_t size : {1000, 50'000, 200'000, 5'000'000}) grow_and_shrink(size, 20 * kMiB);
       }
-      return 0;
     });
     EXPECT_TRUE(end.child.exited_with(0)) << error << ": " << end.child.describe();
     const double bound = 1100 * (seconds() - start + 2);
@@ -228,14 +193,14 @@ TEST(RefusedPurge, IsNotAskedForOverAndOver) {
 }
 
 // What the statistics say went back did. The hardened build cleared it, so it does not fault when it is taken again.
-TEST(RefusedPurge, IsNotCountedAsGone) {
+TEST(LockedMemory, IsNotCountedAsGone) {
   if (!subject().is_freestone || control() == nullptr) GTEST_SKIP() << "a promise of libfreestone";
   const ChildEnd end = run_in_child([] {
-    Blocks blocks;
-    blocks.take(400, 200'000);
+    Blocks blocks(400);
+    blocks.add(200'000, 400);
     const size_t locked = resident_bytes();
     if (mlockall(MCL_CURRENT) != 0) return kMayNotLock;
-    blocks.free_all();
+    blocks.shrink_to(0);
     api().malloc_trim(0);
     uint64_t epoch = 1;
     size_t dirty = 0;
@@ -247,8 +212,7 @@ TEST(RefusedPurge, IsNotCountedAsGone) {
     dprintf(STDERR_FILENO, "%zu KiB dirty, %zu KiB resident\n", dirty * page / kKiB, resident_bytes() / kKiB);
     return resident_bytes() >= locked / 2 && dirty * page < 64 * kMiB ? 1 : 0;
   });
-  if (end.exited_with(kMayNotLock)) GTEST_SKIP() << "the kernel locks no memory for this process";
-  EXPECT_TRUE(end.exited_with(0)) << end.describe();
+  expect_done(end, "mlockall");
 }
 
 }  // namespace

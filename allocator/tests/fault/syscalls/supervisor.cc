@@ -113,7 +113,7 @@ std::string SystemCall::caller() const {
   return {};
 }
 
-SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body) {
+SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const ChildBody& body) {
   int sockets[2];
   SupervisedEnd end;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return end;

@@ -3,6 +3,7 @@
 // the C library.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -35,9 +36,17 @@ struct SupervisedEnd {
 
 // Forks; the child runs body() with the calls in `numbers` under the plan, and leaves by _exit(body()). One thread or
 // many: the filter holds for all of them. body() starts after the filter is in place.
-SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const std::function<int()>& body);
+SupervisedEnd run_supervised(const std::vector<int>& numbers, const Plan& plan, const ChildBody& body);
 
 // False (with the reason) where the kernel or the sandbox refuses such filters: the tests are then skipped.
 bool supervision_works(std::string& reason);
+
+class SupervisedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!supervision_works(reason)) GTEST_SKIP() << reason;
+  }
+};
 
 }  // namespace freestone_test

@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "fault/syscalls/churn.h"
 #include "fault/syscalls/supervisor.h"
 #include "support/exercise.h"
 #include "support/random.h"
@@ -56,13 +57,8 @@ int exercise_and_recover(uint64_t seed) {
   return during.nulls == 0 ? 0 : kNullsSeen;
 }
 
-class FailingCall : public testing::TestWithParam<FaultyCall> {
+class FailingCall : public SupervisedTest, public testing::WithParamInterface<FaultyCall> {
  protected:
-  void SetUp() override {
-    std::string reason;
-    if (!supervision_works(reason)) GTEST_SKIP() << reason;
-  }
-
   // Runs one point: the call fails where `fails(n)` says so for the n-th one.
   void run_point(uint64_t seed, const std::function<bool(unsigned)>& fails, const std::string& where) {
     const FaultyCall& call = GetParam();
@@ -126,63 +122,31 @@ TEST_P(FailingCall, AtRandomIsSurvived) {
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCall, testing::ValuesIn(kCalls),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Large blocks that do not fit into each other's places. Each page carries its block's number.
-int replace_large_blocks() {
-  constexpr size_t kMiB = size_t{1} << 20;
-  constexpr size_t kPage = 4096;
-  size_t* blocks[8] = {};
-  size_t sizes[8] = {};
-  Random random(11);
-  for (size_t number = 1; number <= 60; ++number) {
-    const size_t place = number <= 8 ? number - 1 : random.below(8);
-    const size_t size = random.between(4 * kMiB, 12 * kMiB);
-    const bool zeroed = number % 3 == 0;
-    auto* block = static_cast<size_t*>(zeroed ? api().calloc(1, size) : api().malloc(size));
-    if (block == nullptr) return kNullsSeen;
-    for (size_t at = 0; at < size; at += kPage) {
-      if (zeroed && block[at / sizeof(size_t)] != 0) return kBroken;
-      block[at / sizeof(size_t)] = number;
-    }
-    for (size_t at = 0; at < sizes[place]; at += kPage)
-      if (blocks[place][at / sizeof(size_t)] != blocks[place][0]) return kBroken;
-    api().free(blocks[place]);
-    blocks[place] = block;
-    sizes[place] = size;
-  }
-  return 0;
-}
-
-// By each error that the kernel may give, always and every second time.
-TEST(LargeBlocks, LoseNothingWhereTheKernelRefuses) {
-  std::string reason;
-  if (!supervision_works(reason)) GTEST_SKIP() << reason;
+// Large blocks that do not fit into each other's places, by each error that the kernel may give, always and every
+// second time.
+TEST_F(SupervisedTest, LargeBlocksLoseNothingWhereTheKernelRefuses) {
   for (const int number : {SYS_mremap, SYS_madvise})
     for (const int error : {EINVAL, ENOMEM, EFAULT, EAGAIN})
       for (const unsigned every : {1U, 2U}) {
         unsigned seen = 0;
         const auto plan = [&](const SystemCall&) { return ++seen % every == 0 ? error : 0; };
-        const SupervisedEnd end = run_supervised({number}, plan, replace_large_blocks);
+        const SupervisedEnd end = run_supervised({number}, plan, [] {
+          Churn churn(11, 4 * kMiB, 12 * kMiB, 64 * kMiB, kPage);
+          return !churn.run(200) || !churn.free_all() ? kBroken : churn.take_nulls() == 0 ? 0 : kNullsSeen;
+        });
         EXPECT_TRUE(end.child.exited_with(0)) << number << " with " << error << ": " << end.child.describe();
       }
 }
 
-std::string probe_path() { return std::string(FREESTONE_PROBE_DIR) + "/fault_probe"; }
-
 // A fresh process that meets the plan from its first instruction on.
 SupervisedEnd start_under(const std::vector<int>& numbers, const Plan& plan) {
   return run_supervised(numbers, plan, [] {
-    execl(probe_path().c_str(), "fault_probe", "start", static_cast<char*>(nullptr));
+    execl(FREESTONE_PROBE_DIR "/fault_probe", "fault_probe", "start", static_cast<char*>(nullptr));
     return 126;
   });
 }
 
-class StartUp : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string reason;
-    if (!supervision_works(reason)) GTEST_SKIP() << reason;
-  }
-};
+class StartUp : public SupervisedTest {};
 
 TEST_F(StartUp, SurvivesAnyFailingMapping) {
   // Of the mappings that the loader does not make for itself: it does not survive those.
