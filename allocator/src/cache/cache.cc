@@ -214,45 +214,14 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
   }
 }
 
-// What the misses of a class cost. Those of class runs that are kept cost little (span/run.h).
-usize cost_of_misses(const Cache& cache, SizeClass c) {
-  return !kKeepsClassRuns || is_slab_class(c) ? cache.misses[c] : cache.misses[c] / 4;
-}
-
-// Makes room in the budget for `bytes` more of class c, at the cost of classes to which the same bytes are worth less.
-// Value of a class = cost of its misses / bytes of its next step. Bytes move to a class of more than twice the value. A
-// few classes are looked at each time, in turn, and not at every miss.
-FREESTONE_APART bool take_capacity_from_others(Cache& cache, SizeClass c, usize bytes) {
-  constexpr unsigned kLooks = 8;
-  for (unsigned look = 0; look < kLooks; ++look) {
-    cache.hand = static_cast<u8>(SizeClass{cache.hand} + 1 < kClassEnd ? cache.hand + 1 : 1);
-    const SizeClass other = cache.hand;
-    const unsigned capacity = cache.capacity(other);
-    if (other == c || capacity == 0) continue;
-    const usize freed = usize{capacity - capacity / 2} * class_info(other).bytes;
-    if (cost_of_misses(cache, c) * freed <= 2 * cost_of_misses(cache, other) * bytes) continue;
-    {
-      Changing changing(cache, other);
-      shrink_to(cache, other, capacity / 2);
-    }
-    if (fits_budget(cache, bytes, cache.turns_often(c))) return true;
-  }
-  return false;
-}
-
 // Called when a class was found empty or full; inside Changing(cache, c).
 FREESTONE_INLINE void grow(Cache& cache, SizeClass c, bool full) {
-  constexpr unsigned kMissesPerTry = 4;
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
-  if (cache.misses[c] != 0xff) ++cache.misses[c];
   if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].note(full);
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
   if (wanted <= old) return;
-  const usize bytes = usize{wanted - old} * info.bytes;
-  if (fits_budget(cache, bytes, cache.turns_often(c)) ||
-      (cache.misses[c] % kMissesPerTry == 0 && take_capacity_from_others(cache, c, bytes)))
-    exchange_array(cache, c, wanted);
+  if (fits_budget(cache, usize{wanted - old} * info.bytes, cache.turns_often(c))) exchange_array(cache, c, wanted);
 }
 
 // Of what was not needed since the last adaptation three quarters go back. The capacity halves if half of it was not
@@ -265,13 +234,12 @@ FREESTONE_APART void adapt(Cache& cache) {
     const auto unused = static_cast<unsigned>(cache.low[c] - cache.base[c]);
     flush(cache, c, unused - unused / 4);
     const unsigned capacity = cache.capacity(c);
-    if (unused >= capacity / 2 && cache.misses[c] == 0 && cache.count(c) == 0) {
+    if (unused >= capacity / 2 && cache.count(c) == 0) {
       drop_array(cache, c);
     } else if (capacity / 2 >= first_capacity(class_info(c)) &&
                (unused >= capacity / 2 || !fits_budget(cache, 0, cache.turns_often(c)))) {
       shrink_to(cache, c, capacity / 2);
     }
-    cache.misses[c] /= 2;
     if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();
     cache.low[c] = cache.top[c];
   }

@@ -115,9 +115,7 @@ struct alignas(64) Cache {
   void** base[kClassEnd] = {};
   SlabUser user;
   Atomic<u8> changing;  // the class that a slow path is at work on; 0: none
-  u8 misses[kClassEnd] = {};  // per class, how often it was found empty or full; halved at each adaptation
-  Turns turns[kClassEnd - Turns::kFirst];  // halved with the misses
-  u8 hand = 0;                // the class last asked for capacity that another needs more
+  Turns turns[kClassEnd - Turns::kFirst];  // halved at each adaptation
   u32 events = 0;             // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
