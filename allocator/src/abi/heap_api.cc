@@ -6,6 +6,7 @@
 
 #include "abi/locks.h"
 #include "base/compiler.h"
+#include "cache/quarantine.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
 #include "front/reclaim.h"

@@ -7,7 +7,8 @@
 #include "abi/mallctl_nodes.h"
 
 #include "abi/locks.h"
-#include "cache/tick.h"
+#include "cache/quarantine.h"
+#include "cache/slow.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"

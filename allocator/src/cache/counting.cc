@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "cache/changing.h"
 #include "region/metadata.h"
 
 namespace freestone {

@@ -18,13 +18,14 @@
 //          [border, top) are the cached blocks.
 #pragma once
 
+#include "base/check.h"
 #include "cache/cache.h"
 
 namespace freestone {
 
 // The state of one class, in half a cache line: a slow path needs all of it.
 struct alignas(32) Counted {
-  void** border;       // open, up to kCountedBytes: where pushes begin
+  void** border;     // open, up to kCountedBytes: where pushes begin
   u64 until_sample;  // allocations of the class until the sampled one, that one included
   void** low;        // open: the cache's own
   void** high;       // closed to the fast paths: the cache's own; else null
@@ -91,5 +92,26 @@ struct SeenBlocks {
   unsigned count() const { return static_cast<unsigned>((poppable - base) + (top - border)); }
 };
 SeenBlocks seen_blocks(const Cache& cache, SizeClass size_class);
+
+// While it exists the class is closed (counting.h) and marked.
+class Changing {
+ public:
+  Changing(Cache& cache, SizeClass size_class) : cache_(cache), size_class_(size_class), marking_(cache, size_class) {
+    if (FREESTONE_UNLIKELY(cache.counting != nullptr)) close_counted(cache, size_class);
+    FREESTONE_CHECK("CACHE-1", is_ordered(cache, size_class));
+  }
+  ~Changing() {
+    FREESTONE_CHECK("CACHE-1", is_ordered(cache_, size_class_));
+    FREESTONE_CHECK("CACHE-4", cache_.capacity(size_class_) <= class_info(size_class_).cap_max);
+    if (FREESTONE_UNLIKELY(cache_.counting != nullptr)) open_counted(cache_, size_class_);
+  }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  Cache& cache_;
+  SizeClass size_class_;
+  Marking marking_;
+};
 
 }  // namespace freestone

@@ -7,9 +7,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
-#include "base/stack_need.h"
-#include "cache/cache.h"
-#include "cache/changing.h"
+#include "cache/arrays.h"
 #include "region/account.h"
 #include "region/metadata.h"
 
@@ -21,7 +19,7 @@ Atomic<usize> all_places_bytes;  // relaxed: the sum over all queues (QUEUE-2)
 
 usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, usize{capacity} * sizeof(void*)); }
 
-unsigned first_capacity(const ClassInfo& info) {
+unsigned first_places(const ClassInfo& info) {
   return static_cast<unsigned>(max_of<usize>(2, min_of<usize>(16, 8 * kKiB / info.bytes)));
 }
 
@@ -88,7 +86,7 @@ void halve(Cache& cache, SizeClass c) {
 // Whether a queue that has places to give was not full since the last time that this was asked.
 bool is_idle(Queue& queue, SizeClass c) {
   const bool was_full = std::exchange(queue.was_full, false);
-  return !was_full && queue.capacity() > first_capacity(class_info(c));
+  return !was_full && queue.capacity() > first_places(class_info(c));
 }
 
 // Halves an idle queue; a few are asked each time, in turn.
@@ -111,7 +109,7 @@ void make_room(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.of(c);
   const unsigned old = queue.capacity();
   if (old == 0) {
-    set_capacity(queue, c, first_capacity(info));
+    set_capacity(queue, c, first_places(info));
     return;
   }
   queue.was_full = true;
@@ -122,17 +120,13 @@ void make_room(Cache& cache, SizeClass c) {
 
 }  // namespace
 
-FREESTONE_SLOW void put_in_quarantine_full(Cache& cache, SizeClass c, void* block) {
-  need_stack();
-  {
-    Changing changing(cache, c);
-    Queue& queue = cache.quarantine.of(c);
-    if (queue.top == queue.end) make_room(cache, c);
-    if (queue.top == queue.end) return give_to_class(cache, c, &block, 1);  // memory is out
-    *queue.top = block;
-    advance_release(queue.top, queue.top);
-  }
-  note_event(cache);
+void put_in_full_queue(Cache& cache, SizeClass c, void* block) {
+  Changing changing(cache, c);
+  Queue& queue = cache.quarantine.of(c);
+  if (queue.top == queue.end) make_room(cache, c);
+  if (queue.top == queue.end) return give_to_class(cache, c, &block, 1);  // memory is out
+  *queue.top = block;
+  advance_release(queue.top, queue.top);
 }
 
 void shrink_idle_queues(Cache& cache) {
@@ -158,6 +152,11 @@ void empty_quarantine(Cache& cache) {
 
 void forget_queue(Cache& cache, SizeClass c) {
   if (kMitigations.quarantine && is_slab_class(c)) cache.quarantine.of(c) = {};
+}
+
+void flush_all(Cache& cache) {
+  empty_quarantine(cache);
+  flush_arrays(cache);
 }
 
 }  // namespace freestone

@@ -10,51 +10,19 @@
 //          more, and for the first places of each queue. One queue has places for at most kQuarantineClassBytes.
 #pragma once
 
-#include "base/compiler.h"
-#include "config/size_class.h"
-#include "policy/policy.h"
+#include "cache/cache.h"
 
 namespace freestone {
 
-struct Cache;
-
-struct Queue {
-  void** base = nullptr;
-  void** top = nullptr;
-  void** end = nullptr;
-  bool was_full = false;  // since somebody last looked for idle queues
-
-  unsigned count() const { return static_cast<unsigned>(top - base); }
-  unsigned capacity() const { return static_cast<unsigned>(end - base); }
-};
-
-template <bool Enabled>
-struct Quarantine {
-  Queue queues[kLastSmallClass + 1];
-  u8 last_asked = 0;  // the class last asked for places that another needs more
-
-  FREESTONE_INLINE Queue& of(SizeClass size_class) { return queues[size_class]; }
-  u8& hand() { return last_asked; }
-  template <typename Visit>
-  void for_each(Visit visit) const {
-    for (SizeClass c = 1; c <= kLastSmallClass; ++c) visit(c, queues[c]);
-  }
-};
-template <>
-struct Quarantine<false> {
-  static Queue& of(SizeClass) { __builtin_unreachable(); }
-  static u8& hand() { __builtin_unreachable(); }
-  template <typename Visit>
-  void for_each(Visit) const {}
-};
-
-// Out of line: puts a block into its class's queue, which is full.
-void put_in_quarantine_full(Cache& cache, SizeClass size_class, void* block);
+// Puts a block into its class's queue, which is full.
+void put_in_full_queue(Cache& cache, SizeClass size_class, void* block);
 // Halves the queues that were not full since somebody last looked for idle ones.
 void shrink_idle_queues(Cache& cache);
 // Empties all queues into the slabs.
 void empty_quarantine(Cache& cache);
 // Of a class that the child of a fork cannot repair.
 void forget_queue(Cache& cache, SizeClass size_class);
+// Gives all cached blocks back, those in the queues and those in the arrays.
+void flush_all(Cache& cache);
 
 }  // namespace freestone

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "cache/lifetime.h"
 #include "front/heap.h"
 #include "platform/message.h"
 

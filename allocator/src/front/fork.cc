@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "cache/lifetime.h"
 #include "front/hardening.h"
 #include "front/heap.h"
 #include "platform/child.h"

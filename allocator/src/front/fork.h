@@ -16,7 +16,7 @@
 // interrupted code keeps its locks until it goes on, and before that the child may not start threads.
 //
 // The child keeps its own cache. Those of the threads that it does not have are nobody's; they are emptied later,
-// beside its other threads, so a child which only calls exec does not pay for it (drain_orphans in cache/cache.h).
+// beside its other threads, so a child which only calls exec does not pay for it (drain_orphans in cache/lifetime.h).
 //
 // The rooms above hold their locks across the fork, and wait for whoever has them; who has one of them takes no lock of
 // libc. They are taken last and released first of all handlers, because ours are registered before anybody else's: see

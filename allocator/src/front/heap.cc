@@ -7,7 +7,10 @@
 #include <cstring>
 
 #include "base/stack_need.h"
-#include "cache/class_run.h"
+#include "cache/arrays.h"
+#include "cache/lifetime.h"
+#include "cache/quarantine.h"
+#include "cache/slow.h"
 #include "cache/transfer.h"
 #include "front/hardening.h"
 #include "front/large.h"
@@ -16,11 +19,14 @@
 #include "front/sampled.h"
 #include "platform/message.h"
 #include "region/account.h"
+#include "slab/class_run.h"
 #include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"
 
 namespace freestone {
+
+constinit TrustedBytes trusted_bytes;
 
 namespace {
 
@@ -278,15 +284,19 @@ void deallocate_slow(void* block, usize tag) noexcept {
   if (tag == kTagClassRun) return deallocate_class_run(block);
   if (tag == kTagRun) return deallocate_checked_run(block);
   switch (tag) {
-    case kTagSampled: return deallocate_sampled(block);
-    case kTagForeign: return deallocate_outside(block);
+    case kTagSampled:
+      return deallocate_sampled(block);
+    case kTagForeign:
+      return deallocate_outside(block);
     case kTagHeapObject:
       if (arena_calls.holds(block)) return arena_calls.deallocate(block);
       [[fallthrough]];
     case kTagNone:
     case kTagGuard:
-    case kTagInside: fail_invalid("invalid free", block);
-    default: return deallocate_in_class(static_cast<SizeClass>(tag), block);
+    case kTagInside:
+      fail_invalid("invalid free", block);
+    default:
+      return deallocate_in_class(static_cast<SizeClass>(tag), block);
   }
 }
 
@@ -329,14 +339,17 @@ void* reallocate(void* block, usize bytes) {
     case kTagRun:
       if (!starts_unit(block)) fail_invalid("invalid realloc", block);
       return reallocate_large(block, run_bytes(block), bytes, false);
-    case kTagSampled: return reallocate_sampled(block, bytes);
+    case kTagSampled:
+      return reallocate_sampled(block, bytes);
     case kTagHeapObject:
       if (arena_calls.holds(block)) return arena_calls.reallocate(block, bytes);
       [[fallthrough]];
     case kTagNone:
     case kTagGuard:
-    case kTagInside: fail_invalid("invalid realloc", block);
-    default: return reallocate_class_run(block, bytes);
+    case kTagInside:
+      fail_invalid("invalid realloc", block);
+    default:
+      return reallocate_class_run(block, bytes);
   }
 }
 
@@ -373,7 +386,8 @@ usize usable_bytes_slow(const void* block) {
     case kTagHeapObject:
       if (arena_calls.holds(block)) return arena_calls.usable_bytes(block);
       [[fallthrough]];
-    default: fail_invalid(call, block);
+    default:
+      fail_invalid(call, block);
   }
 }
 

@@ -74,8 +74,7 @@ FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) 
 // At least `bytes` at a multiple of `alignment`, a power of two.
 template <void* (*Slow)(usize, usize) = allocate_aligned_slow>
 FREESTONE_INLINE void* allocate_aligned(usize bytes, usize alignment) {
-  return pop_aligned(
-      bytes, alignment - 1, [](void* block) { return block; }, [=] { return Slow(bytes, alignment); });
+  return pop_aligned(bytes, alignment - 1, [](void* block) { return block; }, [=] { return Slow(bytes, alignment); });
 }
 
 // Frees a block that `allocate` returned. `base` is the region's, or an address that is further below each block than
@@ -97,6 +96,25 @@ FREESTONE_INLINE void deallocate(void* block, usize base, Outside outside) {
 FREESTONE_INLINE void deallocate(void* block) {
   deallocate(block, region.base, [=] { deallocate_outside(block); });
 }
+
+// Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
+// call takes the slow path, which checks the address in the block's slab. It is 0 for a tag that is not a slab class,
+// and for a class until kChecked calls were checked.
+struct TrustedBytes {
+  static constexpr unsigned kChecked = 64;
+  Atomic<u32> of[kTagCount];
+  Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
+
+  void checked(SizeClass size_class) {
+    const unsigned seen = checks[size_class].load_relaxed() + 1U;
+    if (seen >= kChecked) {
+      of[size_class].store_relaxed(class_info(size_class).bytes);
+    } else {
+      checks[size_class].store_relaxed(static_cast<u8>(seen));
+    }
+  }
+};
+extern FREESTONE_HIDDEN TrustedBytes trusted_bytes;
 
 // The bytes of a block, by tag; 0 where the slow path must say (TrustedBytes).
 struct BlockBytes {

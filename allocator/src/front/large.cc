@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-#include "cache/class_run.h"
-#include "cache/tick.h"
+#include "cache/slow.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "front/sampled.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
+#include "slab/class_run.h"
 #include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"

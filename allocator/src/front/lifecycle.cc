@@ -11,7 +11,7 @@
 
 #include <cstring>
 
-#include "cache/parking.h"
+#include "cache/lifetime.h"
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/hardening.h"

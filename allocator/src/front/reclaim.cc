@@ -2,6 +2,8 @@
 
 #include "front/reclaim.h"
 
+#include "cache/lifetime.h"
+#include "cache/quarantine.h"
 #include "cache/transfer.h"
 #include "front/hardening.h"
 #include "front/sampled.h"

@@ -2,6 +2,7 @@
 
 #include "front/sampled.h"
 
+#include "cache/registry.h"
 #include "region/account.h"
 #include "span/span_heap.h"
 

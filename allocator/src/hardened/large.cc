@@ -2,7 +2,6 @@
 
 #include "hardened/large.h"
 
-#include "cache/class_run.h"
 #include "config/options.h"
 #include "front/large.h"
 #include "front/replaced_operators.h"
@@ -10,6 +9,7 @@
 #include "hardened/zero_size.h"
 #include "platform/os.h"
 #include "region/guarding.h"
+#include "slab/class_run.h"
 #include "span/free_memory.h"
 #include "span/mapping.h"
 #include "span/run.h"
@@ -127,11 +127,34 @@ bool grow(void* block, usize bytes) {
   return span <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(span));
 }
 
+// Whether the thread's allowance has so many bytes: a stock at first, then an amount per millisecond. A refusal looks
+// at the clock once in kClockEvery times.
+bool take_allowance(Allowance& allowance, usize bytes) {
+  constexpr u32 kClockEvery = 16;
+  if (FREESTONE_LIKELY(allowance.spent + bytes <= kAllowanceStock)) {
+    allowance.spent += bytes;
+    return true;
+  }
+  if (FREESTONE_LIKELY(allowance.refusals++ % kClockEvery != 0)) return false;
+  const u64 rate = options.hardening_rate;
+  if (rate == 0) {
+    allowance.refusals = 0;
+    return true;
+  }
+  const u64 now = os::coarse_milliseconds();
+  const u64 earned = allowance.last_ms == 0 ? 0 : (now - allowance.last_ms) * rate;
+  allowance.last_ms = now;
+  allowance.spent -= min_of<u64>(allowance.spent, earned);
+  if (allowance.spent + bytes > kAllowanceStock) return false;
+  allowance.spent += bytes;
+  return true;
+}
+
 bool may_seal(usize bytes, usize span) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
   if (this_thread.cache_offset == 0) return true;
-  if (thread_cache().allowance.take(seal_cost(bytes))) return true;
+  if (take_allowance(thread_cache().quarantine.allowance(), seal_cost(bytes))) return true;
   return span > kSharedRunBytesMax && next_random() % kSealAnyway == 0;
 }
 
@@ -329,7 +352,7 @@ usize readable_bytes(const void* block, usize block_bytes) {
 
 SealedCounts sealed_counts() {
   SealedCounts counts{};
-  const auto count = [&](const Atomic<usize>& place, usize (&blocks)[kClassEnd]) {
+  const auto count = [&](const Atomic<usize>& place, usize(&blocks)[kClassEnd]) {
     const void* block = reinterpret_cast<const void*>(place.load_relaxed());
     if (block == nullptr) return;
     const u8 tag = tag_of(unit_of(block));

@@ -2,6 +2,7 @@
 // the exported functions. checked.cc has the rare cases.
 #pragma once
 
+#include "cache/slow.h"
 #include "hardened/block_words.h"
 #include "hardened/checked.h"
 

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include "cache/lifetime.h"
 #include "config/options.h"
 #include "hardened/large.h"
 #include "hardened/paths.h"

@@ -2,7 +2,9 @@
 
 #include "report/statistics.h"
 
+#include "cache/arrays.h"
 #include "cache/cache.h"
+#include "cache/registry.h"
 #include "front/reclaim.h"
 #include "front/sampled.h"
 #include "hardened/checked.h"

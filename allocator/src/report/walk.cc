@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cache/cache.h"
+#include "cache/lifetime.h"
 #include "front/sampled.h"
 #include "front/thread_cache.h"
 #include "hardened/checked.h"

@@ -7,7 +7,7 @@
 // count as used, so they stop going back.
 //
 // All of them go at once when the blocks outside the slabs fell to half of their peak and do not swing: a program that
-// goes idle then keeps little. Whoever sees it empties its cache first (give_back_cold in cache/cache.h).
+// goes idle then keeps little. Whoever sees it empties its cache first (give_back_cold in cache/slow.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 

@@ -29,7 +29,7 @@ inline u64 ticks_at(u64 ms) { return ms / tick_ms(); }
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
-// The last tick (cache/tick.h), by the coarse clock. Written under span_lock.
+// The last tick (cache/slow.h), by the coarse clock. Written under span_lock.
 extern FREESTONE_HIDDEN Atomic<u64> last_tick_ms;
 // At a tick: gives back what the law allows no longer.
 void decay_spans();

@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "base/atomic.h"
-#include "cache/tick.h"
+#include "cache/slow.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "platform/os.h"

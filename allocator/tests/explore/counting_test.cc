@@ -67,7 +67,7 @@ static i64 far_bytes() { return 1000; }
 static constexpr SampleObserver kObserver = {{far_allocations, far_bytes}, {}, {}, {}, {}, {}, {}, {}};
 const SampleObserver* const sample_functions = &kObserver;
 
-void recall_caches() {  // as cache/cache.cc does it
+void recall_caches() {  // as cache/registry.cc does it
   if (explore::is_registry_locked) return;
   for (Atomic<u8>& entry : explore::cache.class_of_granules) entry.store_relaxed(kCountedEntry);
   explore::cache.recalled.store_release(1);

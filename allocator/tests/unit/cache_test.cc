@@ -1,10 +1,12 @@
 // Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread.
-#include "cache/cache.h"
+#include "cache/quarantine.h"
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 
+#include "cache/lifetime.h"
+#include "cache/slow.h"
 #include "cache/transfer.h"
 #include "config/options.h"
 #include "region/account.h"

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cache/cache.h"
+#include "cache/registry.h"
 #include "front/heap.h"
 #include "platform/mutex.h"
 #include "span/mapping.h"

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache/arrays.h"
 #include "front/heap.h"
 #include "slab/slab.h"
 #include "span/span_heap.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/registry.h"
 #include "front/heap.h"
 #include "heaps/heap_object.h"
 #include "limits/limits.h"

@@ -1,6 +1,6 @@
-// Room 8, cache: see class_run.h.
+// Room 7, slab: see class_run.h.
 
-#include "cache/class_run.h"
+#include "slab/class_run.h"
 
 #include "platform/message.h"
 #include "span/free_memory.h"
@@ -63,8 +63,7 @@ void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, 
   const ClassInfo& info = class_info(size_class);
   runs_out[size_class].sub_relaxed(count);
   if constexpr (!kKeepsClassRuns) {
-    for (unsigned k = 0; k < count; ++k)
-      return_guarded_span(end(size_class, runs[k]), info.units, guard_units(), true);
+    for (unsigned k = 0; k < count; ++k) return_guarded_span(end(size_class, runs[k]), info.units, guard_units(), true);
     return;
   }
   UnitIndex spans[kClassRunsMax];

@@ -1,4 +1,4 @@
-// Room 8, cache: class runs, the blocks from kSmallBytesMax to kCachedBytesMax. Each is a span of its own; the thread
+// Room 7, slab: class runs, the blocks from kSmallBytesMax to kCachedBytesMax. Each is a span of its own; the thread
 // caches keep them like blocks of slabs. Any thread; no lock of its own.
 #pragma once
 

@@ -1,0 +1,68 @@
+// Room 8, cache: the arrays of a cache: their size, what comes in and what goes back. The owning thread calls these in
+// a slow path, inside Changing(cache, size_class) unless a function says otherwise.
+#pragma once
+
+#include "cache/counting.h"
+
+namespace freestone {
+
+// Fast build: the process's first kLooks frees above a mark, and then each class's first after a refill, look the block
+// up in its slab and among the last that were freed: kLookPlaces of them at first, then kRunPlaces. A question for the
+// size of a block does the same (TrustedBytes in front/heap.h).
+inline constexpr u32 kLooks = 5 * 1024;
+inline constexpr usize kLookPlaces = 64;
+// What a class above the slabs has at most: each of its frees is looked up among all.
+inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
+
+// Called when a class was found empty or full: a larger array, if the budget has room for it.
+void grow(Cache& cache, SizeClass size_class, bool full);
+// Lowers the capacity of a class; what does not fit goes back.
+void shrink_to(Cache& cache, SizeClass size_class, unsigned capacity);
+// Drops the array of a class that holds nothing.
+void drop_array(Cache& cache, SizeClass size_class);
+// Gives the oldest `count` blocks back. `wanted`: an array is full, so others of their kind are in use.
+void flush(Cache& cache, SizeClass size_class, unsigned count, bool wanted = false);
+// Adds up to `room` blocks, from threads that gave some away or a batch from the slabs; returns how many.
+unsigned refill(Cache& cache, SizeClass size_class, unsigned room);
+// Puts blocks of the class into its array, and what has no room there into the slabs.
+void give_to_class(Cache& cache, SizeClass size_class, void* const* blocks, unsigned count);
+// Gives back what lies in the arrays, and the arrays. The caller is at work on no class.
+void flush_arrays(Cache& cache);
+
+// Take and return blocks of a class for a user without a cache.
+void* take_class_block(SizeClass size_class, SlabUser& user);
+void return_class_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count,
+                         bool wanted = false);
+// Blocks of a class that are live or in a cache.
+usize class_blocks_outside(SizeClass size_class);
+
+// Fast build: how many looks the process has made, up to kLooks. Relaxed: one more or less does not matter.
+extern FREESTONE_HIDDEN Atomic<u32> looks_made;
+FREESTONE_INLINE bool looks_closely() { return looks_made.load_relaxed() < kLooks; }
+// Fast build: raises the mark after a free was looked up, for `blocks` more at least. False: the array is full.
+FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
+  if (kChecksEveryCall || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;
+  const unsigned capacity = cache.capacity(size_class);
+  const unsigned count = cache.count(size_class);
+  FREESTONE_CHECK("CACHE-5", cache.high[size_class] <= cache.base[size_class] + capacity);
+  cache.high[size_class] = cache.base[size_class] + (looks_closely() ? min_of(capacity, count + blocks) : capacity);
+  return count != capacity;
+}
+// Whether the block is among the last that the owning thread freed and has not handed out again. Looks at a few places,
+// to cost little beside a `realloc`; for class runs these are all places.
+bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);
+FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
+  if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
+  void* const* place = cache.top[size_class];
+  usize places = kRunPlaces;
+  if (looks_closely()) looks_made.add_relaxed(1), places = kLookPlaces;
+  void* const* const end = place - min_of<usize>(cache.count(size_class), places);
+  while (place != end) {
+    if (FREESTONE_UNLIKELY(*--place == block)) return true;
+  }
+  return false;
+}
+// Debug: CACHE-1, CACHE-3 and CACHE-4.
+bool cache_is_valid(const Cache& cache);
+
+}  // namespace freestone

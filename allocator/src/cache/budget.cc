@@ -1,0 +1,29 @@
+// Room 8, cache: see budget.h.
+
+#include "cache/budget.h"
+
+#include "base/bits.h"
+#include "config/options.h"
+#include "region/account.h"
+
+namespace freestone {
+
+// Read at every growth: not beside what changes often.
+alignas(64) constinit Atomic<u32> caches_in_use;
+alignas(64) constinit Atomic<usize> all_capacity_bytes;
+
+unsigned first_capacity(const ClassInfo& info) {
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
+}
+
+bool fits_budget(usize now, usize more, bool turns) {
+  const usize bytes = now + more;
+  if (bytes > (turns ? options.cache_bytes : min_of(options.cache_bytes, kCacheBytesCommon))) return false;
+  if (bytes <= kCacheBytesFloor) return true;
+  if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
+  if (bytes <= kCacheBytesSmall) return true;
+  return all_capacity_bytes.load_relaxed() + more <=
+         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (turns ? kCacheTurnsDivisor : kCacheHeapDivisor));
+}
+
+}  // namespace freestone

@@ -1,0 +1,40 @@
+// Room 8, cache: how many bytes the arrays of a thread may hold. Any thread; no lock.
+#pragma once
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "config/size_class.h"
+
+namespace freestone {
+
+// How often a class was found full after it was found empty, or empty after full. A program that grows or shrinks makes
+// few turns.
+struct Turns {
+  static constexpr u8 kMost = 0xff;
+  static constexpr u8 kOften = 8;
+  // Smaller blocks miss seldom: a refill brings many.
+  static constexpr SizeClass kFirst = class_of(256) + 1;
+  // Odd: the class was found full the last time.
+  u8 count = 0;
+
+  void note(bool full) {
+    if (full == (count % 2 != 0)) return;
+    count = count == kMost ? kMost - 1 : static_cast<u8>(count + 1);
+  }
+  void halve() { count = static_cast<u8>(count / 4 * 2 + count % 2); }
+};
+
+// The caches of threads that live. Written under the registry's lock.
+extern FREESTONE_HIDDEN Atomic<u32> caches_in_use;
+// What the arrays of all caches may hold together. Relaxed.
+extern FREESTONE_HIDDEN Atomic<usize> all_capacity_bytes;
+
+// The first capacity of a class: one small array, so that a thread that allocates little stays small.
+unsigned first_capacity(const ClassInfo& info);
+
+// Whether the arrays of a thread, which may hold `now` bytes, may hold `more`. Three bounds: its own, its share of
+// kCacheBytesTotal, and beyond kCacheBytesSmall the sum of all caches against the size of the heap. A class that
+// `turns` may have more: its blocks would else lie free in slabs, and each would be a miss.
+bool fits_budget(usize now, usize more, bool turns);
+
+}  // namespace freestone

@@ -1,0 +1,160 @@
+// Room 8, cache: see slow.h.
+
+#include "cache/slow.h"
+
+#include "base/check.h"
+#include "base/stack_need.h"
+#include "cache/arrays.h"
+#include "cache/lifetime.h"
+#include "cache/quarantine.h"
+#include "cache/transfer.h"
+#include "config/options.h"
+#include "platform/message.h"
+#include "platform/os.h"
+#include "region/account.h"
+#include "span/purge.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr u32 kEventsPerAdaptation = 1024;
+constexpr u32 kEventsPerClock = 8;
+
+// A thread with fewer between two ticks may go on without any.
+constexpr u64 kFewRefills = 256;
+
+// Of what was not needed since the last adaptation three quarters go back. The capacity halves if half of it was not
+// needed, or if the thread is over its budget.
+FREESTONE_APART void adapt(Cache& cache) {
+  cache.events = 0;
+  for (SizeClass c = 1; c < kClassEnd; ++c) {
+    if (cache.base[c] == nullptr) continue;
+    Changing changing(cache, c);
+    const auto unused = static_cast<unsigned>(cache.low[c] - cache.base[c]);
+    flush(cache, c, unused - unused / 4);
+    const unsigned capacity = cache.capacity(c);
+    if (unused >= capacity / 2 && cache.count(c) == 0) {
+      drop_array(cache, c);
+    } else if (capacity / 2 >= first_capacity(class_info(c)) &&
+               (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes, 0, cache.turns_often(c)))) {
+      shrink_to(cache, c, capacity / 2);
+    }
+    if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();
+    cache.low[c] = cache.top[c];
+  }
+  shrink_idle_queues(cache);
+  if (!cache.run.wanted) release_held_run(cache.run);
+  cache.run.wanted = false;
+  drain_unused_transfer(cache.user);
+}
+
+FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
+  cache.pressure_seen = epoch;
+  flush_all(cache);
+}
+
+void give_back_cold_for(SlabUser& user, Cache* cache, bool due) {
+  if (!purge_cold_pages(user, due)) return;
+  if (cache != nullptr) flush_arrays(*cache);
+  release_class_runs();
+  purge_slabs(user, WentBack::slabs);
+}
+
+// Called at the end of each slow path, outside its class.
+void note_event(Cache& cache) {
+  drain_orphans(cache);
+  __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
+  if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
+    answer_pressure(cache, epoch);
+  ++cache.events;
+  // A program that goes on with little must not keep what it needed before.
+  if (cache.events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) {
+    tick(&cache);
+  } else {
+    give_back_cold(&cache, look_is_due(cache.events));
+  }
+  if (cache.events >= kEventsPerAdaptation) adapt(cache);
+  attend();
+}
+
+}  // namespace
+
+bool tick_is_due() { return os::coarse_milliseconds() - last_tick_ms.load_relaxed() >= tick_ms(); }
+
+void tick(Cache* cache) {
+  release_parked_caches(options.dirty_decay_ms);
+  decay_spans();
+  give_back_cold(cache, true);
+  if (cache == nullptr) return;
+  // The law keeps more than its share, of which time makes less; what the arrays answer would not see it pass.
+  if (keepable_units.load_relaxed() == 0 && cache->refills - cache->refills_at_tick < kFewRefills) flush_arrays(*cache);
+  cache->refills_at_tick = cache->refills;
+}
+
+void give_back_cold(Cache* cache, bool due) {
+  if (cache != nullptr) return give_back_cold_for(cache->user, cache, due);
+  Seated seated;
+  give_back_cold_for(seated.user(), nullptr, due);
+}
+
+void* pop_slow(Cache& cache, SizeClass c) {
+  void* block;
+  {
+    Changing changing(cache, c);
+    if (cache.count(c) > kept_for_counting(cache, c)) {
+      if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
+      return *--cache.top[c];
+    }
+    const unsigned before = cache.capacity(c);
+    grow(cache, c, false);
+    const unsigned have = cache.count(c);
+    // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
+    // meet either end.
+    const unsigned room = (cache.capacity(c) == before ? (before + 1) / 2 : cache.capacity(c)) - have;
+    if (room == 0 && have == 0) return take_class_block(c, cache.user);
+    if (refill(cache, c, room) + have == 0) return nullptr;
+    block = *--cache.top[c];
+    if constexpr (!kChecksEveryCall) cache.high[c] = cache.top[c];  // CACHE-5; counting.h opens it again
+  }
+  note_event(cache);
+  return block;
+}
+
+void push_slow(Cache& cache, SizeClass c, void* block) {
+  {
+    Changing changing(cache, c);
+    const unsigned capacity = cache.capacity(c);
+    if (capacity - cache.count(c) > kept_for_counting(cache, c)) {
+      cache.push(c, cache.top[c], block);
+      return;
+    }
+    grow(cache, c, true);
+    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
+    if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
+    cache.push(c, cache.top[c], block);
+    raise_mark(cache, c, 0);
+  }
+  note_event(cache);
+}
+
+FREESTONE_SLOW void put_in_quarantine_full(Cache& cache, SizeClass c, void* block) {
+  need_stack();
+  put_in_full_queue(cache, c, block);
+  note_event(cache);
+}
+
+void* take_one(SizeClass size_class, u64& random) {
+  Seated seated;
+  seated.user().random = random;
+  void* block = take_class_block(size_class, seated.user());
+  random = seated.user().random;
+  return block;
+}
+
+void return_one(SizeClass size_class, void* block) {
+  Seated seated;
+  return_class_blocks(size_class, seated.user(), &block, 1);
+}
+
+}  // namespace freestone
