@@ -61,6 +61,13 @@ inline std::uint64_t get_word(const char* at) {
   std::memcpy(&word, at, 8);
   return word;
 }
+inline bool is_zero(const char* at, std::size_t bytes) {
+  std::uint64_t any = 0;
+  std::size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) any |= get_word(at + i);
+  for (; i < bytes; ++i) any |= static_cast<unsigned char>(at[i]);
+  return any == 0;
+}
 inline std::uint8_t tail_byte(std::uint64_t stamp, std::size_t i) {
   return static_cast<std::uint8_t>((stamp >> (i % 8 * 8)) + i);
 }
@@ -90,12 +97,15 @@ inline bool check_range(const char* p, std::size_t bytes, std::uint64_t stamp, s
 
 inline void mark(char* p, std::size_t bytes, std::uint64_t stamp, Touch touch) {
   switch (touch) {
-    case Touch::none: return;
+    case Touch::none:
+      return;
     case Touch::single:
       if (bytes != 0) p[bytes / 2] = static_cast<char>(stamp);
       return;
-    case Touch::first64: return fill_range(p, 0, bytes < 64 ? bytes : 64, stamp);
-    case Touch::full: return fill_range(p, 0, bytes, stamp);
+    case Touch::first64:
+      return fill_range(p, 0, bytes < 64 ? bytes : 64, stamp);
+    case Touch::full:
+      return fill_range(p, 0, bytes, stamp);
     case Touch::ends:
     case Touch::page:
       if (bytes < 16) return fill_range(p, 0, bytes, stamp);
@@ -108,13 +118,17 @@ inline void mark(char* p, std::size_t bytes, std::uint64_t stamp, Touch touch) {
 }
 inline bool check(const char* p, std::size_t bytes, std::uint64_t stamp, Touch touch, std::uint64_t& sum) {
   switch (touch) {
-    case Touch::none: sum += stamp; return true;
+    case Touch::none:
+      sum += stamp;
+      return true;
     case Touch::single:
       if (bytes == 0) return true;
       sum += static_cast<std::uint8_t>(p[bytes / 2]);
       return p[bytes / 2] == static_cast<char>(stamp);
-    case Touch::first64: return check_range(p, bytes < 64 ? bytes : 64, stamp, sum);
-    case Touch::full: return check_range(p, bytes, stamp, sum);
+    case Touch::first64:
+      return check_range(p, bytes < 64 ? bytes : 64, stamp, sum);
+    case Touch::full:
+      return check_range(p, bytes, stamp, sum);
     case Touch::ends:
     case Touch::page: {
       if (bytes < 16) return check_range(p, bytes, stamp, sum);
@@ -134,12 +148,6 @@ inline bool check(const char* p, std::size_t bytes, std::uint64_t stamp, Touch t
   }
   return false;
 }
-
-// Where blocks come from. `Malloc` is the only source that figures are made of; `lifetimes` has a void one as well.
-struct Malloc {
-  static void* allocate(std::size_t bytes) { return std::malloc(bytes); }
-  static void release(void* at) { std::free(at); }
-};
 
 inline void accept(Block& block, void* at, std::size_t bytes, std::uint32_t number, Touch touch, Tally& tally) {
   block = {at, static_cast<std::uint32_t>(bytes), number};

@@ -1,11 +1,6 @@
-#include "laws_dump.h"
-
 #include <unistd.h>
 
-#include <cstring>
-
 #include "laws.h"
-#include "own.h"
 #include "report.h"
 
 namespace workload {
@@ -21,17 +16,15 @@ void dump(Text& text, const char* name, const char* parameter, std::uint64_t val
   std::uint32_t outside = 0;
   for (std::uint32_t i = 0; i < kDraws; ++i) {
     const std::uint32_t drawn = draw();
-    if (drawn < top) ++counts[drawn];
-    else ++outside;
+    if (drawn < top)
+      ++counts[drawn];
+    else
+      ++outside;
   }
-  text.put("{\"law\":\"%s\",\"%s\":%llu,\"draws\":%u,\"outside\":%u,\"counts\":[", name, parameter,
-           static_cast<unsigned long long>(value), kDraws, outside);
-  bool first = true;
-  for (std::uint32_t v = 0; v < top; ++v) {
-    if (counts[v] == 0) continue;
-    text.put("%s[%u,%u]", first ? "" : ",", v, counts[v]);
-    first = false;
-  }
+  text.put("%s{\"law\":\"%s\",\"%s\":%lu,\"draws\":%u,\"outside\":%u,\"counts\":[", text.comma(), name, parameter,
+           value, kDraws, outside);
+  for (std::uint32_t v = 0; v < top; ++v)
+    if (counts[v] != 0) text.put("%s[%u,%u]", text.comma(), v, counts[v]);
   text.put("]}");
 }
 
@@ -45,10 +38,8 @@ void dump_laws() {
     Random random(kSeed, ++stream);
     const ArticleSizes article(exponent);
     dump(text, "article", "exponent", exponent, (1u << exponent) + 1, [&] { return article.draw(random); });
-    text.put(",");
     const ProgramSizes program(exponent);
     dump(text, "program", "exponent", exponent, (1u << exponent) + 1, [&] { return program.draw(random); });
-    text.put(",");
   }
   for (const std::uint32_t slots : {std::uint32_t{1000}, std::uint32_t{1} << 14}) {
     Random random(kSeed, ++stream);
@@ -59,27 +50,19 @@ void dump_laws() {
       while (slot >= folded.first_of(segment + 1)) ++segment;
       return segment;
     });
-    text.put(",");
     dump(text, "folded-slots", "slots", slots, slots, [&] { return folded.draw(random); });
-    text.put(",");
   }
   Random random(kSeed, ++stream);
   dump(text, "bands", "classes", 3, 32769, [&] { return draw_band_size(random); });
-  text.put(",");
   dump(text, "log-uniform", "low", 16, 65537, [&] { return draw_log_uniform(random); });
-  text.put(",");
   dump(text, "countdown", "low", 50, 2001, [&] { return random.between(50, 2000); });
-  text.put(",");
   dump(text, "uniform", "below", 1000, 1000, [&] { return random.below(1000); });
-  text.put(",");
   dump(text, "unit", "cells", 1000, 1000, [&] { return static_cast<std::uint32_t>(random.unit() * 1000); });
-  text.put(",");
   // 256 x the kind of call + its bytes.
   dump(text, "cfrac", "calls", 4, 1024, [&] {
     const CfracStep step = draw_cfrac_step(random);
     return static_cast<std::uint32_t>(step.call) * 256 + step.bytes;
   });
-  text.put(",");
   // Neighbouring streams of one seed, folded to 4 bits each: independent threads fill all 256 cells alike.
   Random one(kSeed, 0);
   Random two(kSeed, 1);

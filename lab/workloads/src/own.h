@@ -14,7 +14,7 @@
 
 namespace workload {
 
-inline std::atomic<std::size_t> own_bytes_now{0};   // mapped by tables
+inline std::atomic<std::size_t> own_bytes_now{0};  // mapped by tables
 inline std::atomic<std::size_t> own_bytes_peak{0};
 
 template <class T>

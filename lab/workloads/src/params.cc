@@ -1,5 +1,8 @@
 #include "params.h"
 
+#include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -18,36 +21,24 @@ constexpr Param kCommon[] = {
             "how long to sleep with everything freed before idle_rss is read; 0: not read"),
 };
 
+// "16", "2^4", "64K".
 bool parse_number(std::string_view text, std::uint64_t& out) {
-  std::uint64_t value = 0;
-  std::size_t i = 0;
-  if (text.starts_with("2^")) {
-    text.remove_prefix(2);
-    if (text.empty() || text.size() > 2) return false;
-    for (; i < text.size(); ++i) {
-      if (text[i] < '0' || text[i] > '9') return false;
-      value = value * 10 + static_cast<std::uint64_t>(text[i] - '0');
-    }
-    if (value > 62) return false;
-    out = std::uint64_t{1} << value;
+  const bool is_power = text.starts_with("2^");
+  if (is_power) text.remove_prefix(2);
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), out);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+  if (is_power) {
+    if (!text.empty() || out > 62) return false;
+    out = std::uint64_t{1} << out;
     return true;
   }
-  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
-    if (value > (std::uint64_t{1} << 62) / 10) return false;
-    value = value * 10 + static_cast<std::uint64_t>(text[i] - '0');
-  }
-  if (i == 0) return false;
-  if (i < text.size()) {
-    if (i + 1 != text.size()) return false;
-    unsigned shift = 0;
-    if (text[i] == 'K') shift = 10;
-    else if (text[i] == 'M') shift = 20;
-    else if (text[i] == 'G') shift = 30;
-    else return false;
-    if (value >> (63 - shift) != 0) return false;
-    value <<= shift;
-  }
-  out = value;
+  constexpr std::string_view kEndings = "KMG";
+  const std::size_t ending = text.size() == 1 ? kEndings.find(text[0]) : std::string_view::npos;
+  if (!text.empty() && ending == std::string_view::npos) return false;
+  const std::size_t shift = text.empty() ? 0 : 10 * (ending + 1);
+  if (out >> (63 - shift) != 0) return false;
+  out <<= shift;
   return true;
 }
 
@@ -108,38 +99,43 @@ void set(const Workload& workload, const Param& param, std::string_view text, Va
     good = value.list[i] >= param.low && value.list[i] <= param.high;
   if (!good)
     usage_error(workload.name,
-                "--%s=%.*s: expected %s from %llu to %llu%s%s (2^k and the endings K, M, G are understood)", param.name,
-                length, text.data(), form, static_cast<unsigned long long>(param.low),
-                static_cast<unsigned long long>(param.high), *param.unit ? " " : "", param.unit);
+                "--%s=%.*s: expected %s from %lu to %lu%s%s (2^k and the endings K, M, G are understood)", param.name,
+                length, text.data(), form, param.low, param.high, *param.unit ? " " : "", param.unit);
 }
 
 }  // namespace
 
-std::span<const Param> common_params() { return kCommon; }
-
-std::size_t Args::size() const { return workload_->params.size() + std::size(kCommon); }
-const Param& Args::param(std::size_t i) const {
-  const std::size_t own = workload_->params.size();
-  return i < own ? workload_->params[i] : kCommon[i - own];
-}
+std::size_t Workload::size() const { return params.size() + std::size(kCommon); }
+const Param& Workload::param(std::size_t i) const { return i < params.size() ? params[i] : kCommon[i - params.size()]; }
 
 const Value& Args::value(const char* name) const {
-  for (std::size_t i = 0; i < size(); ++i)
-    if (std::strcmp(param(i).name, name) == 0) return values_[i];
+  for (std::size_t i = 0; i < workload_->size(); ++i)
+    if (std::strcmp(workload_->param(i).name, name) == 0) return values_[i];
   std::fprintf(stderr, "freestone-workload %s: reads a parameter that it does not declare: %s\n", workload_->name,
                name);
   std::abort();
 }
 
 std::size_t Args::swept_index() const {
-  for (std::size_t i = 0; i < size(); ++i)
-    if (values_[i].count > 1) return i;
-  return size();
+  std::size_t i = 0;
+  while (i < workload_->size() && values_[i].count <= 1) ++i;
+  return i;
+}
+
+void Args::expect_in_order(const char* low, const char* high) const {
+  if (number(low) > number(high))
+    usage_error(workload_->name, "--%s=%lu: expected at most --%s=%lu", low, number(low), high, number(high));
+}
+
+void Args::expect_power_of_two(const char* name) const {
+  if (!std::has_single_bit(number(name)))
+    usage_error(workload_->name, "--%s=%lu: expected a power of two", name, number(name));
 }
 
 void Args::parse(const Workload& workload, int count, char** words, Args& args) {
   args.workload_ = &workload;
-  for (std::size_t i = 0; i < args.size(); ++i) set(workload, args.param(i), args.param(i).fallback, args.values_[i]);
+  const std::size_t size = workload.size();
+  for (std::size_t i = 0; i < size; ++i) set(workload, workload.param(i), workload.param(i).fallback, args.values_[i]);
   for (int w = 0; w < count; ++w) {
     std::string_view word = words[w];
     if (!word.starts_with("--"))
@@ -149,23 +145,16 @@ void Args::parse(const Workload& workload, int count, char** words, Args& args) 
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     std::size_t found = 0;
-    while (found < args.size() && name != args.param(found).name) ++found;
-    if (found == args.size())
+    while (found < size && name != workload.param(found).name) ++found;
+    if (found == size)
       usage_error(workload.name, "unknown parameter --%.*s ('%s --help' names them)", static_cast<int>(name.size()),
                   name.data(), workload.name);
-    std::string_view text;
-    if (equals != std::string_view::npos) {
-      text = word.substr(equals + 1);
-    } else if (++w < count) {
-      text = words[w];
-    } else {
-      usage_error(workload.name, "--%s: a value is missing", args.param(found).name);
-    }
-    set(workload, args.param(found), text, args.values_[found]);
+    const bool has_value = equals != std::string_view::npos;
+    if (!has_value && ++w == count) usage_error(workload.name, "--%s: a value is missing", workload.param(found).name);
+    set(workload, workload.param(found), has_value ? word.substr(equals + 1) : words[w], args.values_[found]);
   }
-  std::size_t lists = 0;
-  for (std::size_t i = 0; i < args.size(); ++i) lists += args.values_[i].count > 1 ? 1 : 0;
-  if (lists > 1) usage_error(workload.name, "only one parameter may be a list, %zu are", lists);
+  const auto lists = std::count_if(args.values_, args.values_ + size, [](const Value& v) { return v.count > 1; });
+  if (lists > 1) usage_error(workload.name, "only one parameter may be a list, %td are", lists);
 }
 
 void usage_error(const char* workload, const char* format, ...) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "block.h"
+
 namespace workload {
 
 struct Param {
@@ -51,6 +53,10 @@ struct Workload {
   std::span<const Param> params;
   void (*run)(const Args&, Report&);
   bool hidden = false;  // a part of another workload
+
+  // Its own parameters, then those that every workload has.
+  std::size_t size() const;
+  const Param& param(std::size_t i) const;
 };
 
 class Args {
@@ -59,25 +65,26 @@ class Args {
   static void parse(const Workload& workload, int count, char** words, Args& args);
 
   std::uint64_t number(const char* name) const { return value(name).list[0]; }
-  unsigned threads() const { return static_cast<unsigned>(number("threads")); }
+  std::uint32_t number32(const char* name) const { return static_cast<std::uint32_t>(number(name)); }
+  unsigned threads() const { return number32("threads"); }
   unsigned pick(const char* name) const { return value(name).picked; }
+  Touch touch() const { return static_cast<Touch>(pick("touch")); }
   bool yes(const char* name) const { return value(name).text[0] == 'y'; }
-  const char* text(const char* name) const { return value(name).text; }
   const Value& value(const char* name) const;
 
+  // These exit with status 2 as well.
+  void expect_in_order(const char* low, const char* high) const;
+  void expect_power_of_two(const char* name) const;
+
   const Workload& workload() const { return *workload_; }
-  std::size_t size() const;
-  const Param& param(std::size_t i) const;
   const Value& value_at(std::size_t i) const { return values_[i]; }
-  // The parameter given as a list, or size() when there is none.
+  // The parameter given as a list, or the workload's size() when there is none.
   std::size_t swept_index() const;
 
  private:
   const Workload* workload_ = nullptr;
   Value values_[24];
 };
-
-std::span<const Param> common_params();
 
 // One line on stderr, prefixed with the program's and the workload's name; exit status 2.
 [[noreturn, gnu::format(printf, 2, 3)]] void usage_error(const char* workload, const char* format, ...);

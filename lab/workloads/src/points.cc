@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -25,25 +26,19 @@ struct Head {
   std::uint64_t caveats;
 };
 
-bool read_all(int fd, void* to, std::size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::read(fd, at, bytes);
-    if (got <= 0) return false;
-    at += got;
-    bytes -= static_cast<std::size_t>(got);
+// All of it: `move` is read or write.
+template <class Move, class Place>
+bool move_all(Move move, int fd, Place* place, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t moved = move(fd, place + done, bytes - done);
+    if (moved <= 0) return false;
+    done += static_cast<std::size_t>(moved);
   }
   return true;
 }
+bool read_all(int fd, void* to, std::size_t bytes) { return move_all(::read, fd, static_cast<char*>(to), bytes); }
 bool write_all(int fd, const void* from, std::size_t bytes) {
-  const auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
-    const ssize_t wrote = ::write(fd, at, bytes);
-    if (wrote <= 0) return false;
-    at += wrote;
-    bytes -= static_cast<std::size_t>(wrote);
-  }
-  return true;
+  return move_all(::write, fd, static_cast<const char*>(from), bytes);
 }
 
 bool receive(int fd, Report& report) {
@@ -84,45 +79,44 @@ int hand_over(const Report& report, int fd) {
   return report.failures() == 0 ? 0 : 3;
 }
 
-void run_point(std::span<const char* const> words, Report& report) {
+int start_again(const char* const* words, int own_fd, int child_fd) {
+  const pid_t child = ::vfork();
+  if (child != 0) return child;
+  if (own_fd >= 0 && ::dup2(own_fd, child_fd) != child_fd) ::_exit(1);
+  ::execve("/proc/self/exe", const_cast<char* const*>(words), environ);
+  ::_exit(1);
+}
+
+std::span<const Figure> run_point(std::span<const char* const> words, Report& report) {
+  static OwnArray<Report> place(1);
+  Report& part = *new (&place[0]) Report;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     std::perror("freestone-workload: pipe");
     ::_exit(1);
   }
-  constexpr int kChildFd = 9;
   const char* argv[40] = {"freestone-workload", "--point-fd=9"};
-  std::size_t count = 2;
-  for (const char* word : words)
-    if (count + 1 < std::size(argv)) argv[count++] = word;
-  const pid_t child = ::vfork();  // no allocation between here and the exec: malloc may answer NULL
-  if (child == 0) {
-    if (::dup2(ends[1], kChildFd) != kChildFd) ::_exit(1);
-    ::execve("/proc/self/exe", const_cast<char* const*>(argv), environ);
-    ::_exit(1);
-  }
+  std::copy_n(words.begin(), std::min(words.size(), std::size(argv) - 3), argv + 2);
+  const pid_t child = start_again(argv, ends[1], 9);
   if (child < 0) {
     std::perror("freestone-workload: vfork");
     ::_exit(1);
   }
   ::close(ends[1]);
-  const bool complete = receive(ends[0], report);
+  const bool complete = receive(ends[0], part);
   ::close(ends[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
   }
   if (!complete || !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 3))
     point_failed(words, status);
-}
-
-void absorb(Report& report, const Report& part) {
   report.tally.add(part.tally);
   report.other_failures += part.other_failures;
-  for (std::size_t i = 0; i < part.caveat_count; ++i) {
-    bool known = false;
-    for (std::size_t k = 0; k < report.caveat_count; ++k) known |= std::strcmp(report.caveats[k], part.caveats[i]) == 0;
-    if (!known) report.caveat("%s", part.caveats[i]);
+  for (const auto& caveat : std::span(part.caveats, part.caveat_count)) {
+    const auto is_same = [&](const char* known) { return std::strcmp(known, caveat) == 0; };
+    if (std::none_of(report.caveats, report.caveats + report.caveat_count, is_same)) report.caveat("%s", caveat);
   }
+  return {part.figures, part.figure_count};
 }
 
 namespace {
@@ -161,32 +155,27 @@ struct Merge {
 }  // namespace
 
 void run_sweep(const Args& args, std::size_t swept, Report& report) {
+  const Workload& workload = args.workload();
   const Value& values = args.value_at(swept);
-  OwnArray<Report> place(1);
   OwnArray<Merge> merges(kMostMerged);
   std::size_t merged = 0;
   char texts[24][128];
-  const char* words[25];
-  for (std::size_t v = 0; v < values.count; ++v) {
-    const auto point = static_cast<unsigned long long>(values.list[v]);
-    std::size_t count = 0;
-    words[count++] = args.workload().name;
-    for (std::size_t i = 0; i < args.size(); ++i) {
-      const Param& param = args.param(i);
+  const char* words[25] = {workload.name};
+  for (const std::uint64_t point : std::span(values.list, values.count)) {
+    for (std::size_t i = 0; i < workload.size(); ++i) {
+      const Param& param = workload.param(i);
       const Value& value = args.value_at(i);
-      auto number = static_cast<unsigned long long>(value.list[0]);
-      if (i == swept) number = point;
-      if (std::strcmp(param.name, "idle-ms") == 0) number = 0;
+      const bool idles = std::strcmp(param.name, "idle-ms") == 0;
       if (param.kind == Param::Kind::choice)
         std::snprintf(texts[i], sizeof texts[i], "--%s=%s", param.name, value.text);
-      else std::snprintf(texts[i], sizeof texts[i], "--%s=%llu", param.name, number);
-      words[count++] = texts[i];
+      else
+        std::snprintf(texts[i], sizeof texts[i], "--%s=%lu", param.name,
+                      idles        ? 0
+                      : i == swept ? point
+                                   : value.list[0]);
+      words[i + 1] = texts[i];
     }
-    Report& part = *new (&place[0]) Report;
-    run_point({words, count}, part);
-    absorb(report, part);
-    for (std::size_t f = 0; f < part.figure_count; ++f) {
-      const Figure& figure = part.figures[f];
+    for (const Figure& figure : run_point({words, workload.size() + 1}, report)) {
       std::size_t m = 0;
       while (m < merged && std::strcmp(merges[m].name, figure.name) != 0) ++m;
       if (m == kMostMerged) continue;
@@ -194,17 +183,17 @@ void run_sweep(const Args& args, std::size_t swept, Report& report) {
       merges[m].add(figure);
       if (figure.better == Better::neither) continue;
       char name[sizeof figure.name];
-      std::snprintf(name, sizeof name, "%.24s_%s_%llu", figure.name, args.param(swept).name, point);
+      std::snprintf(name, sizeof name, "%.24s_%s_%lu", figure.name, workload.param(swept).name, point);
       report.add(name, figure.value, figure.unit, figure.better, figure.samples);
     }
   }
-  for (std::size_t m = 0; m < merged; ++m)
-    report.add(merges[m].name, merges[m].value(), merges[m].unit, merges[m].better, merges[m].samples);
+  for (const Merge& all : std::span(merges.begin(), merged))
+    report.add(all.name, all.value(), all.unit, all.better, all.samples);
   report.caveat(
       "%zu points of %s, each in a fresh process; the figures without a point's value are the geometric mean (times, "
       "rates), the "
       "largest (KiB) or the sum (counts); idle_rss is not read",
-      values.count, args.param(swept).name);
+      values.count, workload.param(swept).name);
 }
 
 }  // namespace workload

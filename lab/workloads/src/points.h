@@ -8,9 +8,13 @@
 
 namespace workload {
 
-// Runs `freestone-workload WORDS...` and takes its figures, tally and caveats into `report`. A point that crashes ends
-// this program too, with the same signal's status (128 + signal) or the same exit status.
-void run_point(std::span<const char* const> words, Report& report);
+// Starts this program anew with WORDS; between the fork and the exec nothing is allocated. Answers the process, or -1.
+int start_again(const char* const* words, int own_fd = -1, int child_fd = -1);
+
+// Runs `freestone-workload WORDS...` and takes its tally, failures and new caveats into `report`. Answers its figures,
+// until the next call. A point that crashes ends this program too, with the same signal's status (128 + signal) or the
+// same exit status.
+std::span<const Figure> run_point(std::span<const char* const> words, Report& report);
 
 // In a point's process: hands the report to the parent through `fd`. Returns the exit status.
 int hand_over(const Report& report, int fd);
@@ -19,8 +23,5 @@ int hand_over(const Report& report, int fd);
 // FIGURE_PARAMETER_VALUE, and once for all points: the geometric mean (times, rates), the largest (KiB) or the sum
 // (counts).
 void run_sweep(const Args& args, std::size_t swept, Report& report);
-
-// Takes over what `part` found beside its figures: tally, failures and new caveats.
-void absorb(Report& report, const Report& part);
 
 }  // namespace workload

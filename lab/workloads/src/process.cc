@@ -45,23 +45,19 @@ const char* owner_of(const char* function) {
 
 }  // namespace
 
-std::uint64_t resident_kib() {
+double resident_kib() {
+  const std::uint64_t exact = field_kib("/proc/self/smaps_rollup", "\nRss:");
+  if (exact != 0) return static_cast<double>(exact);
   char buffer[256];
   if (!slurp("/proc/self/statm", buffer, sizeof buffer)) return 0;
   char* end = nullptr;
   std::strtoull(buffer, &end, 10);
-  static const auto page_kib = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 1024;
-  return std::strtoull(end, nullptr, 10) * page_kib;
+  return std::strtod(end, nullptr) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
-std::uint64_t resident_exact_kib() {
-  const std::uint64_t exact = field_kib("/proc/self/smaps_rollup", "\nRss:");
-  return exact != 0 ? exact : resident_kib();
-}
-
-std::uint64_t peak_resident_kib() { return field_kib("/proc/self/status", "VmHWM:"); }
-std::uint64_t minor_faults_process() { return faults(RUSAGE_SELF); }
-std::uint64_t minor_faults_thread() { return faults(RUSAGE_THREAD); }
+double peak_resident_kib() { return static_cast<double>(field_kib("/proc/self/status", "VmHWM:")); }
+std::uint64_t faults_of_process() { return faults(RUSAGE_SELF); }
+std::uint64_t faults_of_thread() { return faults(RUSAGE_THREAD); }
 
 unsigned usable_cpus() {
   cpu_set_t set;

@@ -5,11 +5,10 @@
 
 namespace workload {
 
-std::uint64_t resident_kib();        // /proc/self/statm: cheap, may lag by a few hundred KiB on newer kernels
-std::uint64_t resident_exact_kib();  // /proc/self/smaps_rollup: walks the page tables; statm where it is absent
-std::uint64_t peak_resident_kib();   // VmHWM
-std::uint64_t minor_faults_process();
-std::uint64_t minor_faults_thread();
+double resident_kib();       // /proc/self/smaps_rollup: walks the page tables; where it is absent statm, which may lag
+double peak_resident_kib();  // VmHWM
+std::uint64_t faults_of_process();
+std::uint64_t faults_of_thread();
 unsigned usable_cpus();  // in the affinity mask
 
 // Path of the object that holds the function `malloc` resolves to, from the dynamic linker.

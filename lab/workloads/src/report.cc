@@ -29,16 +29,26 @@ void Text::put_string(const char* text) {
   put("\"");
   for (; *text != 0; ++text) {
     const auto c = static_cast<unsigned char>(*text);
-    if (c == '"' || c == '\\') put("\\%c", c);
-    else if (c < 0x20) put("\\u%04x", c);
-    else put("%c", c);
+    if (c == '"' || c == '\\')
+      put("\\%c", c);
+    else if (c < 0x20)
+      put("\\u%04x", c);
+    else
+      put("%c", c);
   }
   put("\"");
 }
 
 void Text::put_number(double value) {
-  if (std::isfinite(value)) put("%.9g", value);
-  else put("null");
+  if (std::isfinite(value))
+    put("%.9g", value);
+  else
+    put("null");
+}
+
+const char* Text::comma() const {
+  const char last = used_ == 0 ? '[' : data_[used_ - 1];
+  return last == '[' || last == '{' ? "" : ",";
 }
 
 void Text::write_to(int fd) const {
@@ -49,7 +59,7 @@ void Text::write_to(int fd) const {
   }
 }
 
-void Report::add(const char* name, double value, const char* unit, Better better, std::uint64_t samples) {
+void Report::add_figure(const char* name, double value, const char* unit, Better better, std::uint64_t samples) {
   if (!std::isfinite(value)) return;  // not measured: absent, never zero
   if (figure_count == kFigures) std::abort();
   Figure& figure = figures[figure_count++];
@@ -79,49 +89,47 @@ void Report::caveat(const char* format, ...) {
 int Report::print(const Args& args) const {
   static constexpr const char* kBetter[] = {"lower", "higher", "neither"};
   Text text;
-  text.put("{\"schema\":\"freestone-workload/1\",\"workload\":\"%s\",\"params\":{", args.workload().name);
-  for (std::size_t i = 0; i < args.size(); ++i) {
+  const Workload& workload = args.workload();
+  text.put("{\"schema\":\"freestone-workload/1\",\"workload\":\"%s\",\"params\":{", workload.name);
+  for (std::size_t i = 0; i < workload.size(); ++i) {
     const Value& value = args.value_at(i);
-    text.put("%s\"%s\":", i ? "," : "", args.param(i).name);
-    if (args.param(i).kind == Param::Kind::choice) {
+    text.put("%s\"%s\":", text.comma(), workload.param(i).name);
+    if (workload.param(i).kind == Param::Kind::choice) {
       text.put_string(value.text);
-      continue;
+    } else if (value.count == 1) {
+      text.put("%lu", value.list[0]);
+    } else {
+      text.put("[");
+      for (std::size_t k = 0; k < value.count; ++k) text.put("%s%lu", text.comma(), value.list[k]);
+      text.put("]");
     }
-    if (value.count > 1) text.put("[");
-    for (std::size_t k = 0; k < value.count; ++k)
-      text.put("%s%llu", k ? "," : "", static_cast<unsigned long long>(value.list[k]));
-    if (value.count > 1) text.put("]");
   }
   text.put("},\"figures\":{");
-  for (std::size_t i = 0; i < figure_count; ++i) {
-    const Figure& f = figures[i];
-    text.put("%s\"%s\":{\"value\":", i ? "," : "", f.name);
+  for (const Figure& f : std::span(figures, figure_count)) {
+    text.put("%s\"%s\":{\"value\":", text.comma(), f.name);
     text.put_number(f.value);
-    text.put(",\"unit\":\"%s\",\"better\":\"%s\",\"samples\":%llu}", f.unit, kBetter[static_cast<unsigned>(f.better)],
-             static_cast<unsigned long long>(f.samples));
+    text.put(",\"unit\":\"%s\",\"better\":\"%s\",\"samples\":%lu}", f.unit, kBetter[static_cast<unsigned>(f.better)],
+             f.samples);
   }
   text.put("},\"series\":{");
-  for (std::size_t i = 0; i < series_count; ++i) {
-    text.put("%s\"%s\":[", i ? "," : "", series[i].name);
-    for (std::size_t k = 0; k < series[i].count; ++k) {
-      text.put("%s[", k ? "," : "");
-      text.put_number(series[i].points[k].x);
+  for (const Series& curve : std::span(series, series_count)) {
+    text.put("%s\"%s\":[", text.comma(), curve.name);
+    for (const Series::Point& point : std::span(curve.points.begin(), curve.count)) {
+      text.put("%s[", text.comma());
+      text.put_number(point.x);
       text.put(",");
-      text.put_number(series[i].points[k].y);
+      text.put_number(point.y);
       text.put("]");
     }
     text.put("]");
   }
-  text.put("},\"failures\":%llu,\"checksum\":\"%016llx\",\"malloc_owner\":",
-           static_cast<unsigned long long>(failures()), static_cast<unsigned long long>(tally.checksum));
+  text.put("},\"failures\":%lu,\"checksum\":\"%016lx\",\"malloc_owner\":", failures(), tally.checksum);
   text.put_string(malloc_owner());
-  text.put(
-      ",\"failure_kinds\":{\"null_answers\":%llu,\"corrupted\":%llu,\"misaligned\":%llu,\"other\":%llu},\"caveats\":[",
-      static_cast<unsigned long long>(tally.null_answers), static_cast<unsigned long long>(tally.corrupted),
-      static_cast<unsigned long long>(tally.misaligned), static_cast<unsigned long long>(other_failures));
-  for (std::size_t i = 0; i < caveat_count; ++i) {
-    if (i) text.put(",");
-    text.put_string(caveats[i]);
+  text.put(",\"failure_kinds\":{\"null_answers\":%lu,\"corrupted\":%lu,\"misaligned\":%lu,\"other\":%lu},\"caveats\":[",
+           tally.null_answers, tally.corrupted, tally.misaligned, other_failures);
+  for (const auto& caveat : std::span(caveats, caveat_count)) {
+    text.put("%s", text.comma());
+    text.put_string(caveat);
   }
   text.put("]}\n");
   text.write_to(STDOUT_FILENO);

@@ -41,6 +41,8 @@ class Text {
   [[gnu::format(printf, 2, 3)]] void put(const char* format, ...);
   void put_string(const char* text);  // quoted and escaped
   void put_number(double value);
+  // What stands before a further item of a JSON list or object: nothing before the first.
+  const char* comma() const;
   void write_to(int fd) const;
 
  private:
@@ -62,7 +64,11 @@ struct Report {
   Tally tally;
   std::uint64_t other_failures = 0;  // such as a thread that could not be made
 
-  void add(const char* name, double value, const char* unit, Better better, std::uint64_t samples = 1);
+  void add_figure(const char* name, double value, const char* unit, Better better, std::uint64_t samples);
+  template <class Number>
+  void add(const char* name, Number value, const char* unit, Better better, std::uint64_t samples = 1) {
+    add_figure(name, static_cast<double>(value), unit, better, samples);
+  }
   Series& curve(const char* name, std::size_t capacity);
   [[gnu::format(printf, 2, 3)]] void caveat(const char* format, ...);
   std::uint64_t failures() const { return tally.failures() + other_failures; }

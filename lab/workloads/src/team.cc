@@ -66,13 +66,13 @@ void Lane::start() {
   frees_ = tally.frees;
   meet();
   cpu_ = thread_cpu_seconds();
-  faults_ = minor_faults_thread();
+  faults_ = faults_of_thread();
   begin_ns_ = now_ns();
 }
 
 void Lane::stop(Timing* other) {
   end_ns_ = now_ns();
-  faults_ = minor_faults_thread() - faults_;
+  faults_ = faults_of_thread() - faults_;
   cpu_ = thread_cpu_seconds() - cpu_;
   allocations_ = tally.allocations - allocations_;
   frees_ = tally.frees - frees_;
@@ -108,25 +108,38 @@ Timing run_team(Report& report, unsigned threads, void (*body)(void*, Lane&), vo
 void add_timing(Report& report, const Timing& timing, unsigned threads, Better time) {
   report.add("time", timing.seconds, "s", time);
   report.add("timed_cpu", timing.cpu_seconds, "s", Better::neither);
-  report.add("timed_faults", static_cast<double>(timing.faults), "count", Better::lower);
-  report.add("timed_allocations", static_cast<double>(timing.allocations), "count", Better::neither);
-  report.add("timed_frees", static_cast<double>(timing.frees), "count", Better::neither);
+  report.add("timed_faults", timing.faults, "count", Better::lower);
+  report.add("timed_allocations", timing.allocations, "count", Better::neither);
+  report.add("timed_frees", timing.frees, "count", Better::neither);
   if (threads > usable_cpus()) report.caveat("oversubscribed: %u threads on %u processors", threads, usable_cpus());
 }
 
-bool Thread::start(Report& report, void* (*body)(void*), void* context) {
-  const int error = pthread_create(&id_, nullptr, body, context);
-  running_ = error == 0;
-  if (!running_) {
-    ++report.other_failures;
-    report.caveat("a thread could not be made: %s", std::strerror(error));
-  }
-  return running_;
+void add_pairs(Report& report, const Timing& timing, unsigned threads, Better better) {
+  report.add("pair_ns", timing.ns_each(timing.allocations) * threads, "ns", better, timing.allocations);
 }
 
-void Thread::join() {
-  if (running_) pthread_join(id_, nullptr);
-  running_ = false;
+NewThreads::NewThreads(Report& report, unsigned count) : report_(report), members_(count) {
+  for (unsigned i = 0; i < count; ++i) members_[i].index = i;
+}
+
+unsigned NewThreads::start_all(const void* body, void* (*run)(void*)) {
+  unsigned missing = 0;
+  for (Member& member : members_) {
+    member.body = body;
+    member.tally = {};
+    const int error = pthread_create(&member.id, nullptr, run, &member);
+    member.running = error == 0;
+    if (member.running) continue;
+    ++missing;
+    ++report_.other_failures;
+    report_.caveat("a thread could not be made: %s", std::strerror(error));
+  }
+  return missing;
+}
+
+void NewThreads::join(Member& member) {
+  if (member.running) pthread_join(member.id, nullptr);
+  member.running = false;
 }
 
 }  // namespace workload

@@ -35,9 +35,10 @@ void* no_throw(New made) {
   }
 }
 
-void* posix_memalign_of(std::size_t alignment, std::size_t bytes) {
+template <std::size_t kAlignment>
+void* posix_memalign_of(std::size_t bytes) {
   void* at = nullptr;
-  return ::posix_memalign(&at, alignment, bytes) == 0 ? at : nullptr;
+  return ::posix_memalign(&at, kAlignment, bytes) == 0 ? at : nullptr;
 }
 
 class Calls {
@@ -45,7 +46,7 @@ class Calls {
   Calls(Lane& lane, Report& report, const Args& args)
       : lane_(lane), report_(report), rounds_(args.number("rounds")), sizes_(1u << 12) {
     Random random(args.number("seed"), 0);
-    const ProgramSizes law(static_cast<unsigned>(args.number("exponent")));
+    const ProgramSizes law(args.number32("exponent"));
     for (auto& size : sizes_) size = law.draw(random);
   }
 
@@ -57,62 +58,56 @@ class Calls {
     Block blocks[kHeld];
     std::uint64_t make_ns = 0;
     std::uint64_t end_ns = 0;
-    lane_.start();
-    Tally tally;
-    for (std::uint64_t round = 0; round < rounds_; ++round) {
-      const std::uint64_t begin = now_ns();
-      for (std::size_t i = 0; i < kHeld; ++i) {
-        const std::uint32_t bytes = size_of(round, i);
-        void* at = make(bytes);
-        hide(at);
-        if (reinterpret_cast<std::uintptr_t>(at) % alignment != 0) ++tally.misaligned;
-        accept(blocks[i], at, bytes, number_++, kTouch, tally);
+    lane_.timed([&](Tally& tally) {
+      for (std::uint64_t round = 0; round < rounds_; ++round) {
+        const std::uint64_t begin = now_ns();
+        for (std::size_t i = 0; i < kHeld; ++i) {
+          const std::uint32_t bytes = size_of(round, i);
+          void* at = make(bytes);
+          hide(at);
+          if (reinterpret_cast<std::uintptr_t>(at) % alignment != 0) ++tally.misaligned;
+          accept(blocks[i], at, bytes, number_++, kTouch, tally);
+        }
+        const std::uint64_t middle = now_ns();
+        for (Block& block : blocks) {
+          if (block.at == nullptr) continue;
+          inspect(block, kTouch, tally);
+          hide(block.at);
+          end(block.at, block.bytes);
+          ++tally.frees;
+        }
+        make_ns += middle - begin;
+        end_ns += now_ns() - middle;
       }
-      const std::uint64_t middle = now_ns();
-      for (Block& block : blocks) {
-        if (block.at == nullptr) continue;
-        inspect(block, kTouch, tally);
-        hide(block.at);
-        end(block.at, block.bytes);
-        ++tally.frees;
-      }
-      make_ns += middle - begin;
-      end_ns += now_ns() - middle;
-    }
-    lane_.tally.add(tally);
-    lane_.stop();
+    });
     say(make_name, make_ns);
     say(end_name, end_ns);
   }
 
-  // Blocks that `change(block, bytes)` puts elsewhere or leaves; a change counts as an end and a birth. Made and freed
-  // untimed.
-  template <class Change>
-  void changes(const char* name, std::size_t bytes_first, std::size_t bytes_then, Change change) {
+  // Blocks that realloc puts elsewhere or leaves; a change counts as an end and a birth. Made and freed untimed.
+  void changes(const char* name, std::size_t bytes_first, std::size_t bytes_then) {
     Block blocks[kHeld];
     std::uint64_t ns = 0;
-    lane_.start();
-    Tally tally;
-    for (std::uint64_t round = 0; round < rounds_; ++round) {
-      for (Block& block : blocks) take(block, bytes_first, number_++, kTouch, tally);
-      const std::uint64_t begin = now_ns();
-      for (Block& block : blocks) {
-        if (block.at == nullptr) continue;
-        void* at = change(block.at, bytes_then);
-        hide(at);
-        if (at == nullptr) {
-          ++tally.null_answers;
-          continue;
+    lane_.timed([&](Tally& tally) {
+      for (std::uint64_t round = 0; round < rounds_; ++round) {
+        for (Block& block : blocks) take(block, bytes_first, number_++, kTouch, tally);
+        const std::uint64_t begin = now_ns();
+        for (Block& block : blocks) {
+          if (block.at == nullptr) continue;
+          void* at = std::realloc(block.at, bytes_then);
+          hide(at);
+          if (at == nullptr) {
+            ++tally.null_answers;
+            continue;
+          }
+          if (get_word(static_cast<char*>(at)) != stamp_of(block.bytes, block.number)) ++tally.corrupted;
+          ++tally.frees;
+          accept(block, at, bytes_then, block.number, kTouch, tally);
         }
-        if (get_word(static_cast<char*>(at)) != stamp_of(block.bytes, block.number)) ++tally.corrupted;
-        ++tally.frees;
-        accept(block, at, bytes_then, block.number, kTouch, tally);
+        ns += now_ns() - begin;
+        for (Block& block : blocks) give(block, kTouch, tally);
       }
-      ns += now_ns() - begin;
-      for (Block& block : blocks) give(block, kTouch, tally);
-    }
-    lane_.tally.add(tally);
-    lane_.stop();
+    });
     say(name, ns);
   }
 
@@ -156,42 +151,46 @@ void run_calls(const Args& args, Report& report) {
   const bool usable = same_owner_as_malloc("malloc_usable_size");
   const Timing timing = run_team(report, 1, [&](Lane& lane) {
     Calls calls(lane, report, args);
-    calls.pairs("malloc", "free", 1, [](std::size_t n) { return std::malloc(n); }, release);
+    const auto malloc_of = [](std::size_t n) { return std::malloc(n); };
+    const auto aligned_of = [](std::size_t n) { return std::aligned_alloc(64, n); };
+    const auto nothrow_of = [](std::size_t n) { return ::operator new(n, std::nothrow); };
+    const auto nothrow_array_of = [](std::size_t n) { return ::operator new[](n, std::nothrow); };
+    constexpr std::align_val_t k64{64};
+    calls.pairs("malloc", "free", 1, malloc_of, release);
     calls.pairs("calloc", nullptr, 1, [](std::size_t n) { return std::calloc(1, n); }, release);
     calls.pairs("realloc_null", nullptr, 1, [](std::size_t n) { return std::realloc(nullptr, n); }, release);
     calls.pairs("reallocarray_null", nullptr, 1, [](std::size_t n) { return ::reallocarray(nullptr, 1, n); }, release);
     calls.pairs(
-        "aligned_alloc_64", nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, (n + 63) / 64 * 64); },
-        release);
-    calls.pairs("posix_memalign_64", nullptr, 64, [](std::size_t n) { return posix_memalign_of(64, n); }, release);
-    calls.pairs(
-        "posix_memalign_4096", nullptr, 4096, [](std::size_t n) { return posix_memalign_of(4096, n); }, release);
+        "aligned_alloc_64", nullptr, 64, [&](std::size_t n) { return aligned_of((n + 63) / 64 * 64); }, release);
+    calls.pairs("posix_memalign_64", nullptr, 64, posix_memalign_of<64>, release);
+    calls.pairs("posix_memalign_4096", nullptr, 4096, posix_memalign_of<4096>, release);
     calls.pairs("memalign_32", nullptr, 32, [](std::size_t n) { return ::memalign(32, n); }, release);
     calls.pairs("valloc", nullptr, 4096, [](std::size_t n) { return ::valloc(n); }, release);
-    calls.pairs(nullptr, sized ? "free_sized" : nullptr, 1, [](std::size_t n) { return std::malloc(n); },
+    calls.pairs(nullptr, sized ? "free_sized" : nullptr, 1, malloc_of,
                 sized ? [](void* at, std::size_t n) { ::free_sized(at, n); } : release);
+    calls.pairs(nullptr, sized ? "free_aligned_sized" : nullptr, 64, aligned_of,
+                sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, n); } : release);
     calls.pairs(
-        nullptr, sized ? "free_aligned_sized" : nullptr, 64, [](std::size_t n) { return std::aligned_alloc(64, n); },
-        sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, n); } : release);
-    calls.pairs("new", "delete", 1, [](std::size_t n) { return no_throw([=] { return ::operator new(n); }); },
-                [](void* at, std::size_t) { ::operator delete(at); });
-    calls.pairs("new_nothrow", "delete_sized", 1, [](std::size_t n) { return ::operator new(n, std::nothrow); },
+        "new", "delete", 1, [](std::size_t n) { return no_throw([=] { return ::operator new(n); }); },
+        [](void* at, std::size_t) { ::operator delete(at); });
+    calls.pairs("new_nothrow", "delete_sized", 1, nothrow_of,
                 [](void* at, std::size_t n) { ::operator delete(at, n); });
     calls.pairs(
         "new_array", "delete_array", 1, [](std::size_t n) { return no_throw([=] { return ::operator new[](n); }); },
         [](void* at, std::size_t) { ::operator delete[](at); });
-    calls.pairs("new_aligned_64", "delete_aligned_64", 64,
-                [](std::size_t n) { return no_throw([=] { return ::operator new(n, std::align_val_t(64)); }); },
-                [](void* at, std::size_t) { ::operator delete(at, std::align_val_t(64)); });
     calls.pairs(
-        "new_array_nothrow", "delete_array_sized", 1, [](std::size_t n) { return ::operator new[](n, std::nothrow); },
-        [](void* at, std::size_t n) { ::operator delete[](at, n); });
-    calls.pairs("new_array_aligned_64", "delete_array_aligned_sized_64", 64,
-                [](std::size_t n) { return no_throw([=] { return ::operator new[](n, std::align_val_t(64)); }); },
-                [](void* at, std::size_t n) { ::operator delete[](at, n, std::align_val_t(64)); });
-    calls.changes("realloc_stays", 100, 104, [](void* at, std::size_t n) { return std::realloc(at, n); });
-    calls.changes("realloc_grows", 100, 1000, [](void* at, std::size_t n) { return std::realloc(at, n); });
-    calls.changes("realloc_shrinks", 1000, 100, [](void* at, std::size_t n) { return std::realloc(at, n); });
+        "new_aligned_64", "delete_aligned_64", 64,
+        [](std::size_t n) { return no_throw([=] { return ::operator new(n, k64); }); },
+        [](void* at, std::size_t) { ::operator delete(at, k64); });
+    calls.pairs("new_array_nothrow", "delete_array_sized", 1, nothrow_array_of,
+                [](void* at, std::size_t n) { ::operator delete[](at, n); });
+    calls.pairs(
+        "new_array_aligned_64", "delete_array_aligned_sized_64", 64,
+        [](std::size_t n) { return no_throw([=] { return ::operator new[](n, k64); }); },
+        [](void* at, std::size_t n) { ::operator delete[](at, n, k64); });
+    calls.changes("realloc_stays", 100, 104);
+    calls.changes("realloc_grows", 100, 1000);
+    calls.changes("realloc_shrinks", 1000, 100);
     calls.usable_size(usable);
   });
   add_timing(report, timing, 1);

@@ -100,22 +100,19 @@ void run_micro(const Args& args, Report& report) {
 
   for (unsigned threads = 1; threads <= args.threads(); threads *= 2) {
     const Timing timing = run_team(report, threads, [&](Lane& lane) {
-      lane.start();
-      Tally tally;
-      for (std::uint64_t i = 0; i < rounds / threads; ++i) {
-        Block block;
-        take(block, 64, lane.index() << 26 | static_cast<std::uint32_t>(i), Touch::ends, tally);
-        give(block, Touch::ends, tally);
-      }
-      lane.tally.add(tally);
-      lane.stop();
+      lane.timed([&](Tally& tally) {
+        for (std::uint64_t i = 0; i < rounds / threads; ++i) {
+          Block block;
+          take(block, 64, lane.index() << 26 | static_cast<std::uint32_t>(i), Touch::ends, tally);
+          give(block, Touch::ends, tally);
+        }
+      });
     });
     std::snprintf(name, sizeof name, "mops_threads_%u", threads);
-    report.add(name, static_cast<double>(timing.allocations) / timing.seconds * 1e-6, "1e6/s", Better::higher,
-               timing.allocations);
+    report.add(name, timing.per_second(timing.allocations) * 1e-6, "1e6/s", Better::higher, timing.allocations);
   }
-  report.add("timed_allocations", static_cast<double>(report.tally.allocations), "count", Better::neither);
-  report.add("timed_frees", static_cast<double>(report.tally.frees), "count", Better::neither);
+  report.add("timed_allocations", report.tally.allocations, "count", Better::neither);
+  report.add("timed_frees", report.tally.frees, "count", Better::neither);
   report.caveat(
       "all parts run in one process, in a fixed order; weighted is the sum of weight x ns of the eleven malloc sizes");
 }
