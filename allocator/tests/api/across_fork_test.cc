@@ -1,15 +1,8 @@
 // The background thread, heap objects and limits across fork.
 #include <dirent.h>
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <thread>
 
 #include "api/support.h"
-#include "support/child.h"
 
 namespace freestone_test {
 namespace {
@@ -33,22 +26,13 @@ bool waits_for_threads(int wanted) {
   return comes_true([wanted] { return thread_count() == wanted; });
 }
 
-template <typename Work>
-int in_child(Work work) {
-  const pid_t child = fork();
-  if (child == 0) _exit(work());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+void make_dirty() { Blocks(8, kMiB - 100000).release(); }
 
-void make_dirty() {
-  std::vector<void*> blocks;
-  for (int i = 0; i < 8; ++i) {
-    blocks.push_back(malloc(kMiB - 100000));
-    memset(blocks.back(), 1, kMiB - 100000);
-  }
-  for (void* block : blocks) free(block);
+// Another thread that allocates from a heap object, until the end of the scope.
+std::jthread allocating_thread(freestone_heap* heap) {
+  return std::jthread([heap](const std::stop_token& stop) {
+    while (!stop.stop_requested()) freestone_heap_deallocate(heap, freestone_heap_allocate(heap, 500));
+  });
 }
 
 // Half-life 100 ms: what is dirty goes back though the program does nothing.
@@ -70,73 +54,61 @@ TEST(BackgroundPurge, GivesBackWhileTheProgramIsIdleAlsoInAChild) {
   ASSERT_EQ(freestone_option_set("background_purge", "true"), 0);
   EXPECT_TRUE(waits_for_threads(before + 1));
   EXPECT_TRUE(idle_purges(true));
-  EXPECT_EQ(in_child([&] {
+  EXPECT_TRUE(ends_well([&] {
     make_dirty();
     for (int i = 0; i < 2000; ++i) free(malloc(200000));  // slow paths start the child's thread
     if (!waits_for_threads(2)) return 1;
     return idle_purges(true) ? 0 : 2;
-  }), 0);
+  }));
   ASSERT_EQ(freestone_option_set("background_purge", "false"), 0);
   EXPECT_TRUE(waits_for_threads(before));
 }
 
 TEST(HeapObjects, CanBeUsedInAChildForkedWhileOthersAllocate) {
   freestone_heap* heap = freestone_heap_create(0);
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 2; ++t) {
-    threads.emplace_back([&] {
-      while (!stop) freestone_heap_deallocate(heap, freestone_heap_allocate(heap, 500));
-    });
+  {
+    const std::jthread others[] = {allocating_thread(heap), allocating_thread(heap)};
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(ends_well([&] {
+        void* block = freestone_heap_allocate(heap, 5000);
+        if (block == nullptr || freestone_heap_validate(heap) != 0) return 1;
+        freestone_heap_deallocate(heap, block);
+        freestone_heap_destroy(heap);
+        return 0;
+      })) << i;
+    }
   }
-  for (int i = 0; i < 200; ++i) {
-    ASSERT_EQ(in_child([&] {
-      alarm(kHangSeconds);
-      void* block = freestone_heap_allocate(heap, 5000);
-      if (block == nullptr || freestone_heap_validate(heap) != 0) return 1;
-      freestone_heap_deallocate(heap, block);
-      freestone_heap_destroy(heap);
-      return 0;
-    }), 0) << i;
-  }
-  stop = true;
-  for (std::thread& t : threads) t.join();
   EXPECT_EQ(freestone_heap_destroy(heap), 0U);
 }
 
 // The program's handler is older than the first heap object and uses it on each side of the fork.
 TEST(HeapObjects, CanBeUsedByForkHandlersThatAreOlder) {
   static freestone_heap* heap = nullptr;
-  EXPECT_EQ(in_child([] {
-    alarm(kHangSeconds);
+  EXPECT_TRUE(ends_well([] {
     const auto use = [] {
       if (heap != nullptr) freestone_heap_deallocate(heap, freestone_heap_allocate(heap, 100));
     };
     pthread_atfork(use, use, use);
     heap = freestone_heap_create(1 << 20);
-    std::atomic<bool> stop{false};
-    std::thread other([&] {
-      while (!stop) freestone_heap_deallocate(heap, freestone_heap_allocate(heap, 500));
-    });
+    const std::jthread other = allocating_thread(heap);
     int failures = 0;
-    for (int i = 0; i < 50; ++i) failures += in_child([] { return freestone_heap_validate(heap); }) != 0;
-    stop = true;
-    other.join();
+    for (int i = 0; i < 50; ++i) failures += ends_well([] { return freestone_heap_validate(heap); }) ? 0 : 1;
     return failures;
-  }), 0);
+  }));
 }
 
 TEST(LimitsAndFork, TheChildKeepsTheLimitAndCountsForItself) {
   ASSERT_EQ(set_limits(0, stats().charged_bytes + 8 * kMiB), 0);
-  EXPECT_EQ(in_child([] {
-    std::vector<void*> blocks;
+  const ChildEnd end = run_in_child([] {
+    Blocks blocks;
     blocks.reserve(100);
     while (void* block = malloc(kMiB)) blocks.push_back(block);
     if (blocks.size() < 4 || blocks.size() > 9) return 1;
-    for (void* block : blocks) free(block);
+    blocks.release();
     return malloc(2 * kMiB) != nullptr ? 0 : 2;
-  }), 0);
+  });
   set_limits(0, 0);
+  EXPECT_TRUE(end.exited_with(0)) << end.describe();
 }
 
 }  // namespace

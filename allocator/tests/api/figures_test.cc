@@ -1,11 +1,11 @@
 // STAT-3. Every interface that says how much the heap holds agrees with the others and with the truth: what
 // malloc_usable_size says of the blocks held, and what the kernel says is resident. No other thread runs meanwhile.
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <climits>
 #include <cstdio>
 #include <mutex>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <thread>
+#include <utility>
 
 #include "api/mallctl.h"
 
@@ -38,9 +38,6 @@ size_t last_number(const char* text, const char* key) {
   EXPECT_NE(found, nullptr) << key << " in " << text;
   return found != nullptr ? strtoul(found, nullptr, 10) : 0;
 }
-
-// The kernel's sum of pages; the counters of /proc/self/status may be late.
-size_t resident_bytes() { return last_number(text_of_path("/proc/self/smaps_rollup"), "\nRss:") * kKiB; }
 
 size_t attribute(const char* text, const char* element, const char* name) {
   const char* found = nullptr;
@@ -110,17 +107,12 @@ struct Answers {
 #pragma GCC diagnostic pop
     stats.version = FREESTONE_STATS_VERSION;
     freestone_get_stats(&stats);
-    uint64_t epoch = 1;
-    ASSERT_EQ(mallctl("epoch", nullptr, nullptr, &epoch, sizeof epoch), 0);
-    const auto value = [](const char* name, size_t& to) {
-      size_t bytes = sizeof to;
-      ASSERT_EQ(mallctl(name, &to, &bytes, nullptr, 0), 0);
-    };
-    value("stats.allocated", allocated);
-    value("stats.active", active);
-    value("stats.resident", kept);
-    value("stats.mapped", mapped);
-    resident = resident_bytes();
+    ASSERT_EQ(set<uint64_t>("epoch", 1), 0);
+    allocated = get<size_t>("stats.allocated");
+    active = get<size_t>("stats.active");
+    kept = get<size_t>("stats.resident");
+    mapped = get<size_t>("stats.mapped");
+    resident = resident_bytes("\nRss:");
   }
 };
 Answers answers;
@@ -144,26 +136,14 @@ class Figures : public testing::Test {
   void drop(size_t of) {
     std::vector<void*> kept;
     kept.reserve(held_.size());
-    for (size_t k = 0; k < held_.size(); ++k) {
-      if (of != 0 && k % of == 0) {
-        kept.push_back(held_[k]);
-      } else {
-        free(held_[k]);
-      }
-    }
+    for (size_t k = 0; of != 0 && k < held_.size(); k += of) kept.push_back(std::exchange(held_[k], nullptr));
+    held_.release();
     held_.swap(kept);
     if (of != 0) return;
-    for (void* block : untouched_) free(block);
-    untouched_ = {};
-    held_ = {};
+    untouched_.release();
+    untouched_.shrink_to_fit();
+    held_.shrink_to_fit();
   }
-  template <typename Work>
-  void in_threads(Work work) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 4; ++t) threads.emplace_back(work);
-    for (std::thread& thread : threads) thread.join();
-  }
-
   void SetUp() override {
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     answers.ask();
@@ -252,12 +232,11 @@ class Figures : public testing::Test {
       return strtoul(key[0] == '\n' ? strchr(line, '}') + 1 : line, nullptr, 10);  // behind the labels
     };
     const freestone_stats& s = answers.stats;
-    EXPECT_EQ(figure("live_bytes"), s.live_bytes);
-    EXPECT_EQ(figure("thread_cached_bytes"), s.thread_cached_bytes);
-    EXPECT_EQ(figure("slab_free_bytes"), s.slab_free_bytes);
-    EXPECT_EQ(figure("clean_bytes"), s.clean_bytes);
-    EXPECT_EQ(figure("mapped_bytes"), s.mapped_bytes);
-    EXPECT_EQ(figure("charged_bytes"), s.charged_bytes);
+    const std::pair<const char*, uint64_t> figures[] = {
+        {"live_bytes", s.live_bytes},           {"thread_cached_bytes", s.thread_cached_bytes},
+        {"slab_free_bytes", s.slab_free_bytes}, {"clean_bytes", s.clean_bytes},
+        {"mapped_bytes", s.mapped_bytes},       {"charged_bytes", s.charged_bytes}};
+    for (const auto& [name, value] : figures) EXPECT_EQ(figure(name), value) << name;
     EXPECT_EQ(figure("charged_bytes") - figure("unbacked_bytes"), answers.kept);
   }
 
@@ -269,9 +248,7 @@ class Figures : public testing::Test {
       memcpy(&ms, text_of_path(path.c_str()) + 16, sizeof ms);
       return ms;
     };
-    char value[8];
-    ASSERT_EQ(freestone_option_get("live_page", value, sizeof value), 0);
-    ASSERT_STREQ(value, "true") << "the program's freestone_conf";
+    ASSERT_EQ(option("live_page"), "true") << "the program's freestone_conf";
     if (access("/dev/shm", W_OK) != 0) return;
     const uint64_t before = moment();
     for (int k = 0; k < 400 && moment() == before; ++k) {
@@ -287,15 +264,17 @@ class Figures : public testing::Test {
 
   Random random_{11};
   std::mutex lock_;
-  std::vector<void*> held_;
-  std::vector<void*> untouched_;
+  Blocks held_, untouched_;
   size_t base_live_ = 0;
   size_t base_resident_ = 0;
   uint64_t most_mapped_ = 0;
 };
 
 TEST_F(Figures, OfSmallBlocksThatOtherThreadsFree) {
-  in_threads([this] { take(30'000, 16, 3000); });
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) threads.emplace_back([this] { take(30'000, 16, 3000); });
+  }
   look_at_rest("made");
   std::thread([this] { drop(3); }).join();
   look_at_rest("holes");

@@ -4,7 +4,7 @@
 #include <list>
 #include <map>
 #include <set>
-#include <thread>
+#include <utility>
 
 #include "api/support.h"
 
@@ -83,7 +83,7 @@ TEST_F(HeapObject, WalkVisitsExactlyTheLiveBlocks) {
       freestone_heap_deallocate(heap_, *live.begin());
       live.erase(live.begin());
     } else {
-      live.insert(freestone_heap_allocate(heap_, random.size(17)));
+      live.insert(freestone_heap_allocate(heap_, random_size(random, 17)));
     }
   }
   std::set<void*> seen;
@@ -101,26 +101,25 @@ TEST_F(HeapObject, WalkVisitsExactlyTheLiveBlocks) {
 }
 
 TEST_F(HeapObject, ServesThreads) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      Random random(static_cast<uint64_t>(t) + 11);
+  std::vector<std::jthread> threads;
+  for (unsigned char t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      Random random(t + 11U);
       std::vector<unsigned char*> blocks(64);
       for (int i = 0; i < 20000; ++i) {
         auto*& block = blocks[random.below(64)];
         if (block != nullptr) {
           ASSERT_EQ(*block, t);
-          freestone_heap_deallocate(heap_, block);
-          block = nullptr;
+          freestone_heap_deallocate(heap_, std::exchange(block, nullptr));
         } else {
-          block = static_cast<unsigned char*>(freestone_heap_allocate(heap_, random.size(14)));
-          *block = static_cast<unsigned char>(t);
+          block = static_cast<unsigned char*>(freestone_heap_allocate(heap_, random_size(random, 14)));
+          *block = t;
         }
       }
       for (auto* block : blocks) freestone_heap_deallocate(heap_, block);
     });
   }
-  for (std::thread& t : threads) t.join();
+  threads.clear();
   EXPECT_EQ(heap_stats(heap_).live_blocks, 0U);
 }
 

@@ -23,4 +23,8 @@ int set(const std::string& name, T value) {
 
 inline int call(const std::string& name) { return mallctl(name.c_str(), nullptr, nullptr, nullptr, 0); }
 
+inline std::string arena_name(unsigned number, const char* what) {
+  return "arena." + std::to_string(number) + "." + what;
+}
+
 }  // namespace freestone_test

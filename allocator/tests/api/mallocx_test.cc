@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "api/mallctl.h"
 
@@ -23,7 +22,9 @@ constexpr int kZero = 0x40;
 int log_of_alignment(unsigned log) { return static_cast<int>(log); }
 int of_cache(unsigned number) { return static_cast<int>((number + 2) << 8); }
 int of_arena(unsigned number) { return static_cast<int>((number + 1) << 20); }
-std::string arena_name(unsigned number, const char* what) { return "arena." + std::to_string(number) + "." + what; }
+size_t large_bytes(unsigned number) {
+  return get<size_t>("stats.arenas." + std::to_string(number) + ".large.allocated");
+}
 unsigned made_arena() { return get<unsigned>("arenas.create"); }
 void destroy(unsigned number) { ASSERT_EQ(call(arena_name(number, "destroy")), 0); }
 
@@ -68,7 +69,7 @@ TEST(Mallocx, ManyBlocksAreWhatTheirFlagsSay) {
     ASSERT_TRUE(live.emplace(block, Block{bytes, flags, fill}).second) << "handed out twice";
   };
   for (int step = 0; step < 60'000; ++step) {
-    const size_t bytes = random.size(random.below(50) == 0 ? 22 : 12);
+    const size_t bytes = random_size(random, random.below(50) == 0 ? 22 : 12);
     const int flags = random_flags(random, arenas, cache);
     if (live.size() < 300) {
       auto* block = static_cast<unsigned char*>(mallocx(bytes, flags));
@@ -101,7 +102,7 @@ TEST(Mallocx, ManyBlocksAreWhatTheirFlagsSay) {
   }
   for (const auto& [block, held] : live) free(block);
   for (const unsigned number : {arenas[1], arenas[2]}) {
-    EXPECT_EQ(get<size_t>("stats.arenas." + std::to_string(number) + ".large.allocated"), 0U) << "all was freed";
+    EXPECT_EQ(large_bytes(number), 0U) << "all was freed";
     destroy(number);
   }
   EXPECT_EQ(set("tcache.destroy", cache), 0);
@@ -123,13 +124,12 @@ TEST(Arenas, AResetFreesAllBlocksAndTheNumberStays) {
   const unsigned number = made_arena();
   EXPECT_GT(get<unsigned>("arenas.narenas"), number);
   EXPECT_TRUE(get<bool>(arena_name(number, "initialized")));
-  const auto live = [&] { return get<size_t>("stats.arenas." + std::to_string(number) + ".large.allocated"); };
   for (int round = 0; round < 3; ++round) {
     for (size_t bytes = 1; bytes < 3 * kMiB; bytes = bytes * 3 / 2 + 1)
       std::memset(mallocx(bytes, of_arena(number)), 1, bytes);
-    EXPECT_GT(live(), 6 * kMiB);
+    EXPECT_GT(large_bytes(number), 6 * kMiB);
     ASSERT_EQ(call(arena_name(number, "reset")), 0);
-    EXPECT_EQ(live(), 0U);
+    EXPECT_EQ(large_bytes(number), 0U);
     EXPECT_EQ(freestone_validate(nullptr), 0);
   }
   destroy(number);
@@ -165,24 +165,21 @@ TEST(Arenas, TellWhichBlocksAreTheirs) {
 }
 
 TEST(Arenas, AreMadeAndDestroyedByManyThreads) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([] {
-      for (int round = 0; round < 200; ++round) {
-        const unsigned number = made_arena();
-        std::set<void*> blocks;
-        for (size_t bytes = 8; bytes < 100'000; bytes *= 3) {
-          void* block = std::memset(mallocx(bytes, of_arena(number)), 1, bytes);
-          ASSERT_TRUE(blocks.insert(block).second);
-        }
-        for (void* block : blocks) {
-          if (round % 2 == 0) free(block);
-        }
-        destroy(number);
+  const auto work = [] {
+    for (int round = 0; round < 200; ++round) {
+      const unsigned number = made_arena();
+      std::set<void*> blocks;
+      for (size_t bytes = 8; bytes < 100'000; bytes *= 3)
+        ASSERT_TRUE(blocks.insert(std::memset(mallocx(bytes, of_arena(number)), 1, bytes)).second);
+      for (void* block : blocks) {
+        if (round % 2 == 0) free(block);
       }
-    });
+      destroy(number);
+    }
+  };
+  {
+    const std::jthread threads[] = {std::jthread(work), std::jthread(work), std::jthread(work), std::jthread(work)};
   }
-  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(freestone_validate(nullptr), 0);
 }
 
@@ -220,8 +217,7 @@ TEST(Arenas, RefuseWhatTheyDoNotServe) {
 
 // Redis computes from these what its small blocks leave free.
 TEST(Arenas, TheirBinsHoldTheBlocksInUse) {
-  std::vector<void*> blocks(5000);
-  for (void*& block : blocks) block = malloc(90);
+  const Blocks blocks(5000, 90);
   ASSERT_EQ(set<uint64_t>("epoch", 1), 0);
   size_t in_use = 0;
   for (unsigned k = 0; k < get<unsigned>("arenas.nbins"); ++k) {
@@ -232,20 +228,18 @@ TEST(Arenas, TheirBinsHoldTheBlocksInUse) {
     in_use += regs;
   }
   EXPECT_GE(in_use, blocks.size());
-  for (void* block : blocks) free(block);
 }
 
 TEST(Arenas, AForkedChildHasThem) {
   const unsigned number = made_arena();
   auto* block = static_cast<char*>(mallocx(5000, of_arena(number)));
   std::memset(block, 7, 5000);
-  const auto child = [&] {
-    if (block[4999] != 7) _exit(1);
+  EXPECT_TRUE(ends_well([&] {
+    if (block[4999] != 7) return -1;
     free(block);
     std::memset(mallocx(100, of_arena(number)), 1, 100);
-    _exit(call(arena_name(number, "destroy")));
-  };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+    return call(arena_name(number, "destroy"));
+  }));
   free(block);
   EXPECT_DEATH(free(block), "free");
   destroy(number);
@@ -267,7 +261,7 @@ TEST(SwitchedOff, ControlsAnswerAndFiguresAreZero) {
   EXPECT_EQ(set<uint64_t>("epoch", 1), 0);
   for (const char* what : {"allocated", "active", "resident", "mapped", "retained", "metadata"})
     EXPECT_EQ(get<size_t>(std::string("stats.") + what), 0U) << what;
-  EXPECT_EQ(get<size_t>("stats.arenas." + std::to_string(number) + ".large.allocated"), 0U);
+  EXPECT_EQ(large_bytes(number), 0U);
   EXPECT_EQ(set("background_thread", true), EAGAIN) << "it would find nothing to do";
   EXPECT_EQ(set("background_thread", false), 0);
   dallocx(block, of_arena(number));

@@ -2,18 +2,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <pthread.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <pthread.h>
-#include <thread>
 
-#include "api/support.h"
-
-extern "C" int mallctl(const char*, void*, size_t*, void*, size_t);
+#include "api/mallctl.h"
 
 namespace freestone_test {
 namespace {
@@ -51,20 +47,19 @@ void expect_no_negative(const freestone_stats& s) {
 TEST(Statistics, AgreeWithAShadowCountAtRest) {
   const freestone_stats before = stats();
   Random random(7);
-  std::vector<void*> blocks;
+  Blocks blocks;
   blocks.reserve(60000);
   uint64_t usable = 0;
   const freestone_stats start = stats();
   for (int i = 0; i < 50000; ++i) {
-    void* block = malloc(random.size(i % 500 == 0 ? 22 : 12));
+    void* block = malloc(random_size(random, i % 500 == 0 ? 22 : 12));
     ASSERT_NE(block, nullptr);
     usable += malloc_usable_size(block);
     blocks.push_back(block);
     if (i % 3 == 0) {
       std::swap(blocks[random.below(blocks.size())], blocks.back());
       usable -= malloc_usable_size(blocks.back());
-      free(blocks.back());
-      blocks.pop_back();
+      blocks.free_last();
     }
   }
   void* huge = malloc(48 * kMiB);
@@ -77,16 +72,14 @@ TEST(Statistics, AgreeWithAShadowCountAtRest) {
   } else {
     EXPECT_EQ(held.live_bytes - start.live_bytes, usable);
   }
-  size_t page = 0;  // the library's, which torture/ makes larger than the kernel's
-  size_t length = sizeof page;
-  ASSERT_EQ(mallctl("arenas.page", &page, &length, nullptr, 0), 0);
+  const auto page = get<size_t>("arenas.page");  // the library's, which torture/ makes larger than the kernel's
   const uint64_t pages = malloc_usable_size(huge) / page;
   const uint64_t mapped = held.mapped_bytes - start.mapped_bytes;
   EXPECT_EQ(mapped % page, 0U) << "whole pages";
   EXPECT_GE(mapped / page, pages);
   EXPECT_LE(mapped / page, pages + (is_hardened() ? 2 : 0)) << "a word behind the block, and a page that faults";
   expect_consistent(held);
-  for (void* block : blocks) free(block);
+  blocks.release();
   free(huge);
   const freestone_stats after = stats();
   EXPECT_EQ(after.live_blocks, start.live_blocks);
@@ -96,27 +89,22 @@ TEST(Statistics, AgreeWithAShadowCountAtRest) {
 }
 
 TEST(Statistics, AreNeverNegativeWhileThreadsRun) {
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([&, t] {
-      Random random(static_cast<uint64_t>(t) + 1);
-      std::vector<void*> blocks(500);
-      while (!stop) {
-        void*& block = blocks[random.below(blocks.size())];
-        free(block);
-        block = malloc(random.size(18));
-      }
-      for (void* block : blocks) free(block);
-    });
+  {
+    std::vector<std::jthread> threads;
+    for (uint64_t t = 1; t <= 3; ++t) {
+      threads.emplace_back([t](const std::stop_token& stop) {
+        Random random(t);
+        Blocks blocks;
+        blocks.resize(500);
+        while (!stop.stop_requested()) {
+          void*& block = blocks[random.below(blocks.size())];
+          free(block);
+          block = malloc(random_size(random, 18));
+        }
+      });
+    }
+    for (int i = 0; i < 3000 && !HasFailure(); ++i) expect_no_negative(stats());
   }
-  for (int i = 0; i < 3000; ++i) {
-    const freestone_stats s = stats();
-    expect_no_negative(s);
-    if (HasFailure()) break;
-  }
-  stop = true;
-  for (std::thread& t : threads) t.join();
   expect_consistent(stats());
 }
 
@@ -144,13 +132,10 @@ class AtOneGibibyteLive : public testing::Test {
   void SetUp() override {
     Random random(3);
     for (uint64_t live = 0; live < 1024 * kMiB; live += malloc_usable_size(blocks_.back())) {
-      blocks_.push_back(malloc(random.size(16)));
+      blocks_.push_back(malloc(random_size(random, 16)));
       ASSERT_NE(blocks_.back(), nullptr);
     }
     ASSERT_GE(stats().live_bytes, 1024 * kMiB);
-  }
-  void TearDown() override {
-    for (void* block : blocks_) free(block);
   }
   // The least of 100 times: other programs only add to it.
   template <typename Work>
@@ -167,7 +152,7 @@ class AtOneGibibyteLive : public testing::Test {
   }
 
  private:
-  std::vector<void*> blocks_;
+  Blocks blocks_;
 };
 
 TEST_F(AtOneGibibyteLive, StatisticsTakeAtMostAMillisecond) {
@@ -202,20 +187,17 @@ TEST(Statistics, AllocateNothing) {
 
 TEST(Statistics, KnowTheResidentSetAfterTheEndOfTheFirstThread) {
   if (stats().resident_bytes == 0) GTEST_SKIP() << "the kernel does not say";
-  const pid_t child = fork();
-  if (child == 0) {
+  EXPECT_TRUE(ends_well([] {
     pthread_t thread;
     const auto call = [](void*) -> void* {
-      while (process_bytes("VmRSS:") > 0) usleep(1000);  // the kernel leaves it out once the thread has ended
+      // The kernel leaves it out once the thread has ended.
+      while (said_bytes("/proc/self/status", "VmRSS:") > 0) usleep(1000);
       const freestone_stats s = stats();
       _exit(s.resident_bytes > 0 && s.peak_resident_bytes > 0 ? 0 : 1);
     };
     pthread_create(&thread, nullptr, call, nullptr);
     syscall(SYS_exit, 0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  }));
 }
 
 // A thread with the smallest stack that there is may ask for every report.
@@ -223,10 +205,10 @@ TEST(Statistics, AreWrittenOnTheSmallestStack) {
   static int nowhere;
   nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   void (*const reports[])() = {
-      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_TEXT), 0); },
-      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_JSON), 0); },
-      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_XML), 0); },
-      [] { EXPECT_EQ(freestone_stats_write(nowhere, FREESTONE_OPENMETRICS), 0); },
+      [] {
+        for (int format = FREESTONE_TEXT; format <= FREESTONE_OPENMETRICS; ++format)
+          EXPECT_EQ(freestone_stats_write(nowhere, static_cast<freestone_format>(format)), 0);
+      },
       [] { freestone_prof_dump("/dev/null"); },
       [] { freestone_leak_check(); },
       [] { malloc_stats(); },
@@ -267,12 +249,7 @@ TEST(Statistics, CountSystemCallsAndPurges) {
   memset(block, 1, 40 * kMiB);
   EXPECT_GT(stats().peak_bytes, 40 * kMiB);
   free(block);
-  std::vector<void*> runs;
-  for (int i = 0; i < 64; ++i) {
-    runs.push_back(malloc(kMiB));
-    memset(runs.back(), 1, kMiB);
-  }
-  for (void* run : runs) free(run);
+  Blocks(64, kMiB).release();
   malloc_trim(0);
   const freestone_stats after = stats();
   EXPECT_GE(after.system_calls, before.system_calls + 3);
@@ -297,20 +274,18 @@ TEST(Statistics, SlabsThatLieSideBySideGoBackTogether) {
 
 TEST(Statistics, ShowTheCacheOfAThreadAndItsReturn) {
   const freestone_stats before = stats();
-  std::atomic<int> stage{0};
-  std::thread other([&] {
-    std::vector<void*> blocks;
-    for (int i = 0; i < 400; ++i) blocks.push_back(malloc(256));
-    for (void* block : blocks) free(block);
-    stage = 1;
-    while (stage != 2) std::this_thread::yield();
-  });
-  while (stage != 1) std::this_thread::yield();
-  const freestone_stats during = stats();
-  EXPECT_EQ(during.threads, before.threads + 1);
-  EXPECT_GT(during.thread_cached_bytes, before.thread_cached_bytes);
-  stage = 2;
-  other.join();
+  std::atomic<bool> is_done{false};
+  {
+    const std::jthread other([&](const std::stop_token& stop) {
+      Blocks(400, 256).release();
+      is_done = true;
+      while (!stop.stop_requested()) std::this_thread::yield();
+    });
+    while (!is_done) std::this_thread::yield();
+    const freestone_stats during = stats();
+    EXPECT_EQ(during.threads, before.threads + 1);
+    EXPECT_GT(during.thread_cached_bytes, before.thread_cached_bytes);
+  }
   EXPECT_EQ(stats().threads, before.threads);
 }
 
@@ -319,15 +294,17 @@ TEST(Statistics, CountNoSystemCallPerBlockOfAThreadThatEnds) {
   static pthread_key_t key;
   static int rounds = 0;
   static uint64_t calls = ~uint64_t{0};
-  ASSERT_EQ(pthread_key_create(&key, [](void* value) {
-    if (++rounds < 3) {  // the allocator's own destructor ran in the first round
-      pthread_setspecific(key, value);
-      return;
-    }
-    const uint64_t before = stats().system_calls;
-    for (size_t i = 0; i < 4000; ++i) free(malloc(100 + i % 700));
-    calls = stats().system_calls - before;
-  }), 0);
+  ASSERT_EQ(pthread_key_create(&key,
+                               [](void* value) {
+                                 if (++rounds < 3) {  // the allocator's own destructor ran in the first round
+                                   pthread_setspecific(key, value);
+                                   return;
+                                 }
+                                 const uint64_t before = stats().system_calls;
+                                 for (size_t i = 0; i < 4000; ++i) free(malloc(100 + i % 700));
+                                 calls = stats().system_calls - before;
+                               }),
+            0);
   std::thread([] {
     free(malloc(100));
     pthread_setspecific(key, &key);

@@ -1,7 +1,6 @@
 // What these tests share.
 #pragma once
 
-#include <fcntl.h>
 #include <freestone/freestone.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -11,7 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "support/child.h"
+#include "support/process_memory.h"
+#include "support/random.h"
+#include "support/subject.h"
 
 namespace freestone_test {
 
@@ -33,39 +38,42 @@ class NoLimitsLeft : public testing::Test {
   void TearDown() override { set_limits(0, 0); }
 };
 
+inline std::string option(const char* name) {
+  char text[256] = "";
+  EXPECT_EQ(freestone_option_get(name, text, sizeof text), 0) << name;
+  return text;
+}
+
 // The hardened build keeps some bytes of a block and holds freed ones back for a while.
-extern const bool is_hardened_library;  // library_fast.cc, library_hardened.cc
-inline bool is_hardened() { return is_hardened_library; }
+inline bool is_hardened() { return subject().is_hardened; }
 
 inline constexpr size_t kKiB = 1024;
 inline constexpr size_t kMiB = 1024 * kKiB;
 
-// A small generator whose seed is printed with a failure.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ULL + 1) {}
-  uint64_t next() {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 7;
-    return state_ ^= state_ << 17;
-  }
-  uint64_t below(uint64_t bound) { return next() % bound; }
-  // Sizes over all scales up to 2^largest.
-  size_t size(unsigned largest) { return 1 + below(uint64_t{1} << (3 + below(largest - 2))); }
-
- private:
-  uint64_t state_;
-};
-
-// A field of /proc/self/status, in bytes. Allocates nothing: it is asked for at limits.
-inline size_t process_bytes(const char* field) {
-  char text[4096];
-  const int file = open("/proc/self/status", O_RDONLY);
-  const ssize_t length = read(file, text, sizeof text - 1);
-  close(file);
-  text[length > 0 ? length : 0] = '\0';
-  const char* line = strstr(text, field);
-  return line != nullptr ? strtoul(line + strlen(field), nullptr, 10) * kKiB : 0;
+// Sizes over all scales up to 2^largest.
+inline size_t random_size(Random& random, unsigned largest) {
+  return 1 + random.below(uint64_t{1} << (3 + random.below(largest - 2)));
 }
+
+// Blocks that are freed at the end. Their table is a block itself: at a limit there must be room in it.
+struct Blocks : std::vector<void*> {
+  Blocks() = default;
+  Blocks(size_t number, size_t bytes) { take(number, bytes); }
+  Blocks(const Blocks&) = delete;
+  ~Blocks() { release(); }
+
+  // All bytes are written.
+  void take(size_t number, size_t bytes) {
+    for (; number > 0; --number) push_back(memset(malloc(bytes), 1, bytes));
+  }
+  void free_last() {
+    free(back());
+    pop_back();
+  }
+  void release() {
+    for (void* block : *this) free(block);
+    clear();
+  }
+};
 
 }  // namespace freestone_test

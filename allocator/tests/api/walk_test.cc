@@ -1,6 +1,5 @@
 // The walk visits exactly what is live, and validation passes on a heap in order.
 #include <map>
-#include <thread>
 
 #include "api/support.h"
 
@@ -30,15 +29,14 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
   Seen before;
   Seen after;
   Random random(17);
-  std::vector<void*> blocks;
+  Blocks blocks;
   blocks.reserve(60000);
   std::map<void*, size_t> live;
   for (int i = 0; i < 40000; ++i) {
-    blocks.push_back(malloc(random.size(i % 300 == 0 ? 22 : i % 20 == 0 ? 17 : 11)));
+    blocks.push_back(malloc(random_size(random, i % 300 == 0 ? 22 : i % 20 == 0 ? 17 : 11)));
     if (i % 2 == 0) {
       std::swap(blocks[random.below(blocks.size())], blocks.back());
-      free(blocks.back());
-      blocks.pop_back();
+      blocks.free_last();
     }
   }
   blocks.push_back(malloc(40 * kMiB));
@@ -51,7 +49,6 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
   ASSERT_EQ(freestone_walk(Seen::add, &after), 0);
   EXPECT_EQ(after.count, live_blocks)
       << "the walk and the statistics count the same blocks, those in quarantine not among them";
-  size_t found = 0;
   std::map<void*, size_t> visited;
   for (size_t i = 0; i < after.count; ++i) {
     EXPECT_TRUE(visited.emplace(after.blocks[i], after.bytes[i]).second) << "visited twice";
@@ -63,31 +60,23 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
     if (!is_hardened()) {
       EXPECT_EQ(at->second, bytes);
     }
-    ++found;
   }
-  EXPECT_EQ(found, live.size());
-  for (void* block : blocks) free(block);
+  const void* freed[] = {blocks[0], blocks[1], blocks[blocks.size() / 2]};
+  blocks.release();
   ASSERT_EQ(freestone_walk(Seen::add, &before), 0);
   for (size_t i = 0; i < before.count; ++i) {
-    for (void* block : {blocks[0], blocks[1], blocks[blocks.size() / 2]})
-      EXPECT_NE(before.blocks[i], block) << "a freed block was visited";
+    for (const void* block : freed) EXPECT_NE(before.blocks[i], block) << "a freed block was visited";
   }
   freestone_heap_destroy(heap);
 }
 
 // Freed blocks lie in caches, the caller's and another thread's: none of them is live.
 TEST(Walk, PassesOverBlocksInThreadCaches) {
-  std::vector<void*> freed;
-  freed.reserve(1000);
   void* kept = malloc(144);
-  for (int i = 0; i < 500; ++i) freed.push_back(malloc(144));
-  for (void* block : freed) free(block);
+  Blocks(500, 144).release();
   EXPECT_GT(stats().thread_cached_bytes, 0U);
   Seen seen;
   ASSERT_EQ(freestone_walk(Seen::add, &seen), 0);
-  std::map<void*, int> visited;
-  for (size_t i = 0; i < seen.count; ++i) visited[seen.blocks[i]] = 1;
-  // The map's own nodes may have taken some of the addresses again, but they are of another size.
   size_t size = 0;
   for (size_t i = 0; i < seen.count; ++i) size = seen.blocks[i] == kept ? seen.bytes[i] : size;
   EXPECT_GE(size, 144U);
@@ -109,19 +98,19 @@ TEST(Walk, StopsWhenTheVisitorSaysSo) {
 
 TEST(Validate, PassesThroughoutAWorkload) {
   Random random(23);
-  std::vector<void*> blocks(2000);
+  Blocks blocks;
+  blocks.resize(2000);
+  const char* damage = nullptr;
   for (int i = 0; i < 30000; ++i) {
     void*& block = blocks[random.below(blocks.size())];
     free(block);
-    block = malloc(random.size(i % 100 == 0 ? 22 : 13));
-    if (i % 3000 == 0) {
-      const char* damage = nullptr;
-      ASSERT_EQ(freestone_validate(&damage), 0) << damage;
-    }
+    block = malloc(random_size(random, i % 100 == 0 ? 22 : 13));
+    if (i % 3000 != 0) continue;
+    ASSERT_EQ(freestone_validate(&damage), 0) << damage;
   }
-  for (void* block : blocks) free(block);
+  blocks.release();
   malloc_trim(0);
-  const char* damage = "unset";
+  damage = "unset";
   EXPECT_EQ(freestone_validate(&damage), 0);
   EXPECT_EQ(damage, nullptr);
 }
