@@ -89,17 +89,6 @@ def word_table(lines: int = 40000) -> bytes:
     return text.encode() + b"\n"
 
 
-@_kept("blob.bin")
-def blob(mebibytes: int) -> bytes:
-    """Bytes that compress to about half: repeated phrases among random ones."""
-    draw = random.Random(SEED + 4)
-    phrases = [draw.randbytes(draw.randint(8, 200)) for _ in range(4000)]
-    out = bytearray()
-    while len(out) < mebibytes << 20:
-        out += draw.choice(phrases) if draw.random() < 0.7 else draw.randbytes(draw.randint(8, 120))
-    return bytes(out[: mebibytes << 20])
-
-
 @_kept("graph.dot")
 def graph(nodes: int = 1500, edges: int = 2200) -> bytes:
     """A sparse directed graph for a layered layout."""
@@ -182,36 +171,6 @@ def git_stream(commits: int = 500, files: int = 60) -> bytes:
             out.append(f"M 100644 inline dir{number % 7}/file{number}.txt\n".encode())
             out.append(b"data %d\n%s\n" % (len(text), text))
     return b"".join(out) + b"done\n"
-
-
-@_kept("document.pdf")
-def pdf_document(objects: int = 30000) -> bytes:
-    """A PDF of many small objects with a true cross-reference table."""
-    draw = random.Random(SEED + 9)
-    pages = objects // 20
-    bodies = [b"<< /Type /Catalog /Pages 2 0 R >>"]
-    kids = " ".join(f"{number} 0 R" for number in range(3, 3 + pages))
-    bodies.append(f"<< /Type /Pages /Count {pages} /Kids [{kids}] >>".encode())
-    for number in range(pages):
-        content = 3 + pages + number
-        bodies.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {content} 0 R >>".encode())
-    for _ in range(pages):
-        text = " ".join(f"{draw.randrange(600)} {draw.randrange(780)} m {draw.randrange(600)} 5 l S" for _ in range(30))
-        bodies.append(f"<< /Length {len(text)} >>\nstream\n{text}\nendstream".encode())
-    while len(bodies) < objects:
-        bodies.append(
-            f"<< /Kind /{_word(draw)} /List [{' '.join(str(draw.randrange(999)) for _ in range(8))}] >>".encode()
-        )
-    out = bytearray(b"%PDF-1.4\n")
-    offsets = []
-    for number, body in enumerate(bodies, 1):
-        offsets.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start = len(out)
-    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(bodies) + 1)
-    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(bodies) + 1, start)
-    return bytes(out)
 
 
 def _resp(*words: str) -> bytes:

@@ -245,12 +245,6 @@ def _dot(program: Path, folder: Path) -> Parts:
     return Parts(("-Tplain", str(inputs.graph(folder))))
 
 
-def _qpdf(program: Path, folder: Path) -> Parts:
-    output = Path("packed.pdf")
-    options = ("--object-streams=generate", "--linearize", "--static-id", "--deterministic-id")
-    return Parts((options[0], options[1], options[3], str(inputs.pdf_document(folder)), str(output)), outputs=(output,))
-
-
 def _openssl(program: Path, folder: Path) -> Parts:
     bundle = folder / "bundle.pem"
     if not bundle.is_file():  # keys are random: one bundle is kept for every run
@@ -267,21 +261,10 @@ def _certificate(program: Path, folder: Path, number: int) -> bytes:
     return subprocess.run(sign, check=True, capture_output=True).stdout
 
 
-def _zstd(program: Path, folder: Path) -> Parts:
-    output = Path("blob.zst")
-    options = ("-q", "-f", "-T2", "-12", "--no-progress")
-    return Parts((*options, str(inputs.blob(folder, 12)), "-o", str(output)), outputs=(output,))
-
-
-def _xz(program: Path, folder: Path) -> Parts:
-    return Parts(("-T1", "-2", "-c", str(inputs.blob(folder, 4))))
-
-
 def _espresso(program: Path, folder: Path) -> Parts:
     return Parts((str(inputs.truth_table(folder)),))
 
 
-_MALLOC_SMALL = "asks malloc seldom: a control, on which allocators should hardly differ"
 APPS = (
     App("espresso", "espresso minimises a table", ESPRESSO_SOURCE, espresso_program, _espresso, (".e",)),
     App("python-objects", "python copies and walks objects", "python3", _debian_python,
@@ -303,13 +286,13 @@ APPS = (
         "a copy of the server whose link to libjemalloc is cut, so that each allocator, glibc's too, really serves it; "
         "the small client runs beside it"),
     App("nginx", "nginx serves a fixed list of pages", "nginx-light", "nginx", _nginx, ("digest",),
-        f"{_MALLOC_SMALL} (it has pools); the small client runs beside it"),
+        "asks malloc seldom (it has pools): a control, on which allocators should hardly differ; the small client runs "
+        "beside it"),
     App("sqlite3", "sqlite3 keeps a shop in memory", "sqlite3", "sqlite3", _sqlite, ("sum|120000|",)),
     App("git", "git shows a history", "git", "git", _git, ("change 0:", "change 499:")),
     App("lua", "lua builds trees and strings", "lua5.4", "lua5.4", _script("trees.lua"), ("pieces\t120000",)),
     App("jq", "jq groups an array", "jq", "jq", _jq, ("12000",)),
-    App("perl", "perl counts and rewrites words", "perl", "perl", _script("words.pl"), ("vowels ",),
-        "", ),
+    App("perl", "perl counts and rewrites words", "perl", "perl", _script("words.pl"), ("vowels ",)),
     App("gawk", "gawk counts words", "gawk", "gawk", _gawk, ("words 320000",)),
     App("php", "php builds arrays and JSON", "php8.2-cli", "php8.2", _script("objects.php", "-n"), ("words 30011",),
         "run with USE_ZEND_ALLOC=0: php's own heap is off"),
@@ -324,9 +307,6 @@ APPS = (
     App("xsltproc", "xsltproc transforms records", "xsltproc", "xsltproc", _xsltproc, ("city0 ",)),
     App("xmllint", "xmllint parses and searches", "libxml2-utils", "xmllint", _xmllint),
     App("dot", "graphviz lays out a graph", "graphviz", "dot", _dot, ("node n0 ", "stop")),
-    App("qpdf", "qpdf rewrites a document", "qpdf", "qpdf", _qpdf),
     App("openssl", "openssl prints certificates", "openssl", "openssl", _openssl, ("Total found: 3000",)),
-    App("zstd", "zstd compresses with two threads", "zstd", "zstd", _zstd, (), "few and large blocks"),
-    App("xz", "xz compresses", "xz-utils", "xz", _xz, (), f"{_MALLOC_SMALL}: few and large blocks"),
 )  # fmt: skip
 OWN_ENV = {"php": {"USE_ZEND_ALLOC": "0"}, "perl": {"PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}}

