@@ -5,35 +5,7 @@ One entry is a package, the program that must run on the library, and the script
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-
-from preload.program import Program, sample_text
-from preload.session import Session
-
-
-def make_inputs(session: Session) -> None:
-    """The same files everywhere: text, a table, a page, a program, a picture and a sound."""
-    text = sample_text(6000)
-    session.write("input.txt", text)
-    session.write("other.txt", "\n".join(line for i, line in enumerate(text.splitlines()) if i % 7) + "\n")
-    session.write("table.csv", "id,name,value\n" + "".join(f"{i},n{i * 7919 % 10007},{i / 3:.2f}\n" for i in range(5000)))
-    session.write("page.html", "<html><body>" + "".join(f"<h2>{i}</h2><p>some <b>bold</b> text {'word ' * (i % 20)}</p>" for i in range(400)) + "</body></html>")
-    session.write("data.xml", "<list>" + "".join(f"<item id='{i}'><name>{'n' * (i % 30)}</name></item>" for i in range(4000)) + "</list>")
-    pixels = bytes((x * y * k + x * 3) % 256 for y in range(160) for x in range(240) for k in (1, 2, 3))
-    (session.folder / "picture.ppm").write_bytes(b"P6 240 160 255\n" + pixels)
-    samples = b"".join(struct.pack("<h", (i * i // 7 % 20000) - 10000) for i in range(44100))
-    header = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(samples), b"WAVE", b"fmt ", 16, 1, 1, 44100, 88200, 2, 16, b"data", len(samples))
-    (session.folder / "sound.wav").write_bytes(header + samples)
-
-
-def scripted(script: str) -> Callable[[Session], str]:
-    def play(session: Session) -> str:
-        make_inputs(session)
-        return session.run("bash", "-e", "-o", "pipefail", "-c", script)
-
-    return play
-
+from preload.program import Program, file, scripted
 
 # What Go links without C is static. This one takes C's memory in many goroutines.
 GO = """package main
@@ -64,6 +36,66 @@ func main() {
 	os.Stdout.WriteString(C.GoString(text))
 	C.free(unsafe.Pointer(text))
 }
+"""
+
+SQL = """
+create table t (id integer primary key, name text, value real, note text);
+with recursive c(i) as (select 0 union all select i + 1 from c where i < 60000)
+  insert into t select i, 'name' || (i * 7919 % 10007), i / 3.0, substr('abcdefghijklmnopqrstuvwxyz', i % 20, i % 13) from c;
+create index by_name on t (name); create index by_note on t (note, value);
+select note, count(*), round(sum(value), 2), group_concat(name) from (select * from t where id % 211 = 0) group by note order by note;
+select a.id, b.id from t a join t b on a.name = b.name and a.id < b.id where a.id % 1009 = 0 order by 1, 2 limit 50;
+create virtual table f using fts5 (body);
+insert into f select name || ' ' || note || ' ' || id from t where id < 20000;
+select count(*), min(rowid) from f where f match 'name5 OR abc';
+select json_group_array(json_object('k', id, 'v', name)) from t where id % 3001 = 0;
+delete from t where id % 2; vacuum; select count(*), sum(length(note)) from t; pragma integrity_check;
+"""
+ROWS = "python3 -c 'import json; print(json.dumps([dict(k=i % 97, v=i * 3, s=\"y\" * (i % 60)) for i in range(30000)]))' > rows.json; "
+GIT = r"""
+export GIT_{AUTHOR,COMMITTER}_NAME=A GIT_{AUTHOR,COMMITTER}_EMAIL=a@b.c GIT_{AUTHOR,COMMITTER}_DATE='1700000000 +0000' GIT_CONFIG_NOSYSTEM=1
+mkdir r; cd r; git init -q -b main .
+for step in 0 1 2 3 4 5; do
+  for part in {0..11}; do head -3000 ../input.txt | awk "(NR - 1 + $part) % ($step + 2)" > file$part.txt; done
+  git add .; git commit -q -m "step $step"
+done
+git gc -q --aggressive; git fsck --strict
+(git log -p --stat; git blame file3.txt) | sha256sum; git grep -c slab.*cache; git rev-parse HEAD
+"""
+BASH = r"""
+declare -A table; for i in {1..20000}; do table[$((i % 501))]+="x$i"; done
+for k in 1 77 500; do echo "$k ${#table[$k]}"; done
+list=(); for i in {1..3000}; do list+=("$(( i * 7919 % 10007 ))"); done; printf '%s\n' "${list[@]}" | sort -n | md5sum
+f() { local depth=$1; (( depth == 0 )) && return; local s; s=$(printf '%0100d' "$depth"); f $((depth - 1)); echo "${#s}"; }; f 40 | tail -1
+cat <<< "${list[*]//7/seven}" | wc -c; [[ "${list[*]}" =~ ([0-9]+)\ 7919 ]]; echo "${BASH_REMATCH[1]}"
+"""
+TEXT_TOOLS = r"""
+sort long.txt | uniq -c | sort -k1,1nr -k2 | sed -n 1,50p; sort -S 1M -k2,3 long.txt | md5sum; cut -d' ' -f2 long.txt | sort -u | tr '\n' ' '
+awk '{ n[$2 $3] += $1 } END { for (k in n) print k, n[k] }' long.txt | sort; sed -E 's/(s[a-z]+) ([a-z]+)/\2-\1/g' long.txt | md5sum
+grep -cE '(slab|span) .*x{10,}' long.txt; join <(sort long.txt) <(sort long.txt | sed -n 1,100p) | wc -l; tac long.txt | paste - - - | md5sum
+split -l 3000 long.txt part; (diff partaa partab || true) | md5sum; comm -12 <(sort partaa) <(sort partab) | wc -l; find . -name 'part*' | sort | xargs wc -l
+"""
+ARCHIVES = r"""
+tar --sort=name --mtime=@0 --owner=0 --group=0 -cf a.tar long.txt
+for tool in "gzip -n -9" "bzip2 -9" "xz -6 -T2" "zstd -q -9 -T2"; do
+  command -v ${tool%% *} > /dev/null || { echo "no ${tool%% *}"; continue; }
+  $tool -c < a.tar > packed; md5sum < packed; ${tool%% *} -dc < packed | tar -xOf - | md5sum
+done
+"""
+OPENSSL = r"""
+for d in sha256 sha3-512 blake2b512; do openssl dgst -$d long.txt; done
+openssl enc -aes-256-cbc -pbkdf2 -S 0102030405060708 -pass pass:x -in long.txt | md5sum
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 10 -subj /CN=freestone 2> /dev/null && openssl verify -CAfile cert.pem cert.pem
+"""
+BINUTILS = r"""
+file=$(readlink -f /usr/bin/git); objdump -d "$file" | sed -n 1,60000p | md5sum; readelf -aW "$file" | md5sum; nm -D "$file" | sort | md5sum
+strings "$file" | md5sum; objcopy --strip-all "$file" copy && md5sum < copy
+"""
+MAKE = r"""
+{
+  echo 'all: t299'; printf '\t@echo done $(words $(wildcard t*))\n'
+  for i in {0..299}; do echo t$i: $([ $i = 0 ] || seq -f t%g $((i > 3 ? i - 3 : 0)) $((i - 1))); printf '\t@echo made $@ from $^ > $@; cat $@\n'; done
+} > Makefile
 """
 
 # name: (package, program, how it is called when it runs, script)
@@ -156,8 +188,34 @@ SCRIPTS: dict[str, tuple[str, str, str, str]] = {
     "apt": ("apt", "apt-cache", "apt-cache", "apt-cache show bash | sed -n 1,3p; apt-cache depends bash | md5sum"),
 }  # fmt: skip
 
+# What ctest runs, too. name: (programs, how the one that must run on the library is called, script)
+TOOLS: dict[str, tuple[str, str, str]] = {
+    "sqlite": ("sqlite3", "sqlite3", file("in.sql", SQL) + "sqlite3 :memory: < in.sql"),
+    "git": ("git", "git", GIT),
+    "jq": ("jq", "jq", ROWS + "jq -c 'group_by(.k) | map({k: .[0].k, n: length, s: (map(.v) | add), t: (map(.s | length) | max)}) | sort_by(.n, .k) | .[0:40]' rows.json"),
+    "bash": ("bash", "bash", file("script.sh", BASH) + "bash script.sh"),
+    "text_tools": ("bash awk sed grep sort", "sort", TEXT_TOOLS),
+    "archives": ("tar gzip bzip2 xz", "xz", ARCHIVES),
+    "openssl": ("openssl", "openssl", OPENSSL),
+    "binutils": ("objdump readelf nm objcopy git", "x86_64-linux-gnu-objdump", BINUTILS),
+    # The debugged program starts without the preloaded libraries, so that both runs debug the same thing.
+    "gdb": ("gdb gcc", "gdb", file("a.c", "struct s { int a; double b[3]; }; struct s v = {3, {1, 2, 3}}; int main(void) { return v.a - 3; }") + "gcc -g a.c -o program; gdb -nx -batch -ex 'unset env LD_PRELOAD' -ex 'ptype struct s' -ex 'print v' -ex 'info functions main' program"),
+    "make": ("make", "make", MAKE + "make -j2 --output-sync=none -s | tail -1; make -n -B | tr '\\n' ' ' | cut -c1-3000"),
+    "cmake": ("cmake make", "cmake", file("CMakeLists.txt", "cmake_minimum_required(VERSION 3.22)\nproject(p C)\nforeach(i RANGE 200)\n  add_library(l${i} STATIC a.c)\nendforeach()") + "echo 'int a;' > a.c; cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_C_COMPILER=/usr/bin/gcc; cmake --build build --target help"),
+    "graphviz": ("dot", "libgvc6", "(echo 'digraph g {'; for i in {0..499}; do echo \"n$i -> n$((i * 7919 % 300));\"; done; echo '}') | dot -Tplain"),
+    "ghostscript": ("gs", "gs", "(echo '%!PS'; for i in {0..59}; do echo \"/Helvetica findfont 12 scalefont setfont 72 $((700 - i)) moveto (page $i) show showpage\"; done) > in.ps; gs -q -dBATCH -dNOPAUSE -sDEVICE=ppmraw -r20 -sOutputFile=out.ppm in.ps; sha256sum < out.ppm"),
+    "xmllint": ("xmllint", "xmllint", "(echo '<list>'; for i in {0..19999}; do printf \"<item id='$i'><name>%*s</name></item>\" $((i % 30)); done; echo '</list>') > a.xml; xmllint --xpath 'count(//item[@id mod 7 = 3]/name[string-length() > 20])' a.xml"),
+    "m4": ("m4", "m4", "(echo \"define(\\`loop', \\`ifelse(\\$1, 0, , \\`\\$1 loop(decr(\\$1))')')\"; for i in {1..20}; do echo 'loop(400)'; done) | m4"),
+    "bc": ("bc", "bc", "printf 'scale=600\\n4*a(1)\\ne(1)\\n2^4000\\n' | bc -lq"),
+    "vim": ("vim", "vim", "vim -u NONE -i NONE -n -es -c '%s/slab/SLAB/ge' -c 'sort u' -c 'g/x\\{40}/d' -c 'wq! out.txt' input.txt; sha256sum < out.txt"),
+    "curl": ("curl", "curl", "curl -s file://$PWD/input.txt | wc -c"),
+    "strace": ("strace", "strace", "strace -f -o /dev/null /bin/sh -c 'for i in 1 2 3; do (echo $i | cat); done'"),
+}  # fmt: skip
 
 PACKAGES = {name: package for name, (package, *_) in SCRIPTS.items()}
+TOOL_PROGRAMS: dict[str, Program] = {
+    name: Program(tuple(needs.split()), served, scripted(script)) for name, (needs, served, script) in TOOLS.items()
+}
 PROGRAMS: dict[str, Program] = {
     name: Program((program,), served, scripted(script)) for name, (_, program, served, script) in SCRIPTS.items()
 }

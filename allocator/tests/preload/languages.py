@@ -5,8 +5,8 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
-from preload.program import Program, digest
-from preload.session import Session
+from preload.program import Program, file, scripted
+from preload.session import Session, find
 
 PYTHON = """
 import ast, collections, copy, decimal, json, random, re, sqlite3, threading, zlib, hashlib, inspect, xml.etree.ElementTree as tree
@@ -34,7 +34,7 @@ root = tree.fromstring("<r>" + "".join(f"<i n='{i}'>{'t' * (i % 40)}</i>" for i 
 print(len(root), sum(len(e.text or "") for e in root), bytearray(10_000_000).count(0))
 """
 
-PYTHON_SUITE = ["test_json", "test_dict", "test_list", "test_bytes", "test_struct", "test_array", "test_zlib", "test_gc", "test_deque", "test_thread", "test_mmap", "test_re"]
+PYTHON_SUITE = "test_json test_dict test_list test_bytes test_struct test_array test_zlib test_gc test_deque test_thread test_mmap test_re"
 
 PERL = r"""
 use strict; use List::Util qw(sum shuffle); use Data::Dumper; $Data::Dumper::Sortkeys = 1;
@@ -112,6 +112,11 @@ template <> struct Node<0> { int sum() const { return 0; } };
 int total(std::unordered_map<std::string, Node<60>>& nodes) { int s = 0; for (auto& [k, n] : nodes) s += n.sum(); std::vector<std::tuple<int, std::string>> t; for (auto& [k, n] : nodes) t.emplace_back(n.sum(), k); std::sort(t.begin(), t.end()); return s + (int)t.size(); }
 """
 
+TCL = """
+for {set i 0} {$i < 40000} {incr i} {lappend l [string repeat ab [expr {$i % 40}]]$i; dict lappend d [expr {$i % 97}] $i}
+puts [llength [lsort $l]],[dict size $d],[string length [join $l]]
+"""
+
 RUST_SOURCE = """
 use std::collections::{BTreeMap, HashMap};
 fn main() {
@@ -123,80 +128,6 @@ fn main() {
     println!("{} {} {:?}", map.len(), counts["k5"], sums);
 }
 """
-
-
-def python(session: Session) -> str:
-    return session.run("python3", "-c", PYTHON, extra={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"})
-
-
-def python_suite(session: Session) -> str:
-    """The summary line counts tests, failures and skips; times are left out."""
-    out = session.run("python3", "-m", "test", "-u", "none", *PYTHON_SUITE, extra={"PYTHONMALLOC": "malloc"})
-    kept = [line for line in out.splitlines() if line.startswith(("Total tests", "Result", "All ", "Tests result"))]
-    return "\n".join(sorted(kept))
-
-
-def python_suite_needs() -> tuple[str, ...]:
-    """Debian packs the interpreter's own tests apart from it."""
-    present = Path("/usr/lib/python3.11/test/test_json").is_dir()
-    return ("python3",) if present else ("libpython3.11-testsuite",)
-
-
-def perl(session: Session) -> str:
-    return session.run("perl", session.write("script.pl", PERL), extra={"PERL_HASH_SEED": "0"})
-
-
-def lua(session: Session) -> str:
-    return session.run("lua5.4", session.write("script.lua", LUA))
-
-
-def node(session: Session) -> str:
-    return session.run("node", session.write("script.js", NODE))
-
-
-def java(session: Session) -> str:
-    session.write("Main.java", JAVA)
-    session.run("javac", "Main.java")
-    return digest(session.folder / "Main.class") + "\n" + session.run("java", "-Xmx256m", "Main")
-
-
-def tcl(session: Session) -> str:
-    script = 'for {set i 0} {$i < 40000} {incr i} {lappend l [string repeat ab [expr {$i % 40}]]$i; dict lappend d [expr {$i % 97}] $i}\nputs [llength [lsort $l]],[dict size $d],[string length [join $l]]\n'
-    return session.run("tclsh", session.write("script.tcl", script))
-
-
-def compiled(compiler: str, suffix: str, source: str, *flags: str) -> Program:
-    """Object code, equal byte for byte."""
-
-    def play(session: Session) -> str:
-        session.write(f"source.{suffix}", source)
-        session.run(compiler, *flags, f"-ffile-prefix-map={session.folder}=.", "-c", f"source.{suffix}", "-o", "out.o")
-        return digest(session.folder / "out.o")
-
-    served = {"gcc": "cc1", "g++": "cc1plus"}.get(compiler, compiler.split("-")[0].removesuffix("++"))
-    return Program((compiler,), served, play)
-
-
-def linked(session: Session) -> str:
-    session.write("a.c", C_SOURCE)
-    session.write("b.c", "int all(int, int); int main(int c, char** v) { return (int)v[0][0] * 0 + (all(c, 3) == 0); }\n")
-    session.run("gcc", "-O0", "-g", f"-ffile-prefix-map={session.folder}=.", "-flto", "a.c", "b.c", "-o", "program", "-Wl,--build-id=none")
-    session.run("strip", "program")
-    return digest(session.folder / "program")
-
-
-def clang_lld(session: Session) -> str:
-    session.write("a.c", C_SOURCE)
-    session.write("b.c", "int all(int, int); int main(int c, char** v) { return (int)v[0][0] * 0 + (all(c, 3) == 0); }\n")
-    session.run("clang-19", "-O1", "a.c", "b.c", "-fuse-ld=lld", "-o", "program")
-    return digest(session.folder / "program")
-
-
-def rust(session: Session) -> str:
-    session.write("main.rs", RUST_SOURCE)
-    home = {"HOME": str(Path.home())}
-    session.run("rustc", "-O", "main.rs", "-o", "program", extra=home)
-    return session.run(session.folder / "program")
 
 
 PHP = """<?php
@@ -227,30 +158,55 @@ echo Normalizer::normalize("e\\u{301}", Normalizer::FORM_C), " ", grapheme_strle
 """
 
 
+
+# Object code is compared byte for byte: no name of the folder is in it.
+PLAIN = "-ffile-prefix-map=$PWD=."
+TWO_FILES = file("a.c", C_SOURCE) + file("b.c", "int all(int, int); int main(int c, char** v) { return (int)v[0][0] * 0 + (all(c, 3) == 0); }")
+
+
+def compiled(compiler: str, suffix: str, source: str, flags: str) -> Program:
+    """Object code, equal byte for byte."""
+    script = f"{compiler} {flags} {PLAIN} -c source.{suffix} -o out.o; sha256sum < out.o"
+    served = {"gcc": "cc1", "g++": "cc1plus"}.get(compiler, compiler.split("-")[0].removesuffix("++"))
+    return Program((compiler,), served, scripted(file(f"source.{suffix}", source) + script))
+
+
+def interpreted(needs: str, source: str, command: str, served: str = "") -> Program:
+    """A program of one file, `source`, which the command runs."""
+    return Program(tuple(needs.split()), served or needs.split()[0], scripted(file("source", source) + command))
+
+
 def php(session: Session) -> str:
     """Its extensions are loaded with RTLD_DEEPBIND; on its own heap and on the allocator's."""
-    script = session.write("script.php", PHP)
-    text = session.run("php", script) + session.run("php", script, extra={"USE_ZEND_ALLOC": "0"})
+    text = scripted(file("source", PHP) + "php source; USE_ZEND_ALLOC=0 php source")(session)
     if "missing" in text:
         raise unittest.SkipTest(f"php lacks an extension: {text.strip()}")
     return text
 
 
+def python_suite_needs() -> tuple[str, ...]:
+    """Debian packs the interpreter's own tests apart from it."""
+    present = Path("/usr/lib/python3.11/test/test_json").is_dir()
+    return ("python3",) if present else ("libpython3.11-testsuite",)
+
+
+# The summary lines count tests, failures and skips; times are left out.
+SUITE = f"PYTHONMALLOC=malloc python3 -m test -u none {PYTHON_SUITE} | grep -E '^(Total tests|Result|All |Tests result)' | sort"
 PROGRAMS: dict[str, Program] = {
-    "python": Program(("python3",), "python3", python),
-    "python_suite": Program(python_suite_needs(), "python3", python_suite),
-    "perl": Program(("perl",), "perl", perl),
-    "lua": Program(("lua5.4",), "lua", lua),
-    "node": Program(("node",), "node", node),
-    "java": Program(("java", "javac"), "java", java),
+    "python": interpreted("python3", PYTHON, "PYTHONMALLOC=malloc PYTHONHASHSEED=0 python3 source"),
+    "python_suite": Program(python_suite_needs(), "python3", scripted(SUITE)),
+    "perl": interpreted("perl", PERL, "PERL_HASH_SEED=0 perl source"),
+    "lua": interpreted("lua5.4", LUA, "lua5.4 source", "lua"),
+    "node": interpreted("node", NODE, "mv source script.js; node script.js"),
+    "java": interpreted("java javac", JAVA, "mv source Main.java; javac Main.java; sha256sum < Main.class; java -Xmx256m Main"),
     "php": Program(("php",), "php", php),
-    "tcl": Program(("tclsh",), "tclsh", tcl),
-    "gcc": compiled("gcc", "c", C_SOURCE, "-O2", "-g"),
-    "gxx": compiled("g++", "cc", CXX_SOURCE, "-O2", "-std=c++20", "-frandom-seed=1"),
-    "gxx_debug": compiled("g++", "cc", CXX_SOURCE, "-O0", "-g", "-std=c++20", "-frandom-seed=1"),
+    "tcl": interpreted("tclsh", TCL, "tclsh source"),
+    "gcc": compiled("gcc", "c", C_SOURCE, "-O2 -g"),
+    "gxx": compiled("g++", "cc", CXX_SOURCE, "-O2 -std=c++20 -frandom-seed=1"),
+    "gxx_debug": compiled("g++", "cc", CXX_SOURCE, "-O0 -g -std=c++20 -frandom-seed=1"),
     "clang": compiled("clang-19", "c", C_SOURCE, "-O2"),
-    "clangxx": compiled("clang++-19", "cc", CXX_SOURCE, "-O2", "-std=c++20"),
-    "gcc_lto_link": Program(("gcc", "strip"), "lto1", linked),
-    "clang_lld": Program(("clang-19", "ld.lld-19"), "lld", clang_lld),
-    "rust": Program(("rustc",), "program", rust),
-}
+    "clangxx": compiled("clang++-19", "cc", CXX_SOURCE, "-O2 -std=c++20"),
+    "gcc_lto_link": Program(("gcc", "strip"), "lto1", scripted(f"{TWO_FILES}gcc -O0 -g {PLAIN} -flto a.c b.c -o program -Wl,--build-id=none; strip program; sha256sum < program")),
+    "clang_lld": Program(("clang-19", "ld.lld-19"), "lld", scripted(f"{TWO_FILES}clang-19 -O1 a.c b.c -fuse-ld=lld -o program; sha256sum < program")),
+    "rust": interpreted("rustc", RUST_SOURCE, f"HOME={Path.home()} {find('rustc')} -O --crate-name main source -o program; ./program", "program"),
+}  # fmt: skip

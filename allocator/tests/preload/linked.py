@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from preload.catalogue import scripted
-from preload.program import Program
+from preload.program import Program, scripted
 
 MALLOCS = re.compile(r"\blib(jemalloc2|tcmalloc-minimal4(t64)?|google-perftools4(t64)?|mimalloc\d[\d.]*)\b")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from preload import adoption, browsers, catalogue, daemons, languages, linked, profilers, sandboxes, servers, tools
+from preload import adoption, browsers, catalogue, daemons, languages, linked, profilers, sandboxes, servers
 from preload.program import Program
 
 IN_CTEST: dict[str, Program] = {
-    **languages.PROGRAMS, **tools.PROGRAMS, **servers.PROGRAMS, **sandboxes.PROGRAMS, **daemons.PROGRAMS
+    **languages.PROGRAMS, **catalogue.TOOL_PROGRAMS, **servers.PROGRAMS, **sandboxes.PROGRAMS, **daemons.PROGRAMS
 }  # fmt: skip
 PROGRAMS: dict[str, Program] = {
     **IN_CTEST, **catalogue.PROGRAMS, **linked.PROGRAMS, **browsers.PROGRAMS, **adoption.PROGRAMS,

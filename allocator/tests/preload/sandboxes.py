@@ -13,8 +13,7 @@ import unittest
 from pathlib import Path
 
 from fault.filters_test import FOLDER, Filter
-from preload import catalogue
-from preload.program import Program
+from preload.program import Program, make_inputs
 from preload.servers import accepts
 from preload.session import Session, find
 from support import harness
@@ -181,7 +180,7 @@ def man(session: Session) -> str:
 
 def file(session: Session) -> str:
     """Confined, and not."""
-    catalogue.make_inputs(session)
+    make_inputs(session)
     names = sorted(session.folder.glob("*.[!t]*")) + sorted(Path("/usr/bin").iterdir())[:200]
     return "".join(session.run("file", *words, "-b", "-k", *names) for words in ((), ("-S",)))
 
@@ -192,7 +191,7 @@ def bubblewrap(session: Session) -> str:
     rules = session.folder / "filter"
     filter = Filter(FOLDER / "container.txt")
     filter.write(rules, filter.default)
-    catalogue.make_inputs(session)
+    make_inputs(session)
     words = f"--ro-bind / / --bind {session.folder} {session.folder} --dev /dev --unshare-user --unshare-ipc"
     inside = "sort -R --random-source=page.html input.txt | md5sum; gzip -n -9 < input.txt | md5sum; "
     inside += "perl -e 'print crypt(1, 2), length(join(q(), map { $_ x 9 } 1 .. 90000)), qq(\\n)'; "

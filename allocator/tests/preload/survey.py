@@ -27,14 +27,15 @@ from pathlib import Path
 from preload import catalogue, sources
 from preload.program import Program
 from preload.programs import PROGRAMS
-from preload.programs_test import LIBRARIES
 from preload.session import Session, find
 from preload.suites import SUITES
 from support import harness
 
+LIBRARIES = [Path(path).resolve() if path else None for path in os.environ.get("FREESTONE_LIBRARY", "").split(":")]
 SCHEMA = "freestone-programs/1"
 PR_SET_CHILD_SUBREAPER = 36
 NAMES = ("none", "fast", "hardened")
+UNJUDGED = "without a library: "
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
     missing = [need for need in program.needs if find(need) is None]
     if missing:
         return Row(name, package, "skipped", f"not on this machine: {', '.join(missing)}")
-    plays = {label: run(program, library) for label, library in zip(NAMES, (None, *LIBRARIES), strict=True)}
+    plays = {label: run(program, library) for label, library in zip(NAMES, (None, *LIBRARIES), strict=False)}
     expected = plays["none"]
     row = Row(
         name, package, "same", "", {k: p.cpu_s for k, p in plays.items()}, {k: p.peak_kib for k, p in plays.items()},
@@ -167,11 +168,11 @@ def survey(name: str, program: Program, run: Callable[[Program, Path | None], Pl
     reasons = [p.skipped for p in plays.values() if p.skipped]
     if reasons or expected.failure or not expected.output.strip():
         row.verdict = "skipped"
-        row.detail = reasons[0] if reasons else f"without a library: {expected.failure or 'it prints nothing'}"
+        row.detail = reasons[0] if reasons else f"{UNJUDGED}{expected.failure or 'it prints nothing'}"
         return row
     failed = [f"{label}: {p.failure}" for label, p in plays.items() if p.failure]
     for name, given in row.linked.items():
-        if {given["fast"], given["hardened"]} != {0}:
+        if any(given[label] for label in plays if label != "none"):
             failed.append(f"{name} gave out {given}")
     differing = [label for label, p in plays.items() if p.output != expected.output]
     if failed:

@@ -18,7 +18,6 @@ TABLES = {
     "allocator/tests/preload/catalogue.py",
     "allocator/tests/preload/languages.py",
     "allocator/tests/preload/linked.py",
-    "allocator/tests/preload/tools.py",
     "docs/ATTACKS.md",
     "docs/BENCHMARKS.md",
 }
