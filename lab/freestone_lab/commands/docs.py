@@ -6,35 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from freestone_lab.core import paths
-from freestone_lab.docs import (
-    benchmarks,
-    cost_curve,
-    cost_table,
-    enumerated_table,
-    known_costs_table,
-    memory_table,
-    pages,
-    program_table,
-    recording_table,
-    sentences,
-    torture_table,
-    tuning,
-)
+from freestone_lab.docs import benchmarks, pages, sentences, tables, tuning
 
 # In this order: sections and sentences go into pages that a module before them wrote.
-MODULES = (
-    tuning,
-    benchmarks,
-    cost_curve,
-    cost_table,
-    enumerated_table,
-    memory_table,
-    program_table,
-    recording_table,
-    known_costs_table,
-    torture_table,
-    sentences,
-)
+MODULES = (tuning, benchmarks, tables, sentences)
 
 
 def run(options: Namespace) -> int:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result_file import save
-from freestone_lab.docs import cost_curve
+from freestone_lab.docs import tables
 from freestone_lab.engine import preparation, session
 from freestone_lab.report import terminal
 from freestone_lab.workloads import mitigation_costs, tasks
@@ -26,6 +26,6 @@ def run(options: Namespace) -> int:
     if not outcome.result.experiments:
         raise UserError("nothing was measured")
     outputs.write(path, lambda place: save(outcome.result, place), say)
-    print(cost_curve.table(outcome.result, wanted))
+    print(tables.mitigations(outcome.result))
     print(f"written: {path}")
     return 130 if outcome.interrupted else 0

@@ -51,8 +51,6 @@ COMMANDS: dict[str, Command] = {
     "bench": Command(options_measure.bench, "bench"),
     "bench attacks": Command(options_measure.attacks, "attacks"),
     "bench mitigations": Command(options_measure.mitigations, "mitigations"),
-    "bench memory-calls": Command(options_measure.memory_calls, "memory_calls"),
-    "bench known-costs": Command(options_measure.known_costs, "known_costs"),
     "lib": Command(options_measure.lib, "run", BARE, "print_library"),
     "record": Command(options_trace.record, "record", BARE),
     "replay": Command(options_trace.replay, "replay"),

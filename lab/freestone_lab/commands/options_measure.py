@@ -144,8 +144,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
     `bench costs` runs the programs whose costs docs/HARDENING.md shows.
 
     Each table also shows the null allocator, which never frees. Its figures are the workload's own cost.
-    `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs,
-    `bench memory-calls` what the check of memcpy costs, `bench known-costs` how often the lab itself errs.
+    `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs.
 
     Examples:
 
@@ -205,38 +204,6 @@ def mitigations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=at_least(1), default=8, metavar="N", help="rounds of each experiment")
     seed(parser)
     output(parser, "the result file (.json.gz)")
-
-
-def memory_calls(parser: argparse.ArgumentParser) -> None:
-    """Count what the hardened library's check of memcpy costs, in instructions per call, beside libc's own.
-
-    Examples:
-
-        freestone bench memory-calls -o docs/results/memory-calls.json && freestone docs
-    """
-    output(parser, "the result file (.json)")
-
-
-def known_costs(parser: argparse.ArgumentParser) -> None:
-    """How often the lab errs: coverage of its intervals, and rates of wrong and open answers about known costs.
-
-    By simulation, and with --real also of CMD (a Python program of 60 ms) under glibc with 0.5 to 10 % of CPU time or
-    5 and 20 % of memory on top: 84 s for each sitting of all.
-
-    Examples:
-
-        freestone bench known-costs --real 8 -o docs/results/known-costs.json
-
-        freestone bench known-costs --real 20 -- python3 job.py
-    """
-    program(parser, needed=False)
-    parser.add_argument("--times", type=at_least(10), default=200, metavar="N", help="simulated sittings of each case")
-    parser.add_argument("--real", type=at_least(1), metavar="N", help="sittings for each cost with real processes")
-    parser.set_defaults(
-        shell=False, stdin=None, output_file=[], expect_exit=0, timeout=None, prepare=None, cleanup=None,
-        ignore_failure=False,
-    )  # fmt: skip
-    output(parser, "the result file (.json)")
 
 
 def report(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import FigureSpec, Peer, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import distance_table, pages, trace_results
+from freestone_lab.docs import distance_table, pages, tables, trace_results
 from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
@@ -36,18 +36,8 @@ README_RESULT = "full"
 PROGRAM = "app/"  # begins the name of a real program's experiment
 RESULTS = Path("docs/results")
 PLOTS = Path("docs/plots")
-ELSEWHERE = {
-    "mitigations",
-    "memory-calls",
-    "known-costs",
-    "program-costs",
-    "programs",
-    "suites",
-    "roots",
-    "torture",
-    "recording-whole",
-    trace_results.NAME,
-}  # not shown as the others are
+# Not shown as the others are.
+ELSEWHERE = {trace_results.NAME, *(table.result.name.partition(".")[0] for table in tables.TABLES)}
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.
 OVERVIEWS = ("pareto", "speed", "latency", "memory")
 WORKLOADS_DRAWN = ("lifetimes", "micro", "cross", "larson", "burst", "rss")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ def render(template: str, **values: Any) -> str:
 
 
 def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
-    """A table of Markdown; `rule` stands below every heading but the first."""
-    head = [f"| {' | '.join(headings)} |", "|---" + f"|{rule}" * (len(headings) - 1) + "|"]
+    """A table of Markdown; below the first heading stands `---`, below the others the words of `rule`."""
+    rules = ["---", *rule.split()]
+    rules += rules[-1:] * (len(headings) - len(rules))
+    head = [f"| {' | '.join(headings)} |", f"|{'|'.join(rules)}|"]
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
@@ -47,15 +49,6 @@ def with_section(page: str, document: Path, name: str, text: str) -> str:
     if not found or not closed:
         raise UserError(f"{document}: expected the lines {begin!r} and {end!r}, between which the table goes")
     return f"{head}{begin}\n{text}\n{end}{tail}"
-
-
-def section_from(root: Path, document: Path, result: Path, name: str, make: Callable[[Path], str]) -> dict[Path, str]:
-    """Path below the repository to content: the document with what `make` makes of a stored result's file in one
-    section; empty while no result is stored."""
-    if not (root / result).is_file():
-        return {}
-    page = (root / document).read_text(encoding="utf-8")
-    return {document: with_section(page, document, name, make(root / result))}
 
 
 def stored(path: Path, schema: str, command: str) -> dict[str, Any]:

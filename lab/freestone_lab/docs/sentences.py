@@ -18,7 +18,7 @@ from freestone_lab.attacks import enumerated
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import enumerated_table, trace_results
+from freestone_lab.docs import tables, trace_results
 from freestone_lab.report import quantity
 from freestone_lab.trace import reader
 
@@ -97,7 +97,7 @@ def _one_program(root: Path) -> list[str]:
 
 def _attacks(root: Path) -> list[str]:
     """How many kinds there are, how many of them each allocator stops whole, and the least that ours stops of one."""
-    kinds = enumerated.kinds(_load(root / enumerated_table.RESULT))
+    kinds = enumerated.kinds(_load(root / tables.ENUMERATED))
 
     def whole(name: str) -> str:
         return str(sum(shares.get(name, 0.0) == 1 for shares in kinds.values()))
@@ -108,7 +108,7 @@ def _attacks(root: Path) -> list[str]:
 
 
 def _fast_attacks(root: Path) -> list[str]:
-    kinds = enumerated.kinds(_load(root / enumerated_table.RESULT)).values()
+    kinds = enumerated.kinds(_load(root / tables.ENUMERATED)).values()
     return [f"{100 * sum(shares[name] for shares in kinds) / len(kinds):.0f}" for name in ("freestone", "glibc")]
 
 
@@ -144,12 +144,10 @@ SENTENCES = (
         README,
         "Of {} kinds of misuse the hardened library stops {} in each attack, and at least {} % of the attacks of the "
         "others (hardened_malloc stops {} kinds, scudo {}, glibc {}).",
-        enumerated_table.RESULT,
+        tables.ENUMERATED,
         _attacks,
     ),
-    Sentence(
-        ROADMAP, "as many attacks stopped as by glibc | {} %; glibc {} % |", enumerated_table.RESULT, _fast_attacks
-    ),
+    Sentence(ROADMAP, "as many attacks stopped as by glibc | {} %; glibc {} % |", tables.ENUMERATED, _fast_attacks),
     Sentence(
         ROADMAP,
         "in the weighted mix of sizes | {} in `micro/published` |",

@@ -29,9 +29,10 @@ def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bo
     Without the packages there are fewer allocators and programs. Raises PeerError before all that if one of the names
     `asked` is of no allocator that is here or comes with it.
     """
-    coming = {p.name for p in (*discover.PACKAGED, *discover.CONTROLS, *discover.SETTINGS)}
+    coming = (p.name for p in (*discover.PACKAGED, *discover.CONTROLS, *discover.SETTINGS))
+    known = {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *coming}
     for name in _split(asked):
-        if name not in {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *coming}:
+        if name not in known:
             discover.find(name)
     if limit_s is not None:
         say(f"measuring takes at most {units.words(limit_s)}")

@@ -9,7 +9,7 @@ import pytest
 
 from freestone_lab.attacks import enumerated
 from freestone_lab.core.result import Peer, Result
-from freestone_lab.docs import enumerated_table
+from freestone_lab.docs import tables
 from freestone_lab.peers import discover
 
 ROW = {"seen": 6, "trapped": 2, "held": 1, "missed": 1, "twins_failed": 0, "failed_before": 0}
@@ -49,7 +49,7 @@ def test_a_failed_twin_is_said_and_an_unjudged_allocator_is_no_good_one() -> Non
     result = result_of({"kind": {"a": {"twins_failed": 2}, "b": {"failed_before": 1}}})
     result.peers.append(Peer("absent", None))
     result.fingerprint["not_judged"] = {"absent": "does not start"}
-    text = enumerated_table.table(result)
+    text = tables.attacks(result)
     assert "| kind | 90 | 90 | - |" in text
     assert "a: 2 harmless twins failed" in text and "b: 1 harmless twins failed" in text
     assert "absent: not judged: does not start" in text

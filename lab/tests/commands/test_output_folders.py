@@ -25,10 +25,7 @@ QUICK: dict[str, str] = {
     "trace stats": "{trace} --with glibc",
 }
 # These measure for long, and write elsewhere when the place fails after all (core/outputs.py, which makes the folder).
-LONG = {
-    "advise", "compare", "bench", "bench attacks", "bench mitigations", "bench memory-calls", "bench known-costs",
-    "replay", "report",
-}  # fmt: skip
+LONG = {"advise", "compare", "bench", "bench attacks", "bench mitigations", "replay", "report"}
 # Tested with the profiles and results that they read; `trace corpus` with the programs that it records.
 ELSEWHERE = {"join", "profile", "profile show", "profile diff", "trace corpus"}
 

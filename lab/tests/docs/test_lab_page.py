@@ -13,7 +13,6 @@ from freestone_lab.core import paths
 from freestone_lab.core.result import SCHEMA, Claim, Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.flamegraph import table
 from freestone_lab.peers import discover
-from freestone_lab.workloads import cost_trials
 
 PAGE = (paths.root() / "docs" / "LAB.md").read_text()
 ROWS = {
@@ -29,7 +28,7 @@ def test_every_field_of_a_result_file_is_named(kind: type) -> None:
 
 
 def test_schemas_limits_and_budgets_are_those_of_the_code() -> None:
-    for schema in (SCHEMA, table.SCHEMA, cost_trials.SCHEMA):
+    for schema in (SCHEMA, table.SCHEMA):
         assert f'`"{schema}"`' in PAGE
     assert (MEMORY_FLOOR_KIB, MEMORY_LIMIT, LEAST_ROUNDS) == (4096, 2, 5)
     assert f"`compare -- CMD` {compare.BUDGET_S:.0f} s, without CMD {compare.JOBS_BUDGET_S:.0f} s" in PAGE

@@ -128,11 +128,13 @@ def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, wor
 
 @pytest.mark.timing
 def test_a_slow_allocator_is_found_slow(work: Path, controls: dict[str, Peer]) -> None:
-    costly = dataclasses.replace(controls["costly"], env=(("FREESTONE_CONTROL_CPU_PERMILLE", "100"),))
-    found = measured(task(work, "300000", "256"), [costly], plan(12))
-    row = compare.table_of(found, "glibc").row("costly")
-    assert row is not None
-    assert row.cells["cpu"].verdict == "worse"
+    """Five per cent more CPU time are found within 25 rounds."""
+    costly = dataclasses.replace(controls["costly"], env=(("FREESTONE_CONTROL_CPU_PERMILLE", "50"),))
+    table = compare.table_of(measured(task(work, "300000", "256"), [costly], plan(25)), "glibc")
+    if table.floors["cpu"] > 0.03:
+        pytest.skip(f"the baseline differs from itself by {table.floors['cpu']:.1%}")
+    row = table.row("costly")
+    assert row is not None and row.cells["cpu"].verdict == "worse", row
 
 
 def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer]) -> None:

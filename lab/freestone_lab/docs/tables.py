@@ -1,0 +1,410 @@
+"""The tables of the documents that stored results give: one description for each, and what makes its text.
+
+A table stands in its document between the marked lines of its name.
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+from xml.etree import ElementTree
+
+from freestone_lab.analysis import paired
+from freestone_lab.attacks import enumerated
+from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
+from freestone_lab.core.result import Experiment, Result, control_name
+from freestone_lab.core.result_file import load
+from freestone_lab.docs.pages import cell_text, grid, stored, with_section
+from freestone_lab.host import real_programs
+from freestone_lab.report.overview import failures_of
+from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
+from freestone_lab.trace import recording_cost
+from freestone_lab.workloads import mitigation_costs, suites
+
+ATTACKS, COMPATIBILITY, HARDENING, LAB, PROGRAMS, TORTURE, TRACE = (
+    Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING", "LAB", "PROGRAMS", "TORTURE", "TRACE")
+)
+PLOT = Path("docs/plots/mitigations-cost.svg")
+ONCE = "commit 55b542e"  # has the tools of what was measured once
+HARDENED, FAST = "freestone-hardened", "freestone"
+STAYING = "stays with an allocator"  # the noise that no interval allows for
+JUDGED = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
+TIMED = {
+    "test_a_server_hardly_notices[redis]": "redis, 8 commands at a time",
+    "test_a_server_hardly_notices[nginx]": "nginx, 8 connections",
+    "test_sixteen_threads_pay_at_most_half_as_much_again": "16 threads that only allocate",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """`text` makes it from what `read` finds in the file `result`."""
+
+    document: Path
+    name: str
+    result: Path
+    read: Callable[[Path], Any]
+    text: Callable[[Any], str]
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Path below the repository to content; only of tables whose result is stored."""
+    made: dict[Path, str] = {}
+    for table in TABLES:
+        if (root / table.result).is_file():
+            page = made.get(table.document) or (root / table.document).read_text(encoding="utf-8")
+            found = table.read(root / table.result)
+            made[table.document] = with_section(page, table.document, table.name, table.text(found))
+            if table.text is mitigations:
+                made[PLOT] = mitigations_drawing(found)
+    return made
+
+
+def wrapped(*words: str) -> str:
+    """A paragraph."""
+    return textwrap.fill(" ".join(filter(None, words)), 120, break_long_words=False, break_on_hyphens=False)
+
+
+def below(said: str, headings: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---:") -> str:
+    """A paragraph and its table."""
+    return f"{wrapped(said)}\n\n{grid(headings, list(rows), rule)}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def mitigations(result: Result) -> str:
+    costs = mitigation_costs.costs(result)
+
+    def cell(ratios: dict[str, float], variant: mitigation_costs.Variant) -> str:
+        own, base = ratios.get(variant.name), ratios.get(variant.base)
+        if own is None or base is None or variant.base == mitigation_costs.FAST:
+            return _ratio(own)
+        return f"{own:.2f} ({own - base:+.2f})"
+
+    rows = [[f"`{variant.name}`", *(cell(c.ratios, variant) for c in costs)] for variant in _variants()]
+    rows.append(["glibc", *(_ratio(c.ratios.get("glibc")) for c in costs)])
+    said = (
+        f"Time relative to the fast build, `{shlex.join(result.command)}` (`docs/results/mitigations.json.gz`, medians "
+        "of paired rounds). A mitigation that needs the trailer is built with it; the number in brackets is what the "
+        "mitigation adds by itself."
+    )
+    shown = below(said, ["mitigation", *(c.title for c in costs)], rows)
+    return f"{shown}\n\n![What each mitigation costs](plots/{PLOT.name})"
+
+
+def _variants() -> list[mitigation_costs.Variant]:
+    return mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))
+
+
+def mitigations_drawing(result: Result) -> str:
+    """Bars: what each mitigation adds to the fast build's time, or to the trailer's where it needs that."""
+    from matplotlib.figure import Figure
+
+    costs, wanted = mitigation_costs.costs(result), _variants()
+    figure = Figure(figsize=(WIDTH, 0.55 * len(wanted) + 0.9))
+    axes = figure.add_subplot()
+    height = 0.8 / max(len(costs), 1)
+    for slot, cost in enumerate(costs):
+        added = [cost.ratios.get(v.name, 1.0) - cost.ratios.get(v.base, 1.0) for v in wanted]
+        places = [row + slot * height for row in range(len(wanted))]
+        axes.barh(places, [100 * a for a in added], height, label=cost.title, color=slot_colour(slot + 1))
+    axes.set_yticks([row + 0.4 - height / 2 for row in range(len(wanted))], [v.name for v in wanted])
+    axes.invert_yaxis()
+    axes.set_xlabel("added time, % of the fast build's")
+    axes.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    return standalone(finish(figure, "What each mitigation costs")) + "\n"
+
+
+def program_costs(result: Result) -> str:
+    """Ratios to glibc, the worst program first. A program without a figure stands above them, with the reason."""
+    again = control_name(result.baseline)
+    columns = ((HARDENED, "cpu"), (FAST, "cpu"), (again, "cpu"), (HARDENED, "rss"), (FAST, "rss"))
+    by_name = {experiment.id.removeprefix("app/"): experiment for experiment in result.experiments}
+    measured: dict[tuple[str, str], list[float]] = {column: [] for column in columns}
+    rows: list[tuple[float, list[str]]] = []
+    for name in suites.COSTS:
+        experiment = by_name.get(name)
+        if experiment is None:
+            rows.append((inf, [name, "not measured", *[""] * len(columns)]))
+            continue
+        cells: list[str] = []
+        for peer, figure in columns:
+            found = paired.estimate(experiment, peer, result.baseline, figure)
+            failure = _failure(experiment, peer)
+            if found is not None and not failure:
+                measured[peer, figure].append(found.ratio)
+            cells.append(failure or (f"{found.ratio:.2f}" if found else "not measured"))
+        shown = paired.estimate(experiment, HARDENED, result.baseline, "cpu")
+        spread = f"{shown.low:.2f} to {shown.high:.2f}" if shown and shown.is_known else ""
+        worst = shown.ratio if shown and not _failure(experiment, HARDENED) else inf
+        rows.append((worst, [name, cells[0], spread, *cells[1:]]))
+    means = [f"{geometric_mean(ratios):.2f}" if ratios else "-" for ratios in measured.values()]
+    rows.sort(key=lambda row: -row[0])
+    rounds = max((s.round for e in result.experiments for s in e.samples), default=0)
+    said = (
+        f"CPU time (user and system) and peak memory of real programs and all that they start, relative to glibc: the "
+        f"median of {rounds} alternated rounds, with its 95 % interval. `{shlex.join(result.command)}` "
+        f"(`docs/results/program-costs.json.gz`). The worst comes first:"
+    )
+    heads = ("program", "CPU, hardened", "spread", "CPU, fast", "CPU, glibc again", "peak, hardened", "peak, fast")
+    return below(said, heads, [*(row for _, row in rows), ["geometric mean", means[0], "", *means[1:]]])
+
+
+def _failure(experiment: Experiment, peer: str) -> str:
+    """Why this allocator's figures do not count: its first run that was not right; "" if all were."""
+    bad = next((failure for failure in failures_of(experiment) if failure.peer == peer), None)
+    return cell_text(f"{bad.status}: {bad.detail}"[:80]) if bad else ""
+
+
+def memory_calls(result: Result) -> str:
+    counted = {
+        (e.params["place"], e.params["bytes"], s.peer): s.figures["instructions"]
+        for e in result.experiments
+        for s in e.samples
+    }
+
+    def added(place: str, size: int) -> str:
+        return f"{counted[place, size, HARDENED] - counted[place, size, 'glibc']:+,.0f}"
+
+    rows = [
+        (f"{size:,}", f"{counted['heap', size, 'glibc']:,.0f}", added("heap", size), added("static", size))
+        for size in dict.fromkeys(e.params["bytes"] for e in result.experiments)
+    ]
+    said = (
+        f"Instructions that one `memcpy` takes, loop included ({ONCE} has the tool, `docs/results/memory-calls.json`):"
+    )
+    return below(said, ("bytes", "libc", "checked, block to block", "checked, outside the heap"), rows)
+
+
+def attacks(result: Result) -> str:
+    made = enumerated.grid(result)
+    rounds = max((int(experiment.params["rounds"]) for experiment in result.experiments), default=0)
+    said = (
+        f"Percent seen, trapped or without effect, rounded down, {rounds} of each kind with seed {result.seed}, "
+        f"`{shlex.join(result.command)}` (`{ENUMERATED}`). The worst kind of the first column comes first:"
+    )
+    notes = "".join(f"\n- {note}" for note in made.notes)
+    return below(said, made.headings, made.rows) + (f"\n{notes}" if notes else "")
+
+
+def known_costs(result: dict[str, Any]) -> str:
+    """The coverage of each kind of interval under its worst noise, and the rates of each command, over all costs."""
+    stay, fall = (_held(result["coverage"], staying) for staying in (True, False))
+    judged = result["judgements"]
+    said = (
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `docs/results/known-costs.json`. "
+        f"Costs: {', '.join(dict.fromkeys(j['cost'] for j in judged))}. The truth lies in {fall} of the intervals: the "
+        "mean over the lengths of sittings, under the worst of the table's simulated noises, and in brackets the worst "
+        "length. Where noise stays with an allocator, half as wide as a run's and for ten rounds on average, it lies "
+        f"in {stay}: no interval allows for that."
+    )
+    rows = []
+    for command, shape in dict.fromkeys((j["command"], j["shape"]) for j in judged):
+        own = [j for j in judged if (j["command"], j["shape"]) == (command, shape)]
+        sittings = sum(j["of"] for j in own)
+        shares = []
+        for what in ("verdicts", "answers"):
+            total: Counter[str] = Counter()
+            for judgement in own:
+                total.update(judgement[what])
+            shares += [f"{100 * total[kind] / sittings:.1f} %" for kind in ("wrong", "open")]
+        rounds = sum(j["rounds"] * j["of"] for j in own) / sittings
+        rows.append([f"{command}: {shape}", f"{sittings}", *shares, f"{rounds:.0f}"])
+    heads = ("noise of the runs", "sittings", "verdicts wrong", "open", "answers wrong", "open", "rounds")
+    return below(said, heads, rows)
+
+
+def _held(coverage: list[dict[str, Any]], staying: bool) -> str:
+    """For each kind of interval how often it held the truth under its worst noise; in brackets the worst length."""
+    said = []
+    for kind in dict.fromkeys(one["kind"] for one in coverage):
+        own = [c for c in coverage if c["kind"] == kind and c["printed"] and (c["shape"] == STAYING) == staying]
+        shapes = [[c for c in own if c["shape"] == shape] for shape in dict.fromkeys(one["shape"] for one in own)]
+        if shapes:
+            means = [sum(c["held"] for c in of) / sum(c["printed"] for c in of) for of in shapes]
+            lengths = [c["held"] / c["printed"] for c in own]
+            said.append(f"{kind} {100 * min(means):.1f} % ({100 * min(lengths):.1f} %)")
+    return ", ".join(said)
+
+
+def recording(report: ElementTree.Element) -> str:
+    """The processor time of a recorded program in relation to an unrecorded one, of a report by pytest (JUnit XML).
+
+    UserError if a test is not in it.
+    """
+    costs = {
+        case.get("name"): [float(word) for word in str(found.get("value")).split()]
+        for case in report.iter("testcase")
+        for found in case.iter("property")
+        if found.get("name") == "cost"
+    }
+    if missing := TIMED.keys() - costs.keys():
+        raise UserError(f"{RECORDING}: expected the property 'cost' of {', '.join(sorted(missing))}")
+    rows = [
+        (said, f"{median(costs[name]):.2f}", f"{min(costs[name]):.2f} to {max(costs[name]):.2f}", str(len(costs[name])))
+        for name, said in TIMED.items()
+    ]
+    return grid(("program", "recorded / not", "spread", "turns"), rows, "---:")
+
+
+def recording_whole(result: dict[str, Any]) -> str:
+    """Each program, and the range of all."""
+    rows = [recording_cost.Row(**row) for row in result["programs"]]
+    times = [median(recording_cost.ratios(row)) for row in rows]
+    said = (
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `{recording_cost.COMMAND}`: user "
+        f"and system time of `freestone-record` and all below it is {min(times):.1f} to {max(times):.1f} times the "
+        f"program's, medians of {result['rounds']} rounds."
+    )
+    return below(said, recording_cost.HEADINGS, map(recording_cost.cells, rows))
+
+
+def torture(result: dict[str, Any]) -> str:
+    """One row for each axis, with both builds' outcome."""
+    axes: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in result["rows"]:
+        axes.setdefault(row["axis"], {})[row["build"]] = row
+    builds, rows = ("fast", "hardened"), []
+    for name, runs in axes.items():
+        found = [runs[build] for build in builds if build in runs]
+        outcomes = [cell_text(runs[build]["outcome"].partition("; ")[0]) if build in runs else "" for build in builds]
+        refused = " / ".join(str(sum(run["refused"].values())) for run in found)
+        seconds = " / ".join(f"{run['seconds']:.1f}" for run in found)
+        rows.append([f"`{name}`", *outcomes, seconds, "not met" if name in result["not_met"] else refused])
+    passed = sum(row["outcome"] == "passed" for row in result["rows"])
+    said = (
+        f"{passed} of {len(result['rows'])} runs passed, in {result['seconds']} seconds (`{TORTURED}`, "
+        f"seed {result['seed']:#x}, on {result['machine']}, `docs/results/torture.json`)."
+    )
+    return below(said, ("what is refused or set", *builds, "seconds", "calls refused"), rows, "---")
+
+
+def programs(result: dict[str, Any]) -> str:
+    judged = [row for row in result["programs"] if row["verdict"] in JUDGED]
+    own = [row["program"] for row in result["programs"] if row["verdict"] == "same" and row.get("own_malloc")]
+    said = (
+        f"{_same(result)} of {len(judged)} programs end with the same status and output under both libraries as "
+        f"without one (`freestone test --programs` on {result['machine']}, `{real_programs.RESULT}`). CPU time and "
+        "the largest process's peak memory are those of one run without a library, and the ratios to it under the fast "
+        f"and the hardened one; one run tells a crash from none, not a per cent. {_beside(result)}"
+    )
+    served = "Served by a malloc of their own, with the library loaded into each of their processes: "
+    shown = below(said, ("program", "result", *COSTS), [_judged(row) for row in judged], "--- ---:")
+    return "\n\n".join([shown, *([wrapped(f"{served}{', '.join(own)}.")] if own else []), *_not_judged(result)])
+
+
+def program_suites(result: dict[str, Any]) -> str:
+    judged = [row for row in result["programs"] if row["verdict"] in JUDGED]
+    notes = [f"{row['program']}: `{' '.join(row['detail'].split())}`" for row in judged if row["verdict"] != "same"]
+    for row in (row for row in judged if row["left_out"]):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in row["left_out"].items())
+        notes.append(f"Left out of {row['program']}'s: {reasons}.")
+    said = (
+        f"A fixed part of the own test suites of {len(judged)} programs (`freestone test --programs suites` on "
+        f"{result['machine']}, `{real_programs.SUITES}`). Compared is what a suite says of each of its tests: in "
+        f"{_same(result)} of them that is the same under both libraries as without one, tests that fail without one "
+        "included. Processes: how many of the program the library served, in the run with the fewest. "
+        f"{_beside(result)}"
+    )
+    rows = [_judged(row, str(row["tests"]), str(row["processes"])) for row in judged]
+    shown = below(said, ("suite of", "result", "tests", "processes", *COSTS), rows, "--- ---:")
+    return "\n\n".join([shown, *map(wrapped, notes), *_not_judged(result)])
+
+
+COSTS = ("CPU, s", "fast", "hardened", "peak, MiB", "fast", "hardened")
+
+
+def _judged(row: dict[str, Any], *counts: str) -> list[str]:
+    cells = [row["program"], JUDGED[row["verdict"]], *counts]
+    for figures, shown in ((row["cpu_s"], "{:.2f}"), (row["peak_kib"], "{:.0f}")):
+        none = figures["none"]
+        cells.append(shown.format(none if shown == "{:.2f}" else none / 1024))
+        cells += [f"{figures[name] / none:.2f}" if none else "-" for name in ("fast", "hardened")]
+    return cells
+
+
+def _same(result: dict[str, Any]) -> int:
+    return sum(row["verdict"] == "same" for row in result["programs"])
+
+
+def _beside(result: dict[str, Any]) -> str:
+    busy = f"{result['busy_beside']:.1f}"
+    return "" if busy == "0.0" else f"Other work kept {busy} of {result['processors']} processors busy meanwhile."
+
+
+def _not_judged(result: dict[str, Any]) -> list[str]:
+    left = [
+        f"{row['program']} ({' '.join(row['detail'].split())[:90] or row['verdict']})"
+        for row in result["programs"]
+        if row["verdict"] not in JUDGED
+    ]
+    return [wrapped(f"Not judged: {', '.join(left)}.")] if left else []
+
+
+def roots(result: dict[str, Any]) -> str:
+    every = result["roots"]
+    names = ", ".join(sorted({name for root in every for name in root["programs"]}))
+    tests = ", ".join(sorted({name.rpartition(".")[0] for root in every for name in root["tests"]}))
+    unrun = ", ".join(sorted({package for root in every for package, name in root["linked"].items() if not name}))
+    said = (
+        f"The same two files, built on {result['machine']}, ran in roots of other releases of Debian (`freestone test "
+        f"--programs roots`, `{real_programs.ROOTS}`): the programs {names}, and under both the tests {tests}. "
+        "Programs that are linked with jemalloc or tcmalloc ask that malloc at their exit: it gave out nothing under "
+        "either library."
+    )
+    heads = "root, glibc, programs the same, tests passed, packages with a malloc of their own, wrong, not judged"
+    linked = wrapped(
+        "A package with a malloc of its own depends on libjemalloc2, libtcmalloc or libmimalloc; so many had a program "
+        "among these that ran. Those that call mimalloc by its own names (`mi_malloc`) keep it.",
+        f"Not run: {unrun}.",
+    )
+    return f"{below(said, heads.split(', '), map(_root, every), '--- ---: ---: ---')}\n\n{linked}"
+
+
+def _root(root: dict[str, Any]) -> list[str]:
+    outcomes = [*root["programs"].items(), *root["tests"].items()]
+    bad = [f"**{name} {outcome}**" for name, outcome in outcomes if outcome in ("fails", "differs", "failed")]
+    left = [name for name, outcome in outcomes if outcome in ("skipped", "unsteady")]
+    same, passed = (sum(o == good for _, o in outcomes) for good in ("same", "passed"))
+    linked = f"{sum(map(bool, root['linked'].values()))} of {len(root['linked'])}"
+    return [root["name"], root["glibc"], str(same), str(passed), linked, *(", ".join(n) or "none" for n in (bad, left))]
+
+
+TORTURED = "./freestone build all && ctest --test-dir build/release -R torture.whole"
+RESULTS = Path("docs/results")
+ENUMERATED = RESULTS / "attacks/enumerated.json.gz"
+RECORDING = RESULTS / "recording-cost.xml"
+
+
+def _plain(schema: str, command: str) -> Callable[[Path], dict[str, Any]]:
+    return partial(stored, schema=schema, command=command)
+
+
+_RUN = _plain(real_programs.SCHEMA, real_programs.COMMAND)
+_ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
+_WHOLE = _plain(recording_cost.SCHEMA, recording_cost.COMMAND)
+TABLES = (
+    Table(HARDENING, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
+    Table(HARDENING, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
+    Table(HARDENING, "memory calls", RESULTS / "memory-calls.json", load, memory_calls),
+    Table(ATTACKS, "enumerated", ENUMERATED, load, attacks),
+    Table(PROGRAMS, "programs", real_programs.RESULT, _RUN, programs),
+    Table(PROGRAMS, "suites", real_programs.SUITES, _RUN, program_suites),
+    Table(COMPATIBILITY, "roots", real_programs.ROOTS, _ROOTS, roots),
+    Table(TRACE, "recording cost", RECORDING, lambda path: ElementTree.parse(path).getroot(), recording),
+    Table(LAB, "recording whole", recording_cost.RESULT, _WHOLE, recording_whole),
+    Table(LAB, "known costs", RESULTS / "known-costs.json", _plain("freestone-known-costs/1", ONCE), known_costs),
+    Table(TORTURE, "torture", RESULTS / "torture.json", _plain("freestone-torture/1", TORTURED), torture),
+)
