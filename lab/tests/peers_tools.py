@@ -73,6 +73,15 @@ int main(int argc, char **argv) {
 """
 
 
+def build_library(folder: Path, name: str, source: str) -> Path:
+    """Compiles a shared library, with a build-id."""
+    code, library = folder / f"{name}.c", folder / f"lib{name}.so"
+    code.write_text(source)
+    command = ["cc", "-w", "-shared", "-fPIC", "-O1", "-fno-builtin", "-Wl,--build-id", str(code), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return library
+
+
 def build_subject(folder: Path) -> Path:
     """Compiles the program."""
     source = folder / "subject.c"

@@ -6,8 +6,6 @@ import dataclasses
 import json
 from argparse import Namespace
 
-from rich.table import Table
-
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import abi_probe, discover
 from freestone_lab.peers import install as peers_install
@@ -33,7 +31,8 @@ def install(options: Namespace) -> int:
     if options.as_json:
         print(json.dumps([dataclasses.asdict(outcome) for outcome in outcomes], indent=1))
     else:
-        _print_outcomes(outcomes)
+        rows = [dataclasses.astuple(outcome) for outcome in outcomes]
+        terminal.show_grid(terminal.console(), ("allocator", "outcome", "detail"), rows)
     return 1 if any(outcome.status == "failed" for outcome in outcomes) else 0
 
 
@@ -78,21 +77,11 @@ def _present(found: list[Peer]) -> set[str]:
     return names | ({peers_install.CONTROLS_NAME} if any(peer.kind == "control" for peer in found) else set())
 
 
-def _print_outcomes(outcomes: list[peers_install.Outcome]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("allocator", "outcome", "detail"):
-        table.add_column(heading, overflow="fold")
-    for outcome in outcomes:
-        style = "red" if outcome.status == "failed" else None
-        table.add_row(outcome.name, outcome.status, outcome.detail, style=style)
-    terminal.console().print(table)
-
-
 def _print_matrix(answers: list[abi_probe.PeerAnswers]) -> None:
     console = terminal.console()
     for title, columns in abi_probe.TABLES.items():
-        rows = [(found.peer.name, *(column.judge(found) for column in columns)) for found in answers]
-        terminal.show_grid(console, ["allocator", *(column.heading for column in columns)], rows, title)
+        rows = [(found.peer.name, *(judge(found) for judge in columns.values())) for found in answers]
+        terminal.show_grid(console, ["allocator", *columns], rows, title)
         console.print()
     for found in answers:
         for remark in abi_probe.remarks(found):

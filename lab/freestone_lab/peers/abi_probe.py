@@ -17,6 +17,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ REFUSALS = (
     *("memalign_huge", "aligned_alloc_huge", "realloc_huge"),
 )
 STATISTICS = ("mallinfo", "mallinfo2", "malloc_stats", "malloc_info", "malloc_trim", "mallopt")
-RULES = ("zero", "alignment", "pvalloc", "posix_memalign_huge", "free_errno", "usable", "content", "operators")
+RULES = ("zero", "alignment", "pvalloc", "free_errno", "usable", "content", "operators")
 QUESTIONS = ("owners", *RULES, *REFUSALS, *STATISTICS)
 _SECONDS = 60.0
 _REASON_LENGTH = 160
@@ -146,26 +147,26 @@ def not_served(peer: Peer) -> list[str]:
     return [name for name in wanted if name not in own and not name.startswith("__libc_")]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of the matrix: a heading, and how to fill it from a peer's answers."""
-
-    heading: str
-    judge: Callable[[PeerAnswers], str]
+Judge = Callable[[PeerAnswers], str]
 
 
-def _flag(question: str, key: str, yes: str = "yes", no: str = "no") -> Callable[[PeerAnswers], str]:
-    return lambda found: _shown(found, question, lambda answer: yes if answer[key] else no)
+def _shown(question: str, say: Callable[[Answer], str]) -> Judge:
+    """What `say` makes of an answer; of none how the question ended."""
+
+    def judge(found: PeerAnswers) -> str:
+        if question in found.failures:
+            return found.failures[question].partition(":")[0]
+        return say(found.answers[question]) if question in found.answers else ""
+
+    return judge
 
 
-def _value(question: str, *keys: str) -> Callable[[PeerAnswers], str]:
-    return lambda found: _shown(found, question, lambda answer: "/".join(str(answer[key]) for key in keys))
+def _flag(question: str, key: str, yes: str = "yes", no: str = "no") -> Judge:
+    return _shown(question, lambda answer: yes if answer[key] else no)
 
 
-def _shown(found: PeerAnswers, question: str, say: Callable[[Answer], str]) -> str:
-    if question in found.failures:
-        return found.failures[question].partition(":")[0]
-    return say(found.answers[question]) if question in found.answers else ""
+def _value(question: str, *keys: str) -> Judge:
+    return _shown(question, lambda answer: "/".join(str(answer[key]) for key in keys))
 
 
 def refusals_broken(found: PeerAnswers) -> dict[str, str]:
@@ -194,10 +195,6 @@ def remarks(found: PeerAnswers) -> list[str]:
     for name, what in refusals_broken(found).items():
         broken.setdefault(what, []).append(name)
     return [*crashes, *(f"{', '.join(names)}: {what}, not NULL with ENOMEM" for what, names in broken.items())]
-
-
-def _largest_alignment(found: PeerAnswers) -> str:
-    return _shown(found, "alignment", lambda answer: f"{answer['posix_memalign_up_to'] // 1024} KiB")
 
 
 def _missing_names(found: PeerAnswers) -> str:
@@ -283,32 +280,27 @@ def numbers_by_label(text: str) -> dict[str, float]:
     return found
 
 
-NAMES_TABLE = (
-    Column("not its own (glibc's)", _missing_names),
-    Column("operators", _own_operators),
-    Column("more", _own_extras),
-)
-RULES_TABLE = (
-    Column("realloc(p,0)", _flag("zero", "realloc_to_0_not_null", "block", "NULL")),
-    Column("malloc(0)", _flag("zero", "malloc_0_unique", "unique", "shared")),
-    Column("align 1-7/8-15/16+", _value("alignment", "malloc_1_to_7", "malloc_8_to_15", "malloc_16_to_2000")),
-    Column("aligned up to", _largest_alignment),
-    Column("pvalloc", _flag("pvalloc", "whole_page", "whole page", "short")),
-    Column("aligned_alloc(48)", _flag("alignment", "aligned_alloc_48_null", "NULL", "block")),
-    Column("NULL and ENOMEM", _refusals),
-    Column("realloc fails, keeps", _flag("realloc_huge", "keeps_block")),
-    Column("free keeps errno", _flag("free_errno", "keeps_errno")),
-    Column("usable 1/100", _value("usable", "of_1", "of_100")),
-    Column("calloc 0", _flag("content", "calloc_zero")),
-    Column("new_handler", _flag("operators", "new_handler_retried")),
-)
-STATISTICS_TABLE = tuple(
-    Column(name, lambda found, name=name: statistics_truth(found, name))  # type: ignore[misc]
-    for name in STATISTICS
-)
-TABLES = {"Names": NAMES_TABLE, "Rules": RULES_TABLE, "Statistics": STATISTICS_TABLE}
+# The tables of the matrix: by heading, how a column is filled from a peer's answers.
+TABLES: dict[str, dict[str, Judge]] = {
+    "Names": {"not its own (glibc's)": _missing_names, "operators": _own_operators, "more": _own_extras},
+    "Rules": {
+        "realloc(p,0)": _flag("zero", "realloc_to_0_not_null", "block", "NULL"),
+        "malloc(0)": _flag("zero", "malloc_0_unique", "unique", "shared"),
+        "align 1-7/8-15/16+": _value("alignment", "malloc_1_to_7", "malloc_8_to_15", "malloc_16_to_2000"),
+        "aligned up to": _shown("alignment", lambda answer: f"{answer['posix_memalign_up_to'] // 1024} KiB"),
+        "pvalloc": _flag("pvalloc", "whole_page", "whole page", "short"),
+        "aligned_alloc(48)": _flag("alignment", "aligned_alloc_48_null", "NULL", "block"),
+        "NULL and ENOMEM": _refusals,
+        "realloc fails, keeps": _flag("realloc_huge", "keeps_block"),
+        "free keeps errno": _flag("free_errno", "keeps_errno"),
+        "usable 1/100": _value("usable", "of_1", "of_100"),
+        "calloc 0": _flag("content", "calloc_zero"),
+        "new_handler": _flag("operators", "new_handler_retried"),
+    },
+    "Statistics": {name: partial(statistics_truth, name=name) for name in STATISTICS},
+}
 
 
 def matrix(found: PeerAnswers) -> dict[str, str]:
     """Every column of every table for one peer."""
-    return {column.heading: column.judge(found) for columns in TABLES.values() for column in columns}
+    return {heading: judge(found) for columns in TABLES.values() for heading, judge in columns.items()}

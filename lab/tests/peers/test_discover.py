@@ -11,18 +11,10 @@ from pathlib import Path
 
 import peers_tools
 import pytest
+from peers_tools import build_library
 
 from freestone_lab.engine import preparation
 from freestone_lab.peers import abi_probe, discover, install
-
-
-def _built(tmp_path: Path, name: str, source: str) -> Path:
-    code = tmp_path / f"{name}.c"
-    code.write_text(source)
-    library = tmp_path / f"lib{name}.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wl,--build-id", str(code), "-o", str(library)], check=True)
-    return library
-
 
 HIDING = (
     peers_tools.FORWARDING
@@ -34,7 +26,7 @@ __attribute__((visibility("hidden"))) void *memalign(size_t a, size_t b) { retur
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    return _built(tmp_path, "mine", HIDING)
+    return build_library(tmp_path, "mine", HIDING)
 
 
 def test_glibc_comes_first_and_is_not_preloaded() -> None:
@@ -125,13 +117,13 @@ def test_a_library_that_cannot_be_used_is_refused_in_one_line(kind: str, library
 
 
 def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:
-    other = _built(tmp_path, "other", "int answer(void) { return 42; }")
+    other = build_library(tmp_path, "other", "int answer(void) { return 42; }")
     with pytest.raises(discover.PeerError, match="exports no malloc"):
         discover.find(f"other={other}")
 
 
 def test_a_library_that_exports_only_malloc_is_noted(tmp_path: Path) -> None:
-    half = _built(tmp_path, "half", "void *malloc(unsigned long n) { (void)n; return 0; }")
+    half = build_library(tmp_path, "half", "void *malloc(unsigned long n) { (void)n; return 0; }")
     assert "exports no free, calloc, realloc" in discover.find(f"half={half}").note
 
 
@@ -177,7 +169,7 @@ def test_one_failing_build_is_reported_and_the_others_go_on(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
-    text = _built(tmp_path, "text", "int answer(void) { return 42; }")
+    text = build_library(tmp_path, "text", "int answer(void) { return 42; }")
 
     def failing(source: install.Source, work: Path) -> Path:
         install._run(["sh", "-c", "echo 'fatal error: no such thing'; exit 3"], work, work / "build.log")
@@ -251,7 +243,7 @@ def test_newer_allocators_of_the_same_families_are_offered() -> None:
 def test_a_folder_stands_for_its_library(library: Path, tmp_path: Path) -> None:
     build = tmp_path / "build"
     (build / "lib").mkdir(parents=True)
-    _built(build / "lib", "helper", "int answer(void) { return 42; }")
+    build_library(build / "lib", "helper", "int answer(void) { return 42; }")
     with pytest.raises(discover.PeerError, match=r"expected one library that exports malloc, found none"):
         discover.find(f"mine={build}")
     shutil.copy(library, build / "lib" / "libmine.so.2")
