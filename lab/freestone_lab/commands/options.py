@@ -64,9 +64,9 @@ COMMANDS: dict[str, Command] = {
     "trace stats": Command(options_trace.trace_stats, "trace", function="stats"),
     "trace cost": Command(options_trace.trace_cost, "trace", function="measure_cost"),
     "trace corpus": Command(options_trace.trace_corpus, "trace", function="record_corpus"),
-    "report": Command(options_measure.report, "report"),
-    "diff": Command(options_measure.diff, "diff"),
-    "join": Command(options_measure.join, "join"),
+    "report": Command(options_measure.report, "results", function="report"),
+    "diff": Command(options_measure.diff, "results", function="diff"),
+    "join": Command(options_measure.join, "results", function="join"),
     "doctor": Command(options_measure.doctor, "doctor"),
     "peers": Command(options_measure.peers, "peers"),
     "peers install": Command(options_measure.peers_install, "peers", function="install"),
@@ -86,12 +86,12 @@ COMMANDS: dict[str, Command] = {
 ALIASES = {"attacks": "bench attacks"}
 OUTPUTS = {"output", "report", "json", "csv", "markdown", "gbench"}  # options that name a file to write
 TRACES = ("record", "trace cut", "trace merge", "trace anonymise", "trace import")  # what writes a trace
-# What only the source tree can do: an installation has nothing to build or test.
 # What starts programs, which must not outlive it (core/signals.py), by its first word. `run` becomes its program.
 STARTING = (
     "advise", "compare", "bench", "attacks", "record", "replay", "trace", "peers", "profile", "leaks", "package",
     "setup", "test",
 )  # fmt: skip
+# What only the source tree can do: an installation has nothing to build or test.
 SOURCE_TREE = ("package", "setup", "test", "docs")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from freestone_lab.core.result_file import save
 from freestone_lab.engine import preparation
 from freestone_lab.report import export, write_report
 
-Write = Callable[[Result, list[Table], Path], None]
+Write = Callable[[Result, Sequence[Table], Path], None]
 
 
 @dataclass
@@ -47,26 +47,12 @@ class Places:
         return [path for path in made if path is not None]
 
 
-def _csv(result: Result, analysed: list[Table], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        export.write_csv(result, file)
-
-
-def _markdown(result: Result, analysed: list[Table], path: Path) -> None:
-    outputs.write_whole(path, export.markdown(analysed))
-
-
-def _google_benchmark(result: Result, analysed: list[Table], path: Path) -> None:
-    export.write_google_benchmark(result, path)
-
-
 def places(kind: str, options: Namespace) -> Places:
     """Where everything goes: to the files asked for, and the rest to the current folder."""
     say = preparation.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
     derived = result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
     page = options.report or outputs.ours(derived, options.force)
-    forms = {"csv": _csv, "markdown": _markdown, "gbench": _google_benchmark}
-    asked = [(getattr(options, name, None), write) for name, write in forms.items()]
+    asked = [(getattr(options, name, None), write) for name, write in export.FORMS.items()]
     others = {outputs.usable(path, say): write for path, write in asked if path is not None}
     return Places(result, outputs.usable(page, say), others, options.open_page)

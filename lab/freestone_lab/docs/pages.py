@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.report.export import grid as grid
 from freestone_lab.report.svg import DATA
 
 
@@ -26,14 +26,6 @@ def render(template: str, **values: Any) -> str:
     )
     environment.filters["join_command"] = shlex.join
     return environment.get_template(template).render(**values)
-
-
-def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
-    """A table of Markdown; below the first heading stands `---`, below the others the words of `rule`."""
-    rules = ["---", *rule.split()]
-    rules += rules[-1:] * (len(headings) - len(rules))
-    head = [f"| {' | '.join(headings)} |", f"|{'|'.join(rules)}|"]
-    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def cell_text(text: str) -> str:

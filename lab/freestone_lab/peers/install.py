@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import abi_probe, discover
+from freestone_lab.peers import packages as debian
 
 JOBS = "2"
 CONTROLS_NAME = "controls"
@@ -272,27 +273,6 @@ def _build_controls() -> Outcome:
     return Outcome(CONTROLS_NAME, "installed", f"{len(discover.CONTROLS)} control allocators")
 
 
-def apt_install(names: Iterable[str]) -> dict[str, str]:
-    """Installs Debian packages one by one; maps each that failed to the reason."""
-    failed: dict[str, str] = {}
-    wanted = sorted(set(names))
-    if not wanted:
-        return failed
-    if shutil.which("apt-get") is None:
-        return dict.fromkeys(wanted, "apt-get is not here; install it by your own package manager")
-    prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if prefix and shutil.which("sudo") is None:
-        return dict.fromkeys(wanted, f"needs root; run: apt-get install {' '.join(wanted)}")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for name in wanted:
-        command = [*prefix, "apt-get", "install", "-y", "--no-install-recommends", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-        if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            failed[name] = lines[-1] if lines else f"apt-get ended with exit code {done.returncode}"
-    return failed
-
-
 def install(
     names: Sequence[str] = (),
     *,
@@ -341,12 +321,13 @@ def _install_packages(names: Sequence[str], progress: Callable[[str], None]) -> 
     if not names:
         return []
     progress("Debian packages")
-    failed = apt_install(packages()[name] for name in names)
+    wanted = {name: packages()[name] for name in names}
+    left = debian.install(list(wanted.values()))
     return [
-        Outcome(name, "failed", failed[packages()[name]])
-        if packages()[name] in failed
-        else Outcome(name, "installed", f"Debian package {packages()[name]}")
-        for name in names
+        Outcome(name, "failed", f"not installed; type: {debian.command_line([package])}")
+        if package in left
+        else Outcome(name, "installed", f"Debian package {package}")
+        for name, package in wanted.items()
     ]
 
 

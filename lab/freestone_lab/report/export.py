@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from freestone_lab.analysis.claims import Table, change, headline, verdict_word
+from freestone_lab.analysis.claims import Row, Table, change, headline, verdict_word
 from freestone_lab.analysis.decision import decide, evidence_of
 from freestone_lab.core import outputs
 from freestone_lab.core.result import Result
@@ -25,9 +26,10 @@ def verdict_of(table: Table) -> str:
     return one_line(evidence, decide(evidence))
 
 
-def write_csv(result: Result, file: TextIO) -> None:
+def write_csv(result: Result, _: Sequence[Table], path: Path) -> None:
     """One line per sample and figure; failed samples have one line with an empty figure."""
-    writer = csv.writer(file)
+    text = io.StringIO()
+    writer = csv.writer(text)
     writer.writerow(["experiment", "peer", "round", "status", "detail", "figure", "unit", "value"])
     for experiment in result.experiments:
         for s in experiment.samples:
@@ -36,35 +38,44 @@ def write_csv(result: Result, file: TextIO) -> None:
                 writer.writerow([*head, "", "", ""])
             for name, value in s.figures.items():
                 writer.writerow([*head, name, experiment.specs[name].unit, repr(value)])
+    outputs.write_whole(path, text.getvalue())
+
+
+def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
+    """A table of Markdown; below the first heading stands `---`, below the others the words of `rule`."""
+    rules = ["---", *rule.split()]
+    rules += rules[-1:] * (len(headings) - len(rules))
+    head = [f"| {' | '.join(headings)} |", f"|{'|'.join(rules)}|"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def cells_of(table: Table, row: Row, figure: str) -> list[str]:
+    """A figure of an allocator with its spread, its change from the baseline, and the verdict in words."""
+    cell, spec = row.cells.get(figure), table.experiment.specs[figure]
+    if cell is None:
+        return ["", "", ""]
+    spread = f" ±{cell.summary.spread * 100:.1f} %" if cell.summary.n > 1 else ""
+    value = f"{show(cell.typical, spec.unit)}{spread}"
+    if cell.estimate is None:
+        return [value, "", "baseline" if row.peer == table.baseline else ""]
+    word = "control" if row.peer in table.controls else verdict_word(cell.verdict, spec)
+    return [value, change(cell.estimate), f"{word} within 3 %" if word == "same" else word]
 
 
 def _markdown_table(table: Table, figures: list[str]) -> list[str]:
-    specs = table.experiment.specs
     heads = ["allocator"]
     for name in figures:
-        heads += [specs[name].label or name, f"against {table.baseline}", "verdict"]
-    lines = [f"### {table.experiment.id}", "", verdict_of(table) + ".", ""]
-    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+        heads += [table.experiment.specs[name].label or name, f"against {table.baseline}", "verdict"]
+    rows = []
     for row in table.rows:
-        if row.status != "ok":
-            lines.append(f"| {row.peer} | **{row.status}**: {row.detail} |" + " |" * (len(heads) - 2))
-            continue
-        cells = [row.peer]
-        for name in figures:
-            cell = row.cells.get(name)
-            if cell is None:
-                cells += ["", "", ""]
-                continue
-            e = cell.estimate
-            cells.append(f"{show(cell.typical, specs[name].unit)} ± {cell.summary.spread:.1%}")
-            cells.append(change(e) if e else "baseline")
-            cells.append(verdict_word(cell.verdict, specs[name]) if e and row.peer not in table.controls else "")
-        lines.append("| " + " | ".join(cells) + " |")
+        failed = [f"**{row.status}**: {row.detail}", *[""] * (len(heads) - 2)]
+        good = [cell for name in figures for cell in cells_of(table, row, name)]
+        rows.append([row.peer, *(good if row.status == "ok" else failed)])
     runs = max((row.runs for row in table.rows), default=0)
     said = [f"{runs} {'round' if runs == 1 else 'rounds'}, a fresh process each; brackets hold 95 % intervals"]
     said += [line] if (line := noise(table, figures)) else []
-    lines += ["", *(f"- {text}" for text in (*said, *table.experiment.caveats))]
-    return lines
+    below = [f"- {text}" for text in (*said, *table.experiment.caveats)]
+    return [f"### {table.experiment.id}", "", verdict_of(table) + ".", "", grid(heads, rows), "", *below]
 
 
 def noise(table: Table, figures: Sequence[str]) -> str:
@@ -123,5 +134,13 @@ def google_benchmark(result: Result) -> dict[str, Any]:
     }
 
 
-def write_google_benchmark(result: Result, path: Path) -> None:
+def write_google_benchmark(result: Result, _: Sequence[Table], path: Path) -> None:
     outputs.write_whole(path, json.dumps(google_benchmark(result), indent=1))
+
+
+def write_markdown(_: Result, tables: Sequence[Table], path: Path) -> None:
+    outputs.write_whole(path, markdown(tables))
+
+
+# By the option that names the file.
+FORMS = {"csv": write_csv, "markdown": write_markdown, "gbench": write_google_benchmark}

@@ -17,12 +17,12 @@ from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
 from freestone_lab.analysis.changes import Comparison, Objections
-from freestone_lab.analysis.claims import Row, Table, change, headline, percent, verdict_word
+from freestone_lab.analysis.claims import Row, Table, headline, percent, verdict_word
 from freestone_lab.core import units
 from freestone_lab.core.result import Result
 from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
-from freestone_lab.report.export import noise, verdict_of
+from freestone_lab.report.export import cells_of, noise, verdict_of
 from freestone_lab.report.quantity import show
 from freestone_lab.workloads.rows import WorkloadRun
 
@@ -130,22 +130,11 @@ def _grid(table: Table, names: Sequence[str]) -> Grid:
 
 
 def _cells(table: Table, row: Row, name: str) -> list[str]:
-    cell, spec = row.cells.get(name), table.experiment.specs[name]
-    if cell is None:
-        return ["", "", ""]
-    value = show(cell.typical, spec.unit)
-    if cell.summary.n > 1:
-        value += f" ±{cell.summary.spread * 100:.1f} %"
-    e = cell.estimate
-    if e is None:
-        return [value, "", "baseline" if row.peer == table.baseline else ""]
-    ratio = change(e)
-    if row.peer in table.controls:
-        return [value, ratio, "[dim]control[/]"]
-    word = verdict_word(cell.verdict, spec)
-    if cell.verdict == "same":
-        word += " within 3 %"
-    return [value, ratio, f"[{_COLOURS[cell.verdict]}]{word}[/]"]
+    value, ratio, word = cells_of(table, row, name)
+    cell = row.cells.get(name)
+    if cell is None or cell.estimate is None:
+        return [value, ratio, word]
+    return [value, ratio, f"[{'dim' if row.peer in table.controls else _COLOURS[cell.verdict]}]{word}[/]"]
 
 
 def show_served(out: Console, result: Result) -> None:

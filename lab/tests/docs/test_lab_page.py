@@ -8,7 +8,7 @@ import pytest
 
 from freestone_lab.analysis.decision import MEMORY_FLOOR_KIB, MEMORY_LIMIT
 from freestone_lab.analysis.sequential import LEAST_ROUNDS
-from freestone_lab.commands import compare, diff, options
+from freestone_lab.commands import compare, options, results
 from freestone_lab.core import paths
 from freestone_lab.core.result import SCHEMA, Claim, Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.flamegraph import table
@@ -41,4 +41,4 @@ def test_commands_with_a_status_of_their_own_are_in_the_table() -> None:
     assert {"advise", "compare", "diff", "doctor", "leaks"} <= set(stating)
     missing = [name for name in stating if f"`{name}`" not in table_of and f"`{name} " not in table_of]
     assert missing == []
-    assert f"| {diff.UNJUDGED}: a gate cannot judge" in table_of
+    assert f"| {results.UNJUDGED}: a gate cannot judge" in table_of

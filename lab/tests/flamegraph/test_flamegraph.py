@@ -16,9 +16,9 @@ import browser
 import pytest
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.flamegraph import table
+from freestone_lab.flamegraph import pprof, table
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample
-from freestone_lab.flamegraph.readers import read_profile, unbiased
+from freestone_lab.flamegraph.readers import parse_profile, read_profile, unbiased
 from freestone_lab.flamegraph.view import payload, render_profiles
 from freestone_lab.heap import profiling, symbolize
 
@@ -83,8 +83,6 @@ def test_profile_written_by_go_is_read_with_its_names_and_sums() -> None:
 
 
 def test_inlined_calls_of_pprof_become_frames_outermost_first() -> None:
-    from freestone_lab.flamegraph import pprof
-
     lines = [{"function_id": 2, "line": 20}, {"function_id": 1, "line": 10}]  # the innermost stands first
     raw = {
         "string_table": ["", "inuse_space", "bytes", "outer", "inner", "a.cc"],
@@ -98,8 +96,6 @@ def test_inlined_calls_of_pprof_become_frames_outermost_first() -> None:
 
 
 def test_a_profile_that_is_written_reads_the_same_and_damage_is_one_error() -> None:
-    from freestone_lab.flamegraph import pprof
-
     inner = (Frame("outer", "a.cc", 10, False, "/bin/x", 0x10), Frame("inner", "a.cc", 20, True, "/bin/x", 0x10))
     samples: list[Sample] = [(inner, (1, -64)), ((Frame(module="/bin/x", address=1 << 63),), (2, 1 << 40))]
     types = [("inuse_objects", "count"), ("inuse_space", "bytes")]
@@ -153,43 +149,36 @@ def test_missing_profile_is_named(tmp_path: Path) -> None:
         read_profile(tmp_path / "nothing.pb")
 
 
-def test_collapsed_stacks_with_types_mappings_and_addresses(tmp_path: Path) -> None:
-    path = tmp_path / "stacks.txt"
-    path.write_text(
-        "# type alloc_space bytes\n# mapping 0x1000-0x2000 0x0 abcd /lib/x.so\nmain;f (a b);0x1010 7\nmain 5\n"
-    )
-    profile = read_profile(path)
+def parsed(text: str) -> Profile:
+    return parse_profile(text.encode(), "x")
+
+
+def test_collapsed_stacks_with_types_mappings_and_addresses() -> None:
+    head = "# type alloc_space bytes\n# mapping 0x1000-0x2000 0x0 abcd /lib/x.so\n"
+    profile = parsed(f"{head}main;f (a b);0x1010 7\nmain 5\n")
     assert profile.sample_types == [("alloc_space", "bytes")]
     assert profile.mappings == [Mapping(0x1000, 0x2000, 0, "/lib/x.so", "abcd")]
     assert profile.samples[0] == ((Frame("main"), Frame("f (a b)"), Frame(module="/lib/x.so", address=0x1010)), (7,))
     assert profile.total(0) == 12
 
 
-def test_heap_v2_estimates_follow_the_sampling_law(tmp_path: Path) -> None:
-    path = tmp_path / "heap"
-    path.write_text(
-        "heap_v2/524288\n  t*: 3: 300 [0: 0]\n@ 0x10 0x20\n  t*: 2: 200 [4: 4194304]\n  t0: 2: 200 [4: 4194304]\n"
-    )
-    profile = read_profile(path)
-    ((stack, values),) = profile.samples
+def test_heap_v2_estimates_follow_the_sampling_law() -> None:
+    counts = "2: 200 [4: 4194304]"
+    text = f"heap_v2/524288\n  t*: 3: 300 [0: 0]\n@ 0x10 0x20\n  t*: {counts}\n  t0: {counts}\n"
+    ((stack, values),) = parsed(text).samples
     assert [f.address for f in stack] == [0x1F, 0xF]  # return addresses, less one; the outermost first
     assert values[2] == pytest.approx(2 / (1 - 2.718281828 ** (-100 / 524288)), rel=1e-3)
     assert values[1] == round(4194304 / (1 - 2.718281828 ** (-2)))
     assert unbiased(0, 0, 524288) == (0, 0)
 
 
-def test_gperftools_form_is_read_too(tmp_path: Path) -> None:
-    path = tmp_path / "heap"
-    path.write_text(
-        "heap profile:  1:  64 [  2: 128] @ heap_v2/1\n  1:  64 [  2: 128] @ 0x10 0x20\n\nMAPPED_LIBRARIES:\n"
-    )
-    assert read_profile(path).samples[0][1] == (2, 128, 1, 64)
+def test_gperftools_form_is_read_too() -> None:
+    text = "heap profile:  1:  64 [  2: 128] @ heap_v2/1\n  1:  64 [  2: 128] @ 0x10 0x20\n\nMAPPED_LIBRARIES:\n"
+    assert parsed(text).samples[0][1] == (2, 128, 1, 64)
 
 
-def test_empty_profile_says_why(tmp_path: Path) -> None:
-    path = tmp_path / "heap"
-    path.write_text("heap_v2/524288\n  t*: 0: 0 [0: 0]\n")
-    assert "less than the sampling rate" in read_profile(path).notes[-1]
+def test_empty_profile_says_why() -> None:
+    assert "less than the sampling rate" in parsed("heap_v2/524288\n  t*: 0: 0 [0: 0]\n").notes[-1]
 
 
 TOOLS = ["llvm-symbolizer", "addr2line"]
@@ -247,79 +236,35 @@ def test_a_module_that_is_gone_is_named_in_a_note() -> None:
 
 def test_cpp_and_rust_names_are_readable() -> None:
     mangled = [
-        "_ZN4shop4Cart4fillEi",
-        "_ZN4core3ptr13drop_in_place17h0123456789abcdefE",
-        "_RNvCs1234_7mycrate3foo",
-        "main",
-    ]
+        "_ZN4shop4Cart4fillEi", "_ZN4core3ptr13drop_in_place17h0123456789abcdefE", "_RNvCs1234_7mycrate3foo", "main",
+    ]  # fmt: skip
     samples: list[Sample] = [(tuple(Frame(n) for n in mangled), (1,))]
-    names = [f.function for f in symbolize.demangled(samples)[0][0]]
-    assert names == ["shop::Cart::fill(int)", "core::ptr::drop_in_place", "mycrate::foo", "main"] or names[
-        2
-    ].startswith("mycrate")
+    cpp, rust, newer, c = (f.function for f in symbolize.demangled(samples)[0][0])
+    assert (cpp, rust, c) == ("shop::Cart::fill(int)", "core::ptr::drop_in_place", "main")
+    assert newer.startswith("mycrate")
 
 
 def tree(seed: int, scale: float) -> Profile:
     """A plausible heap of a server, for pages."""
     generator = random.Random(seed)
-    paths = [
-        [
-            "main",
-            "Server::run()",
-            "Connection::serve(Request const&)",
-            "Json::parse(std::string_view)",
-            "Json::Object::insert(std::string, Json)",
-        ],
-        [
-            "main",
-            "Server::run()",
-            "Connection::serve(Request const&)",
-            "Json::parse(std::string_view)",
-            "std::vector<Json>::reserve(unsigned long)",
-        ],
-        [
-            "main",
-            "Server::run()",
-            "Connection::serve(Request const&)",
-            "Cache::put(Key const&, Value)",
-            "Cache::Node::Node(Key const&, Value)",
-        ],
-        [
-            "main",
-            "Server::run()",
-            "Connection::serve(Request const&)",
-            "Cache::put(Key const&, Value)",
-            "Cache::rehash(unsigned long)",
-        ],
-        [
-            "main",
-            "Server::run()",
-            "ThreadPool::worker(int)",
-            "Log::format[abi:cxx11](char const*, ...)",
-            "std::string::append(char const*)",
-        ],
-        [
-            "main",
-            "Server::start(Config const&)",
-            "Config::load(std::filesystem::path const&)",
-            "Yaml::node(Yaml::Token)",
-        ],
-        ["main", "Server::start(Config const&)", "Tls::context(Certificate const&)", "OPENSSL_malloc"],
-    ]
+    serve = "main;Server::run();Connection::serve(Request const&)"
+    paths = (
+        f"{serve};Json::parse(std::string_view);Json::Object::insert(std::string, Json)",
+        f"{serve};Json::parse(std::string_view);std::vector<Json>::reserve(unsigned long)",
+        f"{serve};Cache::put(Key const&, Value);Cache::Node::Node(Key const&, Value)",
+        f"{serve};Cache::put(Key const&, Value);Cache::rehash(unsigned long)",
+        "main;Server::run();ThreadPool::worker(int);Log::format[abi:cxx11](char const*, ...);std::string::append()",
+        "main;Server::start(Config const&);Config::load(std::filesystem::path const&);Yaml::node(Yaml::Token)",
+        "main;Server::start(Config const&);Tls::context(Certificate const&);OPENSSL_malloc",
+    )
     samples: list[Sample] = []
     for path in paths:
         for inlined in range(3):
-            tail = (
-                Frame(
-                    f"operator new(unsigned long)#{inlined}",
-                    "new_op.cc",
-                    40 + inlined,
-                    inlined > 0,
-                    "/usr/lib/libstdc++.so.6",
-                ),
-            )
-            size = int(scale * generator.lognormvariate(13, 1.2) * (6 if "rehash" in path[-1] and scale > 1.4 else 1))
-            stack = tuple(Frame(n, "src/server.cc", 10 * i, False, "/srv/server") for i, n in enumerate(path, 1)) + tail
+            new = f"operator new(unsigned long)#{inlined}"
+            tail = Frame(new, "new_op.cc", 40 + inlined, inlined > 0, "/usr/lib/libstdc++.so.6")
+            size = int(scale * generator.lognormvariate(13, 1.2) * (6 if "rehash" in path and scale > 1.4 else 1))
+            calls = enumerate(path.split(";"), 1)
+            stack = (*(Frame(n, "src/server.cc", 10 * i, False, "/srv/server") for i, n in calls), tail)
             samples.append((stack, (size // 512 + 1, 3 * size, size // 1024 + 1, size)))
     types = [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
     return Profile(types, samples, 1.79e9 + 60 * seed, 60.0, f"dump {seed}")
@@ -339,14 +284,22 @@ def test_tree_of_the_page_adds_up() -> None:
 
 def python_profile() -> Profile:
     """As libfreestone writes it: calls of Python have a file and neither module nor address."""
-    start, core = (
-        Frame("_start", "", 0, False, "/bin/python3", 0x10),
-        Frame("list_resize", "l.c", 8, False, "/p.so"),
-    )
+    start, core = Frame("_start", "", 0, False, "/bin/python3", 0x10), Frame("list_resize", "l.c", 8, False, "/p.so")
     module, frozen = Frame("<module>", "/srv/app.py", 9), Frame("_load", "<frozen importlib._bootstrap>", 1)
     one, two = (Frame("fill", "/srv/app/__init__.py", line) for line in (3, 4))
     stacks: list[Sample] = [((start, module, one, core), (100,)), ((start, module, frozen, two, core), (200,))]
     return Profile([("peak_space", "bytes")], [*stacks, ((start, core), (1,))], label="python3 app.py", process=7)
+
+
+def page_of(folder: Path, *profiles: Profile, compare: bool = False) -> Path:
+    path = folder / "p.html"
+    path.write_text(render_profiles(profiles, "p", compare=compare), encoding="utf-8")
+    return path
+
+
+def shown(folder: Path, *profiles: Profile, script: str = "", compare: bool = False) -> str:
+    """The page of these profiles in a browser, after the script."""
+    return browser.dump(page_of(folder, *profiles, compare=compare), 1280, script)
 
 
 def test_a_python_profile_shows_python_lines_first_and_all_functions_when_asked(tmp_path: Path) -> None:
@@ -357,13 +310,10 @@ def test_a_python_profile_shows_python_lines_first_and_all_functions_when_asked(
         "         1 B        1 B  outside Python",
         "         0 B      300 B  <module> (app.py:9)",
     ]
-    path = tmp_path / "p.html"
-    path.write_text(render_profiles([python_profile()], "p"), encoding="utf-8")
-    assert [name for name, _ in top_rows(browser.dump(path))][:2] == [
-        "fill (app/__init__.py:4)", "fill (app/__init__.py:3)"
-    ]  # fmt: skip
+    first = top_rows(shown(tmp_path, python_profile()))[:2]
+    assert [name for name, _ in first] == ["fill (app/__init__.py:4)", "fill (app/__init__.py:3)"]
     all_ = "var s=document.getElementById('tree');s.value='1';s.dispatchEvent(new Event('change'))"
-    assert dict(top_rows(browser.dump(path, 1280, all_)))["list_resize"][-2:] == ["301 B", "301 B"]
+    assert dict(top_rows(shown(tmp_path, python_profile(), script=all_)))["list_resize"][-2:] == ["301 B", "301 B"]
 
 
 def test_the_page_lists_processes_by_command_line_and_opens_with_the_largest(tmp_path: Path) -> None:
@@ -377,8 +327,7 @@ def test_the_page_lists_processes_by_command_line_and_opens_with_the_largest(tmp
         *(f"        {50 - n} B  bash {'x' * 80} {n}" for n in (8, 9)),
         "peak_space: 301 B in python3 app.py; itself, with what it calls, function",
     ]
-    path = tmp_path / "processes.html"
-    path.write_text(render_profiles([python_profile(), *shims], "p"), encoding="utf-8")
+    path = page_of(tmp_path, python_profile(), *shims)
     dom = browser.dump(path, 375)
     assert re.findall(r"<b>(\d+ B)</b>([^<]*)</button>", dom) == [
         ("301 B", "python3 app.py"), *((f"{50 - n} B", f"bash {'x' * 80} {n}") for n in (8, 9))
@@ -430,22 +379,16 @@ def top_rows(dom: str) -> list[tuple[str, list[str]]]:
 def test_recursion_counts_a_stack_once(tmp_path: Path) -> None:
     stack: tuple[Frame, ...] = (Frame("main"), Frame("walk"), Frame("walk"), Frame("walk"))
     samples: list[Sample] = [(stack, (1024,)), (stack[:2], (512,))]
-    path = tmp_path / "r.html"
-    path.write_text(render_profiles([Profile(LIVE, samples)], "r"), encoding="utf-8")
-    rows = dict(top_rows(browser.dump(path)))
+    rows = dict(top_rows(shown(tmp_path, Profile(LIVE, samples))))
     assert rows["walk"][-2:] == ["1.5 KiB", "1.5 KiB"]
     assert rows["main"][-2:] == ["0 B", "1.5 KiB"]
 
 
 def test_table_shows_blocks_beside_bytes(tmp_path: Path) -> None:
     samples: list[Sample] = [((Frame("main"), Frame("parse")), (3, 300)), ((Frame("main"),), (1, 50))]
-    path = tmp_path / "b.html"
-    types = [("inuse_objects", "count"), ("inuse_space", "bytes")]
-    path.write_text(render_profiles([Profile(types, samples)], "b"), encoding="utf-8")
-    dom = browser.dump(path)
-    assert re.search(
-        r"main</button></td><td>50 B<small>14.3 %</small><small>1 block</small></td><td>350 B.*?4 blocks", dom
-    )
+    dom = shown(tmp_path, Profile([("inuse_objects", "count"), ("inuse_space", "bytes")], samples))
+    row = r"main</button></td><td>50 B<small>14.3 %</small><small>1 block</small></td><td>350 B.*?4 blocks"
+    assert re.search(row, dom)
 
 
 def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
@@ -453,10 +396,8 @@ def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
         ((Frame("main"), Frame("parse"), Frame("parse_more")), (300,)),
         ((Frame("main"), Frame("other")), (100,)),
     ]
-    path = tmp_path / "s.html"
-    path.write_text(render_profiles([Profile(LIVE, samples)], "s"), encoding="utf-8")
     typed = "var s=document.getElementById('search');s.value='PARSE';s.dispatchEvent(new Event('input'))"
-    dom = browser.dump(path, 1280, typed)
+    dom = shown(tmp_path, Profile(LIVE, samples), script=typed)
     assert "matched 300 B, 75.0 %" in dom
     assert len(re.findall(r'class="f hit"', dom)) == 2
     assert {name for name, _ in top_rows(dom)} == {"parse", "parse_more"}
@@ -464,14 +405,8 @@ def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
 
 def test_zoom_fills_the_width_with_the_chosen_call(tmp_path: Path) -> None:
     samples: list[Sample] = [((Frame("main"), Frame("small")), (1,)), ((Frame("main"), Frame("big")), (99,))]
-    path = tmp_path / "z.html"
-    path.write_text(render_profiles([Profile(LIVE, samples)], "z"), encoding="utf-8")
-    plain, zoomed = (
-        browser.dump(path),
-        browser.dump(
-            path, 1280, "Array.from(document.querySelectorAll('.f')).filter(f=>f.title.startsWith('small'))[0].click()"
-        ),
-    )
+    tap = "Array.from(document.querySelectorAll('.f')).filter(f=>f.title.startsWith('small'))[0].click()"
+    plain, zoomed = (shown(tmp_path, Profile(LIVE, samples), script=script) for script in ("", tap))
 
     def width(dom: str) -> float:
         found = re.search(r'title="small[^>]* width: ([\d.]+)px', dom)
@@ -486,16 +421,11 @@ def test_zoom_fills_the_width_with_the_chosen_call(tmp_path: Path) -> None:
 def test_diff_shows_growth_red_and_shrinkage_blue_even_of_what_is_gone(tmp_path: Path) -> None:
     before = Profile(LIVE, [((Frame("main"), Frame("leaky")), (1000,)), ((Frame("main"), Frame("gone")), (4000,))])
     after = Profile(LIVE, [((Frame("main"), Frame("leaky")), (9000,))])
-    path = tmp_path / "d.html"
-    path.write_text(render_profiles([before, after], "d", compare=True), encoding="utf-8")
-    dom = browser.dump(path)
+    dom = shown(tmp_path, before, after, compare=True)
     rows = dict(top_rows(dom))
-    assert rows["leaky"][-1] == "+7.8 KiB"
-    assert rows["gone"][-1] == "-3.9 KiB"
-    grew = re.search(r'title="leaky[^>]*background: rgba\(var\(--grow\)', dom)
-    shrank = re.search(r'title="gone[^>]*background: rgba\(var\(--shrink\)', dom)
-    assert grew is not None
-    assert shrank is not None
+    for name, change, colour in (("leaky", "+7.8 KiB", "grow"), ("gone", "-3.9 KiB", "shrink")):
+        assert rows[name][-1] == change
+        assert re.search(rf'title="{name}[^>]*background: rgba\(var\(--{colour}\)', dom)
 
 
 def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> None:
@@ -503,22 +433,17 @@ def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> 
         Profile(LIVE, [((Frame("main"), Frame(name)), (size,))], label=name)
         for name, size in (("first", 2048), ("second", 8192), ("third", 4096))
     ]
-    path = tmp_path / "t.html"
-    path.write_text(render_profiles(dumps, "t"), encoding="utf-8")
-    dom = browser.dump(path)
+    dom = shown(tmp_path, *dumps)
     bars = re.findall(r'<button (?:class="([^"]*)" )?type="button" title="([^"]*)"[^>]*style="height: ([\d.]+)%', dom)
     assert bars == [("", "first: 2.0 KiB", "25"), ("", "second: 8.0 KiB", "100"), ("on", "third: 4.0 KiB", "50")]
     assert "the highest 8.0 KiB" in dom
     assert 'title="third' in dom
-    clicked = browser.dump(path, 1280, "document.querySelectorAll('#timeline button')[1].click()")
+    clicked = shown(tmp_path, *dumps, script="document.querySelectorAll('#timeline button')[1].click()")
     assert "8.0 KiB" in dict(top_rows(clicked))["second"]
 
 
 def test_empty_profile_page_explains_itself(tmp_path: Path) -> None:
-    path = tmp_path / "e.html"
-    path.write_text(render_profiles([Profile(LIVE, [])], "e"), encoding="utf-8")
-    dom = browser.dump(path)
-    assert re.search(r'<p id="empty">Nothing was sampled', dom)
+    assert '<p id="empty">Nothing was sampled' in shown(tmp_path, Profile(LIVE, []))
 
 
 def test_configuration_keeps_the_users_settings_and_refuses_odd_folders(tmp_path: Path) -> None:
