@@ -79,34 +79,27 @@ class MadeUpGroup(harness.FreestoneTest):
             self.assertAlmostEqual(found, half, delta=delta)
             (self.folder / name).unlink()
 
-    def test_nearing_memory_high_gives_back(self) -> None:
+    def test_nearing_memory_high_gives_back_with_the_option_alone(self) -> None:
         self.put("memory.high", f"{100 * MIB}\n")
-        for current, reacts in ((99, True), (50, False)):
+        for current, option, reacts in ((99, ",pressure:true", True), (50, ",pressure:true", False), (100, "", False)):
             self.put("memory.current", f"{current * MIB}\n")
-            found = figures(f"cgroup:{self.folder},pressure:true", "churn", "600")
-            self.assertEqual(found["pressure_reactions"] > 0, reacts)
+            found = figures(f"cgroup:{self.folder}{option}", "churn", "600")
+            self.assertEqual(found["pressure_reactions"] > 0, reacts, (current, option))
 
     def test_stalls_give_back(self) -> None:
         self.put("memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
-        with tempfile.TemporaryDirectory() as out:
-            path = Path(out) / "s.json"
-            assert harness.LIBRARY is not None
-            conf = f"cgroup:{self.folder},pressure:true,stats_file:{path}"
-            running = subprocess.Popen(
-                [str(PROBE), "churn", "1500"], env=harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf})
-            )
-            stall = 0
-            while running.poll() is None:
-                stall += 50_000
-                self.put("draft", f"some avg10=9.00 avg60=0.00 avg300=0.00 total={stall}\n")
-                (self.folder / "draft").replace(self.folder / "memory.pressure")
-                time.sleep(0.05)
-            self.assertGreater(json.loads(path.read_text())["figures"]["pressure_reactions"], 0)
-
-    def test_the_option_off_reads_nothing(self) -> None:
-        self.put("memory.high", "1\n")
-        self.put("memory.current", "1\n")
-        self.assertEqual(figures(f"cgroup:{self.folder}", "churn", "400")["pressure_reactions"], 0)
+        assert harness.LIBRARY is not None
+        path = self.folder / "s.json"
+        conf = f"cgroup:{self.folder},pressure:true,stats_file:{path}"
+        environment = harness.environment([harness.LIBRARY], {"FREESTONE_CONF": conf})
+        running = subprocess.Popen([str(PROBE), "churn", "1500"], env=environment)
+        stall = 0
+        while running.poll() is None:
+            stall += 50_000
+            self.put("draft", f"some avg10=9.00 avg60=0.00 avg300=0.00 total={stall}\n")
+            (self.folder / "draft").replace(self.folder / "memory.pressure")
+            time.sleep(0.05)
+        self.assertGreater(json.loads(path.read_text())["figures"]["pressure_reactions"], 0)
 
     def test_limits_that_contradict_each_other_are_one_line(self) -> None:
         done = harness.run([PROBE, "fill", "1"], conf="limit_soft:2g,limit_hard:1g")

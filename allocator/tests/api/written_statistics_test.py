@@ -56,13 +56,15 @@ def page_of(pid: int) -> tuple[int, dict[str, object]]:
 
 
 class Reports(harness.FreestoneTest):
-    def run_probe(self, conf: str, *command: str) -> harness.Finished:
-        return harness.run([PROBE, *command], conf=conf)
+    def run_probe(self, conf: str, milliseconds: int = 50) -> harness.Finished:
+        done = harness.run([PROBE, "churn", str(milliseconds)], conf=conf)
+        self.assertEqual(done.status, 0, done)
+        return done
 
-    def report(self, name: str, milliseconds: int) -> str:
+    def report(self, name: str) -> str:
         """The text of a file that is written at the end."""
         path = self.folder / name
-        self.run_probe(f"stats_file:{path}", "churn", str(milliseconds))
+        self.run_probe(f"stats_file:{path}")
         return path.read_text()
 
     def ready(self, conf: str, mebibytes: int) -> subprocess.Popen[str]:
@@ -98,11 +100,15 @@ class Reports(harness.FreestoneTest):
                 samples[match[1], match[5] or ""] = float(match[6])
         return samples
 
-    def test_stats_print_ends_with_the_table(self) -> None:
-        done = self.run_probe("stats_print:true", "churn", "50")
-        self.assertIn("live: handed out and not yet freed", done.err)
-        self.assertIn("size classes in use", done.err)
-        self.assertEqual(self.run_probe("stats_print:false", "churn", "50").err, "")
+    def test_stats_print_ends_with_the_table_which_adds_up(self) -> None:
+        text = self.run_probe("stats_print:true").err
+        self.assertIn("live: handed out and not yet freed", text)
+        self.assertIn("size classes in use", text)
+        rows = re.findall(r"^([ +=]) +(\d+) \(", text, re.MULTILINE)[:9]
+        *parts, charged, clean, accessible = (int(number) for _, number in rows)
+        self.assertEqual([sign for sign, _ in rows], [" ", "+", "+", "+", "+", "+", "=", "+", "="])
+        self.assertEqual((sum(parts), charged + clean), (charged, accessible))
+        self.assertEqual(self.run_probe("stats_print:false").err, "")
 
     def test_malloc_info_is_well_formed(self) -> None:
         script = "import ctypes; c = ctypes.CDLL(None); c.malloc_info(0, ctypes.c_void_p.in_dll(c, 'stdout'))"
@@ -114,19 +120,9 @@ class Reports(harness.FreestoneTest):
         reports = {"stats_file:{}": 0o644, "prof:true,prof_file:{}": 0o600, "leak:exact,leak_file:{}": 0o600}
         for conf, rights in reports.items():
             path = self.folder / "report"
-            done = self.run_probe(conf.format(path), "churn", "50")
-            self.assertEqual(done.status, 0, done)
+            self.run_probe(conf.format(path))
             self.assertEqual(path.stat().st_mode & 0o777, rights, conf)
             path.unlink()
-
-    def test_the_text_adds_up(self) -> None:
-        done = self.run_probe("stats_print:true", "churn", "50")
-        rows = re.findall(r"^([ +=]) +(\d+) \(", done.err, re.MULTILINE)[:9]
-        parts = [int(n) for sign, n in rows[:6]]
-        charged, clean, accessible = (int(rows[k][1]) for k in (6, 7, 8))
-        self.assertEqual([sign for sign, _ in rows], [" ", "+", "+", "+", "+", "+", "=", "+", "="])
-        self.assertEqual(sum(parts), charged)
-        self.assertEqual(charged + clean, accessible)
 
     def test_a_device_is_written_into_and_stays_a_device(self) -> None:
         null = self.folder / "null"
@@ -136,8 +132,7 @@ class Reports(harness.FreestoneTest):
         except OSError:
             self.skipTest("devices cannot be made here")
         for conf in ("stats_file:{}", "prof:true,prof_file:{}"):
-            done = self.run_probe(conf.format(null), "churn", "50")
-            self.assertEqual((done.status, done.err), (0, ""))
+            self.assertEqual(self.run_probe(conf.format(null)).err, "")
             self.assertEqual([p.name for p in self.folder.iterdir()], ["null"])
             self.assertTrue(stat.S_ISCHR(null.stat().st_mode), conf)
 
@@ -148,7 +143,7 @@ class Reports(harness.FreestoneTest):
             ("xml", lambda text: ElementTree.fromstring(text)),
             ("log", lambda text: self.assertIn("live: handed out", text)),
         ):
-            check(self.report(f"at-exit.{ending}", 20))
+            check(self.report(f"at-exit.{ending}"))
             self.assertEqual(list(self.folder.glob("*.new")), [], "no draft is left")
 
     def test_the_process_stands_in_the_name(self) -> None:
@@ -175,13 +170,13 @@ class Reports(harness.FreestoneTest):
             self.assertIn(of_child.format(child), [path.name for path in self.folder.iterdir()])
 
     def test_openmetrics_agree_with_themselves(self) -> None:
-        s = {name: value for (name, label), value in self.metrics(self.report("m.om", 50)).items() if not label}
+        s = {name: value for (name, label), value in self.metrics(self.report("m.om")).items() if not label}
         parts = ("live", "thread_cached", "run_cached", "slab_free", "dirty", "clean")
         self.assertEqual(sum(s[f"{part}_bytes"] for part in parts), s["committed_bytes"] + s["mapped_bytes"])
         self.assertAlmostEqual(s["fragmentation_ratio"], 1 - s["live_bytes"] / s["charged_bytes"], delta=0.0011)
 
     def test_the_text_format_of_prometheus_explains_and_types_every_sample(self) -> None:
-        text = self.report("m.prom", 50)
+        text = self.report("m.prom")
         families: dict[str, set[str]] = {"HELP": set(), "TYPE": set()}
         for line in text.splitlines():
             words = line.split()
@@ -210,10 +205,13 @@ class Reports(harness.FreestoneTest):
         self.assertTrue(wait_for(renewed, running), f"only {len(seen)} versions")
         running.communicate()
 
-    def test_without_an_interval_nothing_is_written_before_the_end(self) -> None:
+    def test_without_an_interval_nothing_is_written_before_the_end_and_without_the_option_there_is_no_page(
+        self,
+    ) -> None:
         path = self.folder / "n.json"
         running = self.ready(f"stats_file:{path}", 1)
         self.assertFalse(path.exists())
+        self.assertFalse(Path(f"/dev/shm/freestone-{running.pid}").exists())
         running.communicate()
         self.assertTrue(path.exists())
 
@@ -240,11 +238,9 @@ class Reports(harness.FreestoneTest):
 
     def test_an_unwritable_file_is_one_line_and_no_harm(self) -> None:
         for interval in ("", ",stats_interval_ms:10"):
-            done = self.run_probe(f"stats_file:/no/such/folder/x.prom{interval}", "churn", "200")
-            self.assertEqual(done.status, 0)
-            lines = [line for line in done.err.splitlines() if "freestone" in line]
-            self.assertEqual(len(lines), 1, done.err)
-            self.assertIn("/no/such/folder/x.prom", lines[0])
+            said = self.run_probe(f"stats_file:/no/such/folder/x.prom{interval}", 200).err
+            (line,) = [line for line in said.splitlines() if "freestone" in line]
+            self.assertIn("/no/such/folder/x.prom", line)
 
     def test_the_live_page_shows_a_running_process_and_goes_with_it(self) -> None:
         if not os.access("/dev/shm", os.W_OK):
@@ -262,11 +258,6 @@ class Reports(harness.FreestoneTest):
         running.communicate()
         self.assertFalse(page.exists())
 
-    def test_without_the_option_there_is_no_page(self) -> None:
-        running = self.ready("", 1)
-        self.assertFalse(Path(f"/dev/shm/freestone-{running.pid}").exists())
-        running.communicate()
-
     @unittest.skipUnless(len(sys.argv) > 1, "judges seconds: api.live_page_cost")
     def test_the_live_page_costs_little_processor_time(self) -> None:
         def used(conf: str) -> float:
@@ -282,11 +273,6 @@ class Reports(harness.FreestoneTest):
 class ClosedStandardError(harness.FreestoneTest):
     """`ls` and many others close standard error in an exit handler, which runs before the library's."""
 
-    def ls(self, conf: str) -> harness.Finished:
-        done = harness.run(["/bin/ls", "/"], conf=conf)
-        self.assertEqual(done.status, 0, done)
-        return done
-
     def test_reports_are_printed_and_those_that_cannot_be_written_are_named(self) -> None:
         for conf, said in (
             ("stats_print:true", "live: handed out and not yet freed"),
@@ -295,17 +281,19 @@ class ClosedStandardError(harness.FreestoneTest):
             ("leak:exact,leak_file:/nowhere/x", "freestone: the leak report cannot be written to /nowhere/x"),
             ("stats_file:/nowhere/x", "freestone: statistics cannot be written to /nowhere/x"),
         ):
-            self.assertIn(said, self.ls(conf).err)
+            done = harness.run(["/bin/ls", "/"], conf=conf)
+            self.assertEqual(done.status, 0, done)
+            self.assertIn(said, done.err)
 
-    def test_nothing_is_kept_open_when_nothing_is_to_be_reported(self) -> None:
-        for conf, kept in (("stats_print:true", 1), ("confirm:false", 0)):
-            done = harness.run(["/bin/ls", "/proc/self/fd"], conf=conf)
+    def test_one_copy_is_kept_open_if_there_is_anything_to_report_and_exec_does_not_inherit_it(self) -> None:
+        exec_ls = "import os; os.execve('/bin/ls', ['ls', '/proc/self/fd'], {})"
+        for conf, command, kept in (
+            ("stats_print:true", ["/bin/ls", "/proc/self/fd"], 1),
+            ("confirm:false", ["/bin/ls", "/proc/self/fd"], 0),
+            ("stats_print:true", ["/usr/bin/python3", "-I", "-c", exec_ls], 0),
+        ):
+            done = harness.run(command, conf=conf)
             self.assertEqual(sum(int(number) >= 10 for number in done.out.split()), kept, done)
-
-    def test_the_copy_is_not_inherited_by_exec(self) -> None:
-        script = "import os; os.execve('/bin/ls', ['ls', '/proc/self/fd'], {})"
-        done = harness.run(["/usr/bin/python3", "-I", "-c", script], conf="stats_print:true")
-        self.assertEqual([number for number in done.out.split() if int(number) >= 10], [], done)
 
     def test_a_file_that_took_the_number_is_not_written_to(self) -> None:
         own = self.folder / "own"
