@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import time
 import unittest
-from pathlib import Path
 
 from support import harness
 
