@@ -16,7 +16,6 @@ CALLS = (
 )  # fmt: skip
 SIZES = (100, 1000, 2100, 4096, 13034, 40001, 70000, 200_000, 3_000_000)
 PAGE = 4096
-VIEW = "prof_format:collapsed,prof_view:cumulative"
 
 
 def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
@@ -26,23 +25,17 @@ def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
     return count * sum(sizes) + (count * len(sizes) * 16 if call == "realloc_grows" else 0)
 
 
-class EveryCall(harness.FreestoneTest):
-    def profiled(self, conf: str, *words: str) -> tuple[int, str]:
-        """The bytes that the profile says were allocated by the probe's places, and what the probe printed."""
-        path = self.folder / "profile"
-        conf = f"prof:true,{VIEW},{conf},prof_file:{path}"
-        done = harness.run([harness.PROBES / "every_call_probe", *words], conf=conf)
-        self.assertEqual((done.status, done.err), (0, ""), done)
-        found = profiles.read_collapsed(path).items()
-        return sum(size for stack, size in found if {"place", "place_one"} & set(stack)), done.out
-
-    def sampled(self, call: str, count: int, sizes: tuple[int, ...], conf: str) -> int:
-        return self.profiled(conf, call, str(count), *map(str, sizes))[0]
+class EveryCall(profiles.ProfileTest):
+    def sampled(self, *words: object, conf: str = "", sample_bytes: int = 1) -> int:
+        """The bytes that the profile says were allocated by the probe's places."""
+        conf = f"prof_view:cumulative,{conf}"
+        found = self.collapsed("every_call_probe", *map(str, words), conf=conf, sample_bytes=sample_bytes)
+        return sum(size for stack, size in found.items() if {"place", "place_one"} & set(stack))
 
     def test_with_every_block_sampled_nothing_is_missing(self) -> None:
         for call in CALLS:
             with self.subTest(call=call):
-                self.assertEqual(self.sampled(call, 12, SIZES, "prof_sample_bytes:1"), allocated(call, 12, SIZES))
+                self.assertEqual(self.sampled(call, 12, *SIZES), allocated(call, 12, SIZES))
 
     def test_with_few_samples_the_sum_is_right_within_six_standard_errors(self) -> None:
         mean, size, count = 70_000, 13_000, 3_000
@@ -50,20 +43,20 @@ class EveryCall(harness.FreestoneTest):
         for call in CALLS:
             with self.subTest(call=call):
                 wanted = allocated(call, count, (size,))
-                found = self.sampled(call, count, (size,), f"prof_sample_bytes:{mean}")
+                found = self.sampled(call, count, size, sample_bytes=mean)
                 self.assertLess(abs(found / wanted - 1), 6 * error)
 
     def test_a_thread_that_its_cache_serves_alone_is_seen_from_the_start_of_a_late_profile_on(self) -> None:
         for call in [c for c in CALLS if c != "pvalloc"]:  # whose pages and a trailer are above the table of classes
             for size in (100, 4000):
                 with self.subTest(call=call, size=size):
-                    found, printed = self.profiled("prof_active:false,prof_sample_bytes:1", call, "late", str(size))
-                    self.assertGreaterEqual(found, int(printed) * size)
+                    found = self.sampled(call, "late", size, conf="prof_active:false")
+                    self.assertGreaterEqual(found, int(self.printed) * size)
 
     def test_switching_on_and_off_beside_threads_that_allocate_gives_no_block_twice(self) -> None:
         for call in ("malloc", "calloc"):
             with self.subTest(call=call):
-                self.profiled("prof_active:false,prof_sample_bytes:20000", call, "toggled", "6000")
+                self.sampled(call, "toggled", 6000, conf="prof_active:false", sample_bytes=20000)
 
 
 if __name__ == "__main__":

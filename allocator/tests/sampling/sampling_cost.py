@@ -30,14 +30,12 @@ SQL = (
 
 def commands(build: Path, short: bool) -> dict[str, list[str]]:
     """Short ones for counting, which slows a program fifty times."""
-    lifetimes = [
-        str(build / "freestone-workload"),
-        "lifetimes",
-        f"--steps={2000000 if short else 8000000}",
-        "--void=no",
-        "--idle-ms=0",
-    ]
-    return {"lifetimes": lifetimes, "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=30000 if short else 400000)]}
+    steps, rows = (2_000_000, 30_000) if short else (8_000_000, 400_000)
+    workload = str(build / "freestone-workload")
+    return {
+        "lifetimes": [workload, "lifetimes", f"--steps={steps}", "--void=no", "--idle-ms=0"],
+        "sqlite3": ["sqlite3", ":memory:", SQL.format(rows=rows)],
+    }
 
 
 def environment(build: Path, conf: str) -> dict[str, str]:
@@ -53,13 +51,8 @@ def seconds(command: list[str], env: dict[str, str]) -> float:
 
 
 def instructions(command: list[str], env: dict[str, str]) -> int:
-    done = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
-        env=env,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    counted = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
+    done = subprocess.run(counted, env=env, check=False, capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
     assert done.returncode == 0 and found is not None, f"ended with {done.returncode}: {done.stderr}"
     return int(found[1])
@@ -86,9 +79,8 @@ def main() -> None:
         command = commands(build, short=False)[name]
         ratios = []
         for turn in range(rounds):
-            pair = {
-                conf: seconds(command, environment(build, conf)) for conf in ((OFF, ON) if turn % 2 == 0 else (ON, OFF))
-            }
+            order = (OFF, ON) if turn % 2 == 0 else (ON, OFF)
+            pair = {conf: seconds(command, environment(build, conf)) for conf in order}
             ratios.append(pair[ON] / pair[OFF])
         least, most = median_interval(ratios)
         off, on = counts(commands(build, short=True)[name], build)

@@ -15,23 +15,20 @@ from support import harness
 
 EVERY = "prof:true,prof_sample_bytes:1"
 PLACES = ("long_lived", "short_lived", "freed_at_once")
-
-
 LIVE = {"long_lived": 200_000}
 ALL = {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000}
 AT_PEAK = {"long_lived": 200_000, "short_lived": 300_000}
 
 
-class Views(harness.FreestoneTest):
+class Views(profiles.ProfileTest):
     def setUp(self) -> None:
         super().setUp()
         self.path = self.folder / "profile"
 
-    def run_probe(self, conf: str, *words: str) -> list[int]:
+    def run_probe(self, conf: str = "", *words: str) -> list[int]:
         """The addresses of the three places."""
-        done = harness.run([harness.PROBES / "views_probe", *words], conf=f"{conf},prof_file:{self.path}")
-        self.assertEqual((done.status, done.err), (0, ""), done)
-        return [int(word) for word in done.out.splitlines()[-1].split()]
+        self.profile("views_probe", *words, conf=conf)
+        return [int(word) for word in self.printed.splitlines()[-1].split()]
 
     def expect_places(self, profile: profiles.Profile, starts: list[int], kind: str, wanted: dict[str, int]) -> None:
         found: dict[str, int] = {}
@@ -48,7 +45,7 @@ class Views(harness.FreestoneTest):
         return max(below)[1] if below else ""
 
     def test_pprof_holds_all_views(self) -> None:
-        starts = self.run_probe(EVERY)
+        starts = self.run_probe()
         profile = profiles.read_pprof(self.path)
         for kind, wanted in (
             ("inuse_space", LIVE),
@@ -64,7 +61,7 @@ class Views(harness.FreestoneTest):
         self.assertGreater(profile.duration_ns, 30_000_000)
 
     def test_lifetimes_stand_as_labels(self) -> None:
-        starts = self.run_probe(EVERY)
+        starts = self.run_probe()
         profile = profiles.read_pprof(self.path)
         for sample in profile.samples:
             place = self.place(starts, sample.addresses)
@@ -77,7 +74,7 @@ class Views(harness.FreestoneTest):
                 self.assertLessEqual(lived, 10_000_000, "freed at once")
 
     def test_mappings_name_the_files_and_their_build_ids(self) -> None:
-        starts = self.run_probe(EVERY)
+        starts = self.run_probe()
         profile = profiles.read_pprof(self.path)
         probe = harness.PROBES / "views_probe"
         file, _ = profile.file_offset(starts[0])
@@ -89,25 +86,23 @@ class Views(harness.FreestoneTest):
 
     def test_collapsed_shows_the_chosen_view(self) -> None:
         for view, wanted in (("live", LIVE), ("cumulative", ALL), ("peak", AT_PEAK)):
-            self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:{view}")
             sums: dict[str, int] = {}
-            for stack, size in profiles.read_collapsed(self.path).items():
+            for stack, size in self.collapsed("views_probe", conf=f"prof_view:{view}").items():
                 if stack[-1] in PLACES:
                     sums[stack[-1]] = sums.get(stack[-1], 0) + size
                     self.assertTrue(any(frame.startswith("__libc_start_main") for frame in stack), stack)
             self.assertEqual(sums, wanted, view)
 
     def test_collapsed_shows_lifetimes(self) -> None:
-        self.run_probe(f"{EVERY},prof_format:collapsed,prof_view:lifetime")
         lived: dict[str, int] = {}
-        for stack, size in profiles.read_collapsed(self.path).items():
+        for stack, size in self.collapsed("views_probe", conf="prof_view:lifetime").items():
             if stack[-2] == "short_lived":
                 lived[stack[-1]] = lived.get(stack[-1], 0) + size
         self.assertEqual(sum(lived.values()), 300_000)
         self.assertLessEqual(set(lived), {"[lived 10ms to 100ms]", "[lived 100ms to 1s]"})
 
     def test_heap_v2_counts_samples(self) -> None:
-        starts = self.run_probe(f"{EVERY},prof_format:heap_v2")
+        starts = self.run_probe("prof_format:heap_v2")
         heap = profiles.read_heap_v2(self.path)
         sums = {name: [0, 0, 0, 0] for name in PLACES}
         for stack, row in heap.stacks.items():
@@ -132,19 +127,19 @@ class Views(harness.FreestoneTest):
 
     def test_the_api_starts_stops_and_writes(self) -> None:
         written = self.folder / "by_api"
-        starts = self.run_probe("prof:false,prof_sample_bytes:1", "api", str(written))
+        starts = self.run_probe("prof:false", "api", str(written))
         self.assertFalse(self.path.exists(), "nothing is written at exit without prof")
         profile = profiles.read_pprof(written)
         self.expect_places(profile, starts, "alloc_space", ALL)
 
     def test_prof_active_false_waits_for_the_api(self) -> None:
-        self.run_probe(f"{EVERY},prof_active:false")
+        self.run_probe("prof_active:false")
         profile = profiles.read_pprof(self.path)
         self.assertEqual(profile.samples, [])
         self.assertTrue(profile.comments and "no allocation was sampled" in profile.comments[0], profile.comments)
 
     def test_no_file_without_prof_final(self) -> None:
-        self.run_probe(f"{EVERY},prof_final:false")
+        self.run_probe("prof_final:false")
         self.assertFalse(self.path.exists())
 
     def test_a_file_that_cannot_be_written_is_named(self) -> None:
