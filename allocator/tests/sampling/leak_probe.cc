@@ -93,21 +93,31 @@ static void** volatile chain;
 static char* volatile interior;
 static void** volatile own_mapping;
 
+static void hold_chain(int count, size_t size) {
+  for (int i = 0; i < count; ++i) {
+    auto** next = static_cast<void**>(reachable(size));
+    next[0] = chain;
+    chain = next;
+  }
+}
+
 static void hold_all() {
   in_data = reachable(100);
   in_bss = reachable(1000);
   in_tls = reachable(10000);
-  for (int i = 0; i < 100; ++i) {
-    auto** next = static_cast<void**>(reachable(48));
-    next[0] = chain;
-    chain = next;
-  }
+  hold_chain(100, 48);
   interior = static_cast<char*>(reachable(500)) + 499;
   own_mapping = static_cast<void**>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  own_mapping[77] = reachable(200000);               // a run
+  own_mapping[77] = reachable(200000);                      // a run
   auto** large = static_cast<void**>(reachable(40 << 20));  // a mapping of its own
   own_mapping[78] = large;
   large[1 << 20] = reachable(60);  // reached through it only
+}
+
+static pthread_t started(void* (*body)(void*), void* argument = nullptr) {
+  pthread_t id;
+  pthread_create(&id, nullptr, body, argument);
+  return id;
 }
 
 static volatile int thread_ready;
@@ -154,8 +164,7 @@ static void* makes_threads(void*) {
 }
 static int count_slow_searches() {
   const auto search = reinterpret_cast<size_t (*)()>(dlsym(RTLD_DEFAULT, "freestone_leak_check"));
-  pthread_t id;
-  for (int i = 0; i < 2; ++i) pthread_create(&id, nullptr, makes_threads, nullptr);
+  for (int i = 0; i < 2; ++i) started(makes_threads);
   int slow = 0;
   for (int i = 0; i < 15; ++i) {
     usleep(20000);
@@ -168,49 +177,36 @@ static int count_slow_searches() {
   return slow;
 }
 
-int main(int count, char** arguments) {
-  const char* what = count > 1 ? arguments[1] : "";
-  if (strcmp(what, "nothing") == 0) _exit(0);
-  const bool all = strcmp(what, "all") == 0;
-  if (all || strcmp(what, "reachable") == 0) {
+int main(int, char** arguments) {
+  const auto is = [&](const char* name) { return strcmp(arguments[1], name) == 0; };
+  if (is("reachable") || is("all")) {
     hold_all();
-    pthread_t id;
-    pthread_create(&id, nullptr, waits, nullptr);
+    started(waits);
     while (thread_ready != 1) usleep(1000);
-    pthread_create(&id, nullptr, waits_with_register, nullptr);
+    started(waits_with_register);
     while (thread_ready != 2) usleep(1000);
   }
-  if (all || strcmp(what, "lost") == 0) {
+  if (is("lost") || is("all")) {
     lose_many(7, 123);
     lose_many(3, 30000);
     lose(300000);
     lose(50 << 20);
     lose_circle();
     lose_chain();
-    pthread_t id;
-    pthread_create(&id, nullptr, loses, nullptr);
-    pthread_join(id, nullptr);
+    pthread_join(started(loses), nullptr);
   }
-  if (strcmp(what, "many") == 0) {
+  if (is("many")) {
     lose_many(20000, 500);
-    for (int i = 0; i < 20000; ++i) {
-      auto** next = static_cast<void**>(reachable(500));
-      next[0] = chain;
-      chain = next;
-    }
+    hold_chain(20000, 500);
   }
-  if (strcmp(what, "freed") == 0) {
-    void* block = reachable(100);
-    free(block);
-  }
-  if (strcmp(what, "ending") == 0) {
+  if (is("freed")) free(reachable(100));
+  if (is("ending")) {
     printf("slow searches: %d\n", count_slow_searches());
     fflush(stdout);
     _exit(0);
   }
-  if (strcmp(what, "outlived") == 0) {
-    pthread_t id;
-    pthread_create(&id, nullptr, outlives_main, reinterpret_cast<void*>(pthread_self()));
+  if (is("outlived")) {
+    started(outlives_main, reinterpret_cast<void*>(pthread_self()));
     pthread_exit(nullptr);
   }
   wipe();

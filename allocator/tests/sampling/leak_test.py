@@ -25,35 +25,28 @@ def sites(report: dict[str, Any]) -> list[tuple[int, int]]:
 
 
 class Exact(harness.FreestoneTest):
-    def test_every_lost_block_is_named_with_its_place(self) -> None:
-        done, report = run("lost", "leak:exact")
-        self.assertEqual(done.status, 0)
+    def test_every_lost_block_is_named_with_its_place_and_no_other(self) -> None:
         # A circle and a chain are lost as a whole.
-        self.assertEqual(
-            sites(report),
-            sorted([(7, 861), (3, 90000), (1, 300000), (1, 50 << 20), (1, 72), (1, 72), (10, 400), (5, 3500)]),
-        )
-        self.assertIn("freestone: leaks of process", done.err)
-        self.assertIn(" lose_chain+0x", done.err)
-        self.assertIn("7", [line.split()[3] for line in done.err.splitlines() if " 861 bytes in " in line])
-
-    def test_reachable_blocks_are_not_named(self) -> None:
-        done, report = run("reachable", "leak:exact")
-        self.assertEqual(report["sites"], [], done.err)
-        self.assertIn("every live block is reachable", done.err)
-        self.assertEqual(report["reason"], "every live block is reachable")
-        self.assertGreaterEqual(report["reachable"]["blocks"], 109)
+        lost = [(1, 72), (1, 72), (1, 300000), (1, 50 << 20), (3, 90000), (5, 3500), (7, 861), (10, 400)]
+        for case, places in (("lost", lost), ("outlived", [(7, 861)]), ("reachable", []), ("freed", [])):
+            done, report = run(case, "leak:exact")
+            self.assertEqual((done.status, sites(report)), (0, places), (case, done.err))
+            if case == "lost":
+                self.assertIn("freestone: leaks of process", done.err)
+                self.assertIn(" lose_chain+0x", done.err)
+                self.assertIn("7", [line.split()[3] for line in done.err.splitlines() if " 861 bytes in " in line])
+            if case == "outlived":  # after the end of the first thread the report is the same
+                self.assertIn("libc", str(report["mappings"]))
+            if case == "reachable":
+                self.assertIn("every live block is reachable", done.err)
+                self.assertEqual(report["reason"], "every live block is reachable")
+                self.assertGreaterEqual(report["reachable"]["blocks"], 109)
 
     def test_lost_among_reachable(self) -> None:
         _, report = run("all", "leak:exact")
         self.assertEqual(
             report["lost"], {"blocks": 29, "bytes": 7 * 123 + 90000 + 300000 + (50 << 20) + 144 + 400 + 3500}
         )
-
-    def test_after_the_end_of_the_first_thread_the_report_is_the_same(self) -> None:
-        _, report = run("outlived", "leak:exact")
-        self.assertEqual(sites(report), [(7, 861)])
-        self.assertIn("libc", str(report["mappings"]))
 
     def test_no_search_waits_for_threads_that_end(self) -> None:
         conf = "prof:true,prof_final:off,leak_file:/dev/null"
@@ -69,17 +62,12 @@ class Exact(harness.FreestoneTest):
         done = harness.run([harness.PROBES / "leak_probe", "lost"])
         self.assertEqual((done.status, done.err), (0, ""))
 
-    def test_freed_blocks_are_not_live(self) -> None:
-        _, report = run("freed", "leak:exact")
-        self.assertEqual(report["sites"], [])
-
     def test_real_programs_run_and_are_clean_of_false_reports(self) -> None:
         code = "import json;print(len(json.dumps([{'a':i,'b':[i]*3} for i in range(300)])))"
         python = ["/usr/bin/python3", "-I", "-c", code]
         done = harness.run(python, conf="leak:exact", extra={"PYTHONMALLOC": "malloc"})
         self.assertEqual(done.status, 0)
         self.assertIn("leaks of process", done.err)
-        print(done.err.splitlines()[0])
 
 
 class Sampled(harness.FreestoneTest):
