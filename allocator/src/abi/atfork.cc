@@ -1,11 +1,10 @@
-// Room 20, abi: who registers fork handlers.
+// Room 20, abi: registration of fork handlers.
 //
-// libc runs the handlers before a fork in reverse order of registration, and those after a fork in order of
-// registration. Ours hold locks, so they must run last before the fork and first after it. So this file registers them
-// when the first library registers a handler, even if that library's constructor runs before ours. With glibc each
-// program and library has a copy of pthread_atfork, which calls libc's __register_atfork; so that is the name to
-// define. In a fully static program libc's own definition wins, because this one is weak, and our constructor registers
-// the handlers. With musl the name is pthread_atfork, and the shared library alone defines it (abi/pthread_atfork.cc).
+// libc runs the handlers before a fork in reverse order of registration, and those after it in order. Ours hold locks,
+// so they must run last before the fork and first after it. This file registers them when the first library registers a
+// handler, even if that library's constructor runs before ours. With glibc each program and library has a copy of
+// pthread_atfork, which calls __register_atfork: this file defines that name, weakly. In a fully static program libc's
+// own definition wins, and our constructor registers the handlers. With musl see abi/pthread_atfork.cc.
 
 #include <dlfcn.h>
 #include <features.h>

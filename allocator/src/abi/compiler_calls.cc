@@ -1,11 +1,11 @@
-// Room 20, abi: what compilers call in place of malloc and operator new.
+// Room 20, abi: the names that compilers call in place of malloc and operator new.
 //
 //   hot and cold    operator new with a hint of how often the memory will be used (LLVM, by a profile of the heap)
 //   size-returning  operator new that says how much of the block may be used (P0901)
 //   tokens          each of these, and malloc's family, with a number for the type (clang -fsanitize=alloc-token)
 //
-// Hints and numbers are taken and not used. Every call goes to the plain form as the program's modules find it, so what
-// the program replaced stays replaced, and any free or delete takes the block.
+// Hints and numbers are ignored. Every call goes to the plain form as the program's modules find it: replaced operators
+// stay replaced, and any free or delete takes the block.
 
 #include <cstdlib>
 #include <new>

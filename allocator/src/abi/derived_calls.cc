@@ -1,8 +1,8 @@
 // Room 20, abi: the C library's allocation functions that a tool such as valgrind's memcheck does not know.
 //
-// Such a tool puts its own functions in the place of malloc, free, realloc and others. So these calls do alone only
-// what concerns blocks of this heap, which has none then. All else they leave to a call that the tool knows. They stand
-// apart from it, so that no compiler draws it in.
+// Such a tool replaces malloc, free, realloc and others, and this heap then has no blocks. These functions handle
+// blocks of this heap themselves and leave all other work to a call that the tool knows. The file stands apart, so no
+// compiler inlines that call.
 
 #include <cerrno>
 #include <cstddef>

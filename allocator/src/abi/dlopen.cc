@@ -1,9 +1,9 @@
 // Room 20, abi: dlopen without RTLD_DEEPBIND, and dlclose, which keeps names for a profile. Only in the shared library.
 //
 // A library loaded with that flag finds libc's free before the program's, and passes our blocks to it. Without the flag
-// it finds ours, like all other code. `drop_deepbind:false` keeps the flag.
+// it finds ours. `drop_deepbind:false` keeps the flag.
 //
-// libc looks at the call's return address to choose the RUNPATH and the namespace. So the functions that open a library
+// libc chooses the RUNPATH and the namespace by the return address of the call. So the functions that open a library
 // end with a jump to libc's, which returns to the caller itself.
 
 #include <dlfcn.h>

@@ -1,5 +1,4 @@
-// Room 20, abi: limits, callbacks, walking and heap objects of freestone.h. This file checks arguments and decides
-// nothing.
+// Room 20, abi: limits, callbacks, walking and heap objects of freestone.h. It checks arguments and decides nothing.
 
 #include <cerrno>
 #include <cstring>

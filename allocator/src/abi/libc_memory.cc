@@ -1,11 +1,9 @@
 // Room 20, abi: libc's functions that move and set memory, in the hardened library. An access that begins in a heap
-// block must end in it; libc's own functions do the work. FREESTONE_CHECK_LIBC=OFF leaves all names of this file out of
-// the library.
+// block must end in it; libc's own functions do the work, before the constructors plain loops. FREESTONE_CHECK_LIBC=OFF
+// leaves all names of this file out of the library.
 //
-// The library's own calls do not come here: base/plain_memory.h gives them other names. Those for what realloc copies
-// and calloc clears are defined below.
-//
-// Before the constructors have run, libc's functions are not known: plain loops do the work.
+// The library's own calls have other names (base/plain_memory.h). The copies of realloc and the clearing of calloc are
+// defined below.
 
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 // Room 20, abi: the part of jemalloc's control interface that programs use, answered from Freestone's own figures
-// (mallctl_nodes.cc). A name that is not in the table answers ENOENT, as jemalloc does for what it does not know. The
-// jemalloc that a program may be linked with is asked for nothing: its arenas would hand out blocks of another heap.
+// (mallctl_nodes.cc). Unknown names answer ENOENT, as in jemalloc. A jemalloc that the program is linked with is never
+// asked: its arenas would hand out blocks of another heap.
 
 #include <cerrno>
 #include <cstring>

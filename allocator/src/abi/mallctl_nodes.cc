@@ -1,8 +1,7 @@
-// Room 20, abi: what mallctl answers, name by name.
+// Room 20, abi: the answers of mallctl, name by name.
 //
 // Arena 0 is the process heap, the others are made by "arenas.create" (heaps/arena.h); 4096 means all of them, as in
-// jemalloc. stats.* shows a snapshot that a write to "epoch" renews. Names that have no counterpart here are not in the
-// table.
+// jemalloc. stats.* shows a snapshot that a write to "epoch" renews. Names without a counterpart are not in the table.
 
 #include "abi/mallctl_nodes.h"
 

@@ -1,8 +1,8 @@
-// Room 20, abi: jemalloc's calls with flags. The C library's calls serve them, and an arena serves what names one.
+// Room 20, abi: jemalloc's calls with flags, served by the C library's calls, or by the arena that a flag names.
 //
 // The flags are jemalloc's: the logarithm of an alignment, a bit for zeroed memory, a cache and an arena, each of these
-// with 0 for none and else moved up. Thread caches are the heap's own, so a cache that a flag names changes nothing.
-// Where a size is asked for with zeroes, all of the usable size is zeroed, so that a later rallocx may count on it.
+// moved up by one, with 0 for none. A cache in the flags changes nothing. A request for zeroed memory zeroes the whole
+// usable size, because a later rallocx may count on it.
 
 #include <cstddef>
 #include <cstring>

@@ -1,10 +1,10 @@
 // Room 20, abi: C++ operator new and delete, without linking a C++ runtime.
 //
-// The new-handler and the exception belong to the program's runtime. We reach them through weak references: a C++
-// program has them, and a C program never gets here.
+// The new-handler and the exception belong to the program's runtime, which weak references reach: a C++ program has
+// them, and a C program never gets here.
 //
 // NEW-1  If the program replaced an operator, each form that it left alone calls the operator that the standard names.
-// NEW-2  If another's malloc and free lie ahead of ours, the operators call these, as libstdc++'s do.
+// NEW-2  If another library's malloc and free come first, the operators call these, as libstdc++'s do.
 
 #include <cstddef>
 

@@ -1,8 +1,8 @@
-// Room 20, abi: `preload:once` takes this library out of LD_PRELOAD, so that the programs which this one starts are not
-// served. Only in the shared library.
+// Room 20, abi: `preload:once` takes this library out of LD_PRELOAD, so child programs are not served. Only in the
+// shared library.
 //
-// The list is shortened in the place where the kernel put it, before the program's constructors run: whoever read the
-// variable before sees the change too, and nothing is allocated.
+// The list is shortened in place, where the kernel put it, before the program's constructors run: earlier readers of
+// the variable see the change too, and nothing is allocated.
 
 #include <elf.h>
 #include <link.h>

@@ -1,4 +1,4 @@
-// Room 20, abi: who registers fork handlers, with musl; see atfork.cc. Only in the shared library.
+// Room 20, abi: registration of fork handlers with musl; see atfork.cc. Only in the shared library.
 
 #include <dlfcn.h>
 

@@ -1,5 +1,4 @@
-// Room 20, abi: see realloc_in_use.h. A file of its own: a compiler that sees our definitions may take them for the
-// ones in use.
+// Room 20, abi: see realloc_in_use.h. A separate file, because a compiler that sees our definitions may call them.
 
 #include "abi/realloc_in_use.h"
 

@@ -1,7 +1,5 @@
-// Room 1, base: memory in pieces of 16 bytes, by instructions rather than by a call. Every target has them: SSE2 or
-// NEON.
-//
-// All of it works on multiples of 16 at multiples of 16, as blocks and slabs are.
+// Room 1, base: memory in pieces of 16 bytes, by instructions (SSE2 or NEON) rather than by a call. Addresses and sizes
+// are multiples of 16.
 #pragma once
 
 #include <cstring>

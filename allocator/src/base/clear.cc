@@ -1,5 +1,5 @@
-// Room 1, base: see chunks.h. Long memory is looked at and cleared by vectors of 32 bytes where the processor has them
-// (AVX2), else of 16. No state but the choice between them.
+// Room 1, base: see chunks.h. Vectors of 32 bytes (AVX2), else of 16, check and clear long memory. Its only state is
+// the choice between them.
 
 #include "base/chunks.h"
 

@@ -1,5 +1,5 @@
-// Room 1, base: see plain_memory.h. Simple loops: what they work on is short. This file must not be optimised into
-// calls of itself.
+// Room 1, base: see plain_memory.h. Simple loops for short memory. The compiler must not turn them into calls of
+// themselves.
 
 #include "base/compiler.h"
 #include "base/units.h"

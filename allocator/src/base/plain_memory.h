@@ -1,10 +1,9 @@
-// Room 1, base: every file of the library includes this first, except those that do the program's own work. The library
-// copies, clears and compares by functions of its own (plain_memory.cc), and so does the code that the compiler
-// inserts. Another library may define libc's names, and its functions may allocate. That must not happen while a lock
-// is held.
+// Room 1, base: the library's own functions to copy, clear and compare. Every file includes this first, except those
+// that do the program's own work; code that the compiler inserts calls them too. Another library may define libc's
+// names, with functions that allocate, and that must not happen under a lock.
 //
-// Where FREESTONE_LIBC_MEMORY is defined, what realloc copies and calloc clears is left to libc: there no lock is held.
-// The hardened library exports these names itself, so there libc's functions have another one (abi/libc_memory.cc).
+// Where FREESTONE_LIBC_MEMORY is defined, libc does the copies of realloc and the clearing of calloc, under no lock.
+// The hardened library exports these names itself and calls libc's functions by others (abi/libc_memory.cc).
 #pragma once
 
 #ifndef FREESTONE_DEFINES_MEMORY

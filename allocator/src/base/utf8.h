@@ -1,4 +1,4 @@
-// Room 1, base: texts that others read as UTF-8, such as the name of a file, which may be any bytes.
+// Room 1, base: text that readers take as UTF-8, from file names of any bytes.
 #pragma once
 
 #include "base/units.h"

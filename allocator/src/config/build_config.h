@@ -32,8 +32,8 @@ inline constexpr unsigned kShardsMax = 16;
 
 // Blocks up to this size share slabs. A larger one is a run of its own, or a mapping.
 inline constexpr usize kSmallBytesMax = 32 * kKiB;
-// The thread cache keeps runs up to the first size like blocks. The run cache of the thread's shard keeps those up to
-// the second.
+// The thread cache keeps runs up to the first size like blocks. Runs up to the second wait in the slots of the thread's
+// set (span/run.cc).
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
 // The process keeps one larger run per doubling, up to the first size and all together up to the second; so none above

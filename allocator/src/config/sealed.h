@@ -1,7 +1,6 @@
-// Room 3, config: what decides how the library works and does not change while it does, beside the options: secrets,
-// addresses of code, how memory is made to fault. In the hardened build it lies with the options on a page of its own
-// (options.h), which is read-only after the start (platform/seal.h): one write of an attacker then neither switches a
-// check off nor leads a call elsewhere.
+// Room 3, config: state that steers the library and does not change after the start: secrets, addresses of code, how
+// memory is made to fault. In the hardened build it lies with the options on a page of its own (options.h), read-only
+// after the start (platform/seal.h): one write of an attacker can neither switch a check off nor redirect a call.
 #pragma once
 
 #include "base/atomic.h"

@@ -2,11 +2,9 @@
 //
 // 16-byte steps up to 128 bytes, then 8 classes per doubling. Up to kSmallBytesMax the blocks of a class lie in slabs;
 // above, up to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the
-// same rules. Every size is a multiple of 16. From 4 to 32 KiB, every class that a page-aligned request can ask for is
-// a multiple of 4 KiB, so page-aligned blocks cost no more than their size.
-//
-// The classes are numbered from 1. The number is the tag of the units of the class's slabs (REGION-1 says what tag a
-// run has).
+// same rules. Every size is a multiple of 16. From 4 to 32 KiB, every class that a page-aligned request can get is a
+// multiple of 4 KiB, so page-aligned blocks cost no more than their size. Classes count from 1; the number is the tag
+// of the units of the class's slabs (REGION-1 has the tags of runs).
 #pragma once
 
 #include "base/bits.h"

@@ -1,5 +1,5 @@
-// Room 9, front: what the fast build checks when the program ends. A free pushes without looking: a second free, or an
-// address that is not a block's start, is seen when it leaves the thread's cache. What never leaves is checked here:
+// Room 9, front: the fast build's check when the program ends. A second free, or a free of an address that is no
+// block's start, is seen when the address leaves the thread's cache; addresses that never leave are checked here, in
 // the cache of the thread that ends the process.
 //
 // It changes nothing, so other threads and later destructors can go on. It costs about 30 instructions for each cached

@@ -1,11 +1,9 @@
-// Room 9, front: the first call, the end of a thread, fork.
+// Room 9, front: the first call, the end of a thread, fork (fork.h).
 //
 // ld.so calls malloc before any constructor, so the first slow path brings the allocator up, with raw system calls
-// only. What needs libc is done by a constructor, or earlier when another library's constructor registers fork
-// handlers. The key whose destructor ends a thread is made for the second thread's cache: a program with one thread has
-// all of libc's keys. So the end of the first thread is not seen, which as a rule is the end of the process.
-//
-// What fork does is in fork.h.
+// only. A constructor does the work that needs libc, or the first registration of fork handlers by another library. The
+// key whose destructor ends a thread is made for the second thread's cache, because a program with one thread has all
+// of libc's keys. So the end of the first thread, normally the end of the process, is not seen.
 
 #include <pthread.h>
 

@@ -1,6 +1,5 @@
-// Room 9, front: see passthrough.h.
-//
-// glibc's other names for its malloc, such as __libc_malloc, are ours too (abi/malloc.cc): only dlsym leads behind us.
+// Room 9, front: see passthrough.h. Only dlsym leads to the malloc behind ours: glibc's other names for it, such as
+// __libc_malloc, are ours too (abi/malloc.cc).
 
 #include "front/passthrough.h"
 

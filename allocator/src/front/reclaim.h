@@ -1,7 +1,7 @@
-// Room 9, front: what an allocation does before it fails.
+// Room 9, front: the last attempts of an allocation before it fails.
 //
-// When a limit is reached or the kernel refuses, the allocator first gives back everything that it keeps for reuse, and
-// asks the other threads to do the same at their next slow path. Then it asks the program's handler.
+// At a limit, or when the kernel refuses, the allocator gives back all memory that it keeps for reuse, and asks the
+// other threads to do so at their next slow path. Then it asks the program's handler.
 #pragma once
 
 #include "base/atomic.h"

@@ -1,5 +1,5 @@
-// Room 9, front: finds the operators new and delete that the program replaced. A file of its own: a compiler that sees
-// our definitions may take them for the ones in use.
+// Room 9, front: finds the operators new and delete that the program replaced. A separate file, because a compiler that
+// sees our definitions may call them.
 #include "front/replaced_operators.h"
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// Room 9, front: which operators new and delete the program brought itself, and whose malloc ours lead to.
+// Room 9, front: which operators new and delete the program replaced, and to which malloc ours lead.
 //
-// A program may replace any form of new and delete. The forms that it leaves alone must call the one that the C++
-// standard names: sized delete calls plain delete, new[] calls new. While nothing is replaced, our forms need no call.
+// A program may replace any form of new and delete. The other forms must call the one that the C++ standard names:
+// sized delete calls plain delete, new[] calls new. While nothing is replaced, our forms need no call.
 #pragma once
 
 #include "base/atomic.h"

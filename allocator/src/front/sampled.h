@@ -1,12 +1,12 @@
 // Room 9, front: sampled blocks. An observer learns of one allocation in so many bytes, and of its free.
 //
-// The fast paths know nothing of this. While an observer wants samples, each thread's cache counts its allocations
-// (cache/counting.h), so that the sampled one arrives at the slow path. The observer may serve it outside the slabs, in
-// units with the tag kTagSampled, whose cache entry is always full: so its free arrives at the slow path too. Or the
+// The fast paths do not know of samples. While an observer wants them, each thread's cache counts its allocations
+// (cache/counting.h), and the sampled allocation takes the slow path. The observer may serve it outside the slabs, in
+// units with the tag kTagSampled, whose cache entry is always full: then its free takes the slow path too. Or the
 // observer tracks an ordinary block whose free takes the slow path anyway: a block above the size classes, or any block
 // while the caches hold nothing.
 //
-// No room below calls the sampling room by name: they reach it through `sample_observer` and `start_observers`.
+// Rooms below reach the sampling room through `sample_observer` and `start_observers`, never by name.
 #pragma once
 
 #include "base/atomic.h"

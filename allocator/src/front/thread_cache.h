@@ -1,7 +1,7 @@
 // Room 9, front: the calling thread's cache. lifecycle.cc makes it and ends it.
 //
-// TLS holds its offset from `no_cache`, a cache without any block. So zeroed TLS means "no cache yet", both before TLS
-// is set up and in a thread that has not allocated, and the fast path needs no test.
+// TLS holds its offset from `no_cache`, a cache without blocks. Zeroed TLS thus means "no cache yet", before TLS is set
+// up and in a thread that has not allocated, and the fast path needs no test.
 #pragma once
 
 #include "cache/cache.h"

@@ -1,14 +1,13 @@
-// Room 15, guards: sampled guards. A guarded block lies against an inaccessible page and stays inaccessible after its
-// free. So a write beyond it, or a use after free, faults at once, and the report names both stacks. After GWP-ASan
-// (Serebryany et al.). We take units of the region instead of a fixed pool of pages, so a guarded block may have any
+// Room 15, guards: sampled guards. A guarded block lies against an inaccessible page and becomes inaccessible when it
+// is freed: an overflow or a use after free faults at once, and the report names both stacks. After GWP-ASan
+// (Serebryany et al.), but with units of the region instead of a fixed pool of pages, so a guarded block may have any
 // size up to kGuardedBytesMax.
 //
 //   units   | guard ......... | page with the block | guard |
 //
-// Half of the blocks end at the guard, give or take malloc's alignment, to catch overflows. The other half begin at it,
-// to catch underflows.
-//
-// There are at most guard_slots blocks, live and freed ones together. The oldest freed one makes room.
+// Half of the blocks end at the guard, up to malloc's alignment, to catch overflows; the other half begin at it, to
+// catch underflows. There are at most guard_slots blocks, live and freed ones together. The oldest freed one makes
+// room.
 //
 // GUARD-1  A freed block's units go back only after their pages are accessible again.
 #pragma once

@@ -1,12 +1,10 @@
 // Room 11, heaps: the arenas that a program makes by jemalloc's interface.
 //
-// An arena is a heap object with a number, whose blocks free() and its like take too. Arena 0 is the process heap and
-// is not among these.
+// An arena is a numbered heap object whose blocks free() and its like accept too. Arena 0 is the process heap and is
+// not among these. If another malloc serves the program (FREESTONE_DISABLE=1), an arena is only a number: that malloc
+// serves its requests, and a reset frees nothing.
 //
-// Where another malloc serves the program (FREESTONE_DISABLE=1), an arena is a number only: that malloc serves what
-// names it, and a reset frees nothing.
-//
-// Any thread. Who destroys an arena sees to it that nobody uses it then, as in jemalloc.
+// Any thread. An arena must not be in use when it is destroyed, as in jemalloc.
 #pragma once
 
 #include "heaps/heap_object.h"

@@ -1,15 +1,15 @@
 // Room 11, heaps: heap objects, bounded heaps of their own inside the process.
 //
-// A heap object takes spans and cuts the small ones into blocks, with the classes and bitmaps of the slab room. It has
-// one lock. It serves to bound memory and to free everything at once, not to run many threads at full speed. Its units
-// carry the tag kTagHeapObject and the heap's address, so the wrong heap refuses its blocks, and so does free().
+// A heap object takes spans and cuts the small ones into blocks, with the classes and bitmaps of the slab room. Its
+// purpose is to bound memory and to free everything at once, not to run many threads at full speed. Its units carry the
+// tag kTagHeapObject and the heap's address, so another heap, and free(), refuse its blocks.
 //
 // OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also
 //           holds large spans.
 // OBJECT-2  heap.live is the number of clear bits among a slab's blocks; for a large span it is 1.
 // OBJECT-3  span_bytes, the object's own record included, never exceeds limit_bytes.
 //
-// Any thread. Lock order: the heap's lock before the span lock; heap_object_lock before the heaps' locks.
+// Any thread. Lock order: heap_object_lock, the heap's lock, the span lock.
 #pragma once
 
 #include "platform/mutex.h"

@@ -1,9 +1,9 @@
-// Room 16, leaks: blocks that nothing points to any more.
+// Room 16, leaks: blocks that no pointer reaches any more.
 //
-// leak:report judges the profiler's samples, leak:exact every block. The search is conservative. It looks for pointers
-// in everything writable outside the heap (data segments, stacks, thread-local storage, registers of all threads, the
-// program's own mappings), and then in every heap block that it reached. Other threads stand still meanwhile. A pointer
-// to any byte of a block counts.
+// leak:report judges the profiler's samples, leak:exact every block. The search is conservative: it looks for pointers
+// in all writable memory outside the heap (data segments, stacks, thread-local storage, registers of all threads, the
+// program's own mappings), then in every heap block that it reached. A pointer to any byte of a block counts. Other
+// threads stand still meanwhile.
 #pragma once
 
 #include "base/units.h"

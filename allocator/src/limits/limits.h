@@ -1,7 +1,6 @@
-// Room 12, limits: what the heap may hold, and what to do before the kernel does something worse.
+// Room 12, limits: sets the limits of the heap, and acts when the soft one is crossed or the control group runs short.
 //
 // The account enforces the hard limit (region/account.h): it refuses a span, mapping or record that would exceed it.
-// This file sets the limits, and acts when the soft one is crossed or the control group runs short.
 #pragma once
 
 #include "platform/mutex.h"

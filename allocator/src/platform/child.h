@@ -1,14 +1,14 @@
-// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told.
-// Then it has the child settled: what the parent's other threads left half done is repaired before anybody meets it.
+// Room 4, platform: notices that this process is the child of a fork, without a system call and without being told, and
+// has the parent's half-done work repaired before it is used.
 //
 // A page that the kernel hands to children as zeros (MADV_WIPEONFORK) holds a word. If the word is gone, a fork has to
-// be settled: either the call that forked runs no handlers, or ours have not run yet. vfork shares memory, so it does
-// not count as a fork here. Without such pages, only the fork handlers tell a child what it is.
+// be settled: the call that forked runs no handlers, or ours have not run yet. vfork shares memory and does not count.
+// Without such pages, only the fork handlers tell a child what it is.
 //
 // FORK-4  Before a thread takes a lock, enters a bin or claims a slab, it has its process settled (settle_child). One
-//         thread does so, the others wait for it. So in an unsettled child all that is held was held at the fork, by
-//         threads that do not exist there or by the interrupted code of the one that does. The child may have started
-//         threads before: what a thread does without coming here concerns its own cache only.
+//         thread does so, the others wait for it. So in an unsettled child every lock, bin and token was held at the
+//         fork, by threads that do not exist there or by the interrupted code. Threads that the child started before
+//         only change their own caches.
 #pragma once
 
 #include "base/atomic.h"

@@ -1,8 +1,8 @@
-// Room 4, platform: what the kernel hands to a program at its start: the environment, the auxiliary vector, and the
-// functions of the vDSO that tell the time without a system call.
+// Room 4, platform: the values that the kernel hands to a program at its start: the environment, the auxiliary vector,
+// and the functions of the vDSO that tell the time without a system call.
 //
-// No getauxval and no clock_gettime: other libraries that are loaded before a program (libfaketime) define these names,
-// and theirs may allocate. No state but the clock's address, which is written once, at start.
+// It calls neither getauxval nor clock_gettime: libraries such as libfaketime define these names, and theirs may
+// allocate. Its only state is the clock's address, written once, at start.
 
 #include <elf.h>
 #include <sys/auxv.h>

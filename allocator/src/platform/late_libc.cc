@@ -1,13 +1,13 @@
 // Room 4, platform: libc's functions that some glibc lacks or keeps outside libc.so.6. Only in the shared library.
 //
-// A reference to a function asks for the version that the linker's glibc gives it: pthread_create of 2.34, say, which
-// no older glibc has. And before 2.34 these functions lay in libraries that a program need not have loaded, or loads
-// later by dlopen. So the shared library refers to none of them. This file defines them for the library's own calls,
-// hidden, and each looks for libc's among what is loaded, as dlsym would. The static forms lack this file: there the
-// program's linker binds them.
+// A reference to a function asks for the version of the linker's glibc, such as pthread_create of 2.34, which an older
+// glibc lacks; and before 2.34 these functions lay in libraries that a program may not have loaded. So the shared
+// library refers to none of them. This file defines them, hidden, for the library's own calls, and each looks for
+// libc's among the loaded files, as dlsym would. The static forms lack this file: there the program's linker binds
+// them.
 //
-// Any thread may call these, with any lock held: the search takes no lock but the loader's list lock, under which
-// nobody loads, runs constructors or allocates.
+// Any thread may call these, with any lock held: the search takes only the loader's list lock, under which the loader
+// neither loads, runs constructors nor allocates.
 
 #include <dlfcn.h>
 #include <elf.h>

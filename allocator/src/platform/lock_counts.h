@@ -1,8 +1,5 @@
 // Room 4, platform: for each lock name, how often it is taken, how often a thread waits for it, and how long it is
-// held.
-//
-// Only builds with FREESTONE_COUNT_LOCKS count; in others this leaves no instruction. The times include reading the
-// clock.
+// held, reading the clock included. Only builds with FREESTONE_COUNT_LOCKS count; others hold no instruction of it.
 #pragma once
 
 #include "base/atomic.h"

@@ -3,14 +3,14 @@
 //   63 ...................... 4        1          0
 //   [ own_thread() of its owner | for a fork | sleepers ]      all zero: free
 //
-// A thread that waits spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are
-// tricky"). So it does not burn a CPU while the holder has lost its own.
+// A waiting thread spins for a bounded number of pauses and then sleeps in the kernel (Drepper, "Futexes are tricky"):
+// it burns no CPU while the holder has lost its own.
 //
-// FORK-1  At every instruction a thread can tell which locks it holds, because the lock's word names the owner. When a
+// FORK-1  A thread can tell at every instruction which locks it holds, because the lock's word names the owner. When a
 //         signal handler forks, the interrupted code goes on in the child and keeps its locks. The other threads do not
-//         exist there, and their locks are reset before anybody takes one (FORK-4).
-// FORK-2  The forking thread may take a lock that is held for the fork as if it were free, because fork handlers of
-//         others may allocate.
+//         exist there, and their locks are reset before any is taken (FORK-4).
+// FORK-2  The forking thread may take a lock that is held for the fork, because other libraries' fork handlers may
+//         allocate.
 #pragma once
 
 #include "base/atomic.h"

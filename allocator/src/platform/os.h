@@ -1,5 +1,5 @@
-// Room 4, platform: the only door to the kernel. It makes raw system calls, because interposed or sanitised libc
-// wrappers must not see the allocator's own mappings, and because errno belongs to the program.
+// Room 4, platform: raw system calls, because interposed or sanitised libc wrappers must not see the allocator's own
+// mappings, and because errno belongs to the program.
 //
 // Contract: any thread may call every function at any time, even before libc is initialised and inside fork handlers.
 // None allocates, none touches errno.

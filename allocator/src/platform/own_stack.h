@@ -1,4 +1,4 @@
-// Room 4, platform: a stack of our own for what handlers of signals do. A program may have its signals delivered on an
+// Room 4, platform: a stack of our own for the work of signal handlers. A program may have its signals delivered on an
 // alternate stack of 8 KiB, of which the kernel's frame takes up to half.
 #pragma once
 

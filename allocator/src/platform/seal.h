@@ -1,10 +1,10 @@
 // Room 4, platform: in the hardened build the sealed page (config/options.h) is read-only from the end of the start on.
 //
-// It is opened only to set an option or the program's callbacks. Where a filter of system calls refuses, it stays as it
-// is: an open page serves as well, and what would have been set is refused. A fork changes nothing: the child of a
-// thread that had it open closes it.
+// It is opened only to set an option or the program's callbacks. If a filter of system calls refuses to open it, the
+// setting is refused; if it refuses to close it, the page stays open. The child of a thread that had it open closes it.
 //
-// SEAL-1  Before the page is closed only the start and constructors write there, afterwards only who has it open.
+// SEAL-1  Before the page is closed only the start and constructors write there, afterwards only the thread that opened
+//         it.
 #pragma once
 
 #include "config/options.h"

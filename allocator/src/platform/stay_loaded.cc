@@ -1,9 +1,9 @@
 // Room 4, platform: a plug-in that contains the allocator stays loaded after dlclose. Only in the static forms; the
 // shared library is linked with -z nodelete.
 //
-// libc calls into this code after the plug-in's own last call: at the end of each thread that has a cache, in signal
-// handlers, in the background thread. And blocks outlive the plug-in. So the object is marked as one that dlclose does
-// not unload, as OpenSSL does; loaded again, it goes on with the heap that it has.
+// libc calls this code after the plug-in's own last call: at the end of each thread that has a cache, in signal
+// handlers, in the background thread; and blocks outlive the plug-in. So the object is marked against unloading, as
+// OpenSSL does; loaded again, it goes on with its heap.
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,4 +1,4 @@
-// Room 4, platform: the one way into the kernel, for the files of this room alone.
+// Room 4, platform: the instruction that enters the kernel, for the files of this room alone.
 #pragma once
 
 #include "base/units.h"

@@ -1,8 +1,8 @@
 // Room 2, policy: which mitigations a build has. One structural constant; empty in the fast build.
 //
 // FREESTONE_MITIGATIONS chooses the bits at build time. A build can have a single one, to measure its cost. Code asks
-// with `if constexpr`, so both branches always compile and what is off leaves no instruction. docs/HARDENING.md says
-// what each mitigation defends against and what it costs.
+// with `if constexpr`, so both branches always compile and a mitigation that is off leaves no instruction.
+// docs/HARDENING.md has the defence and the cost of each.
 #pragma once
 
 #include "base/units.h"
@@ -42,25 +42,25 @@ static_assert(!kMitigations.quarantine || kMitigations.trailer,
               "only what the trailer checked goes into the quarantine");
 static_assert(!kMitigations.zero_size || kMitigations.trailer, "zero-size blocks return through the checked free");
 
-// What the mitigations have as a consequence elsewhere. Each names those that need it, so a build with a single one is
-// the fast build in all else.
+// Consequences of the mitigations elsewhere. Each names the mitigations that need it, so a build with a single one is
+// otherwise the fast build.
 
 // The exported functions go through the room hardened, which knows a live block by its trailer. The fast build's own
 // looks at frees are left out (CACHE-5).
 inline constexpr bool kChecksEveryCall = kMitigations.trailer;
-// Blocks go from one thread's cache to another's and past the slabs: in transfer bins, in a parked cache. Not where the
-// next owner shall not get what was freed last.
+// Blocks go from one thread's cache to another's and past the slabs: in transfer bins, in a parked cache. Off if the
+// next owner must not receive the block freed last.
 inline constexpr bool kHandsBlocksOn = !kMitigations.random_order && !kMitigations.quarantine;
-// A freed class run waits for the next of its length as it is, and several are taken at once. Not where it must be
-// checked as it goes back, or lies between guards.
+// A freed class run waits unchanged for the next request of its length, and several are taken at once. Off if it must
+// be checked as it goes back, or lies between guards.
 inline constexpr bool kKeepsClassRuns = !kMitigations.zero_on_free && !kMitigations.guards;
-// Blocks that go back to their slabs are sorted by the word of their bit. Their order is random where they leave the
-// slab or the cache so. A look at each on the way needs it, too.
+// Blocks that go back to their slabs are sorted by the word of their bit: their order is random if they leave the slab
+// or the cache in random order, and a check of each block visits them by address.
 inline constexpr bool kSortsReturns =
     kMitigations.random_order || kMitigations.quarantine || kMitigations.zero_on_free;
-// Frames of 2 MiB get their memory at once. Not where guards lie in them.
+// Frames of 2 MiB get their memory at once. Off if guards lie in them.
 inline constexpr bool kFillsFrames = !kMitigations.guards;
-// A thread cache may grow further for classes that it finds full and empty in turns. Not where blocks are reused in
+// A thread cache may grow further for classes that it finds full and empty in turns. Off if blocks are reused in
 // random order: with all mitigations, `git` gave four times as many pages inside slabs back and took them again.
 inline constexpr bool kGrowsForTurns = !kMitigations.random_order && !kMitigations.quarantine;
 

@@ -1,5 +1,6 @@
-// Room 14, profile: a library that is closed takes the names of its functions with it, and its addresses may be another
-// library's next. So around a dlclose, sampled frames inside what is unmapped turn into named ones (python_names.h).
+// Room 14, profile: names for code of closed libraries. A closed library takes the names of its functions with it, and
+// its addresses may become another library's. So around a dlclose, sampled frames inside the unmapped code turn into
+// named ones (python_names.h).
 #pragma once
 
 #include "profile/profile_output.h"

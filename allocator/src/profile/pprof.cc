@@ -1,8 +1,8 @@
-// Room 14, profile: writes a profile as pprof's profile.proto, uncompressed. pprof and its relatives read it as it is.
+// Room 14, profile: writes a profile as pprof's profile.proto, uncompressed, which pprof and its relatives read.
 //
 // One file holds all four views: allocated, in use, at the peak, and freed with the lifetime as a label. Values are
 // estimates, with each sample already weighted. The reader names functions of C, by the mappings and their build ids.
-// Functions of Python are named here, because nobody can find them later.
+// Functions of Python are named here, because they cannot be found later.
 
 #include "base/utf8.h"
 #include "platform/os.h"

@@ -1,5 +1,4 @@
-// Room 14, profile: the source of every profile format: the sums, the addresses in them, and the modules that hold
-// these addresses.
+// Room 14, profile: the source of every profile format: the sums, their addresses, and the modules of these addresses.
 #pragma once
 
 #include "profile/profile_output.h"

@@ -1,12 +1,10 @@
-// Room 14, profile: what the samples add up to. One table holds call stacks with sums, another the sampled blocks that
-// are live.
+// Room 14, profile: the sums of the samples. One table holds call stacks with sums, another the live sampled blocks.
 //
 // A sample stands for `weight` allocations, the inverse of the chance of sampling its size. The weight applies when the
 // sample is taken, so sums over mixed sizes are unbiased.
 //
-// All memory is one range that grows, behind the window or reserved, and never goes back. Nothing else here allocates.
-// There is one lock, held for short updates and while a report is written. A signal handler must not wait for it (see
-// try_lock).
+// All memory is one range that grows, behind the window or reserved, and never goes back. One lock is held for short
+// updates and while a report is written. A signal handler must not wait for it (see try_lock).
 //
 // STORE-1  site.live_* are the sums over the live samples of the site that count: those taken since begin_locked.
 // STORE-2  The peak of a site is its live sum at the instant when the sum over all sites was highest. The site's first

@@ -1,5 +1,5 @@
-// Room 14, profile: the functions of a Python program, and those of libraries that were closed. They are copied when
-// they are first sampled, or before the library is closed, because they are gone when the profile is written.
+// Room 14, profile: names of Python functions, and of functions in closed libraries. They are copied when they are
+// first sampled, or before the library is closed, because they are gone when the profile is written.
 //
 // In a stack, such a call is a return address with the highest bit set, which no code has.
 #pragma once

@@ -1,15 +1,14 @@
-// Room 5, region: the account of what the allocator holds. Limits bound this figure.
+// Room 5, region: the account of the memory that the allocator holds. Limits bound this figure.
 //
 // ACCOUNT-1  At rest `charged` is the sum of 16 KiB for every unit in use, 16 KiB for every dirty free unit, the bytes
 //            of own mappings, and the accessible metadata. No block is charged by itself, so the fast paths do not
 //            touch the account.
 // ACCOUNT-2  `charged` rises only through charge() and charge_ahead(), never above the hard limit, or through
-//            charge_anyway(), for what the start needs. Code that takes memory charges first; code that gives it back
-//            uncharges afterwards. So the memory in use never exceeds the limit either, not even for a moment.
-// ACCOUNT-3  `charged` is the sum of what is in force (ACCOUNT-1) and of how far each thread is ahead. It is ahead by
-//            what it charged for and has not put in force yet, and by what it put out of force and has not uncharged
-//            yet. At rest no thread is ahead. So the child of a fork counts the account again from what is in force and
-//            from its only thread.
+//            charge_anyway(), for the needs of the start. Code charges before it takes memory and uncharges after it
+//            gave memory back, so the memory in use never exceeds the limit, not even for a moment.
+// ACCOUNT-3  `charged` is the memory of ACCOUNT-1 plus each thread's lead: memory that it charged and has not taken
+//            yet, or gave back and has not uncharged yet. At rest no thread leads. So the child of a fork counts the
+//            account again from its memory and its only thread.
 //
 // Any thread, no lock. Slow paths read `attention` to learn that a room above wants to run.
 #pragma once

@@ -1,10 +1,9 @@
 // Room 5, region: guards, by the kernel's guard regions (Linux 6.13) or by withdrawing access.
 //
-// A guard region costs nothing that is counted. Without them a guard is a mapping of its own and splits the one around
-// it, and a process may have some 65,530 mappings. So these guards have a budget, an eighth of what the kernel allows:
-// the program has the rest. First come single ranges (sealed blocks, the ends of own mappings), then the guards of
-// runs, then free memory that went back to the kernel, then slabs that retired, then the groups that slabs are cut
-// from: their blocks have trailers that see an overflow anyway.
+// A guard region costs no mapping. On older kernels a guard is a mapping of its own and splits the one around it, and a
+// process may have some 65,530 mappings. So these guards have a budget, an eighth of the allowed mappings. First come
+// single ranges (sealed blocks, the ends of own mappings), then the guards of runs, then free memory that went back to
+// the kernel, then retired slabs, then the groups that slabs are cut from, whose blocks have trailers anyway.
 //
 // PROTECT-1  The mappings that guards make are at most: the borders between units with and without the tag kTagGuard,
 //            and two for each closed range. A guard that was opened in parts may exceed the budget, a new one never.

@@ -1,8 +1,8 @@
 // Room 5, region: memory for the allocator's own small structures: thread caches and their arrays.
 //
-// It comes from mappings that hold nothing else, so the program cannot reach it by overflowing a neighbouring block.
-// Sizes are powers of two from 64 bytes. Each size has a list of freed pieces for the next taker. Any thread; takes the
-// metadata lock, which ranks last (its holder takes no other lock).
+// It comes from mappings of its own, so an overflow of a program's block cannot reach it. Sizes are powers of two from
+// 64 bytes. Each size has a list of freed pieces for the next taker. Any thread; takes the metadata lock, which ranks
+// last (its holder takes no other lock).
 #pragma once
 
 #include "base/units.h"

@@ -1,25 +1,24 @@
-// Room 5, region: the window's range of addresses, what each unit of it is, and where the records about it lie.
+// Room 5, region: the window's range of addresses, the tag of each of its units, and the place of their records.
 //
 //   metadata                                     window
 //   [ Super | 8 Octets | Super | 8 Octets | ... ][ tag table | nothing | heap units ........................ ]
 //     grows with the heap                          1 byte/unit           mapped up to the frontier
 //
-// The window is a range of addresses far from where the kernel puts mappings. Nothing in it is reserved. As the
-// frontier moves up, all three parts are mapped in pieces, each at the place that follows from the window's. If
-// somebody else has mapped a piece of the heap, it is skipped: its units get the tag kTagForeign, and nobody receives
-// them. If somebody has mapped a piece of a table, the window ends there. If no fixed place is free at all, a smaller
-// range is reserved as a whole, inaccessible.
+// The window lies far from the kernel's usual places. Nothing in it is reserved. As the frontier moves up, all three
+// parts are mapped in pieces at fixed places. A piece of the heap with a foreign mapping is skipped: its units get the
+// tag kTagForeign and are never handed out. At a piece of a table with a foreign mapping the window ends. If no fixed
+// place is free at all, a smaller range is reserved as a whole, inaccessible.
 //
 // `free` needs one subtraction and one compare to know that an address lies below the frontier (which rejects null,
-// foreign and wild addresses together) and one byte load to know what its unit is.
+// foreign and wild addresses together) and one byte load for the tag of its unit.
 //
 // REGION-1  A unit's tag is a size class exactly while the unit belongs to a slab of that class or, in the hardened
 //           build, is the first of a run of that class. In the fast build such a run has the tag kTagClassRun and its
 //           class in its record.
 // REGION-2  Tags and metadata exist for every unit below the frontier before the frontier moves. It never moves back. A
-//           thread that holds a block has seen the frontier beyond it, through whatever gave it the address. A thread
-//           with a wild address may see an older frontier, which refuses the address, or a newer one, whose tags were
-//           mapped before it was stored.
+//           thread that holds a block has seen the frontier beyond it, through whatever gave it the address. For a wild
+//           address an older frontier, which refuses it, is as good as a newer one, whose tags were mapped before it
+//           was stored.
 //
 // The span room maps under its growth lock; any thread reads everything else here.
 #pragma once

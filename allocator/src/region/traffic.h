@@ -1,7 +1,5 @@
-// Room 5, region: what went to the kernel and what came from it, by cause. So every page fault and every call has a
-// cause.
-//
-// Any thread, no lock; relaxed, since these are statistics.
+// Room 5, region: memory that went to the kernel and came from it, counted by cause, so every page fault and every call
+// has a cause. Any thread, no lock; relaxed, since these are statistics.
 #pragma once
 
 #include "base/atomic.h"

@@ -1,16 +1,16 @@
-// Room 18, report: what the heap holds, counted on request.
+// Room 18, report: the heap's figures, counted on request.
 //
-// The fast paths count nothing. Refill and flush count the blocks outside the slabs, the caches' pointers tell the
-// blocks in caches, and the span room's counters tell the spans. A call makes one pass over the classes and caches.
+// The fast paths count nothing. Refill and flush count the blocks outside the slabs, the caches' pointers give the
+// blocks in caches, and the span room's counters the spans. A call makes one pass over the classes and caches.
 //
-// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is the rest: it
-//         also holds the tails of slabs, what a block rounds up to whole units, and what a charged span holds without
-//         memory (unbacked).
+// STAT-1  live + thread_cached + run_cached + slab_free + dirty + clean = committed + mapped. slab_free is the rest,
+//         which includes the tails of slabs, the rounding of blocks to whole units, and the addresses of charged spans
+//         without memory (unbacked).
 // STAT-2  charged = committed + mapped + metadata - clean.
-// STAT-3  heap = live - mapped + heap_free = committed - clean - unbacked. What is free in the heap may have memory.
+// STAT-3  heap = live - mapped + heap_free = committed - clean - unbacked. Free memory of the heap may be resident.
 //         glibc's and jemalloc's interfaces show these figures.
 //
-// While other threads run, the figures of one call may belong to slightly different instants. At rest they are exact.
+// While other threads run, the figures of one call may belong to slightly different instants; at rest they are exact.
 // They are never negative.
 #pragma once
 

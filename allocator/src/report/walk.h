@@ -1,6 +1,5 @@
-// Room 18, report: visits every live block, and checks that the records agree. Both expect a heap at rest. While
-// another thread allocates, the walk may miss a live block or visit a free one, and a check may fail that holds a
-// moment later.
+// Room 18, report: visits every live block, and checks that the records agree. Both expect a heap at rest: beside
+// allocating threads the walk may miss a live block or visit a free one, and a check may fail for a moment.
 #pragma once
 
 #include "base/units.h"

@@ -1,9 +1,8 @@
 // Room 17, sampling: which allocations are sampled, for the heap profile, for guards and for the search for leaks.
 //
 // A size s is sampled with the chance 1 - exp(-s / prof_sample_bytes), as if each byte were hit by a Poisson process.
-// Small blocks that are sampled lie in units of their own, so that their free is seen; larger ones are tracked by
-// address. Below kTrackBelow bytes between samples, and for leak:exact, every block is tracked and every call takes the
-// slow path.
+// Small sampled blocks lie in units of their own, so their free is seen; larger ones are tracked by address. Below
+// kTrackBelow bytes between samples, and for leak:exact, every block is tracked and every call takes the slow path.
 //
 // The rooms below are reached through front/sampled.h: this room defines `start_observers`. Any thread.
 #pragma once

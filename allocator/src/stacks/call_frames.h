@@ -1,6 +1,6 @@
-// Room 13, stacks: what the call frame information of a module says about one place (DWARF 5, 6.4; the Linux Standard
-// Base's .eh_frame and .eh_frame_hdr). Whatever the tables say, this reads only them and the stack. It takes no lock.
-// Only unwind_tables.cc uses it.
+// Room 13, stacks: the call frame information of a module about one place (DWARF 5, 6.4; the Linux Standard Base's
+// .eh_frame and .eh_frame_hdr). Whatever the tables say, it reads only them and the stack, and takes no lock. Only
+// unwind_tables.cc uses it.
 #pragma once
 
 #include "stacks/unwind.h"

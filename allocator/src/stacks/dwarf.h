@@ -1,5 +1,4 @@
-// Room 13, stacks: the numbers in the tables, with the names that the standards give them (DWARF 5, 7.7.1 and 7.24;
-// Linux Standard Base 5).
+// Room 13, stacks: the numbers in the tables, by the standards' names (DWARF 5, 7.7.1 and 7.24; Linux Standard Base 5).
 #pragma once
 
 #include "base/units.h"

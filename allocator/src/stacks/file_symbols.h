@@ -1,5 +1,5 @@
-// Room 13, stacks: names of functions that only the file knows, not the loader. Reads its full symbol table (.symtab)
-// from disk, without allocation.
+// Room 13, stacks: names of functions that a library does not export, from the full symbol table (.symtab) of its file,
+// without allocation.
 #pragma once
 
 #include "base/units.h"

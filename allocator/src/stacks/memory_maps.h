@@ -1,4 +1,4 @@
-// Room 13, stacks: what is mapped into the process, read from its /proc/.../maps without allocation.
+// Room 13, stacks: the mappings of the process, read from its /proc/.../maps without allocation.
 #pragma once
 
 #include "base/units.h"

@@ -1,12 +1,11 @@
 // Room 13, stacks: the calls of a Python program. CPython 3.11 to 3.13 keeps them in its own frames beside the C stack.
 //
-// A thread reads only its own calls, inside malloc, so nothing moves meanwhile. It takes no lock and calls nothing that
-// allocates. The layout of the frames comes from each version's headers (pycore_frame.h). Reads that cannot fault check
-// it once per process. If the check fails (another version, a build without the interpreter lock), there are no Python
-// frames.
+// A thread reads only its own calls, inside malloc, so nothing moves meanwhile. It takes no lock and never allocates.
+// The layout of the frames comes from each version's headers (pycore_frame.h); reads that cannot fault check it once
+// per process. If the check fails (another version, a build without the interpreter lock), there are no Python frames.
 //
-// The evaluator, a C function, runs a row of calls, linked to something that lies in its C frame. `marker` is the
-// address of that, and so tells which C frame runs the row.
+// The evaluator, a C function, runs a row of calls, each linked to a variable in its C frame. The address of that
+// variable, `marker`, tells which C frame runs the row.
 #pragma once
 
 #include "base/units.h"

@@ -1,7 +1,7 @@
 // Room 13, stacks: the call stack of the calling thread, taken inside malloc.
 //
-// Takes no lock, allocates nothing and reads only the tables and the thread's own stack, whose bounds it finds once per
-// stack. So it can run inside dlopen, while an exception is thrown, in a signal handler and after fork. libgcc's
+// It takes no lock, allocates nothing and reads only the tables and the thread's own stack, whose bounds it finds once
+// per stack. So it can run inside dlopen, while an exception is thrown, in a signal handler and after fork. libgcc's
 // _Unwind_Backtrace cannot: it locks (object_mutex, and below glibc 2.35 the loader's lock) and may call malloc.
 //
 //   tables         By the call frame information (.eh_frame) of each module. The loader finds it without a lock
