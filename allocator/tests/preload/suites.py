@@ -79,42 +79,23 @@ def cpython(session: Session) -> str:
 
 def numpy(session: Session) -> str:
     files = [f"/usr/lib/python3/dist-packages/numpy/{name}.py" for name in selection.NUMPY.split()]
-    options = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no", "-v", "-x", "--maxfail=1000"]
-    _, text = session.attempt(
-        "python3", "-m", "pytest", *options, *files, extra={**PYTHON, "OPENBLAS_NUM_THREADS": "2"}
-    )
+    command = "python3 -m pytest -p no:cacheprovider -p no:hypothesispytest --color=no -v -x --maxfail=1000".split()
+    _, text = session.attempt(*command, *files, extra={**PYTHON, "OPENBLAS_NUM_THREADS": "2"})
     return report(results(text, r"^\S*/numpy/(?P<name>.*) (?P<result>PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"))
 
 
 def glib(session: Session, name: str) -> list[str]:
-    return tap(
-        name,
-        *session.attempt(
-            f"/usr/libexec/installed-tests/glib/{name}",
-            "--tap",
-            extra={
-                "G_TEST_SRCDIR": "/usr/libexec/installed-tests/glib",
-                "G_TEST_BUILDDIR": "/usr/libexec/installed-tests/glib",
-            },
-        ),
-    )
+    folder = "/usr/libexec/installed-tests/glib"
+    extra = {"G_TEST_SRCDIR": folder, "G_TEST_BUILDDIR": folder}
+    return tap(name, *session.attempt(f"{folder}/{name}", "--tap", extra=extra))
 
 
 def ruby(session: Session) -> str:
-    files = [session.source / f"test/ruby/test_{name}.rb" for name in selection.RUBY.split()]
-    tools = session.source / "tool/lib"
-    _, text = session.attempt(
-        "ruby",
-        "--disable=gems",
-        "-I",
-        tools,
-        session.source / "test/runner.rb",
-        "-v",
-        "--seed=1",
-        "--color=never",
-        *files,
-        extra={"RUBY_TEST_TIMEOUT_SCALE": "10"},  # its limits are wall time, of a quiet machine
-    )
+    source = session.source
+    command = f"ruby --disable=gems -I {source}/tool/lib {source}/test/runner.rb -v --seed=1 --color=never".split()
+    files = [source / f"test/ruby/test_{name}.rb" for name in selection.RUBY.split()]
+    # Its limits are wall time, of a quiet machine.
+    _, text = session.attempt(*command, *files, extra={"RUBY_TEST_TIMEOUT_SCALE": "10"})
     ran = results(text, r"^\[ *\d+/\d+\] (?P<name>Test\S*#.+?) = (?P<result>)")
     return report(ran + results(text, r"^ *\d+\) (?P<result>Failure|Error|Skipped):\n(?P<name>Test\S+)"))
 
@@ -133,18 +114,8 @@ def php(session: Session) -> str:
     for part in ("Zend/tests", "ext/standard/tests"):
         shutil.copytree(session.source / part, session.folder / part)
     shutil.copy(session.source / "run-tests.php", session.folder)
-    session.attempt(
-        "php",
-        "run-tests.php",
-        "-q",
-        "-p",
-        "/usr/bin/php8.2",
-        "-W",
-        "results.txt",
-        "--offline",
-        "--no-color",
-        *selection.PHP.split(),
-    )
+    command = "php run-tests.php -q -p /usr/bin/php8.2 -W results.txt --offline --no-color".split()
+    session.attempt(*command, *selection.PHP.split())
     text = (session.folder / "results.txt").read_text()
     return report(results(text, r"^(?P<result>[A-Z]+)\t(?P<name>.*)$"))
 
@@ -156,16 +127,9 @@ def node(session: Session, name: str) -> list[str]:
 
 def tcl(session: Session) -> str:
     copied(session, "tests")
-    _, text = session.attempt(
-        "tclsh8.6",
-        "tests/all.tcl",
-        "-file",
-        " ".join(f"{name}.test" for name in selection.TCL.split()),
-        "-verbose",
-        "pass skip",
-        "-tmpdir",
-        ".",
-    )
+    files = " ".join(f"{name}.test" for name in selection.TCL.split())
+    command = ["tclsh8.6", "tests/all.tcl", "-file", files, "-verbose", "pass skip", "-tmpdir", "."]
+    _, text = session.attempt(*command)
     found = results(text, r"^\+\+\+\+ (?P<name>\S+) (?P<result>PASSED|SKIPPED: \S+)")
     return report(found + results(text, r"^==== (?P<name>\S+) .*(?P<result>FAILED)$"))
 
@@ -177,51 +141,31 @@ def redis(session: Session) -> str:
     copied(session, "tests")
     (session.folder / "redis.conf").symlink_to(session.source / "redis.conf")
     (session.folder / "tests/tmp").mkdir(exist_ok=True)
+    command = "tclsh8.6 tests/test_helper.tcl --clients 1 --durable --no-latency --baseport 27111".split()
     units = [word for unit in selection.REDIS.split() for word in ("--single", f"unit/{unit}")]
-    _, text = session.attempt(
-        "tclsh8.6",
-        "tests/test_helper.tcl",
-        "--clients",
-        "1",
-        "--durable",
-        "--no-latency",
-        "--baseport",
-        "27111",
-        *units,
-    )
-    return report(
-        results(
-            re.sub(r"\x1b\[[0-9;]*m", "", text),
-            r"^\[(?P<result>ok|err|exception|skip|ignore)\]: (?P<name>.*?)(?: \(\d+ ms\)| in tests/.*)?$",
-        )
-    )
+    text = re.sub(r"\x1b\[[0-9;]*m", "", session.attempt(*command, *units)[1])
+    line = r"^\[(?P<result>ok|err|exception|skip|ignore)\]: (?P<name>.*?)(?: \(\d+ ms\)| in tests/.*)?$"
+    return report(results(text, line))
 
 
 def git(session: Session, name: str) -> list[str]:
     (path,) = (session.source / "t").glob(f"{name}-*.sh")
     extra = {"GIT_TEST_INSTALLED": "/usr/bin", "TEST_OUTPUT_DIRECTORY": str(session.folder), "GIT_TEST_CHAIN_LINT": "0"}
     extra["TEST_NO_MALLOC_CHECK"] = "1"  # else the tests replace LD_PRELOAD by glibc's checking malloc
-    return tap(
-        name, *session.attempt("bash", path, f"--root={session.folder}", extra=extra, under=session.source / "t")
-    )
+    command = ("bash", path, f"--root={session.folder}")
+    return tap(name, *session.attempt(*command, extra=extra, under=session.source / "t"))
 
 
 def sqlite(session: Session, name: str) -> list[str]:
     status, text = session.attempt(session.source / "testfixture", session.source / f"test/{name}.test")
-    return [
-        f"{name}: ended with {status}",
-        *(f"{name} {line}" for line in results(text, r"^(?P<name>\S+)\.\.\. ?(?P<result>Ok|Omitted|.*\S.*)$")),
-    ]
+    found = results(text, r"^(?P<name>\S+)\.\.\. ?(?P<result>Ok|Omitted|.*\S.*)$")
+    return [f"{name}: ended with {status}", *(f"{name} {line}" for line in found)]
 
 
 def bash(session: Session, name: str) -> list[str]:
-    extra = {
-        "THIS_SH": "/bin/bash",
-        "BASH_TSTOUT": str(session.folder / "out"),
-        "TMPDIR": str(session.folder),
-        "BUILD_DIR": str(session.folder),
-        "PATH": f"{session.folder}/tests:/usr/bin:/bin",
-    }
+    folder = str(session.folder)
+    extra = {"THIS_SH": "/bin/bash", "BASH_TSTOUT": f"{folder}/out", "TMPDIR": folder, "BUILD_DIR": folder}
+    extra["PATH"] = f"{folder}/tests:/usr/bin:/bin"
     return [f"{name}: ended with {session.attempt('sh', f'run-{name}', under='tests', extra=extra)[0]}"]
 
 
@@ -260,28 +204,14 @@ def postgres(session: Session) -> str:
 
 def postgres_test(session: Session, name: str) -> list[str]:
     base = session.folder / "regress"
-    extra = {
-        "PG_ABS_SRCDIR": str(base),
-        "PG_LIBDIR": "/usr/lib/postgresql/15/lib",
-        "PG_DLSUFFIX": ".so",
-        "PGTZ": "PST8PDT",
-        "PGDATESTYLE": "Postgres, MDY",
-        "PGHOST": str(session.folder),
-        "PGUSER": "postgres",
-        "PGOPTIONS": "-c intervalstyle=postgres_verbose",
-    }
-    status, text = session.attempt(
-        "bash",
-        "-c",
-        "/usr/lib/postgresql/15/bin/psql -X -a -q -d regression -v HIDE_TABLEAM=on -v HIDE_TOAST_COMPRESSION=on "
-        f"< sql/{name}.sql 2>&1",
-        under=base,
-        extra=extra,
-    )
+    extra = {"PG_ABS_SRCDIR": str(base), "PG_LIBDIR": "/usr/lib/postgresql/15/lib", "PG_DLSUFFIX": ".so"}
+    extra |= {"PGTZ": "PST8PDT", "PGDATESTYLE": "Postgres, MDY", "PGOPTIONS": "-c intervalstyle=postgres_verbose"}
+    extra |= {"PGHOST": str(session.folder), "PGUSER": "postgres"}
+    psql = "/usr/lib/postgresql/15/bin/psql -X -a -q -d regression -v HIDE_TABLEAM=on -v HIDE_TOAST_COMPRESSION=on"
+    status, text = session.attempt("bash", "-c", f"{psql} < sql/{name}.sql 2>&1", under=base, extra=extra)
     expected = [path.read_text() for path in base.glob(f"expected/{name}*.out")]
-    return [
-        f"{name}: {'ok' if text in expected else 'not as expected'}, {len(text.splitlines())} lines, status {status}"
-    ]
+    verdict = "ok" if text in expected else "not as expected"
+    return [f"{name}: {verdict}, {len(text.splitlines())} lines, status {status}"]
 
 
 def jq(session: Session) -> str:
@@ -293,45 +223,31 @@ def jq(session: Session) -> str:
     return report(lines)
 
 
-TCLSH = ("tclsh8.6",)
+def suite(needs: str, served: str, play: Callable[[Session], str], packages: str, source: str = "", build: str = "",
+          left_out: Mapping[str, str] | None = None) -> Suite:  # fmt: skip
+    return Suite(Program(tuple(needs.split()), served, play, source, build), tuple(packages.split()), left_out or {})
+
+
+INITDB = "/usr/lib/postgresql/15/bin/initdb"
+GLIB = "/usr/libexec/installed-tests/glib/hash"
+each_bash = each(selection.BASH, bash, lambda session: copied(session, "tests"))
+each_sqlite = each(selection.SQLITE, sqlite)
 SUITES: dict[str, Suite] = {
-    "cpython": Suite(Program(("python3",), "python3", cpython), ("python3", "libpython3.11-testsuite")),
-    "perl": Suite(Program(("perl",), "perl", each(selection.PERL, perl, perl_library), "perl"), ("perl",)),
-    "ruby": Suite(Program(("ruby",), "ruby", ruby, "ruby3.1"), ("ruby",)),
-    "redis": Suite(Program(("redis-server", *TCLSH), "redis-", redis, "redis"), ("redis-server", "tcl8.6")),
-    "git": Suite(
-        Program(("git", "make", "gcc"), "git", each(selection.GIT, git), "git", selection.GIT_BUILD),
-        ("git", "make", "gcc", "zlib1g-dev"),
+    "cpython": suite("python3", "python3", cpython, "python3 libpython3.11-testsuite"),
+    "perl": suite("perl", "perl", each(selection.PERL, perl, perl_library), "perl", "perl"),
+    "ruby": suite("ruby", "ruby", ruby, "ruby", "ruby3.1"),
+    "redis": suite("redis-server tclsh8.6", "redis-", redis, "redis-server tcl8.6", "redis"),
+    "git": suite(
+        "git make gcc", "git", each(selection.GIT, git), "git make gcc zlib1g-dev", "git", selection.GIT_BUILD
     ),
-    "sqlite": Suite(
-        Program(("make", "gcc"), "testfixture", each(selection.SQLITE, sqlite), "sqlite3", selection.SQLITE_BUILD),
-        ("make", "gcc", "tcl8.6-dev"),
-    ),
-    "php": Suite(Program(("php8.2",), "php", php, "php8.2"), ("php8.2-cli",)),
-    "node": Suite(Program(("node",), "node", each(selection.NODE, node), "nodejs"), ("nodejs",)),
-    "postgres": Suite(
-        Program(("/usr/lib/postgresql/15/bin/initdb", "setpriv"), "postgres", postgres, "postgresql-15"),
-        ("postgresql",),
-    ),
-    "glibc": Suite(
-        Program(("gcc", "setpriv"), "tst-", glibc, "glibc", selection.GLIBC_BUILD),
-        ("gcc",),
-        selection.GLIBC_LEFT_OUT,
-    ),
-    "bash": Suite(
-        Program(
-            ("bash", "gcc"),
-            "bash",
-            each(selection.BASH, bash, lambda session: copied(session, "tests")),
-            "bash",
-            selection.BASH_BUILD,
-        ),
-        ("bash", "gcc"),
-    ),
-    "tcl": Suite(Program(TCLSH, "tclsh8.6", tcl, "tcl8.6"), ("tcl8.6",)),
-    "jq": Suite(Program(("jq",), "jq", jq, "jq"), ("jq",)),
-    "numpy": Suite(Program(("python3",), "python3", numpy), ("python3-numpy", "python3-pytest", "python3-hypothesis")),
-    "glib": Suite(
-        Program(("/usr/libexec/installed-tests/glib/hash",), "", each(selection.GLIB, glib)), ("libglib2.0-tests",)
-    ),
+    "sqlite": suite("make gcc", "testfixture", each_sqlite, "make gcc tcl8.6-dev", "sqlite3", selection.SQLITE_BUILD),
+    "php": suite("php8.2", "php", php, "php8.2-cli", "php8.2"),
+    "node": suite("node", "node", each(selection.NODE, node), "nodejs", "nodejs"),
+    "postgres": suite(f"{INITDB} setpriv", "postgres", postgres, "postgresql", "postgresql-15"),
+    "glibc": suite("gcc setpriv", "tst-", glibc, "gcc", "glibc", selection.GLIBC_BUILD, selection.GLIBC_LEFT_OUT),
+    "bash": suite("bash gcc", "bash", each_bash, "bash gcc", "bash", selection.BASH_BUILD),
+    "tcl": suite("tclsh8.6", "tclsh8.6", tcl, "tcl8.6", "tcl8.6"),
+    "jq": suite("jq", "jq", jq, "jq", "jq"),
+    "numpy": suite("python3", "python3", numpy, "python3-numpy python3-pytest python3-hypothesis"),
+    "glib": suite(GLIB, "", each(selection.GLIB, glib), "libglib2.0-tests"),
 }
