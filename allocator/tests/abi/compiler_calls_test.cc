@@ -22,10 +22,11 @@ struct SizedBlock {
   size_t bytes;
 };
 
-void* find(const std::string& name) { return dlsym(RTLD_DEFAULT, name.c_str()); }
 template <typename Function>
 Function found(const std::string& name) {
-  return reinterpret_cast<Function>(find(name));
+  void* address = dlsym(RTLD_DEFAULT, name.c_str());
+  EXPECT_NE(address, nullptr) << name;
+  return reinterpret_cast<Function>(address);
 }
 
 class CompilerCalls : public testing::Test {
@@ -42,80 +43,71 @@ void expect_block(void* block, size_t bytes, size_t alignment = 16) {
   std::memset(block, 0x5a, bytes);
 }
 
+void expect_and_free(void* block, size_t bytes, size_t alignment = 16) {
+  expect_block(block, bytes, alignment);
+  api().free(block);
+}
+
 TEST_F(CompilerCalls, MallocsFamilyTakesTokens) {
   constexpr size_t kBytes = 3000;
+  const std::string token = "__alloc_token_";
   for (const char* name : {"malloc", "valloc", "pvalloc"}) {
     SCOPED_TRACE(name);
-    const auto call = found<void* (*)(size_t, size_t)>(std::string("__alloc_token_") + name);
-    ASSERT_NE(call, nullptr);
-    void* block = call(kBytes, kToken);
-    expect_block(block, kBytes);
-    api().free(block);
+    expect_and_free(found<void* (*)(size_t, size_t)>(token + name)(kBytes, kToken), kBytes);
   }
   for (const char* name : {"aligned_alloc", "memalign"}) {
     SCOPED_TRACE(name);
-    const auto call = found<void* (*)(size_t, size_t, size_t)>(std::string("__alloc_token_") + name);
-    ASSERT_NE(call, nullptr);
-    void* block = call(256, kBytes, kToken);
-    expect_block(block, kBytes, 256);
-    api().free(block);
+    expect_and_free(found<void* (*)(size_t, size_t, size_t)>(token + name)(256, kBytes, kToken), kBytes, 256);
   }
   void* block = nullptr;
-  const auto aligned = found<int (*)(void**, size_t, size_t, size_t)>("__alloc_token_posix_memalign");
+  const auto aligned = found<int (*)(void**, size_t, size_t, size_t)>(token + "posix_memalign");
   EXPECT_EQ(aligned(&block, 3, kBytes, kToken), EINVAL);
   EXPECT_EQ(aligned(&block, 512, kBytes, kToken), 0);
   expect_block(block, kBytes, 512);
-  block = found<void* (*)(void*, size_t, size_t)>("__alloc_token_realloc")(block, 2 * kBytes, kToken);
+  block = found<void* (*)(void*, size_t, size_t)>(token + "realloc")(block, 2 * kBytes, kToken);
   EXPECT_EQ(static_cast<char*>(block)[kBytes - 1], 0x5a);
   expect_block(block, 2 * kBytes);
-  const auto array = found<void* (*)(void*, size_t, size_t, size_t)>("__alloc_token_reallocarray");
+  const auto array = found<void* (*)(void*, size_t, size_t, size_t)>(token + "reallocarray");
   EXPECT_EQ(array(block, SIZE_MAX / 2, 3, kToken), nullptr);
-  block = array(block, 3, kBytes, kToken);
-  expect_block(block, 3 * kBytes);
-  api().free(block);
-  block = found<void* (*)(size_t, size_t, size_t)>("__alloc_token_calloc")(3, 7, kToken);
-  EXPECT_EQ(std::memcmp(block, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 21), 0);
+  expect_and_free(array(block, 3, kBytes, kToken), 3 * kBytes);
+  block = found<void* (*)(size_t, size_t, size_t)>(token + "calloc")(3, 7, kToken);
+  EXPECT_EQ(std::string(static_cast<char*>(block), 21), std::string(21, '\0'));
   api().free(block);
 }
 
 // By the mangled names; the array forms are deleted as arrays, aligned ones with their alignment.
 TEST_F(CompilerCalls, OperatorsTakeHintsAndTokens) {
   constexpr size_t kBytes = 700;
+  using Nothrow = const std::nothrow_t&;
+  const std::string nothrow = "RKSt9nothrow_t", hint = "12__hot_cold_t", aligned = "St11align_val_t";
   for (const bool array : {false, true}) {
     const std::string plain = array ? "_Znam" : "_Znwm";
-    const auto release = [array](void* block) { array ? ::operator delete[](block) : ::operator delete(block); };
-    const auto release_aligned = [array](void* block) {
-      array ? ::operator delete[](block, k256) : ::operator delete(block, k256);
-    };
-    const std::string nothrow = "RKSt9nothrow_t", hint = "12__hot_cold_t", aligned = "St11align_val_t";
-    const std::string token = "__alloc_token_";
+    const std::string token = "__alloc_token_" + plain;
     SCOPED_TRACE(plain);
     void* blocks[] = {
         found<void* (*)(size_t, unsigned char)>(plain + hint)(kBytes, kCold),
-        found<void* (*)(size_t, size_t)>(token + plain)(kBytes, kToken),
-        found<void* (*)(size_t, unsigned char, size_t)>(token + plain + hint)(kBytes, kCold, kToken),
-        found<void* (*)(size_t, const std::nothrow_t&, size_t)>(token + plain + nothrow)(kBytes, std::nothrow, kToken),
-        found<void* (*)(size_t, const std::nothrow_t&, unsigned char)>(plain + nothrow + hint)(kBytes, std::nothrow,
-                                                                                              kCold),
+        found<void* (*)(size_t, size_t)>(token)(kBytes, kToken),
+        found<void* (*)(size_t, unsigned char, size_t)>(token + hint)(kBytes, kCold, kToken),
+        found<void* (*)(size_t, Nothrow, size_t)>(token + nothrow)(kBytes, std::nothrow, kToken),
+        found<void* (*)(size_t, Nothrow, unsigned char)>(plain + nothrow + hint)(kBytes, std::nothrow, kCold),
     };
     for (void* block : blocks) {
       expect_block(block, kBytes);
-      release(block);
+      array ? ::operator delete[](block) : ::operator delete(block);
     }
     void* aligned_blocks[] = {
         found<void* (*)(size_t, std::align_val_t, unsigned char)>(plain + aligned + hint)(kBytes, k256, kCold),
-        found<void* (*)(size_t, std::align_val_t, size_t)>(token + plain + aligned)(kBytes, k256, kToken),
-        found<void* (*)(size_t, std::align_val_t, const std::nothrow_t&, unsigned char)>(plain + aligned + nothrow +
-                                                                                         hint)(kBytes, k256,
-                                                                                               std::nothrow, kCold),
+        found<void* (*)(size_t, std::align_val_t, size_t)>(token + aligned)(kBytes, k256, kToken),
+        found<void* (*)(size_t, std::align_val_t, Nothrow, unsigned char)>(plain + aligned + nothrow + hint)(
+            kBytes, k256, std::nothrow, kCold),
     };
     for (void* block : aligned_blocks) {
       expect_block(block, kBytes, 256);
-      release_aligned(block);
+      array ? ::operator delete[](block, k256) : ::operator delete(block, k256);
     }
-    const auto fails = found<void* (*)(size_t, const std::nothrow_t&, unsigned char)>(plain + nothrow + hint);
+    const auto fails = found<void* (*)(size_t, Nothrow, unsigned char)>(plain + nothrow + hint);
     EXPECT_EQ(fails(PTRDIFF_MAX, std::nothrow, kCold), nullptr);
-    const auto throws = found<void* (*)(size_t, unsigned char, size_t)>(token + plain + hint);
+    const auto throws = found<void* (*)(size_t, unsigned char, size_t)>(token + hint);
     EXPECT_THROW(throws(PTRDIFF_MAX, kCold, kToken), std::bad_alloc);
   }
 }

@@ -1,12 +1,13 @@
 // One random workload whose truth is known: estimates_probe SEED SAMPLE_BYTES. Prints JSON: for each place of
 // allocation, and for each quantity, the truth and the variance that unbiased sampling must have.
-#include <pthread.h>
-
+#include <array>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "support/random.h"
@@ -28,6 +29,12 @@ struct Quantity {
     bytes += sign * s;
     objects_variance += sign * (1 - p) / p;
     bytes_variance += sign * s * s * (1 - p) / p;
+  }
+  void add(const Quantity& other) {
+    objects += other.objects;
+    bytes += other.bytes;
+    objects_variance += other.objects_variance;
+    bytes_variance += other.bytes_variance;
   }
 };
 
@@ -53,33 +60,32 @@ template <int site>
 __attribute__((noinline)) void* allocate_at(size_t size, int how) {
   void* block = nullptr;
   switch (how) {
-    case 0: block = malloc(size); break;
-    case 1: block = calloc(1, size); break;
-    case 2: block = aligned_alloc(64, size); break;
-    default: block = realloc(nullptr, size); break;
+    case 0:
+      block = malloc(size);
+      break;
+    case 1:
+      block = calloc(1, size);
+      break;
+    case 2:
+      block = aligned_alloc(64, size);
+      break;
+    default:
+      block = realloc(nullptr, size);
+      break;
   }
   asm volatile("" : "+r"(block) : "r"(site) : "memory");
   return block;
 }
 
+using Allocate = void* (*)(size_t, int);
 template <int... sites>
-void* dispatch(int site, size_t size, int how, std::integer_sequence<int, sites...>) {
-  static void* (*const table[])(size_t, int) = {allocate_at<sites>...};
-  return table[site](size, how);
+constexpr std::array<Allocate, sizeof...(sites)> places(std::integer_sequence<int, sites...>) {
+  return {allocate_at<sites>...};
 }
-void* allocate(int site, size_t size, int how) {
-  return dispatch(site, size, how, std::make_integer_sequence<int, kSites>{});
-}
-
-template <int... sites>
-uintptr_t address_of(int site, std::integer_sequence<int, sites...>) {
-  static void* (*const table[])(size_t, int) = {allocate_at<sites>...};
-  return reinterpret_cast<uintptr_t>(table[site]);
-}
+constexpr auto kPlaces = places(std::make_integer_sequence<int, kSites>{});
 
 // Each site has its own sizes and lifetimes: mostly short-lived small, some long-lived, few large ones.
-void* run(void* argument) {
-  auto& worker = *static_cast<Worker*>(argument);
+void run(Worker& worker) {
   Random random(worker.seed);
   size_t low[kSites], high[kSites];
   unsigned keep[kSites];
@@ -91,7 +97,7 @@ void* run(void* argument) {
   for (int i = 0; i < worker.steps; ++i) {
     const int site = static_cast<int>(random.below(kSites));
     const size_t size = random.log_uniform(static_cast<double>(low[site]), static_cast<double>(high[site]));
-    void* block = allocate(site, size, static_cast<int>(random.below(4)));
+    void* block = kPlaces[site](size, static_cast<int>(random.below(4)));
     if (block == nullptr) abort();
     memset(block, 1, size < 64 ? size : 64);
     worker.truth[site].all.add(size, 1);
@@ -107,7 +113,6 @@ void* run(void* argument) {
     worker.truth[site].live.add(size, 1);
     held = {block, size, site};
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -118,31 +123,25 @@ int main(int, char** arguments) {
   Random random(seed);
   const int threads = static_cast<int>(1 + random.below(3));
   static Worker workers[3];
-  pthread_t ids[3];
+  std::thread others[3];
   for (int t = 0; t < threads; ++t) {
     workers[t].seed = random.next();
     workers[t].steps = static_cast<int>(20000 + random.below(60000)) / threads;
-    if (t > 0) pthread_create(&ids[t], nullptr, run, &workers[t]);
+    if (t > 0) others[t] = std::thread(run, std::ref(workers[t]));
   }
-  run(&workers[0]);
-  for (int t = 1; t < threads; ++t) pthread_join(ids[t], nullptr);
+  run(workers[0]);
+  for (int t = 1; t < threads; ++t) others[t].join();
   printf("[");
   for (int s = 0; s < kSites; ++s) {
-    Quantity sums[2];
+    Truth sum;
     for (int t = 0; t < threads; ++t) {
-      const Quantity* parts[2] = {&workers[t].truth[s].all, &workers[t].truth[s].live};
-      for (int q = 0; q < 2; ++q) {
-        sums[q].objects += parts[q]->objects;
-        sums[q].bytes += parts[q]->bytes;
-        sums[q].objects_variance += parts[q]->objects_variance;
-        sums[q].bytes_variance += parts[q]->bytes_variance;
-      }
+      sum.all.add(workers[t].truth[s].all);
+      sum.live.add(workers[t].truth[s].live);
     }
-    printf("%s{\"address\": %" PRIuPTR, s > 0 ? ",\n" : "\n", address_of(s, std::make_integer_sequence<int, kSites>{}));
-    const char* names[2] = {"alloc", "inuse"};
-    for (int q = 0; q < 2; ++q) {
-      printf(", \"%s_objects\": [%.17g, %.17g], \"%s_space\": [%.17g, %.17g]", names[q], sums[q].objects,
-             sums[q].objects_variance, names[q], sums[q].bytes, sums[q].bytes_variance);
+    printf("%s\n{\"address\": %" PRIuPTR, s > 0 ? "," : "", reinterpret_cast<uintptr_t>(kPlaces[s]));
+    for (const auto& [name, q] : {std::pair("alloc", sum.all), std::pair("inuse", sum.live)}) {
+      printf(", \"%s_objects\": [%.17g, %.17g], \"%s_space\": [%.17g, %.17g]", name, q.objects, q.objects_variance,
+             name, q.bytes, q.bytes_variance);
     }
     printf("}");
   }

@@ -14,7 +14,6 @@ import tempfile
 import unittest
 from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 from sampling import profiles
@@ -88,84 +87,52 @@ class Measured:
                 self.places.append(places)
 
 
-class Estimated(unittest.TestCase):
-    first: int
-    workloads: int
-    extra = ""
-
-    @classmethod
-    @cache
-    def measured(cls, again: bool) -> Measured:
-        before = cls.workloads if again else 0
-        return Measured(cls.first + before, cls.workloads * (4 if again else 1), cls.extra)
-
-    def judge(self, check: Callable[[Measured], None]) -> None:
-        try:
-            check(self.measured(False))
-        except AssertionError as missed:
-            print(f"measured again with more: {missed}")
-            check(self.measured(True))
-
-
-class Estimates(Estimated):
-    workloads = WORKLOADS
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        cls.first = int(os.environ.get("FREESTONE_TEST_SEED", "0"), 0) or int.from_bytes(os.urandom(4), "little")
-        print(f"estimates: FREESTONE_TEST_SEED={cls.first}, {WORKLOADS} workloads")
-
-    def test_totals_lie_within_three_standard_errors(self) -> None:
-        # Of unbiased normal estimates 0.27 % lie outside; 0.6 % allows for the skew of finite samples, and chance adds
-        # three deviations.
-        def check(found: Measured) -> None:
-            for quantity, values in found.totals.items():
-                self.assertGreater(len(values), found.workloads / 10, quantity)
-                outside = sum(abs(v) > 3 for v in values)
-                allowed = len(values) * 0.006 + 3 * math.sqrt(len(values) * 0.006)
-                mean, deviation = statistics.mean(values), statistics.stdev(values)
-                print(f"{quantity}: {outside} of {len(values)} beyond 3 standard errors", end=", ")
-                print(f"mean {mean:+.3f}, deviation {deviation:.3f}")
-                self.assertLessEqual(outside, math.ceil(allowed), quantity)
-
-        self.judge(check)
-
-    def test_totals_are_not_biased(self) -> None:
-        def check(found: Measured) -> None:
-            for quantity, values in found.totals.items():
-                self.assertLess(abs(statistics.mean(values)), 4 / math.sqrt(len(values)), quantity)
-
-        self.judge(check)
-
-    def test_totals_scatter_as_the_law_of_sampling_says(self) -> None:
-        def check(found: Measured) -> None:
-            for quantity, values in found.totals.items():
-                delta = 0.1 + 3 / math.sqrt(2 * len(values))
-                self.assertAlmostEqual(statistics.stdev(values), 1, delta=delta, msg=quantity)
-
-        self.judge(check)
-
-    def test_each_place_of_allocation_is_estimated_without_bias(self) -> None:
-        def check(found: Measured) -> None:
-            deviations = [value for places in found.places for value in places]
-            count, mean = len(deviations), statistics.mean(deviations)
-            # The places and quantities of one workload share their samples: the workloads are what is independent.
-            error = math.sqrt(sum(sum(v - mean for v in places) ** 2 for places in found.places)) / count
-            print(f"{count} places: mean {mean:+.3f} +- {error:.3f}, deviation {statistics.stdev(deviations):.3f}")
-            self.assertGreater(count, found.workloads * 4)
-            self.assertLess(abs(mean), 4 * error)
-            self.assertLess(error, 0.1, "nothing would be found")
-            self.assertAlmostEqual(statistics.stdev(deviations), 1, delta=0.15)
-
-        self.judge(check)
-
-
-class WithGuards(Estimated):
-    first, workloads, extra = 1000, 40, ",guard_sample:200000,guard_slots:64"
-
+class Estimates(unittest.TestCase):
     def setUp(self) -> None:
         harness.require_freestone("a promise of libfreestone")
+
+    def judge(self, check: Callable[[Measured], None], first: int, workloads: int, extra: str = "") -> None:
+        try:
+            check(Measured(first, workloads, extra))
+        except AssertionError as missed:
+            print(f"measured again with more: {missed}")
+            check(Measured(first + workloads, 4 * workloads, extra))
+
+    def test_estimates_scatter_without_bias_as_the_law_of_sampling_says(self) -> None:
+        first = int(os.environ.get("FREESTONE_TEST_SEED", "0"), 0) or int.from_bytes(os.urandom(4), "little")
+        print(f"estimates: FREESTONE_TEST_SEED={first}, {WORKLOADS} workloads")
+
+        def check(found: Measured) -> None:
+            for quantity, values in found.totals.items():
+                self.check_totals(quantity, values, found.workloads)
+            self.check_places(found)
+
+        self.judge(check, first, WORKLOADS)
+
+    def check_totals(self, quantity: str, values: list[float], workloads: int) -> None:
+        # Of unbiased normal estimates 0.27 % lie outside; 0.6 % allows for the skew of finite samples, and chance adds
+        # three deviations.
+        outside = sum(abs(v) > 3 for v in values)
+        allowed = len(values) * 0.006 + 3 * math.sqrt(len(values) * 0.006)
+        mean, deviation = statistics.mean(values), statistics.stdev(values)
+        print(f"{quantity}: {outside} of {len(values)} beyond 3 standard errors", end=", ")
+        print(f"mean {mean:+.3f}, deviation {deviation:.3f}")
+        self.assertGreater(len(values), workloads / 10, quantity)
+        self.assertLessEqual(outside, math.ceil(allowed), quantity)
+        self.assertLess(abs(mean), 4 / math.sqrt(len(values)), quantity)
+        self.assertAlmostEqual(deviation, 1, delta=0.1 + 3 / math.sqrt(2 * len(values)), msg=quantity)
+
+    def check_places(self, found: Measured) -> None:
+        """Each place of allocation is estimated without bias."""
+        deviations = [value for places in found.places for value in places]
+        count, mean = len(deviations), statistics.mean(deviations)
+        # The places and quantities of one workload share their samples: the workloads are what is independent.
+        error = math.sqrt(sum(sum(v - mean for v in places) ** 2 for places in found.places)) / count
+        print(f"{count} places: mean {mean:+.3f} +- {error:.3f}, deviation {statistics.stdev(deviations):.3f}")
+        self.assertGreater(count, found.workloads * 4)
+        self.assertLess(abs(mean), 4 * error)
+        self.assertLess(error, 0.1, "nothing would be found")
+        self.assertAlmostEqual(statistics.stdev(deviations), 1, delta=0.15)
 
     def test_guards_that_share_the_samples_do_not_bias_them(self) -> None:
         def check(found: Measured) -> None:
@@ -174,7 +141,7 @@ class WithGuards(Estimated):
             allowed = len(values) * 0.006 + 4 * math.sqrt(len(values) * 0.006)
             self.assertLessEqual(sum(abs(v) > 3 for v in values), math.ceil(allowed))
 
-        self.judge(check)
+        self.judge(check, 1000, 40, ",guard_sample:200000,guard_slots:64")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ import unittest
 from golden import fast_path_test as golden
 from support import harness
 
+IS_OPTIMISED = os.environ.get("FREESTONE_BUILD_TYPE", "Release") in ("Release", "RelWithDebInfo")
 
-class Unchanged(unittest.TestCase):
+
+@unittest.skipUnless(IS_OPTIMISED and not harness.IS_HARDENED, "the table is that of the fast build, optimised")
+class Unchanged(harness.FreestoneTest):
     def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        if harness.IS_HARDENED or os.environ.get("FREESTONE_BUILD_TYPE", "Release") not in (
-            "Release",
-            "RelWithDebInfo",
-        ):
-            self.skipTest("the table is that of the fast build, optimised")
+        super().setUp()
         self.table = golden.table()
 
     def slower(self, conf: str, *words: str) -> dict[str, int]:
