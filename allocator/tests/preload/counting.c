@@ -1,8 +1,10 @@
 /* Preloaded ahead of the allocator: counts the calls of malloc, aligned_alloc and free, as a profiler does. ONLY_PLAIN:
-   a library that lacks aligned_alloc. OWN_MEMORY: an allocator of its own, which ends the process by foreign blocks. */
+   a library that lacks aligned_alloc. OWN_MEMORY: an allocator of its own, which ends the process by foreign blocks;
+   it lacks reallocarray, and libc's leads to its realloc. PROGRAM: the same in a program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,3 +50,16 @@ void free(void* block) {
   if (block != NULL) ++counted_calls[2];
   next_free(block);
 }
+
+#ifdef PROGRAM
+const char* malloc_conf = "narenas:2"; /* as for jemalloc */
+
+int main(void) {
+  char* text = reallocarray(NULL, 3, 4);
+  strcpy(text, "own malloc");
+  text = reallocarray(text, 1000, 10);
+  puts(text);
+  free(text);
+  return 0;
+}
+#endif

@@ -1,4 +1,5 @@
-"""Beside libraries that define libc's functions: before and behind ours, whatever theirs do, allocations included."""
+"""Beside others that define the functions: libraries before and behind ours, whatever theirs do, allocations included,
+and programs that replace operators."""
 
 from __future__ import annotations
 
@@ -17,24 +18,15 @@ ALL_OPTIONS = (
 
 
 class Allocating(unittest.TestCase):
-    def expect_done(self, first: Path | None, second: Path | None, conf: str) -> None:
-        done = run(
-            [PROBES / "calls_probe"],
-            library=first,
-            also_preload=[second] if second else [],
-            extra={"FREESTONE_CONF": conf},
-        )
-        self.assertEqual((done.status, set(done.out.splitlines())), (0, {"done", "interposer: called"}), done)
-
-    def test_before_the_library(self) -> None:
-        self.expect_done(INTERPOSER, harness.LIBRARY, "")
-
-    def test_behind_the_library(self) -> None:
-        self.expect_done(harness.LIBRARY, INTERPOSER, "")
-
-    def test_with_every_option(self) -> None:
-        self.expect_done(INTERPOSER, harness.LIBRARY, ALL_OPTIONS)
-        self.expect_done(harness.LIBRARY, INTERPOSER, ALL_OPTIONS)
+    def test_before_and_behind_the_library_with_every_option(self) -> None:
+        for conf in ("", ALL_OPTIONS):
+            for first, second in ((INTERPOSER, harness.LIBRARY), (harness.LIBRARY, INTERPOSER)):
+                with self.subTest(first=first, conf=conf):
+                    behind = [second] if second else []
+                    done = run([PROBES / "calls_probe"], library=first, also_preload=behind, conf=conf)
+                    self.assertEqual(
+                        (done.status, set(done.out.splitlines())), (0, {"done", "interposer: called"}), done
+                    )
 
 
 class Counting(unittest.TestCase):
@@ -65,6 +57,29 @@ class Counting(unittest.TestCase):
         done = run([probe], library=None, also_preload=preload)
         self.assertEqual((done.status, done.err), (0, ""), done)
         self.assertIn("one thread: 44 0 ", done.out)
+
+
+class Replaced(unittest.TestCase):
+    """NEW-1: programs that replace some of the operators new and delete and leave the other forms to the library."""
+
+    def test_the_forms_call_each_other_as_libstdcxxs_do(self) -> None:
+        for what in ("nothing", "objects", "arrays", "aligned", "aligned_arrays", "new", "delete"):
+            with self.subTest(what):
+                alone = run([PROBES / f"operators_probe_{what}"], library=None)
+                self.assertEqual((alone.status, alone.err, alone.out.count("\n")), (0, "", 28))
+                done = run([PROBES / f"operators_probe_{what}"])
+                self.assertEqual((done.status, done.out, done.err), (0, alone.out, ""))
+
+    def test_objects_in_a_program_that_links_the_library_statically(self) -> None:
+        alone = run([PROBES / "operators_probe_objects"], library=None)
+        for library in ("freestone", "freestone_hardened"):
+            done = run([PROBES / f"operators_probe_{library}"], library=None)
+            self.assertEqual((done.status, done.out, done.err), (0, alone.out, ""))
+
+    def test_nothing_in_a_program_that_loads_the_library_late(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        done = run([PROBES / "operators_probe_nothing", str(harness.LIBRARY)], library=None)
+        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
 
 
 class Faketime(unittest.TestCase):

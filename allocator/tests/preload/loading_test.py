@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from pathlib import Path
 
 from support import harness
 from support.harness import PROBES, run
@@ -10,24 +11,21 @@ from support.harness import PROBES, run
 EARLY = PROBES / "early.so"
 
 
-class Preloaded(unittest.TestCase):
-    def test_constructors_that_run_before_ours_may_allocate(self) -> None:
-        # The dynamic loader runs the constructors of the last preloaded library first.
-        done = run([PROBES / "early_probe"], also_preload=[EARLY])
-        self.assertEqual((done.status, done.out, done.err), (0, "early: done\n", ""))
+class Expecting(unittest.TestCase):
+    def expect(self, done: harness.Finished, out: str) -> None:
+        self.assertEqual((done.status, done.out, done.err), (0, out, ""))
 
-    def test_constructors_that_run_after_ours_may_allocate(self) -> None:
-        done = run([PROBES / "early_probe"], library=EARLY, also_preload=[harness.LIBRARY] if harness.LIBRARY else [])
-        self.assertEqual((done.status, done.out, done.err), (0, "early: done\n", ""))
+
+class Preloaded(Expecting):
+    def test_constructors_that_run_before_or_after_ours_may_allocate(self) -> None:
+        # The dynamic loader runs the constructors of the last preloaded library first.
+        probe, ours = [PROBES / "early_probe"], [harness.LIBRARY] if harness.LIBRARY else []
+        self.expect(run(probe, also_preload=[EARLY]), "early: done\n")
+        self.expect(run(probe, library=EARLY, also_preload=ours), "early: done\n")
+        self.expect(run(probe, also_preload=[EARLY], extra={"LD_BIND_NOW": "1"}), "early: done\n")
 
     def test_program_without_companions(self) -> None:
-        done = run([PROBES / "early_probe"])
-        self.assertEqual((done.status, done.out, done.err), (0, "", ""))
-
-    def test_lazy_and_immediate_binding(self) -> None:
-        for binding in ({"LD_BIND_NOW": "1"}, {}):
-            done = run([PROBES / "early_probe"], also_preload=[EARLY], extra=binding)
-            self.assertEqual(done.status, 0, done)
+        self.expect(run([PROBES / "early_probe"]), "")
 
     def test_under_the_audit_of_the_loader(self) -> None:
         done = run([PROBES / "early_probe"], extra={"LD_DEBUG": "statistics"})
@@ -35,20 +33,22 @@ class Preloaded(unittest.TestCase):
 
 
 class ThreadKeys(unittest.TestCase):
-    def caches_left(self, done: harness.Finished, keys: int) -> int:
+    """How many of the C library's keys a program has, and how many threads' caches are left when its threads end."""
+
+    def expect_keys(self, *arguments: str, ours: int) -> None:
+        probe = [PROBES / "keys_probe", *arguments]
+        alone = int(run(probe, library=None).out.split()[1])
+        done = run(probe)
         self.assertEqual((done.status, done.err), (0, ""), done)
-        self.assertEqual(done.out.split("\n")[0], f"keys {keys}")
-        return int(done.out.split()[3]) if harness.IS_FREESTONE else 1
+        caches = "caches 1\n" if harness.IS_FREESTONE else ""
+        self.assertEqual(done.out, f"keys {alone - (ours if harness.IS_FREESTONE else 0)}\n{caches}")
 
     def test_a_program_with_one_thread_has_all_of_the_c_librarys_keys(self) -> None:
-        alone = int(run([PROBES / "keys_probe"], library=None).out.split()[1])
         # Its threads have no key left that would show their end, so they have no cache that they could leave behind.
-        self.assertEqual(self.caches_left(run([PROBES / "keys_probe"]), alone), 1)
+        self.expect_keys(ours=0)
 
     def test_a_program_with_threads_has_all_keys_but_one(self) -> None:
-        alone = int(run([PROBES / "keys_probe", "late"], library=None).out.split()[1])
-        keys = alone - 1 if harness.IS_FREESTONE else alone
-        self.assertEqual(self.caches_left(run([PROBES / "keys_probe", "late"]), keys), 1)
+        self.expect_keys("late", ours=1)
 
 
 class Once(unittest.TestCase):
@@ -93,22 +93,46 @@ class Once(unittest.TestCase):
         self.assertEqual(run(["/bin/sh", "-c", script], extra=extra).out, "0\n[]\n")
 
 
-class LoadedLate(unittest.TestCase):
-    def setUp(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
+class LoadedLate(Expecting):
+    """Into a program on another malloc, by dlopen_probe LIBRARY ROUNDS [namespace]."""
 
-    def test_fifty_times_into_a_program_on_another_malloc(self) -> None:
-        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "50"], library=None)
-        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+    def expect_done(self, *arguments: str, **extra: str) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        self.expect(
+            run([PROBES / "dlopen_probe", str(harness.LIBRARY), *arguments], library=None, extra=extra), "done\n"
+        )
+
+    def test_fifty_times(self) -> None:
+        self.expect_done("50")
 
     def test_with_no_more_static_thread_storage_than_the_loader_keeps(self) -> None:
-        tunables = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=512:glibc.rtld.nns=1"}
-        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "3"], library=None, extra=tunables)
-        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+        self.expect_done("3", GLIBC_TUNABLES="glibc.rtld.optional_static_tls=512:glibc.rtld.nns=1")
 
     def test_into_another_namespace(self) -> None:
-        done = run([PROBES / "dlopen_probe", str(harness.LIBRARY), "1", "namespace"], library=None)
-        self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
+        self.expect_done("1", "namespace")
+
+
+class Deepbind(Expecting):
+    """Plug-ins loaded with RTLD_DEEPBIND, as PHP loads its extensions: they would find libc's free before ours."""
+
+    def expect_found(self, what: str, owner: str, library: Path | None = harness.LIBRARY, **extra: str) -> None:
+        if library:
+            harness.require_freestone("a promise of libfreestone")
+        # The plug-in lies only in the folder that the finder's RUNPATH names.
+        command = [PROBES / "deepbind_probe", PROBES / "deepbind_finder.so", "deepbind_plugin.so", what]
+        self.expect(run(command, library=library, extra=extra), f"dlopen: {owner}\ndlmopen: {owner}\n")
+
+    def test_a_plugin_exchanges_blocks_with_the_program(self) -> None:
+        self.expect_found("exchange", "program")
+
+    def test_the_option_keeps_the_flag(self) -> None:
+        self.expect_found("look", "plugin", FREESTONE_CONF="drop_deepbind:false")
+
+    def test_a_disabled_library_keeps_the_flag(self) -> None:
+        self.expect_found("look", "plugin", FREESTONE_DISABLE="1")
+
+    def test_without_the_library_the_flag_matters(self) -> None:
+        self.expect_found("exchange", "plugin", library=None)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 // Replaces some of the operators new and delete (REPLACED says which), as a program may, and calls every form. Prints
-// how many calls reached a replaced one. The C++ standard says which form calls which; libstdc++ is the reference.
+// how many calls reached a replaced one. The C++ standard says which form calls which; libstdc++ is the reference. With
+// the path of a library as argument it loads that one late, and uses the operators that it has by name.
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <new>
+#include <utility>
 
 namespace {
 
@@ -88,9 +92,23 @@ const Family kFamilies[] = {
       [](void* p, Size) { ::operator delete[](p, kWide, kNothrow); }}},
 };
 
+int use_late(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW);
+  using Create = void* (*)(Size);
+  using Destroy = void (*)(void*, Size);
+  for (int i = 0; i < 100; ++i) {
+    for (const auto& [create, destroy] : {std::pair{"_Znwm", "_ZdlPvm"}, std::pair{"_Znam", "_ZdaPvm"}}) {
+      void* const block = reinterpret_cast<Create>(dlsym(library, create))(100);
+      reinterpret_cast<Destroy>(dlsym(library, destroy))(block, 100);
+    }
+  }
+  return std::puts("done") < 0;
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count > 1) return use_late(arguments[1]);
   for (const Family& family : kFamilies) {
     for (const auto& create : family.make)
       for (const auto& destroy : family.release) {
