@@ -40,6 +40,8 @@ PLOTS = Path("docs/plots")
 ELSEWHERE = {trace_results.NAME, *(table.result.name.partition(".")[0] for table in tables.TABLES)}
 # The drawings that decide, in their order; a workload's is the first of its charts. All others are on the report page.
 OVERVIEWS = ("pareto", "speed", "latency", "memory")
+TIMES: tuple[Role, ...] = ("speed", "latency", "other")
+MEMORY: tuple[Role, ...] = ("memory",)
 WORKLOADS_DRAWN = ("lifetimes", "micro", "cross", "larson", "burst", "rss")
 
 ARTICLES = (
@@ -150,7 +152,6 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
     analysis = part.analysis
     result = analysis.result
     wanted = [f"{stored.name}-{n}.svg" for n in (*OVERVIEWS, *map(slug, WORKLOADS_DRAWN))]
-    rows = {"Time": every_row(part, ("speed", "latency", "other")), "Memory": every_row(part, ("memory",))}
     return {
         "name": stored.name,
         "part": part,
@@ -162,7 +163,7 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
         "distance": distance_table.section(analysis),
         "pictures": [(name, plots[name]) for name in wanted if name in plots],
         "composites": [{"experiment": table.experiment, "grid": composite(table)} for table in part.composites],
-        "every_row": [(title, grid) for title, grid in rows.items() if grid],
+        "every_row": every_row(part),
         "failures": failures(analysis),
         "allocators": [told(peer) for peer in result.peers if peer.kind != "control"],
     }
@@ -218,27 +219,35 @@ def overall_cell(score: Overall, role: quantity.Role, failed: bool) -> str:
     return marked(text, cells.verdict_word(score, role)) + suffix + (", failed" if failed else "")
 
 
-def every_row(part: Part, roles: tuple[Role, ...]) -> str:
-    """Allocators against experiments, one figure each, so that no mean hides a row. With too few rounds for a ratio the
-    figure is absolute, as the baseline's always is. The null allocator's is what the workload costs by itself."""
-    analysis = part.analysis
-    names = [peer.name for peer in analysis.candidates]
+def every_row(part: Part) -> str:
+    """Allocators against experiments, time and memory in each cell, so that no mean hides a row. With too few rounds
+    for a ratio a figure is absolute, as the baseline's always is. The null allocator's is the workload's own cost."""
+    names = [peer.name for peer in part.analysis.candidates]
     rows = []
-    for view in analysis.experiments:
-        fitting = [f for f in view.figures if f.role in roles]
-        fitting.sort(key=lambda f: (not f.headline, roles.index(f.role)))
-        figure = fitting[0] if fitting else None
-        if figure is not None:
-            ratios = [figure_cell(view, figure, name, analysis.result.baseline) for name in names]
-            rows.append([cell_text(view.experiment.id), *ratios, cells.null_cell(figure)])
+    for view in part.analysis.experiments:
+        figures = [headline(view, roles) for roles in (TIMES, MEMORY)]
+        if any(figures):
+            shown = [[figure_cell(view, f, name, part.analysis.result.baseline) for f in figures] for name in names]
+            shown.append([cells.null_cell(figure) if figure else "-" for figure in figures])
+            rows.append([cell_text(view.experiment.id), *map(two_in_one, shown)])
     return grid(["experiment", *names, "null"], rows) if rows else ""
 
 
-def figure_cell(view: ExperimentView, figure: FigureView, peer: str, baseline: str) -> str:
+def two_in_one(shown: list[str]) -> str:
+    return shown[0] if set(shown) <= {"-"} or set(shown) <= {"failed"} else "; ".join(shown)
+
+
+def headline(view: ExperimentView, roles: tuple[Role, ...]) -> FigureView | None:
+    """The figure of these roles that stands for the experiment."""
+    fitting = [figure for figure in view.figures if figure.role in roles]
+    return min(fitting, key=lambda figure: (not figure.headline, roles.index(figure.role)), default=None)
+
+
+def figure_cell(view: ExperimentView, figure: FigureView | None, peer: str, baseline: str) -> str:
     if any(failure.peer == peer for failure in view.failures):
         return "failed"
-    cell = figure.cells.get(peer)
-    if cell is None:
+    cell = figure.cells.get(peer) if figure else None
+    if figure is None or cell is None:
         return "-"
     if peer == baseline or cell.estimate is None:
         return quantity.show(cell.summary.median, figure.spec.unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,15 @@ def render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown, from our own results
     )
-    environment.filters["join_command"] = shlex.join
+    environment.filters["join_command"] = command_text
     return environment.get_template(template).render(**values)
+
+
+def command_text(command: Sequence[str]) -> str:
+    """A stored command, to make its result again: its file is the stored one's, its page is left out."""
+    words = [f"docs/results/{Path(w).name}" if w.startswith("/tmp/") and ".json" in w else w for w in command]
+    pages = {at for at, word in enumerate(words) if word.startswith("/tmp/")}
+    return shlex.join(word for at, word in enumerate(words) if not {at, at + 1} & pages)
 
 
 def cell_text(text: str) -> str:

@@ -5,7 +5,6 @@ A table stands in its document between the marked lines of its name.
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import cell_text, grid, stored, with_section
+from freestone_lab.docs.pages import cell_text, command_text, grid, stored, with_section
 from freestone_lab.host import real_programs
 from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
@@ -95,9 +94,9 @@ def mitigations(result: Result) -> str:
     rows = [[f"`{variant.name}`", *(cell(c.ratios, variant) for c in costs)] for variant in _variants()]
     rows.append(["glibc", *(_ratio(c.ratios.get("glibc")) for c in costs)])
     said = (
-        f"Time relative to the fast build, `{shlex.join(result.command)}` (`docs/results/mitigations.json.gz`, medians "
-        "of paired rounds). A mitigation that needs the trailer is built with it; the number in brackets is what the "
-        "mitigation adds by itself."
+        f"Time relative to the fast build, `{command_text(result.command)}` (`docs/results/mitigations.json.gz`, "
+        "medians of paired rounds). A mitigation that needs the trailer is built with it; the number in brackets is what "
+        "the mitigation adds by itself."
     )
     shown = below(said, ["mitigation", *(c.title for c in costs)], rows)
     return f"{shown}\n\n![What each mitigation costs](plots/{PLOT.name})"
@@ -155,7 +154,7 @@ def program_costs(result: Result) -> str:
     rounds = max((s.round for e in result.experiments for s in e.samples), default=0)
     said = (
         f"CPU time (user and system) and peak memory of real programs and all that they start, relative to glibc: the "
-        f"median of {rounds} alternated rounds, with its 95 % interval. `{shlex.join(result.command)}` "
+        f"median of {rounds} alternated rounds, with its 95 % interval. `{command_text(result.command)}` "
         f"(`docs/results/program-costs.json.gz`). The worst comes first:"
     )
     heads = ("program", "CPU, hardened", "spread", "CPU, fast", "CPU, glibc again", "peak, hardened", "peak, fast")
@@ -193,7 +192,7 @@ def attacks(result: Result) -> str:
     rounds = max((int(experiment.params["rounds"]) for experiment in result.experiments), default=0)
     said = (
         f"Percent seen, trapped or without effect, rounded down, {rounds} of each kind with seed {result.seed}, "
-        f"`{shlex.join(result.command)}` (`{ENUMERATED}`). The worst kind of the first column comes first:"
+        f"`{command_text(result.command)}` (`{ENUMERATED}`). The worst kind of the first column comes first:"
     )
     notes = "".join(f"\n- {note}" for note in made.notes)
     return below(said, made.headings, made.rows) + (f"\n{notes}" if notes else "")

@@ -68,6 +68,11 @@ def test_document_names_command_failures_null_cost_and_every_experiment(root: Pa
     assert len(text.splitlines()) < 300
 
 
+def test_a_shown_command_writes_where_results_are_stored() -> None:
+    command = "freestone bench full --json /tmp/q/full.json.gz --report /tmp/q/full.html --rounds 5"
+    assert pages.command_text(command.split()) == "freestone bench full --json docs/results/full.json.gz --rounds 5"
+
+
 def test_the_distance_from_the_best_names_the_rows_behind() -> None:
     def sample(peer: str, seconds: float, kib: float) -> Sample:
         return Sample(peer, 1, "ok", figures={"wall": seconds, "rss": kib})
