@@ -211,8 +211,8 @@ PROGRAMS: dict[str, Program] = {
     "apt_methods": Program(("apt-get", "apt-cache"), "http", apt_methods),
 }
 
-# Browsers in their own sandboxes: each process that shows a page puts a filter in force that kills. They bring a malloc of
-# their own. The library is loaded into each of their processes all the same, and serves what asks libc by name.
+# Browsers in their own sandboxes: each process that shows a page puts a filter in force that kills. They bring a malloc
+# of their own. The library is loaded into each of their processes all the same, and serves what asks libc by name.
 
 # A page that works: memory is taken and given back by scripts and by what draws.
 PAGE = """<html><body><canvas id=c width=200 height=150></canvas><script>
