@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "support/child.h"
-#include "support/subject.h"
+#include "support/hardened_test.h"
 
 namespace freestone_test {
 namespace {
@@ -25,6 +25,10 @@ struct BadPointer {
   friend std::ostream& operator<<(std::ostream& out, const BadPointer& it) { return out << it.name; }
 };
 
+char* mapped_mebibyte() {
+  return static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
 const BadPointer kPointers[] = {
     {"one", [] { return reinterpret_cast<void*>(1); }},
     {"sixteen", [] { return reinterpret_cast<void*>(16); }},
@@ -36,16 +40,12 @@ const BadPointer kPointers[] = {
        char* volatile address = bytes;
        return address;
      }},
-    {"foreign_mapping",
-     []() -> void* {
-       return static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) +
-              4096;
-     }},
+    {"foreign_mapping", []() -> void* { return mapped_mebibyte() + 4096; }},
     {"unmapped",
      []() -> void* {
-       void* range = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+       char* range = mapped_mebibyte();
        munmap(range, 1 << 20);
-       return static_cast<char*>(range) + 8192;
+       return range + 8192;
      }},
     {"block_of_glibc",
      [] {
@@ -225,8 +225,7 @@ TEST(ForkedAlone, ATrimSeesAWriteBehindALiveRun) {
 
 // Free memory that becomes a guard loses its contents: it is looked at before. Where the next block lies is drawn, so
 // several times.
-TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
-  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+TEST_F(HardenedTest, AWriteAfterFreeIsSeenWhereAGuardComes) {
   for (int round = 0; round < 4; ++round) {
     const ChildEnd end = run_in_child([] {
       constexpr size_t kBytes = 32761;  // three units
@@ -244,10 +243,8 @@ TEST(WriteAfterFree, IsSeenWhereAGuardComes) {
   }
 }
 
-// The kernel puts a new mapping right before the last one: a write that runs on from one block would reach another.
 // The first block of a slab: what lies before it may not be touched.
-TEST(InteriorPointer, OfABlockBehindAGuardEndsInOneClearLineAndAbort) {
-  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+TEST_F(HardenedTest, AnInteriorPointerOfABlockBehindAGuardEndsInOneClearLineAndAbort) {
   constexpr size_t kUnit = 16384;
   for (const size_t size : {24u, 100u, 1000u, 5000u}) {
     std::vector<char*> first;
@@ -266,8 +263,8 @@ TEST(InteriorPointer, OfABlockBehindAGuardEndsInOneClearLineAndAbort) {
   }
 }
 
-TEST(MappedBlock, FaultsBehindItsLastPage) {
-  if (!subject().is_hardened) GTEST_SKIP() << "a promise of the hardened build";
+// The kernel puts a new mapping right before the last one: a write that runs on from one block would reach another.
+TEST_F(HardenedTest, AMappedBlockFaultsBehindItsLastPage) {
   constexpr size_t kMapped = 40 << 20, kAllButTheMark = kMapped - 8;
   for (const bool resized : {false, true}) {
     for (const bool beyond : {false, true}) {
