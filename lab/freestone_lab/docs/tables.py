@@ -296,8 +296,8 @@ def programs(result: dict[str, Any]) -> str:
     said = (
         f"{_same(result)} of {len(judged)} programs end with the same status and output under both libraries as "
         f"without one (`freestone test --programs` on {result['machine']}, `{real_programs.RESULT}`). CPU time and "
-        "the largest process's peak memory are those of one run without a library, and the ratios to it under the fast "
-        f"and the hardened one; one run tells a crash from none, not a per cent. {_beside(result)}"
+        "the largest process's peak memory are of one run without a library; `fast` and `hardened` are ratios to it. "
+        f"One run shows crashes, not differences of a few per cent. {_beside(result)}"
     )
     served = "Served by a malloc of their own, with the library loaded into each of their processes: "
     shown = below(said, ("program", "result", *COSTS), [_judged(row) for row in judged], "--- ---:")
@@ -308,13 +308,13 @@ def program_suites(result: dict[str, Any]) -> str:
     judged = [row for row in result["programs"] if row["verdict"] in JUDGED]
     notes = [f"{row['program']}: `{' '.join(row['detail'].split())}`" for row in judged if row["verdict"] != "same"]
     for row in (row for row in judged if row["left_out"]):
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in row["left_out"].items())
+        names = {why: ", ".join(n for n, r in row["left_out"].items() if r == why) for why in row["left_out"].values()}
+        reasons = "; ".join(f"{reason}: {of}" for reason, of in names.items())
         notes.append(f"Left out of {row['program']}'s: {reasons}.")
     said = (
         f"A fixed part of the own test suites of {len(judged)} programs (`freestone test --programs suites` on "
-        f"{result['machine']}, `{real_programs.SUITES}`). Compared is what a suite says of each of its tests: in "
-        f"{_same(result)} of them that is the same under both libraries as without one, tests that fail without one "
-        "included. Processes: how many of the program the library served, in the run with the fewest. "
+        f"{result['machine']}, `{real_programs.SUITES}`). {_same(result)} suites say the same of each of their tests "
+        "under both libraries as without one, failures included. Processes: the least number that the library served. "
         f"{_beside(result)}"
     )
     rows = [_judged(row, str(row["tests"]), str(row["processes"])) for row in judged]
@@ -360,13 +360,12 @@ def roots(result: dict[str, Any]) -> str:
     said = (
         f"The same two files, built on {result['machine']}, ran in roots of other releases of Debian (`freestone test "
         f"--programs roots`, `{real_programs.ROOTS}`): the programs {names}, and under both the tests {tests}. "
-        "Programs that are linked with jemalloc or tcmalloc ask that malloc at their exit: it gave out nothing under "
-        "either library."
+        "Under either library, a jemalloc or tcmalloc that a program is linked with served no request."
     )
     heads = "root, glibc, programs the same, tests passed, packages with a malloc of their own, wrong, not judged"
     linked = wrapped(
-        "A package with a malloc of its own depends on libjemalloc2, libtcmalloc or libmimalloc; so many had a program "
-        "among these that ran. Those that call mimalloc by its own names (`mi_malloc`) keep it.",
+        "A package with a malloc of its own depends on libjemalloc2, libtcmalloc or libmimalloc; the column counts "
+        "those of which a program ran. Programs that call mimalloc by its own names (`mi_malloc`) keep it.",
         f"Not run: {unrun}.",
     )
     return f"{below(said, heads.split(', '), map(_root, every), '--- ---: ---: ---')}\n\n{linked}"
