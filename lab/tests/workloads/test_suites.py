@@ -66,24 +66,23 @@ def test_published_covers_what_the_articles_vary() -> None:
     assert laws == {"article", "program"}
 
 
-def test_a_run_of_a_suite_works() -> None:
-    run = next(r for r in suites.QUICK if r.id == "cross/quick")
-    out = tools.run(*run.arguments())
-    assert out.status == 0
-    assert out.json["params"]["blocks"] == 500000
+def compiled(folder: pytest.TempPathFactory, source: Path) -> Path:
+    library = folder.getbasetemp() / f"{source.stem}.so"
+    if not library.exists():
+        subprocess.run(["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", source, "-o", library], check=True)
+    return library
 
 
 @pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
 def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
     run: rows.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    null = tmp_path_factory.getbasetemp() / "null.so"
-    if not null.exists():
-        source = paths.root() / "lab" / "peers" / "controls" / "null.c"
-        subprocess.run(["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", source, "-o", null], check=True)
+    null = compiled(tmp_path_factory, paths.root() / "lab/peers/controls/null.c")
     out = tools.run(*run.arguments(), preload=null)
     assert (out.status, out.json["failures"]) == (0, 0)
     assert out.json["malloc_owner"] == str(null)
+    given = {name: value for name, value in run.params.items() if isinstance(value, int)}
+    assert {name: out.json["params"][name] for name in given} == given
 
 
 # Quick ones of each kind whose blocks one thread asks for: the counter is not made for more.
@@ -93,10 +92,7 @@ def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
 def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
     identity: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    counter = tmp_path_factory.getbasetemp() / "requests.so"
-    if not counter.exists():
-        source = Path(__file__).parents[1] / "programs" / "requests.c"
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", source, "-o", counter], check=True)
+    counter = compiled(tmp_path_factory, Path(__file__).parents[1] / "programs/requests.c")
     (run,) = suites.suite(identity)
     command = [str(suites.program()), *run.arguments()]
     done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)

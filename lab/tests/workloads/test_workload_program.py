@@ -163,14 +163,12 @@ def test_only_the_measured_calls_reach_the_allocator(workload: str, libraries: P
         mallocs, frees = target.read_text().split()
         return int(mallocs), int(frees)
 
-    sizes = {"batch": "--rounds=100", "pair": "--rounds=5000", "cross": "--blocks=5000"}
-    sizes |= {"lifetimes": "--steps=6400", "ring": "--steps=5000"}
+    sizes = {
+        "batch": ["--rounds=100"], "pair": ["--rounds=5000", "--size=64"], "cross": ["--blocks=5000"],
+        "lifetimes": ["--steps=6400", "--slots=1024"], "ring": ["--steps=5000"],
+    }  # fmt: skip
     threads = 2 if workload == "cross" else 1
-    words = [workload, sizes[workload], f"--threads={threads}", "--idle-ms=0"]
-    if workload == "pair":
-        words.append("--size=64")
-    if workload == "lifetimes":
-        words.append("--slots=1024")
+    words = [workload, *sizes[workload], f"--threads={threads}", "--idle-ms=0"]
     reported = tools.run(*words)
     mallocs, frees = counts(*words)
     empty_mallocs, _ = counts("list")
@@ -181,11 +179,12 @@ def test_only_the_measured_calls_reach_the_allocator(workload: str, libraries: P
     assert frees >= reported.value("timed_frees")
 
 
+LATENCY = ("latency", "--size=64", "--samples=20000", "--idle-ms=0")
+
+
 def test_the_clocks_cost_is_measured_and_removed(libraries: Path) -> None:
     # Compared within one process, so that a slow moment of the machine is in both sides of each comparison.
-    out = tools.run(
-        "latency", "--size=64", "--samples=20000", "--idle-ms=0", preload=tools.library(libraries, TRIVIAL=1)
-    )
+    out = tools.run(*LATENCY, preload=tools.library(libraries, TRIVIAL=1))
     cost = out.value("clock_cost")
     assert cost > 0
     assert out.value("empty_p50") < cost / 2
@@ -197,8 +196,7 @@ def test_the_clocks_cost_is_measured_and_removed(libraries: Path) -> None:
 def test_a_call_of_known_length_is_reported_at_that_length(libraries: Path) -> None:
     # Ticks against ticks: no clock of the machine's, and half of the calls would have to be interrupted to change it.
     ticks = 40_000
-    words = ["latency", "--size=64", "--samples=20000", "--idle-ms=0"]
-    out = tools.run(*words, preload=tools.library(libraries, MALLOC_TICKS=ticks))
+    out = tools.run(*LATENCY, preload=tools.library(libraries, MALLOC_TICKS=ticks))
     assert out.value("malloc_p50") / out.value("tick") == pytest.approx(ticks, rel=0.05)
     assert out.value("free_p50") / out.value("tick") < ticks / 10
     assert out.json["figures"]["malloc_p50"]["samples"] == 20000
@@ -316,7 +314,6 @@ def test_wrong_usage_gets_one_line_and_status_2(words: list[str], named: str) ->
 
 
 def test_help_names_every_parameter_with_its_default() -> None:
-
     for name, workload in tools.described().items():
         done = subprocess.run([str(tools.program()), name, "--help"], capture_output=True, text=True, check=True)
         for param in workload["params"]:
