@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -23,38 +22,7 @@
 namespace freestone_test {
 namespace {
 
-int wait_for(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-[[noreturn]] void exercise_and_exit(uint64_t seed, int steps) {
-  alarm(kHangSeconds);
-  _exit(Exerciser(seed).run(steps).sound() ? 0 : 1);
-}
-
-// Threads that run `work` again and again until this ends.
-class Background {
- public:
-  template <typename Work>
-  Background(int threads, Work work) {
-    for (int i = 0; i < threads; ++i)
-      threads_.emplace_back([this, work] {
-        while (!stop_) work();
-      });
-  }
-  ~Background() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
-};
-
-void churn() {
+void churn(size_t = 0) {
   void* blocks[64];
   for (size_t i = 0; i < 64; ++i) blocks[i] = api().malloc(1 + i * i * 37 % 70000);
   for (void* block : blocks) api().free(block);
@@ -72,7 +40,7 @@ TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
   for (int i = 0; i < 60; ++i) dprintf(file, "%.*s\n", i * 331 % 20000, line.c_str());
   close(file);
   {
-    const Background readers(8, [&path] {
+    const Background readers(8, [&path](size_t) {
       FILE* stream = fopen(path, "r");
       char* text = nullptr;
       size_t room = 0;
@@ -85,23 +53,19 @@ TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
       free(text);
       fclose(stream);
     });
-    const Background flusher(1, [] { fflush(nullptr); });
+    const Background flusher(1, [](size_t) { fflush(nullptr); });
     std::atomic<int> failures{0};
     std::vector<std::thread> forkers;
     for (int t = 0; t < 4; ++t)
       forkers.emplace_back([&failures] {
-        for (uint64_t i = 0; i < scaled(40); ++i) {
-          const pid_t child = fork();
-          if (child == 0) {
-            alarm(kHangSeconds);
+        for (uint64_t i = 0; i < scaled(40); ++i)
+          failures += fork_and([] {
             FILE* stream = fopen("/dev/null", "w");
             fprintf(stream, "%d", 1);
             fclose(stream);
             churn();
-            _exit(0);
-          }
-          failures += wait_for(child) != 0;
-        }
+            return 0;
+          }) != 0;
       });
     for (std::thread& forker : forkers) forker.join();
     EXPECT_EQ(failures, 0);
@@ -112,9 +76,7 @@ TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
 // The first look-up of a name allocates under a lock that fork takes too; it happens once in a process.
 TEST(ForkAnywhere, WhileNamesAreLookedUpForTheFirstTimeWorks) {
   for (uint64_t i = 0; i < scaled(30); ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(kHangSeconds);
+    const int status = fork_and([] {
       int failures = 0;
       std::thread looks_up([] {
         passwd entry;
@@ -123,17 +85,13 @@ TEST(ForkAnywhere, WhileNamesAreLookedUpForTheFirstTimeWorks) {
         getpwuid_r(0, &entry, text, sizeof text, &found);
       });
       std::thread forks([&failures] {
-        for (uint64_t k = 0; k < 10; ++k) {
-          const pid_t grandchild = fork();
-          if (grandchild == 0) exercise_and_exit(k, 5);
-          failures += wait_for(grandchild) != 0;
-        }
+        for (uint64_t k = 0; k < 10; ++k) failures += fork_and([k] { return exercise(k, 5); }) != 0;
       });
       looks_up.join();
       forks.join();
-      _exit(failures);
-    }
-    ASSERT_EQ(wait_for(child), 0);
+      return failures;
+    });
+    ASSERT_EQ(status, 0);
   }
 }
 
@@ -142,7 +100,10 @@ TEST(ForkAnywhere, WithoutHandlersWorks) {
   const Background others(3, churn);
   for (uint64_t i = 0; i < scaled(100); ++i) {
     const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-    if (child == 0) exercise_and_exit(i, 40);
+    if (child == 0) {
+      alarm(kHangSeconds);
+      _exit(exercise(i, 40));
+    }
     ASSERT_EQ(wait_for(child), 0) << i;
   }
 }
@@ -157,7 +118,7 @@ TEST(ForkAnywhere, AVforkedChildThatAllocatesLeavesTheParentsHeapWhole) {
       _exit(0);
     }
     ASSERT_EQ(wait_for(child), 0) << i;
-    ASSERT_TRUE(Exerciser(i).run(20).sound());
+    ASSERT_EQ(exercise(i, 20), 0);
   }
 }
 
@@ -194,7 +155,7 @@ void run_in_steps(Work work) {
   asm volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
   work();
   asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-  if (is_child) exercise_and_exit(static_cast<uint64_t>(steps), 12);
+  if (is_child) _exit(exercise(static_cast<uint64_t>(steps), 12));
 }
 
 void work_in_steps() {

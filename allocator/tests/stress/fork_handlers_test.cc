@@ -3,12 +3,6 @@
 // handler waits for, may end in a hang.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <thread>
-#include <vector>
 
 #include "stress/fork_handler_library.h"
 #include "support/child.h"
@@ -34,26 +28,8 @@ Library loaded_late() {
           reinterpret_cast<decltype(&fork_handler_runs)>(dlsym(library, "fork_handler_runs"))};
 }
 
-// A child that hangs is ended by its alarm, a parent that hangs by the test's time limit.
-int fork_and_exercise(uint64_t seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(kHangSeconds);
-    const Exercise result = Exerciser(seed).run(30);
-    _exit(result.sound() && result.nulls == 0 ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
 void try_every_action(const Library& library, uint64_t seed) {
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i)
-    threads.emplace_back([&] {
-      while (!stop) library.work_beside();
-    });
+  const Background beside(2, [&](size_t) { library.work_beside(); });
   const int before = library.runs();
   for (int moment = 0; moment < kForkHandlerMoments; ++moment)
     for (int action = 1; action <= static_cast<int>(ForkHandlerAction::wait_for_lock); ++action) {
@@ -61,13 +37,16 @@ void try_every_action(const Library& library, uint64_t seed) {
       if (moment == 2 && action == static_cast<int>(ForkHandlerAction::wait_for_lock)) continue;
       for (int i = 0; i < 3; ++i) {
         library.set(moment, static_cast<ForkHandlerAction>(action));
-        EXPECT_EQ(fork_and_exercise(seed++), 0)
+        const int status = fork_and([&] {
+          const Exercise result = Exerciser(seed).run(30);
+          return result.sound() && result.nulls == 0 ? 0 : 1;
+        });
+        ++seed;
+        EXPECT_EQ(status, 0)
             << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
       }
     }
   library.set(0, ForkHandlerAction::nothing);
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
   EXPECT_GT(library.runs(), before) << "no handler ran: the test would prove nothing";
 }
 

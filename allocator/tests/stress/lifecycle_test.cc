@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ TEST(Exit, HandlersMayAllocateWhileThreadsStillRun) {
         std::thread([seed] {
           for (;;) Exerciser(seed).run(100);
         }).detach();
-      for (int j = 0; j < 30; ++j) std::atexit([] { _exit(Exerciser(9).run(200).sound() ? 21 : 22); });
+      for (int j = 0; j < 30; ++j) std::atexit([] { _exit(21 + exercise(9, 200)); });
       std::exit(0);
       return 1;
     });
@@ -79,15 +78,12 @@ TEST(Signal, LongJumpOutOfAHandlerOutsideTheAllocatorLeavesASoundHeap) {
     if (sigsetjmp(back, 1) == 0) raise(SIGUSR1);
     api().free(block);
   }
-  EXPECT_TRUE(Exerciser(1).run(300).sound());
+  EXPECT_EQ(exercise(1, 300), 0);
   signal(SIGUSR1, SIG_DFL);
 }
 
 TEST(Spawn, ByVforkAndPosixSpawnWorksWhileThreadsAllocate) {
-  std::atomic<bool> stop{false};
-  std::thread busy([&] {
-    while (!stop) Exerciser(2).run(50);
-  });
+  const Background busy(1, [](size_t) { Exerciser(2).run(50); });
   for (int i = 0; i < 60; ++i) {
     pid_t child = -1;
     char name[] = "true";
@@ -101,12 +97,8 @@ TEST(Spawn, ByVforkAndPosixSpawnWorksWhileThreadsAllocate) {
         _exit(127);
       }
     }
-    int status = -1;
-    waitpid(child, &status, 0);
-    ASSERT_EQ(status, 0);
+    ASSERT_EQ(wait_for(child), 0);
   }
-  stop = true;
-  busy.join();
 }
 
 TEST(Stack, SmallestThreadStackSuffices) {

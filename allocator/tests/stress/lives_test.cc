@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -138,13 +137,7 @@ void live(void** given) {
     case Ends::exits_raw: syscall(SYS_exit, 0); break;
     case Ends::cancelled: pthread_cancel(pthread_self()), pthread_testcancel(); break;
     case Ends::forks:
-      if (const pid_t child = fork(); child == 0) {
-        use_heap();
-        _exit(0);
-      } else {
-        int status = -1;
-        if (waitpid(child, &status, 0) != child || status != 0) std::abort();
-      }
+      if (fork_and([] { return use_heap(), 0; }) != 0) std::abort();
       break;
     default: break;
   }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <string>
@@ -40,6 +42,21 @@ struct ChildBody : std::function<int()> {
 
 // The child leaves by _exit(body()); it is killed after kHangSeconds. `meanwhile` runs in the parent before it waits.
 ChildEnd run_in_child(const ChildBody& body, const std::function<void()>& meanwhile = nullptr);
+
+// What a child exits with, or 1000 and the signal that ended it.
+inline int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+// The same of a plain fork whose child runs `work`, with nothing allocated or redirected on the way.
+template <typename Work>
+int fork_and(Work work) {
+  const pid_t child = fork();
+  if (child != 0) return wait_for(child);
+  alarm(kHangSeconds);
+  _exit(work());
+}
 
 // For EXPECT_TRUE: whether a child ends by status 0 (what it wrote to standard error is shown), or by this signal (0:
 // by none) after a line "freestone: SAID..." on standard error.

@@ -4,8 +4,11 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "support/random.h"
 #include "support/subject.h"
@@ -119,6 +122,29 @@ class Exerciser {
   Random random_;
   Held table_[kHeld] = {};
   Exercise result_;
+};
+
+// As the status of a process: 0 when nothing is wrong.
+inline int exercise(uint64_t seed, int steps) { return Exerciser(seed).run(steps).sound() ? 0 : 1; }
+
+// Threads that run `work(their number)` again and again until this ends.
+class Background {
+ public:
+  template <typename Work>
+  Background(size_t threads, Work work) {
+    for (size_t i = 0; i < threads; ++i)
+      threads_.emplace_back([this, work, i] {
+        while (!stop_) work(i);
+      });
+  }
+  ~Background() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace freestone_test

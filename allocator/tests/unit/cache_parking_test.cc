@@ -128,7 +128,7 @@ TEST(cache_parking, TheChildOfAForkDrainsIt) {
   begin();
   std::thread(use_and_end).join();
   ASSERT_EQ(parked_caches().caches, 1u);
-  EXPECT_EQ(in_child([] {
+  EXPECT_EQ(fork_and([] {
               bool begins_empty = false;
               std::thread([&] { begins_empty = ensure_cache()->capacity_bytes == 0; }).join();
               const bool is_drained = parked_caches().caches == 1;  // the thread's own

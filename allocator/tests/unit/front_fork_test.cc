@@ -32,7 +32,7 @@ int fork_while_held(Mutex& lock, void (*change)(), void (*undo)(), Work work) {
     lock.unlock();
   });
   while (stage == 0) std::this_thread::yield();
-  const int status = in_child(work);
+  const int status = fork_and(work);
   stage = 2;
   other.join();
   return status;
@@ -80,7 +80,7 @@ TEST(front_fork, AChangeOfTheBitmapsCutShortIsCountedAnew) {
 // A lock of the interrupted code stays held in the child, and goes on being passed by nobody else.
 TEST(front_fork, OwnLocksStayHeldInTheChild) {
   span_lock.lock();
-  EXPECT_EQ(in_child([] {
+  EXPECT_EQ(fork_and([] {
     if (!span_lock.is_mine()) return 1;
     span_lock.unlock();
     return use_everything();

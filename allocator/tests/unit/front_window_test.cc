@@ -62,7 +62,7 @@ constexpr usize kSizes[] = {16, 100, 1000, 3000, 8000, 20'000, 32 * kKiB, 40'000
 // Every size up to the classes' end until null, at a full window; then from what another size gave back.
 TEST(front_window, WhatOneSizeGaveBackServesAnyOther) {
   for (const usize first : kSizes) {
-    EXPECT_EQ(in_child([first] {
+    EXPECT_EQ(fork_and([first] {
                 end_window_after(24 * kMiB);
                 Chain all;
                 while (all.take(first)) {
@@ -89,7 +89,7 @@ TEST(front_window, WhatOneSizeGaveBackServesAnyOther) {
 // Holes that no slab of the size fits in.
 TEST(front_window, HolesServeBlocksWhoseSlabsDoNotFit) {
   for (const usize size : {16'000, 20'000, 32'000}) {
-    EXPECT_EQ(in_child([size] {
+    EXPECT_EQ(fork_and([size] {
                 end_window_after(24 * kMiB);
                 Chain runs;
                 while (runs.take(100'000)) {
@@ -109,7 +109,7 @@ TEST(front_window, HolesServeBlocksWhoseSlabsDoNotFit) {
 }
 
 TEST(front_window, LargeBlocksGetMappingsAndLeaveRoomForSmallOnes) {
-  EXPECT_EQ(in_child([] {
+  EXPECT_EQ(fork_and([] {
               end_window_after(256 * kMiB);
               Chain large;
               const usize mapped = mapping_counts().blocks;
@@ -133,7 +133,7 @@ TEST(front_window, LargeBlocksGetMappingsAndLeaveRoomForSmallOnes) {
 // The heap goes around mappings that others have in its window, so it reaches the end soon.
 TEST(front_window, ItsLastUnitServesAndGoesBack) {
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
-  EXPECT_EQ(in_child([] {
+  EXPECT_EQ(fork_and([] {
               constexpr UnitIndex kNear = kGroupUnits * 8;
               const auto room = [] {
                 LockGuard guard(growth_lock);

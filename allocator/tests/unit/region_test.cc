@@ -97,16 +97,16 @@ TEST(region, EndsWhereATableCannotGrow) {
   start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
   const auto end_of = [](const TableRange& table) { return table.start + table.bytes; };
-  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_tags())); }), 0);
-  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_metadata())); }), 0);
-  EXPECT_EQ(in_child([&] { return run_into(end_of(mapped_metadata()) + 600 * os::page_bytes()); }), 0);
+  EXPECT_EQ(fork_and([&] { return run_into(end_of(mapped_tags())); }), 0);
+  EXPECT_EQ(fork_and([&] { return run_into(end_of(mapped_metadata())); }), 0);
+  EXPECT_EQ(fork_and([&] { return run_into(end_of(mapped_metadata()) + 600 * os::page_bytes()); }), 0);
 }
 
 // Own mappings that lie in a skipped piece are found, and what lies beside them there is foreign.
 TEST(region, SkippedPiecesAreNotTheHeaps) {
   start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
-  EXPECT_EQ(in_child([] {
+  EXPECT_EQ(fork_and([] {
               char* const frontier = unit_address(region.frontier.load_relaxed());
               void* taken = mmap(frontier, 3 * kMiB, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

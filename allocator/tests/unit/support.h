@@ -2,8 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <functional>
@@ -19,6 +17,7 @@
 
 namespace freestone {
 
+using freestone_test::fork_and;
 using freestone_test::Random;
 using freestone_test::scaled;
 using freestone_test::test_seed;
@@ -27,19 +26,6 @@ inline void run_threads(unsigned count, const std::function<void(unsigned)>& bod
   std::vector<std::thread> team;
   for (unsigned t = 0; t < count; ++t) team.emplace_back(body, t);
   for (std::thread& thread : team) thread.join();
-}
-
-// The status of a forked child that runs `work`, which may change the process for good.
-template <typename Work>
-int in_child(Work work) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(freestone_test::kHangSeconds);
-    _exit(work());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 // Takes `bytes` in blocks and writes all of them.
