@@ -198,7 +198,7 @@ def test_a_suite_shows_its_tests_and_what_was_left_out() -> None:
     text = tables.program_suites({**HERE, "programs": rows})
     assert "of 2 programs" in text and "1 suites say the same" in flat(text)
     assert "| glibc | same | 12 | 3 | 2.00 | 0.50 | 1.50 | 2 | 1.00 | 2.00 |" in text
-    assert "Left out of glibc's: tst-x: an inner part." in text
+    assert "Left out of glibc's: an inner part: tst-x." in text
     assert "git: `fast: -t1: ok`" in text
 
 
