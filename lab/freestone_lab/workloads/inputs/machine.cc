@@ -1,4 +1,4 @@
-// What `freestone compare` compiles: a stack machine and an optimiser of its programs, in templates and small classes. It
+// What `freestone compare` compiles: a stack machine and an optimiser of its programs, in templates and classes. It
 // includes nothing, so that every machine compiles the same.
 using size = decltype(sizeof 0);
 
