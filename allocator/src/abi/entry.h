@@ -2,6 +2,7 @@
 // hardened build.
 #pragma once
 
+#include "hardened/checked.h"
 #include "hardened/paths.h"
 
 namespace freestone {

@@ -231,8 +231,13 @@ FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes
   if (bytes > PTRDIFF_MAX) return out_of_memory();
   sample_freed(block);  // first: afterwards the address may belong to another block
   void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
-  if (resized == nullptr)
-    return move_to([=] { return allocate_for_growth(old_bytes, bytes); }, block, old_bytes, bytes);
+  if (resized == nullptr) {
+    const auto allocate_new = [=] {
+      void* const roomy = place_for_growth(old_bytes, bytes);
+      return roomy != nullptr ? roomy : allocate(bytes);
+    };
+    return move_to(allocate_new, block, old_bytes, bytes);
+  }
   sample_resized(resized, bytes);
   return resized;
 }

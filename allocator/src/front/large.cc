@@ -6,8 +6,8 @@
 
 #include "cache/slow.h"
 #include "config/options.h"
-#include "front/heap.h"
 #include "front/sampled.h"
+#include "front/thread_cache.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
@@ -105,7 +105,7 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
   return bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes)) ? block : nullptr;
 }
 
-void* allocate_for_growth(usize old_bytes, usize bytes) {
+void* place_for_growth(usize old_bytes, usize bytes) {
   if (old_bytes >= kGrowByMappingBytes && bytes > old_bytes) {
     if (void* block = map_block(with_headroom(bytes), 1); block != nullptr) {
       sample_resized(block, bytes);
@@ -116,7 +116,7 @@ void* allocate_for_growth(usize old_bytes, usize bytes) {
       bytes <= kGrowByMappingBytes) {
     if (const UnitIndex first = take_run_to_grow(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
-  return allocate(bytes);
+  return nullptr;
 }
 
 }  // namespace freestone

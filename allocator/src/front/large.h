@@ -19,8 +19,8 @@ usize large_good_size(usize bytes);
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
-// The new block for a realloc that copies. A block of a mebibyte or more that grows becomes a mapping, which can grow
-// further without copying.
-void* allocate_for_growth(usize old_bytes, usize bytes);
+// A block with room to grow further, for a realloc that copies. A block of a mebibyte or more that grows becomes a
+// mapping, which can grow without copying. Null where any other block is as good.
+void* place_for_growth(usize old_bytes, usize bytes);
 
 }  // namespace freestone

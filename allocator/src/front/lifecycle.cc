@@ -21,6 +21,7 @@
 #include "platform/message.h"
 #include "platform/os.h"
 #include "platform/seal.h"
+#include "region/guarding.h"
 
 extern "C" {
 // The application may define it; ours is used when it does not.
@@ -134,6 +135,7 @@ FREESTONE_AT_START Mode start() {
     if constexpr (kChecksEveryCall) hardening_hooks.draw_secrets();
     ask_about_frames();
     if (!place_region()) return Mode::fresh;  // no memory yet: this call fails with ENOMEM, the next one tries again
+    if (guarding() == Guarding::protection) find_guard_budget();
     set_shard_count(shards_for(os::cpu_count()));
     start_observers();
     now = Mode::active;

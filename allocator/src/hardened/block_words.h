@@ -18,7 +18,8 @@
 #include "base/chunks.h"
 #include "base/compiler.h"
 #include "config/size_class.h"
-#include "hardened/checked.h"
+#include "front/heap.h"
+#include "hardened/origin.h"
 #include "platform/message.h"
 #include "slab/state_word.h"
 

@@ -17,27 +17,10 @@
 //         slab or the free spans.
 #pragma once
 
-#include "config/options.h"
 #include "front/heap.h"
-#include "policy/policy.h"
+#include "hardened/origin.h"
 
 namespace freestone {
-
-// The family of functions that a block came from and must go back through. Above kOriginFamilyBits: the binary
-// logarithm of the alignment that the call named; 0 if it named none, or no more than every block has.
-enum class Origin : u8 { c_call, new_object, new_array };
-inline constexpr unsigned kOriginFamilyBits = 2;
-constexpr Origin family_of(Origin origin) {
-  return static_cast<Origin>(static_cast<u8>(origin) & low_mask(kOriginFamilyBits));
-}
-constexpr u8 alignment_of(Origin origin) { return static_cast<u8>(static_cast<u8>(origin) >> kOriginFamilyBits); }
-// A value that is not an alignment matches none.
-constexpr Origin with_alignment(Origin family, usize alignment) {
-  constexpr unsigned kNone = 63;
-  const unsigned logarithm = !is_power_of_two(alignment) ? kNone : alignment <= kGranule ? 0 : highest_bit(alignment);
-  return static_cast<Origin>(static_cast<u8>(family) | logarithm << kOriginFamilyBits);
-}
-inline constexpr usize kUnknownBytes = ~usize{0};
 
 namespace hardened {
 
@@ -49,19 +32,6 @@ void* allocate_zeroed_checked(usize bytes);
 void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
 void* reallocate_checked(void* block, usize bytes);
 usize usable_bytes_checked(const void* block);
-
-// Freed blocks that wait: class runs that were cleared, and where spans have no guards also the sealed blocks, which
-// stay charged, have no memory and count as taken by the rooms below.
-struct SealedCounts {
-  usize runs;
-  usize run_bytes;
-  usize class_blocks[kClassEnd];
-  usize cleared_blocks[kClassEnd];
-};
-SealedCounts sealed_counts();
-void release_all_sealed();
-// How many bytes of a block above the slab classes can be read; its end may be a guard. 0 when it is not live.
-usize readable_bytes(const void* block, usize block_bytes);
 
 }  // namespace hardened
 }  // namespace freestone

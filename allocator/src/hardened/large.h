@@ -60,4 +60,17 @@ Claim mapped_claim(const void* block);
 // Frees a block that has no record and is not in a slab.
 void deallocate_unrecorded(void* block, usize bytes, Origin origin);
 
+// Freed blocks that wait: class runs that were cleared, and where spans have no guards also the sealed blocks, which
+// stay charged, have no memory and count as taken by the rooms below.
+struct SealedCounts {
+  usize runs;
+  usize run_bytes;
+  usize class_blocks[kClassEnd];
+  usize cleared_blocks[kClassEnd];
+};
+SealedCounts sealed_counts();
+void release_all_sealed();
+// How many bytes of a block above the slab classes can be read; its end may be a guard. 0 when it is not live.
+usize readable_bytes(const void* block, usize block_bytes);
+
 }  // namespace freestone::hardened

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "hardened/block_words.h"
-#include "hardened/checked.h"
 #include "hardened/large.h"
 
 namespace freestone::hardened {

@@ -4,7 +4,6 @@
 
 #include "cache/slow.h"
 #include "hardened/block_words.h"
-#include "hardened/checked.h"
 
 namespace freestone::hardened {
 

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "front/sampled.h"
 #include "hardened/checked.h"
+#include "hardened/large.h"
 #include "platform/file.h"
 #include "platform/os.h"
 #include "profile/profile_report.h"

@@ -10,7 +10,7 @@
 
 #include <cerrno>
 
-#include "platform/message.h"
+#include "base/digits.h"
 #include "platform/os.h"
 #include "platform/system_call.h"
 
@@ -37,14 +37,24 @@ int open_to_read_only(const char* path) {
   return is_error(file) ? -1 : static_cast<int>(file);
 }
 
+// In a folder of the kernel; its names are short.
+int open_in(const char* folder, const char* name) {
+  char path[64];
+  usize length = 0;
+  while (*folder != '\0' && length + 1 < sizeof path) path[length++] = *folder++;
+  while (*name != '\0' && length + 1 < sizeof path) path[length++] = *name++;
+  path[length] = '\0';
+  return open_to_read_only(path);
+}
+
 }  // namespace
 
 File File::open_to_read(const char* path) { return File(open_to_read_only(path)); }
 File File::open_own(const char* name) {
   int file = -1;  // qemu answers in the program's terms under the other name only
-  if (!is_emulated()) file = open_to_read_only((Message("/proc/thread-self/") << name << '\0').data());
+  if (!is_emulated()) file = open_in("/proc/thread-self/", name);
   // Kernels before 3.17 have no such folder, and a sandbox may know the other one only.
-  if (file < 0) file = open_to_read_only((Message("/proc/self/") << name << '\0').data());
+  if (file < 0) file = open_in("/proc/self/", name);
   return File(file);
 }
 File File::create_private(const char* path) { return File(create_file(path, 0600)); }
@@ -106,7 +116,7 @@ usize expand_path(const char* pattern, char* path, usize capacity, const u32* nu
   for (; *pattern != '\0'; ++pattern) {
     const bool is_process = pattern[0] == '%' && pattern[1] == 'p';
     if (is_process || (number != nullptr && pattern[0] == '%' && pattern[1] == 'n')) {
-      const Message digits = Message("") << (is_process ? process_id() : *number);
+      const Digits digits = Digits::decimal(is_process ? process_id() : *number);
       put(digits.data(), digits.length());
       ++pattern;
     } else {

@@ -20,8 +20,6 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "base/digits.h"
-#include "platform/file.h"
-#include "platform/message.h"
 #include "platform/system_call.h"
 
 namespace freestone::os {
@@ -39,13 +37,20 @@ Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
 
 CallKind kind_of(long number) {
   switch (number) {
-    case SYS_mmap: return CallKind::map;
-    case SYS_munmap: return CallKind::unmap;
-    case SYS_mprotect: return CallKind::protect;
-    case SYS_madvise: return CallKind::advise;
-    case SYS_mremap: return CallKind::remap;
-    case SYS_futex: return CallKind::wait;
-    default: return CallKind::other;
+    case SYS_mmap:
+      return CallKind::map;
+    case SYS_munmap:
+      return CallKind::unmap;
+    case SYS_mprotect:
+      return CallKind::protect;
+    case SYS_madvise:
+      return CallKind::advise;
+    case SYS_mremap:
+      return CallKind::remap;
+    case SYS_futex:
+      return CallKind::wait;
+    default:
+      return CallKind::other;
   }
 }
 
@@ -99,8 +104,7 @@ FREESTONE_SLOW bool seems_ours(void* address, usize bytes) {
 bool is_emulated() {
   enum : u32 { kUnknown, kKernel, kEmulator };
   static Atomic<u32> found;  // relaxed: every thread finds the same
-  if (found.load_relaxed() == kUnknown)
-    found.store_relaxed(advise(nullptr, 0, kAdviseNothing) ? kKernel : kEmulator);
+  if (found.load_relaxed() == kUnknown) found.store_relaxed(advise(nullptr, 0, kAdviseNothing) ? kKernel : kEmulator);
   return found.load_relaxed() == kEmulator;
 }
 
@@ -165,38 +169,12 @@ void* remap(void* address, usize old_bytes, usize new_bytes) {
   return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
 }
 
-bool gives_huge_pages_on_request() {
-  char modes[64];
-  const usize length = read_file("/sys/kernel/mm/transparent_hugepage/enabled", modes, sizeof modes - 1);
-  modes[length] = 0;
-  return std::strstr(modes, "[madvise]") != nullptr;
-}
 void advise_huge_pages(void* address, usize bytes, HugePages wish) {
   advise(address, bytes, wish == HugePages::request ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-usize resident_bytes() {
-  char text[128];
-  const usize length = read_file(File::open_own("statm"), text, sizeof text - 1);
-  text[length] = '\0';
-  const char* second = std::strchr(text, ' ');
-  return second == nullptr ? 0 : take_decimal(++second) * page_bytes();
-}
-
-usize peak_resident_bytes() {
-  // getrusage will not do: its maximum includes what the process ran before exec.
-  char text[2048];
-  const usize length = read_file(File::open_own("status"), text, sizeof text - 1);
-  text[length] = '\0';
-  const char* line = std::strstr(text, "VmHWM:");
-  if (line == nullptr) return 0;
-  for (line += 6; *line == ' ' || *line == '\t'; ++line) {
-  }
-  return take_decimal(line) * kKiB;
-}
-
 usize physical_bytes() {
-  struct sysinfo info {};
+  struct sysinfo info{};
   invoke(SYS_sysinfo, address_of(&info));
   return static_cast<usize>(info.totalram) * info.mem_unit;
 }
@@ -231,51 +209,10 @@ unsigned thread_id() { return static_cast<unsigned>(invoke(SYS_gettid)); }
 unsigned process_id() { return static_cast<unsigned>(invoke(SYS_getpid)); }
 bool is_privileged() { return kernel_value(AT_SECURE) != 0; }
 
-namespace {
-
-struct DirectoryEntry {  // of getdents64
-  u64 inode;
-  i64 offset;
-  u16 length;
-  u8 type;
-  char name[1];
-};
-
-}  // namespace
-
-bool for_each_thread(void (*visit)(void* context, unsigned tid), void* context) {
-  const long folder = invoke(SYS_openat, static_cast<usize>(AT_FDCWD), address_of("/proc/self/task"),
-                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (is_error(folder)) return false;
-  alignas(8) char buffer[4096];
-  long got;
-  while ((got = invoke(SYS_getdents64, static_cast<usize>(folder), address_of(buffer), sizeof buffer)) > 0) {
-    for (long at = 0; at < got;) {
-      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
-      const char* name = entry->name;
-      const auto tid = static_cast<unsigned>(take_decimal(name));
-      if (tid != 0) visit(context, tid);
-      at += entry->length;
-    }
-  }
-  invoke(SYS_close, static_cast<usize>(folder));
-  return got == 0;
-}
-
 Failure signal_thread(unsigned tid, int signal) {
   return failure_of(invoke(SYS_tgkill, process_id(), tid, static_cast<usize>(signal)));
 }
 bool thread_is_gone(unsigned tid) { return signal_thread(tid, 0).error == ESRCH; }
-
-bool thread_has_ended(unsigned tid) {
-  if (thread_is_gone(tid)) return true;
-  char text[64];  // "TID (NAME) STATE ..."
-  Message path("/proc/self/task/");
-  path << u64{tid} << "/stat" << '\0';
-  text[read_file(path.data(), text, sizeof text - 1)] = '\0';
-  const char* const name_end = std::strrchr(text, ')');
-  return name_end != nullptr && (name_end[2] == 'Z' || name_end[2] == 'X');
-}
 
 void name_thread(const char* name) { invoke(SYS_prctl, PR_SET_NAME, address_of(name)); }
 

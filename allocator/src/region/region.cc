@@ -10,7 +10,6 @@
 #include "platform/file.h"
 #include "platform/os.h"
 #include "region/account.h"
-#include "region/guarding.h"
 
 namespace freestone {
 
@@ -277,7 +276,6 @@ bool choose_guarding() FREESTONE_REQUIRES(growth_lock) {
     return false;
   }
   sealed_page.guarding = static_cast<u8>(by_advice ? Guarding::advice : Guarding::protection);
-  if (!by_advice) find_guard_budget();
   return true;
 }
 

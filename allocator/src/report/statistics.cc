@@ -8,6 +8,7 @@
 #include "front/reclaim.h"
 #include "front/sampled.h"
 #include "hardened/checked.h"
+#include "hardened/large.h"
 #include "heaps/heap_object.h"
 #include "limits/limits.h"
 #include "region/account.h"

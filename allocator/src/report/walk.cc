@@ -9,6 +9,7 @@
 #include "front/sampled.h"
 #include "front/thread_cache.h"
 #include "hardened/checked.h"
+#include "hardened/large.h"
 #include "heaps/heap_object.h"
 #include "platform/os.h"
 #include "report/statistics.h"
