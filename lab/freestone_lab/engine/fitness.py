@@ -36,8 +36,17 @@ def _governor() -> Finding:
     value = fingerprint.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if not value:
         return Finding("governor", "ok", "the machine does not tell (usual for a virtual one)")
-    state: State = "ok" if value == "performance" else "warn"
-    return Finding("governor", state, value if state == "ok" else f"{value}; 'performance' keeps the clock steady")
+    return _unless("governor", value == "performance", value, f"{value}; 'performance' keeps the clock steady")
+
+
+def _unless(name: str, fine: bool, text: str, warning: str = "") -> Finding:
+    """A warning unless all is fine."""
+    return Finding(name, "ok" if fine else "warn", text if fine else warning or text)
+
+
+def _graded(name: str, value: float, fine: float, usable: float, text: str) -> Finding:
+    """Fine below the one, usable with reserve below the other."""
+    return Finding(name, "ok" if value < fine else "warn" if value < usable else "bad", text)
 
 
 def _steal(interval_s: float) -> Finding:
@@ -45,76 +54,60 @@ def _steal(interval_s: float) -> Finding:
     time.sleep(interval_s)
     after = cpu_ticks()
     share = (after[1] - before[1]) / max(after[0] - before[0], 1)
-    state: State = "ok" if share < 0.01 else "warn" if share < 0.05 else "bad"
-    return Finding("steal", state, f"the host takes {share:.1%} of the CPU time")
+    return _graded("steal", share, 0.01, 0.05, f"the host takes {share:.1%} of the CPU time")
 
 
 def _load() -> Finding:
     load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    state: State = "ok" if load < 0.3 * cpus else "warn" if load < 0.8 * cpus else "bad"
-    return Finding(
-        "load", state, f"{load:.2f} on {cpus} CPUs" + ("" if state == "ok" else "; other programs are at work")
-    )
+    others = "" if load < 0.3 * cpus else "; other programs are at work"
+    return _graded("load", load / cpus, 0.3, 0.8, f"{load:.2f} on {cpus} CPUs{others}")
 
 
 def _cores() -> Finding:
     cpus = len(os.sched_getaffinity(0))
     smt = fingerprint.read("/sys/devices/system/cpu/smt/active") == "1"
     text = f"{cpus} CPUs" + (", two to a core" if smt else "")
-    if cpus < 2:
-        return Finding("cores", "warn", f"{text}; the watcher shares the CPU with the program")
-    return Finding("cores", "ok", f"{text}; more than {cpus} threads are oversubscribed")
+    shared = f"{text}; the watcher shares the CPU with the program"
+    return _unless("cores", cpus > 1, f"{text}; more than {cpus} threads are oversubscribed", shared)
 
 
 def _thp() -> Finding:
     value = fingerprint.chosen(fingerprint.read("/sys/kernel/mm/transparent_hugepage/enabled")) or "absent"
-    state: State = "warn" if value == "always" else "ok"
-    return Finding(
-        "huge pages",
-        state,
-        value + ("; memory figures then depend on luck with alignment" if value == "always" else ""),
-    )
+    luck = f"{value}; memory figures then depend on luck with alignment"
+    return _unless("huge pages", value != "always", value, luck)
 
 
 def _swap() -> Finding:
     memory = fingerprint.memory_kib()
     used = memory["SwapTotal"] - memory["SwapFree"]
-    if used > 64 * 1024:
-        return Finding("swap", "warn", f"{used // 1024} MiB in use; resident memory is less than it seems")
-    return Finding("swap", "ok", "not in use" if memory["SwapTotal"] else "none")
+    much = f"{used // 1024} MiB in use; resident memory is less than it seems"
+    return _unless("swap", used <= 64 * 1024, "not in use" if memory["SwapTotal"] else "none", much)
 
 
 def _memory() -> Finding:
     free = fingerprint.memory_kib()["MemAvailable"]
-    state: State = "ok" if free > 2 << 20 else "warn"
-    return Finding("memory", state, f"{free / (1 << 20):.1f} GiB available")
+    return _unless("memory", free > 2 << 20, f"{free / (1 << 20):.1f} GiB available")
 
 
 def _limits() -> Finding:
     limits = fingerprint.cgroup_limits()
-    if not limits:
-        return Finding("limits", "ok", "no control-group limit")
-    return Finding("limits", "warn", ", ".join(f"{k}={v}" for k, v in limits.items()))
+    return _unless("limits", not limits, "no control-group limit", ", ".join(f"{k}={v}" for k, v in limits.items()))
 
 
 def _clock() -> Finding:
     source = fingerprint.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    state: State = (
-        "ok" if source in ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "") else "warn"
-    )
-    return Finding("clock", state, source or "unknown")
+    steady = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "")
+    return _unless("clock", source in steady, source or "unknown")
 
 
 def _counters() -> Finding:
     present = Path("/sys/bus/event_source/devices/cpu/type").exists()
-    text = "present" if present else "absent; --counts uses callgrind instead"
-    return Finding("hardware counters", "ok", text)
+    return Finding("hardware counters", "ok", "present" if present else "absent; --counts uses callgrind instead")
 
 
 def _preload() -> Finding:
-    if os.environ.get("LD_PRELOAD"):
-        return Finding("LD_PRELOAD", "warn", f"set to {os.environ['LD_PRELOAD']}; measured programs run without it")
-    return Finding("LD_PRELOAD", "ok", "not set")
+    given = os.environ.get("LD_PRELOAD")
+    return _unless("LD_PRELOAD", not given, "not set", f"set to {given}; measured programs run without it")
 
 
 def noise(rounds: int = NOISE_ROUNDS, progress: Report = lambda p: None) -> Finding:
@@ -127,8 +120,8 @@ def noise(rounds: int = NOISE_ROUNDS, progress: Report = lambda p: None) -> Find
     except UserError as error:
         return Finding("noise", "bad", str(error))
     floor = noise_floor(estimate(experiment, control_name(discover.LIBC_PEER), discover.LIBC_PEER, "wall"))
-    state: State = "ok" if floor < 0.02 else "warn" if floor < 0.05 else "bad"
-    return Finding("noise", state, f"the same program twice differs by up to {floor:.1%} in {rounds} rounds")
+    said = f"the same program twice differs by up to {floor:.1%} in {rounds} rounds"
+    return _graded("noise", floor, 0.02, 0.05, said)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

@@ -1,4 +1,4 @@
-"""profile.proto, the format of pprof: its schema as a table, and the wire format of protobuf as far as that needs it.
+"""profile.proto, the format of pprof: its schema, and the wire format of protobuf as far as that needs it.
 
 Field numbers are those of the published format (perftools.profiles.Profile); fields that no heap profile needs are left
 out, and are skipped.
@@ -15,50 +15,25 @@ from typing import Any
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is stored
-# message: (field, number, type, repeated); a type that is a message's name refers to it
-SCHEMA: dict[str, list[tuple[str, int, str, bool]]] = {
-    "ValueType": [("type", 1, "int64", False), ("unit", 2, "int64", False)],
-    "Label": [("key", 1, "int64", False), ("str", 2, "int64", False), ("num", 3, "int64", False)],
-    "Sample": [("location_id", 1, "uint64", True), ("value", 2, "int64", True), ("label", 3, "Label", True)],
-    "Mapping": [
-        ("id", 1, "uint64", False),
-        ("memory_start", 2, "uint64", False),
-        ("memory_limit", 3, "uint64", False),
-        ("file_offset", 4, "uint64", False),
-        ("filename", 5, "int64", False),
-        ("build_id", 6, "int64", False),
-        ("has_functions", 7, "bool", False),
-        ("has_filenames", 8, "bool", False),
-        ("has_line_numbers", 9, "bool", False),
-        ("has_inline_frames", 10, "bool", False),
-    ],
-    "Line": [("function_id", 1, "uint64", False), ("line", 2, "int64", False)],
-    "Location": [
-        ("id", 1, "uint64", False),
-        ("mapping_id", 2, "uint64", False),
-        ("address", 3, "uint64", False),
-        ("line", 4, "Line", True),
-    ],
-    "Function": [
-        ("id", 1, "uint64", False),
-        ("name", 2, "int64", False),
-        ("system_name", 3, "int64", False),
-        ("filename", 4, "int64", False),
-    ],
-    "Profile": [
-        ("sample_type", 1, "ValueType", True),
-        ("sample", 2, "Sample", True),
-        ("mapping", 3, "Mapping", True),
-        ("location", 4, "Location", True),
-        ("function", 5, "Function", True),
-        ("string_table", 6, "string", True),
-        ("time_nanos", 9, "int64", False),
-        ("duration_nanos", 10, "int64", False),
-        ("period_type", 11, "ValueType", False),
-        ("period", 12, "int64", False),
-        ("comment", 13, "int64", True),
-        ("default_sample_type", 14, "int64", False),
-    ],
+# By message its fields: NUMBER NAME TYPE, a star for a repeated one. A type that is a message's name refers to it.
+_MESSAGES = {
+    "ValueType": "1 type int64, 2 unit int64",
+    "Label": "1 key int64, 2 str int64, 3 num int64",
+    "Sample": "1 location_id uint64 *, 2 value int64 *, 3 label Label *",
+    "Mapping": "1 id uint64, 2 memory_start uint64, 3 memory_limit uint64, 4 file_offset uint64, 5 filename int64, "
+    "6 build_id int64, 7 has_functions bool, 8 has_filenames bool, 9 has_line_numbers bool, 10 has_inline_frames bool",
+    "Line": "1 function_id uint64, 2 line int64",
+    "Location": "1 id uint64, 2 mapping_id uint64, 3 address uint64, 4 line Line *",
+    "Function": "1 id uint64, 2 name int64, 3 system_name int64, 4 filename int64",
+    "Profile": "1 sample_type ValueType *, 2 sample Sample *, 3 mapping Mapping *, 4 location Location *, "
+    "5 function Function *, 6 string_table string *, 9 time_nanos int64, 10 duration_nanos int64, "
+    "11 period_type ValueType, 12 period int64, 13 comment int64 *, 14 default_sample_type int64",
+}
+SCHEMA = {
+    message: [
+        (name, int(number), type_, bool(star)) for number, name, type_, *star in map(str.split, fields.split(", "))
+    ]
+    for message, fields in _MESSAGES.items()
 }
 
 

@@ -11,6 +11,7 @@ import csv
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from freestone_lab.core.result import FigureSpec
 
@@ -30,39 +31,32 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 _NAMES = {"50": "p50", "99": "p99", "99.9": "p999"}
 
 
+# Those that print a rate and percentiles: what else tells them, both as patterns, and by which factor the time of a
+# percentile counts that has no unit. ab counts whole milliseconds.
+PLAIN = {
+    "wrk": ("Running", r"^Requests/sec:\s+([\d.]+)", r"^\s+([\d.]+)%\s+([\d.]+)(us|ms|s|m)\s*$", 1.0),
+    "ab": (
+        "Requests per second:", r"^Requests per second:\s+([\d.]+) \[#/sec\]",
+        r"^\s+(\d+)%\s+(\d+)()(?:\s+\(longest request\))?\s*$", 1e-3,
+    ),
+    "hey": ("Latency distribution:", r"Requests/sec:\s+([\d.]+)", r"^\s+([\d.]+)%+ in ([\d.]+)() secs", 1.0),
+}  # fmt: skip
+
+
 def _percentile(text: str) -> str | None:
     """The figure that a percentage such as `99.900` names."""
     return _NAMES.get(f"{float(text):g}")
 
 
-def _wrk(text: str) -> Figures:
-    if "Running" not in text or (rate := re.search(r"^Requests/sec:\s+([\d.]+)", text, re.MULTILINE)) is None:
+def _plain(generator: str, text: str) -> Figures:
+    word, rate_of, percentiles, factor = PLAIN[generator]
+    rate = re.search(rate_of, text, re.MULTILINE)
+    if word not in text or rate is None:
         return {}
     found = {RATE: float(rate[1])}
-    for percent, value, unit in re.findall(r"^\s+([\d.]+)%\s+([\d.]+)(us|ms|s|m)\s*$", text, re.MULTILINE):
+    for percent, value, unit in re.findall(percentiles, text, re.MULTILINE):
         if name := _percentile(percent):
-            found[name] = float(value) * _UNITS[unit]
-    return found
-
-
-def _ab(text: str) -> Figures:
-    rate = re.search(r"^Requests per second:\s+([\d.]+) \[#/sec\]", text, re.MULTILINE)
-    if rate is None:
-        return {}
-    found = {RATE: float(rate[1])}
-    for percent, value in re.findall(r"^\s+(\d+)%\s+(\d+)(?:\s+\(longest request\))?\s*$", text, re.MULTILINE):
-        if (name := _percentile(percent)) and float(value) > 0:  # ab counts whole milliseconds
-            found[name] = float(value) * 1e-3
-    return found
-
-
-def _hey(text: str) -> Figures:
-    if "Latency distribution:" not in text or (rate := re.search(r"Requests/sec:\s+([\d.]+)", text)) is None:
-        return {}
-    found = {RATE: float(rate[1])}
-    for percent, value in re.findall(r"^\s+([\d.]+)%+ in ([\d.]+) secs", text, re.MULTILINE):
-        if name := _percentile(percent):
-            found[name] = float(value)
+            found[name] = float(value) * _UNITS.get(unit, factor)
     return found
 
 
@@ -139,9 +133,7 @@ def _together(tests: Sequence[Figures]) -> Figures:
 
 
 GENERATORS: dict[str, Callable[[str], Figures]] = {
-    "wrk": _wrk,
-    "ab": _ab,
-    "hey": _hey,
+    **{name: partial(_plain, name) for name in PLAIN},
     "redis-benchmark": _redis,
     "memtier_benchmark": _memtier,
     "pgbench": _pgbench,

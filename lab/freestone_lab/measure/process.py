@@ -95,17 +95,15 @@ def _pressure_us() -> float:
 
 def _command(request: Request, report_fd: int) -> list[str]:
     command = [str(native.tool("launch")), "--report-fd", str(report_fd), "--interval-ms", str(INTERVAL_MS)]
-    command += ["--timeout-ms", str(max(1, round(request.timeout_s * 1000)))]
-    if request.placement.target:
-        command += ["--target-cpus", ",".join(map(str, request.placement.target))]
-    if request.placement.watcher:
-        command += ["--own-cpus", ",".join(map(str, request.placement.watcher))]
-    if request.library:
-        command += ["--library", request.library]
-    if request.address_space_kib:
-        command += ["--as-limit-kib", str(request.address_space_kib)]
-    if request.linger_ms:
-        command += ["--linger-ms", str(request.linger_ms)]
+    options = {
+        "--timeout-ms": max(1, round(request.timeout_s * 1000)),
+        "--target-cpus": ",".join(map(str, request.placement.target)),
+        "--own-cpus": ",".join(map(str, request.placement.watcher)),
+        "--library": request.library,
+        "--as-limit-kib": request.address_space_kib,
+        "--linger-ms": request.linger_ms,
+    }
+    command += [word for name, value in options.items() if value for word in (name, str(value))]
     return [*command, "--", *request.argv]
 
 

@@ -203,39 +203,20 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     env.filters.update(
-        show=quantity.show,
-        change=change,
-        ratio=quantity.ratio,
-        moment=cells.moment,
-        words=quantity.words,
-        flatten=cells.flatten,
-        tone=cells.tone,
+        show=quantity.show, change=change, ratio=quantity.ratio, words=quantity.words,
+        **{name: getattr(cells, name) for name in ("moment", "flatten", "tone")},
         capitalize_first=lambda text: text[:1].upper() + text[1:],
-    )
+    )  # fmt: skip
+    of_cells = (
+        "verdict_word", "mini", "null_note", "null_cell", "rows_of", "rest_of", "served_by", "machine", "rounds_words",
+        "proof_tag", "sha256", "title_of", "legend",
+    )  # fmt: skip
     env.globals.update(
-        verdict_word=cells.verdict_word,
-        mini=cells.mini,
-        null_note=cells.null_note,
-        null_cell=cells.null_cell,
-        rows_of=cells.rows_of,
-        rest_of=cells.rest_of,
-        order_of=order_of,
-        served_by=cells.served_by,
-        machine=cells.machine,
-        span=quantity.span,
-        ratio_within=quantity.ratio_within,
-        rounds_words=cells.rounds_words,
-        proof_tag=cells.proof_tag,
-        sha256=cells.sha256,
-        show_span=quantity.show_span,
-        title_of=cells.title_of,
-        legend=cells.legend,
-        Markup=Markup,
-        pick=lambda table, keys: [table[key] for key in keys],
-        status_words=STATUS,
-        wide=WIDE_TABLE,
-        join_command=lambda command: shlex.join(str(word) for word in command),
-    )
+        **{name: getattr(cells, name) for name in of_cells},
+        **{name: getattr(quantity, name) for name in ("span", "ratio_within", "show_span")},
+        order_of=order_of, Markup=Markup, pick=lambda table, keys: [table[key] for key in keys], status_words=STATUS,
+        wide=WIDE_TABLE, join_command=lambda command: shlex.join(str(word) for word in command),
+    )  # fmt: skip
     return env
 
 

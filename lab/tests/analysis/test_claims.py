@@ -34,6 +34,12 @@ def said(e: Experiment, controls: Sequence[str] = ()) -> str:
     return export.verdict_of(claims.table_of(e, "glibc", controls=controls))
 
 
+def row_of(e: Experiment, peer: str, controls: Sequence[str] = ()) -> claims.Row:
+    found = claims.table_of(e, "glibc", controls=controls).row(peer)
+    assert found is not None
+    return found
+
+
 def fail(e: Experiment, peer: str, status: Status, detail: str, round_: int = 4) -> None:
     sample = next(s for s in e.samples if s.peer == peer and s.round == round_)
     sample.status, sample.detail, sample.figures = status, detail, {}
@@ -48,8 +54,7 @@ def test_verdicts_of_a_clear_case() -> None:
 def test_one_failed_run_takes_every_figure_of_that_peer() -> None:
     e = experiment({**EQUAL, "crasher": 0.5})
     fail(e, "crasher", "failed", "killed by SIGSEGV")
-    row = claims.table_of(e, "glibc").row("crasher")
-    assert row is not None
+    row = row_of(e, "crasher")
     assert (row.status, row.detail, row.cells, row.failed) == ("failed", "killed by SIGSEGV", {}, 1)
 
 
@@ -63,8 +68,8 @@ def test_a_peer_that_fails_fast_is_never_called_fast() -> None:
 def test_a_warm_up_failure_keeps_the_row() -> None:
     e = experiment(EQUAL)
     e.samples.append(Sample("absent", 0, "not_loaded", "malloc was bound to libc.so.6"))
-    row = claims.table_of(e, "glibc").row("absent")
-    assert row is not None and (row.status, row.cells) == ("not_loaded", {})
+    row = row_of(e, "absent")
+    assert (row.status, row.cells) == ("not_loaded", {})
 
 
 def test_each_peers_median_is_of_its_own_samples() -> None:
@@ -86,10 +91,8 @@ def test_a_difference_below_the_noise_floor_is_not_claimed() -> None:
     for s in e.samples:
         if s.peer == "glibc again":
             s.figures["wall"] *= 1 + 0.1 * float(random.random())
-    table = claims.table_of(e, "glibc")
-    row = table.row("slightly")
-    assert table.floors["wall"] > 0.03
-    assert row is not None and row.cells["wall"].verdict == "inconclusive"
+    assert claims.table_of(e, "glibc").floors["wall"] > 0.03
+    assert row_of(e, "slightly").cells["wall"].verdict == "inconclusive"
 
 
 def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() -> None:
@@ -99,34 +102,27 @@ def test_a_difference_that_one_run_of_the_baseline_alone_shows_is_not_claimed() 
     names = ("glibc", "glibc again", "twin")
     drawn = {name: random.lognormal(0, 0.02, 10) for name in names}
     samples = [Sample(n, r + 1, "ok", figures={"wall": float(drawn[n][r])}) for r in range(10) for n in names]
-    found = claims.table_of(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "glibc").row("twin")
-    assert found is not None
-    cell = found.cells["wall"]
+    cell = row_of(Experiment("e", "w", specs={"wall": TIME}, samples=samples), "twin").cells["wall"]
     assert cell.estimate is not None and cell.estimate.low > 1
     assert cell.verdict == "inconclusive"
 
 
 def test_without_a_control_nothing_is_claimed() -> None:
-    table = claims.table_of(experiment({"glibc": 1.0, "fast": 0.5}), "glibc")
-    row = table.row("fast")
-    assert row is not None and row.cells["wall"].verdict == "inconclusive"
+    assert row_of(experiment({"glibc": 1.0, "fast": 0.5}), "fast").cells["wall"].verdict == "inconclusive"
 
 
 def test_many_rivals_raise_the_bar() -> None:
-    few = claims.table_of(experiment({**EQUAL, "r0": 0.9}, rounds=6), "glibc").row("r0")
-    many = claims.table_of(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "glibc").row("r0")
-    assert few is not None and few.cells["wall"].verdict == "better"
-    assert many is not None
-    wide, narrow = many.cells["wall"].estimate, few.cells["wall"].estimate
+    few = row_of(experiment({**EQUAL, "r0": 0.9}, rounds=6), "r0").cells["wall"]
+    many = row_of(experiment({**EQUAL, **{f"r{i}": 0.9 for i in range(9)}}, rounds=6), "r0").cells["wall"]
+    assert few.verdict == "better"
+    wide, narrow = many.estimate, few.estimate
     assert wide is not None and narrow is not None and wide.half_width > 1.2 * narrow.half_width
 
 
 def test_controls_have_ratios_and_no_verdict_and_never_win() -> None:
     e = experiment({**EQUAL, "null": 0.1, "a": 0.9})
-    table = claims.table_of(e, "glibc", controls=["null"])
-    row = table.row("null")
-    assert row is not None and row.cells["wall"].estimate is not None
-    assert row.cells["wall"].verdict == "inconclusive"
+    cell = row_of(e, "null", ["null"]).cells["wall"]
+    assert cell.estimate is not None and cell.verdict == "inconclusive"
     assert said(e, ["null"]).startswith("use a instead")
 
 

@@ -41,38 +41,23 @@ def own_malloc(built: Path) -> Path:
     return program
 
 
-def test_glibc_serves_a_plain_program(tmp_path: Path, work: Path) -> None:
-    refusal, notes = proof.judge(account(tmp_path, [str(work)]), GLIBC)
-    assert (refusal, notes) == (None, [])
-
-
-def test_a_preload_that_serves_is_proven(tmp_path: Path, work: Path, controls: dict[str, Peer]) -> None:
-    peer = controls["passthrough"]
-    assert proof.judge(account(tmp_path, [str(work)], peer.path), peer) == (None, [])
-
-
-def test_a_library_without_malloc_is_refused(tmp_path: Path, work: Path, controls: dict[str, Peer]) -> None:
-    peer = controls["not-loading"]
-    refusal, _ = proof.judge(account(tmp_path, [str(work)], peer.path), peer)
-    assert refusal is not None and "malloc was bound to libc.so.6" in refusal
-
-
-def test_a_preload_that_the_linker_ignores_is_refused(tmp_path: Path, work: Path) -> None:
-    peer = Peer("ghost", "/nowhere/libghost.so")
-    refusal, _ = proof.judge(account(tmp_path, [str(work)], peer.path), peer)
-    assert refusal is not None and "libghost.so" in refusal
-
-
-def test_a_programs_own_malloc_shadows_the_preload(tmp_path: Path, own_malloc: Path, controls: dict[str, Peer]) -> None:
-    peer = controls["passthrough"]
-    refusal, _ = proof.judge(account(tmp_path, [str(own_malloc)], peer.path), peer)
-    assert refusal is not None
-
-
-def test_static_programs_give_no_account(tmp_path: Path, static_program: Path, controls: dict[str, Peer]) -> None:
-    peer = controls["passthrough"]
-    refusal, _ = proof.judge(account(tmp_path, [str(static_program)], peer.path), peer)
-    assert refusal is not None and "static" in refusal
+@pytest.mark.parametrize(
+    ("program", "peer", "said"),
+    [
+        ("work", "glibc", None),
+        ("work", "passthrough", None),
+        ("work", "not-loading", "malloc was bound to libc.so.6"),
+        ("work", "ghost", "libghost.so"),  # the linker ignores a preload that is not there
+        ("own_malloc", "passthrough", "malloc was bound to own"),  # the program's own malloc shadows the preload
+        ("static_program", "passthrough", "static"),  # gives no account
+    ],
+)
+def test_who_serves_is_proven_or_refused(
+    program: str, peer: str, said: str | None, tmp_path: Path, controls: dict[str, Peer], request: pytest.FixtureRequest
+) -> None:
+    known = {"glibc": GLIBC, "ghost": Peer("ghost", "/nowhere/libghost.so"), **controls}[peer]
+    refusal, notes = proof.judge(account(tmp_path, [str(request.getfixturevalue(program))], known.path), known)
+    assert notes == [] and (refusal is None if said is None else said in (refusal or "")), refusal
 
 
 def test_an_allocator_that_the_program_brings_is_named(tmp_path: Path, built: Path, controls: dict[str, Peer]) -> None:

@@ -40,6 +40,12 @@ def result(*jobs: Experiment, command: list[str]) -> Result:
     )  # fmt: skip
 
 
+def card_of(*jobs: Experiment) -> card.Card:
+    found = card.of_result(result(*jobs, command=["freestone", "compare", "--", "./app"]))
+    assert found is not None
+    return found
+
+
 def test_the_page_of_a_comparison_opens_with_the_card() -> None:
     found = result(
         job("app", {"fast": (0.7, 1.0), "lean": (1.2, 0.9)}), command=["freestone", "compare", "--", "./app"]
@@ -52,10 +58,7 @@ def test_the_page_of_a_comparison_opens_with_the_card() -> None:
 
 def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
     better, worse = {"fast": (0.8, 1.0), "lean": (1.1, 0.9)}, {"fast": (1.5, 1.0), "lean": (1.4, 1.0)}
-    found = card.of_result(
-        result(job("a", better), job("b", better), job("c", worse), command=["freestone", "compare"])
-    )
-    assert found is not None
+    found = card_of(job("a", better), job("b", better), job("c", worse))
     lines = dict((*found.lines, *found.programs))
     assert found.sentence == "use fast instead of glibc: 1.4 % less CPU, equal memory; best in 2 of 3 programs"
     last = found.text().splitlines()[-1]
@@ -69,8 +72,7 @@ def test_the_card_of_several_jobs_has_a_line_for_each() -> None:
 
 def test_the_last_lines_are_one_for_each_program_and_one_in_all() -> None:
     better = {"fast": (0.8, 1.0), "lean": (1.1, 0.9)}
-    found = card.of_result(result(job("a", better), job("b", better), command=["freestone", "compare"]))
-    assert found is not None
+    found = card_of(job("a", better), job("b", better))
     assert [line.split()[0] for line in found.text().splitlines()[-3:]] == ["a", "b", "in"]
     assert found.text().splitlines()[-1].startswith("in all    use fast instead of glibc")
     text = render_report([result(job("a", better), job("b", better), command=["freestone", "compare"])])
@@ -79,8 +81,7 @@ def test_the_last_lines_are_one_for_each_program_and_one_in_all() -> None:
 
 def test_memory_stands_beside_time_in_bytes() -> None:
     large = {"fast": (0.8, 2.0)}
-    found = card.of_result(result(job("a", large), job("b", large), command=["freestone", "compare"]))
-    assert found is not None
+    found = card_of(job("a", large), job("b", large))
     assert "memory +100.0 %" in dict(found.programs)["a"]
     assert "19.6 MiB instead of 9.78 MiB" in dict(found.programs)["a"]
 
@@ -96,10 +97,7 @@ def test_memory_stands_beside_time_in_bytes() -> None:
 )
 def test_the_headline_weighs_memory(time: float, memory: float, opens: str) -> None:
     """Of one program and of several. +25 % are 2.4 MiB here: little, and more than what is gained."""
-    one = result(job("app", {"fast": (time, memory)}), command=["freestone", "compare", "--", "./app"])
-    two = result(job("a", {"fast": (time, memory)}), job("b", {"fast": (time, memory)}), command=["freestone"])
-    alone, both = card.of_result(one), card.of_result(two)
-    assert alone is not None and both is not None
+    alone, both = (card_of(*(job(name, {"fast": (time, memory)}) for name in names)) for names in ("a", "ab"))
     assert alone.sentence == opens
     if "keep" not in opens:
         assert both.sentence.startswith(opens.replace("time", "CPU")) and "adopt" in dict(both.lines)
@@ -110,8 +108,7 @@ def test_who_is_never_shown_worse_than_the_best_is_best_in_most() -> None:
     """Each program has another first, by chance: the one that is among the best of all of them is the answer."""
     ahead = {"a": (0.80, 0.801), "b": (0.801, 0.80), "c": (0.801, 0.80), "d": (0.7, 0.8)}
     jobs = [job(name, {"fast": (fast, 1.0), "lean": (lean, 1.0)}) for name, (fast, lean) in ahead.items()]
-    found = card.of_result(result(*jobs, command=["freestone", "compare"]))
-    assert found is not None
+    found = card_of(*jobs)
     assert "equal memory; best, or not shown to be worse than the best, in 4 of 4 programs" in found.sentence
 
 
@@ -119,9 +116,7 @@ def test_a_ratio_that_is_not_known_within_3_per_cent_is_named() -> None:
     noisy = job("a", {"fast": (0.9, 1.0), "lean": (1.0, 1.0)})
     for sample in noisy.samples:
         sample.figures["wall"] *= 1 + sample.round * 11 % 7 / 30 * (sample.peer == "fast")
-    found = card.of_result(result(noisy, job("b", {"lean": (1.0, 1.0)}), command=["freestone", "compare"]))
-    assert found is not None
-    lines = dict(found.programs)
+    lines = dict(card_of(noisy, job("b", {"lean": (1.0, 1.0)})).programs)
     assert lines["a"].endswith("; not known within 3 %: fast")
     assert "not known within" not in lines["b"]
 
@@ -168,7 +163,6 @@ def test_one_pair_of_runs_is_no_figure_and_makes_no_rival() -> None:
     """An allocator that ran in one round only had the baseline's own figures, as +0.0 %."""
     measured = job("app", {"lean": (1.1, 1.1)}, rounds=2)
     measured.samples += job("app", {"fast": (1.5, 2.0)}, rounds=1).samples[-1:]
-    found = card.of_result(result(measured, command=["freestone", "compare", "--", "./app"]))
-    assert found is not None
+    found = card_of(measured)
     assert "lean: +10.0 %" in found.text() and "fast (one run only)" in found.text()
     assert "fast: " not in found.text() and "+0 %" not in found.text()
