@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import peers_tools
 import pytest
 
 from freestone_lab.core import paths
@@ -77,11 +78,5 @@ def static_program(built: Path) -> Path:
 @pytest.fixture(scope="session")
 def controls(built: Path) -> dict[str, Peer]:
     """The control allocators by name, built from lab/peers/controls."""
-    source, folder = paths.root() / "lab" / "peers" / "controls", built / "controls"
-    subprocess.run(["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja"], check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", str(folder)], check=True, capture_output=True)
-    prefix = "libcontrol-"
-    return {
-        path.stem.removeprefix(prefix): Peer(path.stem.removeprefix(prefix), str(path))
-        for path in folder.glob(f"{prefix}*.so")
-    }
+    found = peers_tools.build_controls(built / "controls").glob("libcontrol-*.so")
+    return {name: Peer(name, str(path)) for path in found for name in [path.stem.removeprefix("libcontrol-")]}

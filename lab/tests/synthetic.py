@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample, control_name
 from freestone_lab.measure.samples import PROCESS_SPECS
@@ -25,6 +26,7 @@ PEERS = {  # name: (time factor, memory factor)
     "isoalloc": (2.6, 1.9),
     "tbbmalloc": (0.86, 1.71),
 }
+Figures = dict[str, tuple[float, FigureSpec]]
 FINGERPRINT = {
     "cpu": {"model name": "Imaginary CPU 9000 @ 3.0 GHz", "flags": "fpu vme sse avx " * 30},
     "cpus": 2,
@@ -39,16 +41,11 @@ FINGERPRINT = {
 def peers(names: list[str], *, controls: bool = True) -> list[Peer]:
     found = [
         Peer(
-            n,
-            None if n == "glibc" else f"/opt/lib/{n}/lib{n}.so",
-            "libc" if n == "glibc" else "preload",
-            version="1.2.3",
-            origin=f"package lib{n}",
-            build_id="00c0ffee" * 5,
-            exports=("malloc", "free", "malloc_trim", "mallinfo2", "malloc_info", "mallctl", "malloc_stats_print"),
+            n, None if n == "glibc" else f"/opt/lib/{n}/lib{n}.so", "libc" if n == "glibc" else "preload", "1.2.3",
+            f"package lib{n}", "00c0ffee" * 5, ("malloc", "free", "malloc_trim", "mallinfo2", "malloc_info", "mallctl"),
         )
         for n in names
-    ]
+    ]  # fmt: skip
     if controls:
         found += [Peer(control_name("glibc"), None, "control"), Peer("null", "/opt/libcontrol-null.so", "control")]
     return found
@@ -61,12 +58,7 @@ def factors(name: str) -> tuple[float, float]:
 
 
 def samples(
-    names: list[str],
-    rounds: int,
-    figures: dict[str, tuple[float, FigureSpec]],
-    seed: int,
-    noise: float = 0.004,
-    twist: float = 0.0,
+    names: list[str], rounds: int, figures: Figures, seed: int, noise: float = 0.004, twist: float = 0.0
 ) -> list[Sample]:
     """One sample per allocator and round; the warm-up round 0 is among them. `twist` varies the order by experiment."""
     generator = random.Random(seed)
@@ -81,9 +73,7 @@ def samples(
                 factor = memory if spec.unit == "KiB" else time * weather * bend[name]
                 factor = 1 / factor if spec.better == "higher" else factor
                 values[figure] = scale * factor * math.exp(generator.gauss(0, noise))
-            made.append(
-                Sample(name, number, "ok", figures=values, counts={"p99": 1_000_000} if "p99" in figures else {})
-            )
+            made.append(Sample(name, number, "ok", figures=values))
     return made
 
 
@@ -107,14 +97,8 @@ def program(names: list[str] | None = None, rounds: int = 12, *, controls: bool 
             [t * 10, peak * min(1, t / 60) * (0.55 if t > 150 and sample.peer in ("jemalloc", "freestone") else 1)]
             for t in range(180)
         ]
-    return Result(
-        "2026-11-20T12:00:00Z",
-        ["freestone", "compare", "--", "python3", "parse.py"],
-        7,
-        FINGERPRINT,
-        listed,
-        [experiment],
-    )
+    command = ["freestone", "compare", "--", "python3", "parse.py"]
+    return Result("2026-11-20T12:00:00Z", command, 7, FINGERPRINT, listed, [experiment])
 
 
 def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, ...] = (1, 2), step: int = 6) -> Result:
@@ -126,15 +110,10 @@ def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, 
     for count in threads:
         for exponent in range(1, 23, step):
             specs = {"throughput": (8e7 / count / (1 + exponent / 6), FigureSpec("ops/s", "higher"))}
-            found.append(
-                make("throughput", {"size": 2**exponent, "threads": count}, specs, everyone, rounds, len(found))
-            )
-    latency = {
-        "malloc_p50": (18.0, FigureSpec("ns")),
-        "malloc_p99": (61.0, FigureSpec("ns")),
-        "malloc_p99.9": (410.0, FigureSpec("ns")),
-        "malloc_p99.99": (2900.0, FigureSpec("ns")),
-    }
+            params = {"size": 2**exponent, "threads": count}
+            found.append(make("throughput", params, specs, everyone, rounds, len(found)))
+    percentiles = {"50": 18.0, "99": 61.0, "99.9": 410.0, "99.99": 2900.0}
+    latency = {f"malloc_p{percent}": (ns, FigureSpec("ns")) for percent, ns in percentiles.items()}
     one = make("latency", {"threads": 2, "size": 64}, latency, everyone, rounds, 91)
     for sample in one.samples:
         scale = factors(sample.peer)[0]
@@ -142,9 +121,8 @@ def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, 
     found.append(one)
     micro = {f"malloc_free_{size}": (12.0 + size**0.4, FigureSpec("ns")) for size in WEIGHTS}
     micro["weighted"] = (30.0, FigureSpec("ns"))
-    found.append(
-        make("micro", {"threads": 1}, micro, everyone, rounds, 92, ["Blocks above 128 KiB are mapped anew by glibc."])
-    )
+    caveats = ["Blocks above 128 KiB are mapped anew by glibc."]
+    found.append(make("micro", {"threads": 1}, micro, everyone, rounds, 92, caveats))
     overhead = make("overhead", {}, {"mean_overhead": (11.0, FigureSpec("percent"))}, everyone, rounds, 93)
     for sample in overhead.samples:
         step = 8 + 4 * (len(sample.peer) % 5)
@@ -155,35 +133,23 @@ def suite(names: list[str] | None = None, rounds: int = 12, threads: tuple[int, 
     found.append(overhead)
     memory = make("rss", {"threads": 4}, {"peak_rss": (51_000.0, FigureSpec("KiB"))}, everyone, rounds, 94)
     for sample in memory.samples:
-        sample.series["resident"] = [
-            [t * 0.05, sample.figures["peak_rss"] * (1 - math.exp(-t / 12))] for t in range(120)
-        ]
+        peak = sample.figures["peak_rss"]
+        sample.series["resident"] = [[t * 0.05, peak * (1 - math.exp(-t / 12))] for t in range(120)]
     found.append(memory)
     for number, sample in enumerate(s for s in found[1].samples if s.peer == "isoalloc"):
-        found[1].samples[found[1].samples.index(sample)] = Sample(
-            "isoalloc",
-            sample.round,
-            "failed",
-            "killed by signal 6 (Aborted)" if number < 4 else "exit status 3: 12 allocations returned NULL",
-        )
-    one.samples = [
-        Sample(s.peer, s.round, "not_loaded", "malloc was bound to libc.so.6") if s.peer == "tbbmalloc" else s
-        for s in one.samples
-    ]
+        why = "killed by signal 6 (Aborted)" if number < 4 else "exit status 3: 12 allocations returned NULL"
+        sample.status, sample.detail, sample.figures = "failed", why, {}
+    for sample in (s for s in one.samples if s.peer == "tbbmalloc"):
+        sample.status, sample.detail = "not_loaded", "malloc was bound to libc.so.6"
+        sample.figures, sample.series = {}, {}
     return Result("2026-11-20T12:00:00Z", ["freestone", "bench", "full"], 11, FINGERPRINT, listed, found)
 
 
 def make(
-    workload: str,
-    params: dict[str, int],
-    figures: dict[str, tuple[float, FigureSpec]],
-    names: list[str],
-    rounds: int,
-    seed: int,
-    caveats: list[str] | None = None,
-) -> Experiment:
+    workload: str, params: dict[str, int], figures: Figures, names: list[str], rounds: int, seed: int,
+    caveats: Sequence[str] = (),
+) -> Experiment:  # fmt: skip
     name = "/".join([workload, ",".join(f"{k}={v}" for k, v in params.items())]).rstrip("/")
     specs = {figure: spec for figure, (_, spec) in figures.items()}
-    return Experiment(
-        name, workload, dict(params), specs, caveats or [], samples(names, rounds, figures, seed, twist=0.08)
-    )
+    made = samples(names, rounds, figures, seed, twist=0.08)
+    return Experiment(name, workload, dict(params), specs, list(caveats), made)

@@ -68,7 +68,7 @@ F15 security tests that cannot fail, or cannot pass; an allocator that does not 
         test_no_twin_of_any_kind_fails_under_glibc, test_accusing_a_correct_program_is_a_false_alarm
 F16 exit statuses ignored, the wrapper's memory taken for the program's
     workloads/test_workload_program: test_a_crash_is_no_measurement
-    engine/test_experiment: test_a_failing_command_is_an_error_not_a_table
+    engine/test_experiment: test_the_exit_status_of_success_is_the_users
     measure/test_process: test_peak_memory_is_the_trees_not_the_wrappers
 F17 set-up and clean-up in the time, the same seed in every thread
     workloads/test_laws: test_threads_have_independent_streams

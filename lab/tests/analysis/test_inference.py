@@ -1,9 +1,8 @@
-"""What a ratio lets us say: four verdicts, the A/A control, two sittings, and simulations of what is claimed."""
+"""What a ratio lets us say: four verdicts, the A/A control, two sittings. Simulations stand in test_known_costs.py."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -70,39 +69,6 @@ def test_a_claim_must_hold_against_both_runs_of_the_baseline(low: float, high: f
 def test_verdict_turns_with_the_direction_of_the_figure() -> None:
     assert inference.verdict(_estimate(1.2, 1.1, 1.3), 0.0, "higher") == "better"
     assert inference.verdict(_estimate(1.2, 1.1, 1.3), 0.0, "neither") == "inconclusive"
-
-
-def _simulated(random: np.random.Generator, rounds: int, factor: float) -> tuple[list[float], list[float], list[float]]:
-    """Baseline, its second run and a rival: skewed noise, rare interruptions, and a drift that all share."""
-    drift = np.exp(np.cumsum(random.normal(0, 0.01, rounds)))
-    runs = []
-    for scale in (1.0, 1.0, factor):
-        noise = random.lognormal(0, 0.02, rounds) * np.where(random.random(rounds) < 0.05, 1.3, 1.0)
-        runs.append(list(scale * drift * noise))
-    return runs[0], runs[1], runs[2]
-
-
-def _verdicts(factor: float, comparisons: int, rounds: int, seed: int) -> list[inference.Verdict]:
-    random = np.random.default_rng(seed)
-    found = []
-    for _ in range(comparisons):
-        baseline, again, rival = _simulated(random, rounds, factor)
-        floor = inference.noise_floor(paired.ratio(again, baseline, ERROR_RATE))
-        ratio, second = (paired.ratio(rival, run, ERROR_RATE) for run in (baseline, again))
-        found.append(inference.verdict(ratio, floor, "lower", partial(lambda s: s, second)))
-    return found
-
-
-def test_two_hundred_simulated_comparisons_of_equals_claim_a_difference_in_at_most_five_per_cent() -> None:
-    verdicts = _verdicts(1.0, 200, 15, seed=11)
-    claims = sum(v in ("better", "worse") for v in verdicts)
-    assert claims <= 10
-
-
-def test_a_rival_that_is_five_per_cent_slower_is_found_slower() -> None:
-    verdicts = _verdicts(1.05, 100, 30, seed=12)
-    assert verdicts.count("worse") >= 90
-    assert verdicts.count("better") == 0
 
 
 def test_summary_is_the_median_not_the_best_run() -> None:

@@ -27,12 +27,15 @@ ROOT = Path(__file__).resolve().parents[3]
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
     (folder / "docs/results").mkdir(parents=True)
-    save(
-        synthetic.suite(["glibc", "freestone", "mimalloc", "isoalloc", "tbbmalloc"], rounds=9),
-        folder / "docs/results/full.json.gz",
-    )
+    stored = synthetic.suite(["glibc", "freestone", "mimalloc", "isoalloc", "tbbmalloc"], rounds=9)
+    save(stored, folder / "docs/results/full.json.gz")
     pages.write_all(folder, benchmarks.documents(folder))
     return folder
+
+
+def result_of(experiments: list[Experiment], *names: str) -> Result:
+    peers = [Peer("glibc", None, "libc"), *(Peer(name, f"/lib{name}.so") for name in names)]
+    return Result("2026-11-20T12:00:00Z", ["x"], 1, {}, peers, experiments)
 
 
 def outdated(root: Path) -> list[str]:
@@ -86,9 +89,7 @@ def test_the_distance_from_the_best_names_the_rows_behind() -> None:
             ("d", 1, Sample("freestone", 1, "failed")),
         )
     ]
-    result = Result(
-        "2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("freestone", "/o")], experiments
-    )
+    result = result_of(experiments, "freestone")
     made = distance_table.section(page.part_of(result).analysis)
     assert made is not None
     assert "| freestone | 1.69 | 1 of 3 | b 4.00 | 1.57 | 1 of 3 | a 3.00 |" in made["all"]
@@ -107,7 +108,7 @@ def test_recorded_programs_have_a_table_that_names_the_worst_rows(time: str, sai
         Experiment(f"replay/p{n}", f"p{n}", {}, specs, samples=[sample("glibc", 1, 1), sample("own", 1, 0.5 + n / 10)])
         for n in range(12)
     ]
-    result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc"), Peer("own", "/o")], programs)
+    result = result_of(programs, "own")
     made = trace_results.section(result)
     assert said in made["about"]
     assert "p11 1.60, p10 1.50, p9 1.40" in made["grid"] and "| own | 1.05 (" in made["grid"]
@@ -147,7 +148,7 @@ def test_every_published_experiment_of_the_suite_is_named() -> None:
         Experiment(run.id, run.workload, samples=[Sample("glibc", 1, "ok", figures={"wall": 1.0})])
         for run in suites.suite("published")
     ]
-    result = Result("2026-11-20T12:00:00Z", ["x"], 1, {}, [Peer("glibc", None, "libc")], experiments)
+    result = result_of(experiments)
     text = benchmarks.published(result)
     for run in suites.suite("published"):
         assert f"`{run.id}`" in text, run.id
@@ -170,8 +171,7 @@ def test_programs_and_synthetic_workloads_have_rows_of_their_own() -> None:
         for kind, by in kinds.items()
         for n in range(15)
     ]  # fmt: skip
-    peers = [Peer("glibc", None, "libc"), Peer("glibc again", None, "control"), Peer("own", "/o")]
-    table = benchmarks.by_kind(analyse(Result("2026-11-20T12:00:00Z", ["x"], 1, {}, peers, experiments)))
+    table = benchmarks.by_kind(analyse(result_of(experiments, "own")))
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert [row[0] for row in rows] == [
         f"| 15 {kind}: {what}" for kind in ("real programs", "synthetic workloads") for what in ("time", "memory")

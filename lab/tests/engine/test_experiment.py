@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from peers_tools import build_library
 
 from freestone_lab.analysis import changes
 from freestone_lab.analysis import claims as compare
@@ -117,10 +117,8 @@ def test_a_bad_allocator_is_a_failure_and_never_a_figure(
 
 
 def test_an_allocator_that_hangs_is_stopped_and_not_tried_again(built: Path, work: Path) -> None:
-    library = built / "libhang.so"
-    source = built / "hang.c"
-    source.write_text("#include <unistd.h>\nvoid* malloc(unsigned long n) { (void)n; for (;;) pause(); }\n")
-    os.system(f"cc -shared -fPIC -fno-builtin {source} -o {library}")
+    source = "#include <unistd.h>\nvoid* malloc(unsigned long n) { (void)n; for (;;) pause(); }\n"
+    library = build_library(built, "hang", source)
     found = measured(task(work, timeout_s=4), [Peer("hang", str(library))], plan(3))  # glibc's runs need milliseconds
     failed = [s for s in found.samples if s.peer == "hang"]
     assert [s.status for s in failed] == ["timeout"]
@@ -146,7 +144,7 @@ def test_a_leaking_allocator_is_found_large(work: Path, controls: dict[str, Peer
 
 @pytest.mark.timing
 def test_a_hundred_comparisons_of_glibc_with_itself_claim_a_difference_in_at_most_five(work: Path) -> None:
-    # The same claim is made of simulated noise, without a clock, by analysis/test_inference.
+    # The same claim is made of simulated noise, without a clock, by analysis/test_known_costs.
     twin = Peer("twin", None, "libc")
     claims = 0
     for seed in range(100):
@@ -182,15 +180,11 @@ def test_a_run_that_the_limit_cuts_is_no_failure(controls: dict[str, Peer]) -> N
     assert all(s.status == "ok" for s in found.samples)
 
 
-def test_a_failing_command_is_an_error_not_a_table() -> None:
+def test_the_exit_status_of_success_is_the_users() -> None:
     broken = Task("t", "false", ("/bin/false",), cwd=Path("/"))
     with pytest.raises(UserError, match="'/bin/false' fails under glibc: exit status 1"):
         measured(broken, [], plan(2))
-
-
-def test_the_expected_exit_status_is_the_users(controls: dict[str, Peer]) -> None:
-    found = measured(Task("t", "false", ("/bin/false",), cwd=Path("/"), expect_exit=1), [], plan(2))
-    assert statuses(found, "glibc") == {"ok"}
+    assert statuses(measured(dataclasses.replace(broken, expect_exit=1), [], plan(2)), "glibc") == {"ok"}
 
 
 def test_output_that_differs_from_run_to_run_is_not_compared_and_that_is_said() -> None:
@@ -200,21 +194,18 @@ def test_output_that_differs_from_run_to_run_is_not_compared_and_that_is_said() 
     assert any("differs between two runs" in text for text in found.caveats)
 
 
-def test_written_files_are_compared_too(tmp_path: Path, built: Path, controls: dict[str, Peer]) -> None:
-    command = 'if [ -n "$LD_PRELOAD" ]; then echo changed; else echo right; fi > result.txt'
+@pytest.mark.parametrize(
+    "command",
+    [
+        'if [ -n "$LD_PRELOAD" ]; then echo changed; else echo right; fi > result.txt',
+        '[ -n "$LD_PRELOAD" ] || echo right > result.txt',  # what an earlier run left does not stand for this one's
+    ],
+)
+def test_written_files_are_compared_too(command: str, tmp_path: Path, controls: dict[str, Peer]) -> None:
     writer = Task("t", "sh", ("/bin/sh", "-c", command), cwd=tmp_path, output_files=(Path("result.txt"),))
     found = measured(writer, [controls["passthrough"]], plan(2))
     assert statuses(found, "passthrough") == {"wrong_output"}
     assert "result.txt differs" in next(s.detail for s in found.samples if s.peer == "passthrough")
-
-
-def test_a_file_that_an_earlier_run_left_does_not_stand_for_this_runs(
-    tmp_path: Path, controls: dict[str, Peer]
-) -> None:
-    command = '[ -n "$LD_PRELOAD" ] || echo right > result.txt'
-    lazy = Task("t", "sh", ("/bin/sh", "-c", command), cwd=tmp_path, output_files=(Path("result.txt"),))
-    found = measured(lazy, [controls["passthrough"]], plan(2))
-    assert statuses(found, "passthrough") == {"wrong_output"}
 
 
 def test_a_check_of_the_users_decides() -> None:
@@ -230,16 +221,10 @@ def test_a_check_of_the_users_decides() -> None:
 
 def _json_task(folder: Path, **fields: object) -> Task:
     report = {
-        "schema": "freestone-workload/1",
-        "workload": "w",
-        "params": {},
+        "schema": "freestone-workload/1", "workload": "w", "params": {}, "failures": 0, "checksum": "aa",
         "figures": {"malloc_p50": {"value": 20.5, "unit": "ns", "better": "lower", "samples": 1000000}},
-        "series": {"curve": [[1, 2], [2, 3]]},
-        "failures": 0,
-        "checksum": "aa",
-        "caveats": ["the clock's cost is removed"],
-        **fields,
-    }
+        "series": {"curve": [[1, 2], [2, 3]]}, "caveats": ["the clock's cost is removed"], **fields,
+    }  # fmt: skip
     path = folder / "report.json"
     path.write_text("chatter\n" + json.dumps(report) + "\n")
     return Task("t", "w", ("/bin/cat", str(path)), cwd=folder, read="workload")
@@ -310,12 +295,9 @@ def test_counts_come_from_passes_of_their_own(work: Path, controls: dict[str, Pe
     assert row is not None and row.counts == counted["passthrough"] and row.runs == 2
 
 
-def test_a_missing_baseline_is_named(work: Path) -> None:
+def test_a_missing_baseline_and_a_path_that_the_linker_would_split_are_named(work: Path) -> None:
     with pytest.raises(UserError, match="baseline 'x' is not among"):
         Engine(task(work), [GLIBC], "x", plan(1), lambda p: None)
-
-
-def test_a_path_that_the_linker_would_split_is_refused(work: Path) -> None:
     with pytest.raises(UserError, match="blanks or colons"):
         measured(task(work), [Peer("bad", "/tmp/a b.so")], plan(1))
 
@@ -328,30 +310,22 @@ def test_stolen_time_is_said() -> None:
 
 
 def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls: dict[str, Peer]) -> None:
-    program = str(suites.program())
-    tasks = [
-        Task(f"pair{n}", "pair", (program, "pair", "--size=64", f"--rounds={n}", "--idle-ms=0"), read="workload")
-        for n in (1000, 2000)
-    ]
+    words = {n: (str(suites.program()), "pair", "--size=64", f"--rounds={n}", "--idle-ms=0") for n in (1000, 2000)}
     seen: list[tuple[str, str, int]] = []
-    plan = Plan(rounds=1)
     proven: set[tuple[str, str]] = set()
     peers = [GLIBC, controls["passthrough"], controls["not-loading"]]
-    found = [
-        Engine(t, peers, "glibc", plan, lambda p: seen.append((p.task, p.peer, p.round)), proven).measure()
-        for t in tasks
-    ]
+    for n, argv in words.items():
+        pair = Task(f"pair{n}", "pair", argv, read="workload")
+        engine = Engine(pair, peers, "glibc", plan(1), lambda p: seen.append((p.task, p.peer, p.round)), proven)
+        experiment = engine.measure()
+        assert statuses(experiment, "not-loading") == {"not_loaded"}
+        assert [s.status for s in experiment.samples if s.peer == "passthrough"] == ["ok"]
     assert ("pair1000", "passthrough", 0) in seen and ("pair2000", "passthrough", 0) not in seen
     assert ("pair2000", "glibc", 0) in seen, "the golden output is learnt for each experiment"
     assert ("pair2000", "not-loading", 0) in seen, "who was refused is asked again"
-    for experiment in found:
-        assert {s.status for s in experiment.samples if s.peer == "not-loading"} == {"not_loaded"}
-        assert [s.status for s in experiment.samples if s.peer == "passthrough"] == ["ok"]
 
 
 def test_an_unfit_allocator_is_left_out_and_said(work: Path, controls: dict[str, Peer]) -> None:
-    task = Task("t", "w", (str(work), "5", "5", "5"), unfit={"null": "it never frees"})
-    plan = Plan(rounds=1)
-    found = Engine(task, [GLIBC, controls["null"]], "glibc", plan, lambda p: None).measure()
+    found = measured(task(work, "5", "5", "5", unfit={"null": "it never frees"}), [controls["null"]], plan(1))
     assert {s.peer for s in found.samples} == {"glibc", "glibc again"}
     assert "null is left out: it never frees" in found.caveats
