@@ -1,9 +1,10 @@
-// Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread.
+// Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread; or it outlives the
+// thread, within bounds, until the next thread takes it or nobody does.
 #include "cache/quarantine.h"
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
+#include <thread>
 
 #include "cache/lifetime.h"
 #include "cache/slow.h"
@@ -22,9 +23,22 @@ usize bytes_held(const Cache& cache) {
   return bytes;
 }
 
+// This thread's, empty.
+Cache* empty_cache() {
+  Cache* cache = ensure_cache();
+  if (cache != nullptr) flush_all(*cache);
+  return cache;
+}
+
+template <usize Count>
+void allocate_and_free(usize bytes) {
+  void* held[Count];
+  for (void*& block : held) block = allocate(bytes);
+  for (void* block : held) deallocate(block);
+}
+
 TEST(cache, StaysValidAndBoundedWhateverIsPushed) {
   Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
   Random random(test_seed("cache"));
   static void* held[4000];
   usize count = 0;
@@ -51,7 +65,6 @@ TEST(cache, StaysValidAndBoundedWhateverIsPushed) {
 
 TEST(cache, AFlushLeavesNothingBehind) {
   Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
   for (int i = 0; i < 100; ++i) deallocate(allocate(static_cast<usize>(i) * 37));
   EXPECT_GT(bytes_held(*cache), 0u);
   flush_all(*cache);
@@ -61,15 +74,9 @@ TEST(cache, AFlushLeavesNothingBehind) {
 
 // Each cached block keeps a page, so a thread whose program went idle after its peak would keep many.
 TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
-  Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
-  flush_all(*cache);
-  static void* cached[400];
+  Cache* cache = empty_cache();
   const SizeClass c = class_of(176);
-  for (int round = 0; round < 10; ++round) {
-    for (void*& block : cached) block = allocate(176);
-    for (void* block : cached) deallocate(block);
-  }
+  for (int round = 0; round < 10; ++round) allocate_and_free<400>(176);
   ASSERT_GT(cache->count(c), 100u);
   SlabUser user;
   const SizeClass many = class_of(kKiB);
@@ -83,11 +90,7 @@ TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
     if (k % 64 != 0) return_blocks(many, user, &peak[k], 1);
   }
   const u64 before = cache->refills;
-  while (cache->refills - before < 256 && cache->count(c) > 0) {
-    static void* held[16];
-    for (void*& block : held) block = allocate(32 * kKiB);
-    for (void* block : held) deallocate(block);
-  }
+  while (cache->refills - before < 256 && cache->count(c) > 0) allocate_and_free<16>(32 * kKiB);
   EXPECT_EQ(cache->count(c), 0u) << "its pages stay while the program is idle";
   for (usize k = 0; k < std::size(peak); k += 64) return_blocks(many, user, &peak[k], 1);
   expect_valid_heap();
@@ -95,9 +98,7 @@ TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
 
 // Large classes fill the budget first; a small class that is used much must get its share all the same.
 TEST(cache, TheBudgetGoesToTheClassesThatAreInUse) {
-  Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
-  flush_all(*cache);
+  Cache* cache = empty_cache();
   const auto use_large = [] {
     static void* held[64];
     usize count = 0;
@@ -108,9 +109,7 @@ TEST(cache, TheBudgetGoesToTheClassesThatAreInUse) {
   EXPECT_GT(cache->capacity_bytes, kCacheBytesSmall / 2) << "the budget was to be spent";
   const SizeClass c = class_of(112);
   for (int round = 0; round < 300; ++round) {
-    static void* held[60];
-    for (void*& block : held) block = allocate(112);
-    for (void* block : held) deallocate(block);
+    allocate_and_free<60>(112);
     if (round % 10 == 0) use_large();
   }
   EXPECT_GE(cache->capacity(c), 60u);
@@ -138,7 +137,6 @@ usize replace_medium_blocks() {
 
 TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
   Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
   trim(0);
   const usize charged = replace_medium_blocks<100>();
   const usize beside_small = cache->capacity_bytes;
@@ -156,14 +154,11 @@ TEST(cache, HoldsMoreOnlyBesideALargeHeap) {
 
 // A program that grows, shrinks and goes idle must not keep more than before.
 TEST(cache, ExceedsTheCommonBoundOnlyForClassesThatRunFullAndEmptyInTurns) {
-  Cache* own = ensure_cache();
-  ASSERT_NE(own, nullptr);
-  flush_all(*own);
+  empty_cache();
   static void* heap[64];
   for (void*& block : heap) block = allocate(kMiB);
   run_threads(1, [](unsigned) {
     Cache* cache = ensure_cache();
-    ASSERT_NE(cache, nullptr);
     static void* held[1000];
     for (int round = 0; round < 2; ++round) {
       for (usize k = 0; k < std::size(held); ++k) held[k] = allocate((4 + k % 29) * kKiB);
@@ -181,9 +176,7 @@ TEST(cache, ExceedsTheCommonBoundOnlyForClassesThatRunFullAndEmptyInTurns) {
 
 TEST(cache, KeepsOneRunForItself) {
   constexpr usize kBytes = 200 * kKiB;
-  Cache* cache = ensure_cache();
-  ASSERT_NE(cache, nullptr);
-  flush_all(*cache);
+  Cache* cache = empty_cache();
   void* first = allocate(kBytes);
   void* second = allocate(kBytes);
   deallocate(first);
@@ -211,8 +204,7 @@ TEST(cache, TheBinsHandBlocksFromTheThreadThatFreesToTheOneThatAllocates) {
   constexpr usize kBytes = 3000;
   constexpr usize kBlocks = 100;
   const SizeClass c = class_of(kBytes);
-  Cache* own = ensure_cache();
-  flush_all(*own);
+  Cache* own = empty_cache();
   give_back_cold(own, true);  // else a tick of the clock may do it below, and empty the other thread's array
   void* first[kBlocks];
   for (void*& block : first) block = allocate(kBytes);
@@ -254,7 +246,7 @@ TEST(cache, TrimEmptiesTheBinsBetweenThreads) {
 // Two threads end at once beside one that stays: whoever is last drains the bins.
 TEST(cache, ThreadsThatEndAtOnceLeaveNothingInTheBins) {
   const SizeClass c = class_of(3584);
-  flush_all(*ensure_cache());
+  empty_cache();
   for (u64 round = 0; round < scaled(1000); ++round) {
     std::atomic<int> ready{0};
     run_threads(2, [&](unsigned) {
@@ -271,20 +263,134 @@ TEST(cache, ThreadsThatEndAtOnceLeaveNothingInTheBins) {
 
 TEST(cache, EndsWithItsThreadAndGivesItsBlocksBack) {
   const SizeClass c = class_of(3584);
-  flush_all(*ensure_cache());
+  empty_cache();
   const usize outside = blocks_outside(c);
   const usize caches = cache_count();
-  for (int round = 0; round < 20; ++round) {
-    run_threads(4, [&](unsigned) {
-      static thread_local void* mine[50];
-      for (void*& block : mine) block = allocate(3584);
-      for (void* block : mine) deallocate(block);
-    });
-  }
+  for (int round = 0; round < 20; ++round) run_threads(4, [](unsigned) { allocate_and_free<50>(3584); });
   release_parked_caches();
   EXPECT_EQ(cache_count(), caches);
   EXPECT_EQ(blocks_outside(c), outside);
   expect_valid_heap();
+}
+
+constexpr usize kParkedBytes = 1000;
+const SizeClass kParkedClass = class_of(kParkedBytes + kHeldBackBytes);
+
+// The thread ends with some blocks in its cache.
+void use_and_end() { allocate_and_free<30>(kParkedBytes); }
+
+// Nothing is parked, and this thread has a cache: the end of a thread with the only one is not seen.
+void begin_parking() {
+  ASSERT_NE(ensure_cache(), nullptr);
+  release_parked_caches();
+  ASSERT_EQ(parked_caches().caches, 0u);
+}
+
+TEST(cache, TheNextThreadTakesAParkedOneOverWithItsBlocks) {
+  begin_parking();
+  const Cache* first = nullptr;
+  usize left = 0;
+  std::thread([&] {
+    use_and_end();
+    first = ensure_cache();
+    left = first->count(kParkedClass);
+  }).join();
+  ASSERT_GT(left, 0u);
+  EXPECT_EQ(parked_caches().caches, 1u);
+  std::thread([&] {
+    const Cache* second = ensure_cache();
+    EXPECT_EQ(second, first);
+    EXPECT_EQ(second->count(kParkedClass), left);
+    EXPECT_TRUE(cache_is_valid(*second));
+  }).join();
+  release_parked_caches();
+  expect_valid_heap();
+}
+
+TEST(cache, NoTwoThreadsTakeTheSameParkedOne) {
+  begin_parking();
+  for (u64 round = 0; round < scaled(50); ++round) {
+    std::atomic<unsigned> ready{0};
+    Cache* seen[4] = {};
+    run_threads(4, [&](unsigned k) {
+      use_and_end();
+      seen[k] = ensure_cache();
+      ++ready;
+      while (ready != 4) std::this_thread::yield();
+    });
+    for (int a = 0; a < 4; ++a) {
+      for (int b = 0; b < a; ++b) ASSERT_NE(seen[a], seen[b]) << round;
+    }
+  }
+  EXPECT_GE(parked_caches().caches, 1u);
+  release_parked_caches();
+  expect_valid_heap();
+}
+
+TEST(cache, ParkedOnesKeepNoMoreThanTheirBytesAndPlaces) {
+  begin_parking();
+  std::atomic<unsigned> ready{0};
+  run_threads(40, [&](unsigned) {
+    use_and_end();
+    ++ready;
+    while (ready != 40) std::this_thread::yield();
+  });
+  const ParkedCaches parked = parked_caches();
+  EXPECT_GE(parked.caches, 4u);
+  EXPECT_LE(parked.caches, 16u);
+  EXPECT_LE(parked.capacity_bytes, kMiB + account.charged.load_relaxed() / 16);
+  release_parked_caches();
+  EXPECT_EQ(parked_caches().caches, 0u);
+  expect_valid_heap();
+}
+
+TEST(cache, AParkedOneThatNobodyTakesGoesBackAfterAHalfLife) {
+  begin_parking();
+  const usize outside = blocks_outside(kParkedClass);
+  std::thread(use_and_end).join();
+  EXPECT_GT(blocks_outside(kParkedClass), outside);
+  release_parked_caches(3'600'000);
+  EXPECT_EQ(parked_caches().caches, 1u);
+  const auto before = options.dirty_decay_ms;
+  options.dirty_decay_ms = 1;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  tick(ensure_cache());
+  options.dirty_decay_ms = before;
+  EXPECT_EQ(parked_caches().caches, 0u);
+  EXPECT_EQ(blocks_outside(kParkedClass), outside);
+}
+
+TEST(cache, NothingIsParkedWhereFreeMemoryGoesBackAtOnce) {
+  begin_parking();
+  const auto before = options.dirty_decay_ms;
+  options.dirty_decay_ms = 0;
+  std::thread(use_and_end).join();
+  options.dirty_decay_ms = before;
+  EXPECT_EQ(parked_caches().caches, 0u);
+}
+
+TEST(cache, TrimReleasesParkedOnes) {
+  begin_parking();
+  std::thread(use_and_end).join();
+  ASSERT_GE(parked_caches().caches, 1u);
+  trim(0);
+  EXPECT_EQ(parked_caches().caches, 0u);
+}
+
+// The child drains what its parent had parked; no thread of the child takes it.
+TEST(cache, TheChildOfAForkDrainsParkedOnes) {
+  begin_parking();
+  std::thread(use_and_end).join();
+  ASSERT_EQ(parked_caches().caches, 1u);
+  EXPECT_EQ(fork_and([] {
+              bool begins_empty = false;
+              std::thread([&] { begins_empty = ensure_cache()->capacity_bytes == 0; }).join();
+              const bool is_drained = parked_caches().caches == 1;  // the thread's own
+              std::thread(use_and_end).join();
+              return begins_empty && is_drained && parked_caches().caches == 1 ? 0 : 1;
+            }),
+            0);
+  release_parked_caches();
 }
 
 }  // namespace

@@ -88,7 +88,6 @@ class Player {
 };
 
 TEST(front, KeepsEveryByteThroughRandomOperations) {
-  ensure_started();
   auto player = std::make_unique<Player>(test_seed("heap"), 0);
   for (u64 step = 0; step < scaled(80'000); ++step) {
     player->step();
@@ -101,7 +100,6 @@ TEST(front, KeepsEveryByteThroughRandomOperations) {
 }
 
 TEST(front, KeepsEveryByteInFourThreads) {
-  ensure_started();
   const u64 seed = test_seed("heap threads");
   run_threads(4, [&](unsigned thread) {
     auto player = std::make_unique<Player>(seed + thread, u64{thread} << 40);
@@ -114,7 +112,6 @@ TEST(front, KeepsEveryByteInFourThreads) {
 // A block that changes hands is ordered by the hand-over alone: a data race inside the allocator shows under the thread
 // sanitizer.
 TEST(front, BlocksFreedByOtherThreadsComeBackWhole) {
-  ensure_started();
   static std::atomic<u64*> mailboxes[128];
   const u64 seed = test_seed("heap hand-over");
   run_threads(4, [&](unsigned thread) {
@@ -136,7 +133,6 @@ TEST(front, BlocksFreedByOtherThreadsComeBackWhole) {
 }
 
 TEST(front, GoodSizeIsWhatABlockOffers) {
-  ensure_started();
   for (usize bytes = 0; bytes < 3 * kMiB; bytes += 1 + bytes / 7) {
     void* block = allocate(bytes);
     EXPECT_EQ(usable_bytes(block), good_size(bytes)) << bytes;
@@ -146,7 +142,6 @@ TEST(front, GoodSizeIsWhatABlockOffers) {
 
 // What others mapped where the window grows around it is theirs: a free there is told like any foreign one.
 TEST(front, NothingInASkippedPieceIsTakenForABlock) {
-  ensure_started();
   const Span span = take_span(1, 1);
   ASSERT_NE(span.first, kNoUnit);
   set_tags(span.first, 1, kTagForeign);

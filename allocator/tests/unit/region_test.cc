@@ -20,10 +20,7 @@
 namespace freestone {
 namespace {
 
-void start() { deallocate(allocate(1)); }
-
 TEST(region, LiesWithin47Bits) {
-  start();
   EXPECT_LT(region.base + units_to_bytes(region.window_end), usize{1} << 47);
   EXPECT_EQ(region.base % (2 * kMiB), 0U);
   EXPECT_LE(mapped_metadata().start + mapped_metadata().bytes, region.base);
@@ -31,7 +28,6 @@ TEST(region, LiesWithin47Bits) {
 
 // Every address may be looked up at any time, also while another thread grows the heap.
 TEST(region, LookupNeverFaultsWhileTheHeapGrows) {
-  start();
   std::atomic<bool> done{false};
   std::atomic<unsigned> looking{0};
   std::atomic<u64> inside{0};
@@ -94,7 +90,6 @@ int run_into(usize obstacle_at) {
 }
 
 TEST(region, EndsWhereATableCannotGrow) {
-  start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
   const auto end_of = [](const TableRange& table) { return table.start + table.bytes; };
   EXPECT_EQ(fork_and([&] { return run_into(end_of(mapped_tags())); }), 0);
@@ -104,7 +99,6 @@ TEST(region, EndsWhereATableCannotGrow) {
 
 // Own mappings that lie in a skipped piece are found, and what lies beside them there is foreign.
 TEST(region, SkippedPiecesAreNotTheHeaps) {
-  start();
   if (region.reserved) GTEST_SKIP() << "the window is reserved as a whole";
   EXPECT_EQ(fork_and([] {
               char* const frontier = unit_address(region.frontier.load_relaxed());
@@ -164,7 +158,6 @@ TEST(region, AChildKeepsWhatItsParentWasMappingAndNothingOfOthers) {
 
 // Those that cannot be met leave every figure as it was.
 TEST(region, RefusedUnitsChangeNothing) {
-  start();
   const usize charged = account.charged.load_relaxed();
   const usize peak = account.peak.load_relaxed();
   const UnitIndex frontier = region.frontier.load_relaxed();

@@ -28,7 +28,6 @@ usize blocks_not_free(SizeClass c) {
 
 // First: the lowest free memory lies where the system gives no huge pages.
 TEST(slab, PagesOfANewSlabThatNobodyTouchedDoNotGoBack) {
-  ensure_started();
   const SizeClass c = class_of(20480);
   SlabUser user;
   purge_slabs(user, WentBack::trim);
@@ -44,7 +43,6 @@ TEST(slab, PagesOfANewSlabThatNobodyTouchedDoNotGoBack) {
 
 // A slab that looks as when it was last purged is passed over; one whose blocks were used since is not.
 TEST(slab, PagesThatWereUsedAgainGoBackAgain) {
-  ensure_started();
   const SizeClass c = class_of(1152);
   SlabUser user;
   std::vector<void*> blocks = taken_blocks(user, c, 4 * kMiB);
@@ -66,7 +64,6 @@ TEST(slab, PagesThatWereUsedAgainGoBackAgain) {
 
 // Slabs without room are not looked at.
 TEST(slab, ATreeVisitsTheSlabsThatHaveRoom) {
-  ensure_started();
   const SizeClass c = class_of(7168);
   SlabUser user;
   const auto visited = [&] {
@@ -95,7 +92,6 @@ TEST(slab, ATreeVisitsTheSlabsThatHaveRoom) {
 }
 
 TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
-  ensure_started();
   Random random(test_seed("slab"));
   for (const usize bytes : kSizes) {
     const SizeClass c = class_of(bytes);
@@ -148,7 +144,6 @@ usize resident_pages_of_slab(SizeClass c, const void* block) {
 // A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does
 // not touch.
 TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
-  ensure_started();
   purge_spans(0, WentBack::trim);
   const SizeClass c = class_of(240);
   const ClassInfo& info = class_info(c);
@@ -177,7 +172,6 @@ TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
 }
 
 TEST(slab, ZeroedBlocksAreZero) {
-  ensure_started();
   const SizeClass c = class_of(28672);
   SlabUser user;
   std::vector<void*> held;
@@ -200,7 +194,6 @@ TEST(slab, ZeroedBlocksAreZero) {
 
 // SLAB-5: what went back is known until it is handed out again, so it is neither given twice nor counted as memory.
 TEST(slab, PagesThatWentBackAreKnown) {
-  ensure_started();
   if (os::page_bytes() != 4 * kKiB) GTEST_SKIP() << "slabs of whole pages";
   for (const usize bytes : {usize{640}, usize{2048}, usize{5120}, usize{32768}}) {
     const SizeClass c = class_of(bytes);
@@ -231,7 +224,6 @@ TEST(slab, PagesThatWentBackAreKnown) {
 
 // A program that stays as large and changes its sizes: nothing grows, and less than half of the blocks went.
 TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
-  ensure_started();
   SlabUser user;
   const auto taken = [&](SizeClass c, usize bytes) { return taken_blocks(user, c, bytes); };
   const SizeClass other = class_of(4 * kKiB);
@@ -259,7 +251,6 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
 // Every block passes through mailboxes, so most are returned by another thread than took them, while others take from
 // the same slab.
 TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
-  ensure_started();
   constexpr unsigned kThreads = 4;
   constexpr unsigned kMailboxes = 64;
   const u64 seed = test_seed("slab threads");
@@ -297,7 +288,6 @@ TEST(slab, NoBlockIsLostOrDoubledBetweenThreads) {
 
 // mallopt(M_ARENA_MAX) may come late: what lies in shards beyond the new number is found all the same.
 TEST(slab, LoweringTheNumberOfShardsStrandsNoSlab) {
-  ensure_started();
   const unsigned before = shard_count();
   const SizeClass c = class_of(28672);
   set_shard_count(8);

@@ -112,7 +112,6 @@ u64 bytes_given_back() {
 }
 
 TEST(span, RandomTakesGrowthsAndReturnsKeepTheBitmapsTrue) {
-  ensure_started();
   Spans spans(Random(test_seed("span")));
   const usize before = units_in_use();
   for (u64 step = 0; step < scaled(10'000); ++step) {
@@ -128,7 +127,6 @@ TEST(span, RandomTakesGrowthsAndReturnsKeepTheBitmapsTrue) {
 }
 
 TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
-  ensure_started();
   const Span span = take_span(64, 1);
   ASSERT_NE(span.first, kNoUnit);
   std::memset(unit_address(span.first), 0xA5, units_to_bytes(64));
@@ -146,7 +144,6 @@ TEST(span, PurgedMemoryIsZeroAndCountedOnce) {
 
 // What is checked of a span that was in use in part (HARD-2). Beyond the 63rd unit one answer stands for all.
 TEST(span, ASpanKnowsWhichOfItsUnitsWereInUse) {
-  ensure_started();
   for (const usize units : {usize{8}, usize{62}, usize{64}, usize{130}}) {
     for (const usize used : {usize{0}, usize{1}, units / 2, units - 1}) {
       purge_spans(0, WentBack::trim);
@@ -356,7 +353,6 @@ TEST(span, ARunThatGrowsHasRoomBehindIt) {
 }
 
 TEST(span, ThreadsNeverShareAUnit) {
-  ensure_started();
   const u64 seed = test_seed("span threads");
   run_threads(4, [&](unsigned thread) {
     Spans spans(Random(seed + thread));

@@ -17,6 +17,9 @@
 
 namespace freestone {
 
+// The heap is there before the first test.
+inline const bool is_started = (deallocate(allocate(1)), true);
+
 using freestone_test::fork_and;
 using freestone_test::Random;
 using freestone_test::scaled;

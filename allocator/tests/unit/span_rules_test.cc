@@ -1,12 +1,13 @@
-// Room 6: the search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than its height
-// says.
-#include "span/free_tree.h"
-
+// Room 6, without a heap. The search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than
+// its height says. What falls out of use once leaves a share; what comes back is kept the next time, as long as it does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "span/free_tree.h"
+#include "span/retention.h"
 #include "support/random.h"
 
 namespace freestone {
@@ -73,7 +74,7 @@ struct Subject {
   usize start;
 };
 
-TEST(span_free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
+TEST(span_rules, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
   Random random(test_seed("free_tree"));
   for (u64 round = 0; round < scaled(40); ++round) {
     const usize words = random.between(1, 200);
@@ -101,7 +102,7 @@ TEST(span_free_tree, FindsTheLowestRunOfEveryLengthAfterRandomChanges) {
   }
 }
 
-TEST(span_free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
+TEST(span_rules, AnEmptyTreeAndAFullHeapHaveNoRoom) {
   Subject subject(8 * kWordUnits);
   EXPECT_EQ(subject.tree.find(1), FreeTree<Storage>::kNone);
   EXPECT_EQ(subject.tree.find_aligned(0), FreeTree<Storage>::kNone);
@@ -112,7 +113,7 @@ TEST(span_free_tree, AnEmptyTreeAndAFullHeapHaveNoRoom) {
 
 // The heap is full of holes that are too short or lie wrongly; the one that fits is at its end, across a border of the
 // largest nodes.
-TEST(span_free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
+TEST(span_rules, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
   for (usize bytes = 64 * kMiB; bytes <= 64 * kGiB; bytes *= 4) {
     const usize units = bytes >> kUnitShift;
     Subject subject(units);
@@ -135,6 +136,144 @@ TEST(span_free_tree, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
       EXPECT_LE(subject.heap->looks, most_looks) << bytes;
       subject.set(hole, 150, false);
     }
+  }
+}
+
+constexpr usize kShare = 50;
+constexpr u64 kMuchLater = 40 * kTicksPerHalfLife;
+
+// A program whose use moves in steps, on a clock of its own.
+struct Program {
+  Retention law;
+  usize use = 0;
+  u64 now = 1'000'000;
+
+  // Calls go on meanwhile, at the same use.
+  void go_on(u64 ticks) {
+    for (; ticks > 0; --ticks) law.note(use, ++now);
+  }
+  void idle(u64 ticks) {
+    now += ticks;
+    law.note(use, now);
+  }
+  // In 20 steps, with so many ticks in all.
+  void go_to(usize target, u64 ticks) {
+    const usize from = use;
+    for (u64 step = 1; step <= 20; ++step) {
+      use = target > from ? from + (target - from) * step / 20 : from - (from - target) * step / 20;
+      now += ticks * step / 20 - ticks * (step - 1) / 20;
+      law.note(use, now);
+    }
+  }
+  void swing(usize high, usize low, u64 ticks, int times = 1) {
+    for (int k = 0; k < times; ++k) {
+      go_to(high, ticks);
+      go_to(low, ticks);
+    }
+  }
+  usize kept() const { return law.kept(use, kShare); }
+};
+
+TEST(span_rules, OfTheFirstFallAShareIsKept) {
+  for (const u64 ticks : {0, 1, 4}) {
+    Program program;
+    program.go_to(1000, ticks);
+    program.go_to(980, ticks);
+    EXPECT_EQ(program.kept(), 20u) << "no more than it fell by";
+    program.go_to(100, ticks);
+    EXPECT_EQ(program.kept(), kShare);
+  }
+}
+
+TEST(span_rules, WhatCameBackIsKeptTheNextTime) {
+  for (const u64 ticks : {0, 1, 2, 4, 6}) {
+    Program program;
+    program.swing(1000, 100, ticks, 2);
+    EXPECT_GE(program.kept(), 750u) << ticks;
+    EXPECT_LE(program.kept(), 900u) << ticks;
+    if (ticks <= 1) {
+      EXPECT_EQ(program.kept(), 900u) << ticks;
+    }
+  }
+}
+
+// A swing of half of the use keeps half, one of a tenth a tenth.
+TEST(span_rules, OnlyTheSwingIsKeptOfALargerUse) {
+  for (const usize low : {500, 800, 900}) {
+    Program program;
+    program.swing(1000, low, 1, 6);
+    EXPECT_EQ(program.kept(), 1000 - low);
+  }
+}
+
+TEST(span_rules, ASwingThatGoesOnStaysKept) {
+  Program program;
+  for (int k = 0; k < 500; ++k) {
+    program.swing(1000, 100, 1);
+    ASSERT_TRUE(k == 0 || program.kept() == 900u) << "cycle " << k;
+  }
+}
+
+TEST(span_rules, AProgramThatIdlesBetweenFallAndRiseDoesNotSwing) {
+  for (const u64 ticks : {2, 3, 10, 100, 1000}) {
+    Program program;
+    for (int k = 0; k < 4; ++k) {
+      program.swing(1000, 100, 1);
+      EXPECT_EQ(program.kept(), kShare) << "cycle " << k;
+      program.idle(ticks);
+    }
+  }
+}
+
+TEST(span_rules, AFallFurtherThanTheSwingsIsAnEnd) {
+  Program program;
+  program.swing(1000, 900, 1, 6);
+  EXPECT_EQ(program.kept(), 100u);
+  program.go_to(10, 1);
+  EXPECT_EQ(program.kept(), kShare);
+}
+
+// One half-life for all of it: what is kept for a swing, and the share. A tick more or less is a window's border.
+TEST(span_rules, WhatIsNotSeenAgainHalvesInAHalfLife) {
+  Program program;
+  program.swing(1'000'000, 100, 1, 3);
+  program.go_on(kTicksPerHalfLife / 2);  // the window in which it was seen, and the one before
+  usize last = program.kept();
+  for (int k = 0; k < 10; ++k) {
+    program.go_on(kTicksPerHalfLife);
+    EXPECT_NEAR(static_cast<double>(program.kept()), static_cast<double>(last) / 2, static_cast<double>(last) / 8);
+    last = program.kept();
+  }
+  program.go_on(kMuchLater);
+  EXPECT_EQ(program.kept(), 0u) << "the share too";
+}
+
+TEST(span_rules, APauseFadesAsMuchAsGoingOn) {
+  for (const u64 ticks : {kTicksPerHalfLife, 2 * kTicksPerHalfLife, 5 * kTicksPerHalfLife, kMuchLater}) {
+    usize kept[2];
+    for (const bool pauses : {false, true}) {
+      Program program;
+      program.swing(1'000'000, 100, 1, 3);
+      pauses ? program.idle(ticks) : program.go_on(ticks);
+      kept[pauses] = program.law.kept(program.use, 1'000'000);
+    }
+    EXPECT_NEAR(static_cast<double>(kept[1]), static_cast<double>(kept[0]), static_cast<double>(kept[0]) / 2 + 1);
+  }
+}
+
+// KEEP-1, with all times and uses at random.
+TEST(span_rules, UseAndWhatIsKeptNeverExceedThePeak) {
+  Random random(test_seed("retention"));
+  Program program;
+  usize peak = 0;
+  for (u64 step = 0; step < scaled(100'000); ++step) {
+    program.now += random.below(4) == 0 ? random.below(60) : random.below(16) == 0 ? 1 : 0;
+    program.use = random.below(8) == 0
+                      ? random.below(10'000)
+                      : std::min<usize>(10'000, program.use + random.below(200) - std::min<usize>(program.use, 100));
+    program.law.note(program.use, program.now);
+    peak = std::max(peak, program.use);
+    ASSERT_LE(program.use + program.law.kept(program.use, random.below(20'000)), peak);
   }
 }
 
