@@ -27,10 +27,10 @@ def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
 
 class EveryCall(profiles.ProfileTest):
     def sampled(self, *words: object, conf: str = "", sample_bytes: int = 1) -> int:
-        """The bytes that the profile says were allocated by the probe's places."""
+        """The bytes that the profile says were allocated by the probe's function `place`."""
         conf = f"prof_view:cumulative,{conf}"
-        found = self.collapsed("every_call_probe", *map(str, words), conf=conf, sample_bytes=sample_bytes)
-        return sum(size for stack, size in found.items() if {"place", "place_one"} & set(stack))
+        found = self.collapsed("profile_probe", *map(str, words), conf=conf, sample_bytes=sample_bytes)
+        return sum(size for stack, size in found.items() if "place" in stack)
 
     def test_with_every_block_sampled_nothing_is_missing(self) -> None:
         for call in CALLS:

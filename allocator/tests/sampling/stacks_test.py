@@ -16,15 +16,13 @@ CHAIN = tuple(f"depth_{i}" for i in range(9, -1, -1))
 class Stacks(profiles.ProfileTest):
     def stacks(self, probe: str, unwind: str) -> dict[tuple[str, ...], int]:
         """Stack, outermost first -> bytes."""
-        found = self.collapsed(probe, conf=f"prof_view:cumulative,prof_unwind:{unwind}")
-        self.assertEqual(self.printed, "done\n")
-        return found
+        return self.collapsed(probe, "chains", conf=f"prof_view:cumulative,prof_unwind:{unwind}")
 
     def test_tables_pass_any_code_and_frame_pointers_code_that_has_them(self) -> None:
         for probe, unwind in (
-            ("stacks_omitted_probe", "tables"),
-            ("stacks_probe", "tables"),
-            ("stacks_probe", "frame_pointer"),
+            ("profile_omitted_probe", "tables"),
+            ("profile_probe", "tables"),
+            ("profile_probe", "frame_pointer"),
         ):
             found = self.stacks(probe, unwind)
             whole = {s: size for s, size in found.items() if s[-10:] == CHAIN}
@@ -38,12 +36,12 @@ class Stacks(profiles.ProfileTest):
                 self.assertTrue(any(s[:2] == ("_start", "__libc_start_main") for s in whole), "as far as _start")
 
     def test_frame_pointers_still_name_the_caller_of_code_that_has_none(self) -> None:
-        found = [s for s in self.stacks("stacks_omitted_probe", "frame_pointer") if "depth_0" in s]
+        found = [s for s in self.stacks("profile_omitted_probe", "frame_pointer") if "depth_0" in s]
         self.assertTrue(found)
         self.assertTrue(all(s[-1] == "depth_0" for s in found), found)
 
     def test_deep_stacks_are_cut_at_the_innermost_frames(self) -> None:
-        deep = [s for s in self.stacks("stacks_omitted_probe", "tables") if "deep" in s]
+        deep = [s for s in self.stacks("profile_omitted_probe", "tables") if "deep" in s]
         self.assertEqual({len(s) for s in deep}, {128})
         self.assertEqual(deep[0][-5:], ("deep", "depth_3", "depth_2", "depth_1", "depth_0"))
 
@@ -60,7 +58,7 @@ class Closed(profiles.ProfileTest):
             ("twice", 3, ""),
         ):
             found: collections.Counter[tuple[str, ...]] = collections.Counter()
-            for stack, size in self.collapsed("closed_probe", *self.plugins(), how, conf=conf).items():
+            for stack, size in self.collapsed("profile_probe", "plugins", *self.plugins(), how, conf=conf).items():
                 end = stack[next((k for k, name in enumerate(stack) if name.startswith("plugin_")), len(stack)) :]
                 found[end] += size
             for name, count in (("plugin_one", 100), ("plugin_two", 50)):
@@ -68,12 +66,12 @@ class Closed(profiles.ProfileTest):
                 self.assertEqual(found[(name, "from_plugin")], rounds * count * 200, (how, conf, found))
 
     def test_in_pprof(self) -> None:
-        calls = profiles.read_pprof(self.profile("closed_probe", *self.plugins(), "closed")).calls
+        calls = profiles.read_pprof(self.profile("profile_probe", "plugins", *self.plugins(), "closed")).calls
         of_plugins = {(name, Path(file).name) for name, file, _ in calls if name.startswith("plugin_")}
         self.assertEqual(of_plugins, {(f"plugin_{n}", f"closed_plugin_{n}.so") for n in ("one", "two")}, calls)
 
     def test_by_address_in_heap_v2(self) -> None:
-        path = self.profile("closed_probe", *self.plugins(), "closed", conf="prof_format:heap_v2")
+        path = self.profile("profile_probe", "plugins", *self.plugins(), "closed", conf="prof_format:heap_v2")
         stacks = profiles.read_heap_v2(path).stacks
         deep = {stack: numbers for stack, numbers in stacks.items() if numbers[0] in (100, 300)}
         self.assertTrue(deep, stacks)

@@ -27,7 +27,7 @@ class Views(profiles.ProfileTest):
 
     def run_probe(self, conf: str = "", *words: str) -> list[int]:
         """The addresses of the three places."""
-        self.profile("views_probe", *words, conf=conf)
+        self.profile("profile_probe", "history", *words, conf=conf)
         return [int(word) for word in self.printed.splitlines()[-1].split()]
 
     def expect_places(self, profile: profiles.Profile, starts: list[int], kind: str, wanted: dict[str, int]) -> None:
@@ -76,7 +76,7 @@ class Views(profiles.ProfileTest):
     def test_mappings_name_the_files_and_their_build_ids(self) -> None:
         starts = self.run_probe()
         profile = profiles.read_pprof(self.path)
-        probe = harness.PROBES / "views_probe"
+        probe = harness.PROBES / "profile_probe"
         file, _ = profile.file_offset(starts[0])
         self.assertEqual(Path(file).resolve(), probe.resolve())
         notes = subprocess.run(["readelf", "-n", str(probe)], capture_output=True, text=True, check=True).stdout
@@ -87,7 +87,7 @@ class Views(profiles.ProfileTest):
     def test_collapsed_shows_the_chosen_view(self) -> None:
         for view, wanted in (("live", LIVE), ("cumulative", ALL), ("peak", AT_PEAK)):
             sums: dict[str, int] = {}
-            for stack, size in self.collapsed("views_probe", conf=f"prof_view:{view}").items():
+            for stack, size in self.collapsed("profile_probe", "history", conf=f"prof_view:{view}").items():
                 if stack[-1] in PLACES:
                     sums[stack[-1]] = sums.get(stack[-1], 0) + size
                     self.assertTrue(any(frame.startswith("__libc_start_main") for frame in stack), stack)
@@ -95,7 +95,7 @@ class Views(profiles.ProfileTest):
 
     def test_collapsed_shows_lifetimes(self) -> None:
         lived: dict[str, int] = {}
-        for stack, size in self.collapsed("views_probe", conf="prof_view:lifetime").items():
+        for stack, size in self.collapsed("profile_probe", "history", conf="prof_view:lifetime").items():
             if stack[-2] == "short_lived":
                 lived[stack[-1]] = lived.get(stack[-1], 0) + size
         self.assertEqual(sum(lived.values()), 300_000)
@@ -118,7 +118,7 @@ class Views(profiles.ProfileTest):
         )
         self.assertEqual(heap.period, 1)
         self.assertEqual(heap.totals, tuple(sum(row[i] for row in heap.stacks.values()) for i in range(4)))
-        self.assertTrue(any("views_probe" in line for line in heap.maps))
+        self.assertTrue(any("profile_probe" in line for line in heap.maps))
 
     def test_heap_v2_names_what_is_mapped_after_the_end_of_the_first_thread(self) -> None:
         conf = f"{EVERY},prof_format:heap_v2,prof_file:{self.path}"
@@ -127,7 +127,7 @@ class Views(profiles.ProfileTest):
 
     def test_the_api_starts_stops_and_writes(self) -> None:
         written = self.folder / "by_api"
-        starts = self.run_probe("prof:false", "api", str(written))
+        starts = self.run_probe("prof:false", str(written))
         self.assertFalse(self.path.exists(), "nothing is written at exit without prof")
         profile = profiles.read_pprof(written)
         self.expect_places(profile, starts, "alloc_space", ALL)
@@ -143,12 +143,12 @@ class Views(profiles.ProfileTest):
         self.assertFalse(self.path.exists())
 
     def test_a_file_that_cannot_be_written_is_named(self) -> None:
-        done = harness.run([harness.PROBES / "views_probe"], conf=f"{EVERY},prof_file:/nowhere/profile")
+        done = harness.run([harness.PROBES / "profile_probe", "history"], conf=f"{EVERY},prof_file:/nowhere/profile")
         self.assertEqual((done.status, done.err), (0, "freestone: the profile cannot be written to /nowhere/profile\n"))
 
     def test_the_path_names_the_process_and_the_dump(self) -> None:
         pattern = self.folder / "p.%p.%n"
-        harness.run([harness.PROBES / "views_probe"], conf=f"{EVERY},prof_file:{pattern}")
+        harness.run([harness.PROBES / "profile_probe", "history"], conf=f"{EVERY},prof_file:{pattern}")
         names = [p.name for p in self.folder.iterdir()]
         self.assertEqual(len(names), 1)
         self.assertRegex(names[0], r"^p\.\d+\.0$")
