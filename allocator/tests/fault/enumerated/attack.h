@@ -76,8 +76,7 @@ struct Kind {
   unsigned means;    // a bit per Means; 0: the kind has none
   unsigned states;   // a bit per State
   unsigned moments;  // a bit per Moment
-  double promised;   // the share that the hardened build promises to see or to hold
-  bool has_twin;
+  double promised = 1;  // the share that the hardened build promises to see or to hold
 };
 
 extern const Kind kKinds[];

@@ -293,31 +293,18 @@ void wrong_size(const Attack& attack) {
   const std::size_t wrong = attack.twin ? attack.bytes : attack.bytes + static_cast<std::size_t>(attack.offset);
   const auto free_sized = reinterpret_cast<FreeSized>(dlsym(RTLD_DEFAULT, "free_sized"));
   const auto free_aligned_sized = reinterpret_cast<FreeAlignedSized>(dlsym(RTLD_DEFAULT, "free_aligned_sized"));
-  if (wrong == 0) _exit(kNotApplicable);
-  switch (attack.seed % 4) {
-    case 0: {
-      void* block = ::operator new(attack.bytes);
-      misuse_begins();
-      return ::operator delete(opaque(block), wrong);
-    }
-    case 1: {
-      void* block = ::operator new[](attack.bytes);
-      misuse_begins();
-      return ::operator delete[](opaque(block), wrong);
-    }
-    case 2: {
-      if (free_sized == nullptr) _exit(kNotApplicable);
-      void* block = std::malloc(attack.bytes);
-      misuse_begins();
-      return free_sized(opaque(block), wrong);
-    }
-    default: {
-      if (free_aligned_sized == nullptr) _exit(kNotApplicable);
-      void* block = std::aligned_alloc(64, attack.bytes);
-      misuse_begins();
-      return free_aligned_sized(opaque(block), 64, wrong);
-    }
-  }
+  const unsigned call = attack.seed % 4;
+  if (wrong == 0 || (call == 2 && free_sized == nullptr) || (call == 3 && free_aligned_sized == nullptr))
+    _exit(kNotApplicable);
+  void* const block = call == 0   ? ::operator new(attack.bytes)
+                      : call == 1 ? ::operator new[](attack.bytes)
+                      : call == 2 ? std::malloc(attack.bytes)
+                                  : std::aligned_alloc(64, attack.bytes);
+  misuse_begins();
+  if (call == 0) return ::operator delete(opaque(block), wrong);
+  if (call == 1) return ::operator delete[](opaque(block), wrong);
+  if (call == 2) return free_sized(opaque(block), wrong);
+  free_aligned_sized(opaque(block), 64, wrong);
 }
 void wrong_alignment(const Attack& attack) {
   const auto free_aligned_sized = reinterpret_cast<FreeAlignedSized>(dlsym(RTLD_DEFAULT, "free_aligned_sized"));
@@ -335,13 +322,11 @@ void wrong_alignment(const Attack& attack) {
 }
 void wrong_family(const Attack& attack) {
   if (attack.twin) return ::operator delete[](::operator new[](attack.bytes));
-  void* block = nullptr;
-  switch (attack.seed % 4) {
-    case 0: block = ::operator new(attack.bytes); misuse_begins(); return std::free(opaque(block));
-    case 1: block = ::operator new[](attack.bytes); misuse_begins(); return std::free(opaque(block));
-    case 2: block = ::operator new(attack.bytes); misuse_begins(); return ::operator delete[](opaque(block));
-    default: block = ::operator new[](attack.bytes); misuse_begins(); return ::operator delete(opaque(block));
-  }
+  const bool is_array = attack.seed % 2 == 1;
+  void* const block = is_array ? ::operator new[](attack.bytes) : ::operator new(attack.bytes);
+  misuse_begins();
+  if (attack.seed % 4 < 2) return std::free(opaque(block));
+  is_array ? ::operator delete(opaque(block)) : ::operator delete[](opaque(block));
 }
 void zero_size(const Attack& attack) {
   char* const block = static_cast<char*>(std::malloc(0));
@@ -388,62 +373,55 @@ constexpr unsigned kOnce = some(Moment::at_once);
 }  // namespace
 
 const Kind kKinds[] = {
-    {"write past the end", write_linear, Offsets::past, bits<Means>(), kAllStates, some(Moment::at_free), 1, true},
-    {"write past the end, then realloc", write_linear, Offsets::past, bits<Means>(), kPlain, some(Moment::at_realloc),
-     1, true},
-    {"libc call writes past the end, seen at once", write_linear, Offsets::just_past, kChecked, kAllStates, kOnce, 1,
-     true},
-    {"libc call writes after free, seen at once", write_freed, Offsets::inside, kChecked, kAllStates, kOnce, 1, true},
-    {"libc call reads past the end or after free", copy_from, Offsets::strays, 0, kAllStates, kOnce, 1, true},
-    {"write before the start", write_linear, Offsets::before, bits<Means>(), kAllStates, some(Moment::at_free), 1,
-     true},
+    {"write past the end", write_linear, Offsets::past, bits<Means>(), kAllStates, some(Moment::at_free)},
+    {"write past the end, then realloc", write_linear, Offsets::past, bits<Means>(), kPlain, some(Moment::at_realloc)},
+    {"libc call writes past the end, seen at once", write_linear, Offsets::just_past, kChecked, kAllStates, kOnce},
+    {"libc call writes after free, seen at once", write_freed, Offsets::inside, kChecked, kAllStates, kOnce},
+    {"libc call reads past the end or after free", copy_from, Offsets::strays, 0, kAllStates, kOnce},
+    {"write before the start", write_linear, Offsets::before, bits<Means>(), kAllStates, some(Moment::at_free)},
     {"write one byte up to 8 before the start", write_stray, Offsets::just_before, some(Means::store), kAllStates,
-     some(Moment::at_free), 1, true},
+     some(Moment::at_free)},
     {"write one byte up to 32 before the start", write_stray, Offsets::before, some(Means::store), kAllStates,
-     some(Moment::at_free, Moment::at_exit), 0.3, true},
-    {"write a page past the end", write_linear, Offsets::page, bits<Means>(), kAllStates, some(Moment::at_free), 1,
-     true},
+     some(Moment::at_free, Moment::at_exit), 0.3},
+    {"write a page past the end", write_linear, Offsets::page, bits<Means>(), kAllStates, some(Moment::at_free)},
     {"write past the end of what stays", write_linear, Offsets::past, bits<Means>(), kAllStates,
-     some(Moment::at_trim, Moment::at_exit), 1, true},
+     some(Moment::at_trim, Moment::at_exit)},
     {"write one byte up to 8 past the end", write_stray, Offsets::just_past, some(Means::store), kAllStates,
-     some(Moment::at_free, Moment::at_exit), 1, true},
+     some(Moment::at_free, Moment::at_exit)},
     {"write one byte up to 64 past the end", write_stray, Offsets::strays, some(Means::store), kAllStates,
-     some(Moment::at_free, Moment::at_exit), 0.3, true},
-    {"string without an end", string_without_end, Offsets::none, 0, kAllStates, kOnce, 1, true},
-    {"write after free, seen at reuse", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_reuse),
-     1, true},
-    {"write after free, seen at flush", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_flush),
-     1, true},
-    {"write after free, seen at trim", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_trim),
-     1, true},
-    {"write after free, seen at exit", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_exit),
-     1, true},
+     some(Moment::at_free, Moment::at_exit), 0.3},
+    {"string without an end", string_without_end, Offsets::none, 0, kAllStates, kOnce},
+    {"write after free, seen at reuse", write_freed, Offsets::inside, bits<Means>(), kAllStates,
+     some(Moment::at_reuse)},
+    {"write after free, seen at flush", write_freed, Offsets::inside, bits<Means>(), kAllStates,
+     some(Moment::at_flush)},
+    {"write after free, seen at trim", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_trim)},
+    {"write after free, seen at exit", write_freed, Offsets::inside, bits<Means>(), kAllStates, some(Moment::at_exit)},
     {"write after free, seen by a child", write_freed, Offsets::inside, kSmallWrites, kAllStates,
-     some(Moment::in_child), 1, true},
+     some(Moment::in_child)},
     {"write after flush", write_flushed, Offsets::inside, kSmallWrites, kAllStates,
-     some(Moment::at_reuse, Moment::at_trim, Moment::at_exit), 1, true},
+     some(Moment::at_reuse, Moment::at_trim, Moment::at_exit)},
     {"write after free by an ended thread", write_freed_by_thread, Offsets::inside,
-     some(Means::store, Means::memset_call), kPlain, some(Moment::at_reuse, Moment::at_exit), 1, true},
-    {"read after free", read_secret, Offsets::inside, 0, kAllStates, kOnce, 1, true},
-    {"read of what was never written", read_uninitialised, Offsets::none, 0, some(State::alone), kOnce, 1, true},
-    {"double free", double_free, Offsets::strays, 0, kAllStates, kOnce, 1, true},
-    {"double free, seen by the end", double_free, Offsets::strays, 0, kAllStates, some(Moment::at_exit), 1, true},
+     some(Means::store, Means::memset_call), kPlain, some(Moment::at_reuse, Moment::at_exit)},
+    {"read after free", read_secret, Offsets::inside, 0, kAllStates, kOnce},
+    {"read of what was never written", read_uninitialised, Offsets::none, 0, some(State::alone), kOnce},
+    {"double free", double_free, Offsets::strays, 0, kAllStates, kOnce},
+    {"double free, seen by the end", double_free, Offsets::strays, 0, kAllStates, some(Moment::at_exit)},
     {"double free after a flush", double_free, Offsets::just_past, 0, kAllStates,
-     some(Moment::at_flush, Moment::at_trim), 1, true},
-    {"double free by two threads", double_free_other_thread, Offsets::none, 0, kPlain, kOnce, 1, true},
-    {"double free after reuse", double_free_after_reuse, Offsets::none, 0, kPlain, kOnce, 1, true},
-    {"free of an interior address", free_interior, Offsets::inside, 0, kPlain, kOnce, 1, true},
-    {"free of an interior address, seen by the end", free_interior, Offsets::inside, 0, kPlain, some(Moment::at_exit),
-     1, true},
-    {"free of a foreign address", free_elsewhere, Offsets::none, 0, some(State::alone), kOnce, 1, true},
-    {"realloc of a freed or interior address", reallocate_wrongly, Offsets::inside, 0, kPlain, kOnce, 1, true},
-    {"usable size of a freed block", usable_size_of_freed, Offsets::none, 0, kAllStates, kOnce, 1, true},
-    {"wrong size given", wrong_size, Offsets::strays, 0, some(State::alone), kOnce, 1, true},
-    {"wrong alignment given", wrong_alignment, Offsets::none, 0, some(State::alone), kOnce, 1, true},
-    {"wrong family of functions", wrong_family, Offsets::none, 0, some(State::alone), kOnce, 1, true},
+     some(Moment::at_flush, Moment::at_trim)},
+    {"double free by two threads", double_free_other_thread, Offsets::none, 0, kPlain, kOnce},
+    {"double free after reuse", double_free_after_reuse, Offsets::none, 0, kPlain, kOnce},
+    {"free of an interior address", free_interior, Offsets::inside, 0, kPlain, kOnce},
+    {"free of an interior address, seen by the end", free_interior, Offsets::inside, 0, kPlain, some(Moment::at_exit)},
+    {"free of a foreign address", free_elsewhere, Offsets::none, 0, some(State::alone), kOnce},
+    {"realloc of a freed or interior address", reallocate_wrongly, Offsets::inside, 0, kPlain, kOnce},
+    {"usable size of a freed block", usable_size_of_freed, Offsets::none, 0, kAllStates, kOnce},
+    {"wrong size given", wrong_size, Offsets::strays, 0, some(State::alone), kOnce},
+    {"wrong alignment given", wrong_alignment, Offsets::none, 0, some(State::alone), kOnce},
+    {"wrong family of functions", wrong_family, Offsets::none, 0, some(State::alone), kOnce},
     {"use of a zero-size block", zero_size, Offsets::none, some(Means::store, Means::memset_call, Means::memcpy_call),
-     some(State::alone), kOnce, 1, true},
-    {"size too large", too_large, Offsets::none, 0, some(State::alone), kOnce, 1, true},
+     some(State::alone), kOnce},
+    {"size too large", too_large, Offsets::none, 0, some(State::alone), kOnce},
 };
 const std::size_t kKindCount = sizeof kKinds / sizeof kKinds[0];
 static_assert(sizeof kKinds / sizeof kKinds[0] <= kKindsMax);

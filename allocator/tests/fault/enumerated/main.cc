@@ -75,16 +75,11 @@ Outcome run(const Kind& kind, const Attack& attack, int* status) {
     if (*begun == 0 || attack.twin) return Outcome::failed_before;
     return WTERMSIG(*status) == SIGABRT ? Outcome::seen : Outcome::trapped;
   }
-  switch (WEXITSTATUS(*status)) {
-    case kNothingSeen:
-      return Outcome::missed;
-    case kHeld:
-      return Outcome::held;
-    case kNotApplicable:
-      return Outcome::not_applicable;
-    default:
-      return Outcome::failed_before;
-  }
+  const int said = WEXITSTATUS(*status);
+  return said == kNothingSeen     ? Outcome::missed
+         : said == kHeld          ? Outcome::held
+         : said == kNotApplicable ? Outcome::not_applicable
+                                  : Outcome::failed_before;
 }
 
 template <class T>
@@ -115,34 +110,22 @@ std::size_t size_of(Random& random, unsigned index, bool fixed) {
 }
 
 long offset_of(Random& random, Offsets offsets, std::size_t bytes, unsigned index, bool fixed) {
-  const auto pick = [&](long count) {
-    return fixed ? static_cast<long>(index % static_cast<unsigned>(count))
-                 : static_cast<long>(random.below(static_cast<std::size_t>(count)));
-  };
-  switch (offsets) {
-    case Offsets::none:
-      return 0;
-    case Offsets::inside: {
-      const std::size_t borders[] = {
-          0, bytes / 2, bytes - 1, bytes / 4, 8, 16, bytes / 3, 24, 32, bytes - (bytes > 33 ? 33 : 1), bytes * 3 / 4};
-      if (!fixed) return static_cast<long>(random.below(bytes));
-      const std::size_t at = borders[index % (sizeof borders / sizeof borders[0])];
-      return static_cast<long>(at < bytes ? at : bytes - 1);
-    }
-    case Offsets::past:
-      return 1 + pick(64);
-    case Offsets::strays:
-      return 1 + pick(64);
-    case Offsets::just_past:
-      return 2 + pick(7);
-    case Offsets::before:
-      return -1 - pick(32);
-    case Offsets::just_before:
-      return -1 - pick(8);
-    case Offsets::page:
-      return 4096;
+  if (offsets == Offsets::inside) {
+    const std::size_t borders[] = {
+        0, bytes / 2, bytes - 1, bytes / 4, 8, 16, bytes / 3, 24, 32, bytes - (bytes > 33 ? 33 : 1), bytes * 3 / 4};
+    if (!fixed) return static_cast<long>(random.below(bytes));
+    const std::size_t at = borders[index % (sizeof borders / sizeof borders[0])];
+    return static_cast<long>(at < bytes ? at : bytes - 1);
   }
-  return 0;
+  struct Range {
+    long first, step;
+    unsigned count;
+  };
+  static constexpr Range kRanges[] = {{0, 0, 1},  {/* inside */}, {1, 1, 64},   {4096, 0, 1},
+                                      {1, 1, 64}, {2, 1, 7},      {-1, -1, 32}, {-1, -1, 8}};  // as in Offsets
+  const Range& range = kRanges[static_cast<unsigned>(offsets)];
+  if (range.count == 1) return range.first;
+  return range.first + range.step * static_cast<long>(fixed ? index % range.count : random.below(range.count));
 }
 
 void note_hole(Verdict& verdict, const char* what, const Attack& attack) {
@@ -178,28 +161,15 @@ void judge(Verdict& verdict, unsigned rounds, std::uint64_t seed) {
       continue;
     }
     attack.twin = false;
-    switch (run(kind, attack, &status)) {
-      case Outcome::seen:
-        ++verdict.seen;
-        break;
-      case Outcome::trapped:
-        ++verdict.trapped;
-        break;
-      case Outcome::held:
-        ++verdict.held;
-        break;
-      case Outcome::failed_before:
-        ++verdict.failed_before;
-        note_hole(verdict, "BEFORE: ", attack);
-        break;
-      case Outcome::not_applicable:
-        break;
-      case Outcome::missed:
-        ++verdict.missed;
-        if (is_beyond_allowance(attack)) ++verdict.missed_beyond_allowance;
-        note_hole(verdict, "", attack);
-        break;
-    }
+    const Outcome outcome = run(kind, attack, &status);
+    verdict.seen += outcome == Outcome::seen;
+    verdict.trapped += outcome == Outcome::trapped;
+    verdict.held += outcome == Outcome::held;
+    verdict.failed_before += outcome == Outcome::failed_before;
+    verdict.missed += outcome == Outcome::missed;
+    verdict.missed_beyond_allowance += outcome == Outcome::missed && is_beyond_allowance(attack);
+    if (outcome == Outcome::failed_before || outcome == Outcome::missed)
+      note_hole(verdict, outcome == Outcome::missed ? "" : "BEFORE: ", attack);
   }
 }
 
@@ -210,8 +180,7 @@ void print_json(const Verdict* const* verdicts, std::size_t count, unsigned roun
     std::printf(
         "%s\n  {\"kind\": \"%s\", \"seen\": %u, \"trapped\": %u, \"held\": %u, \"missed\": %u, "
         "\"twins_failed\": %u, \"failed_before\": %u}",
-        i == 0 ? "" : ",", v->kind->name, v->seen, v->trapped, v->held, v->missed, v->twins_failed,
-        v->failed_before);
+        i == 0 ? "" : ",", v->kind->name, v->seen, v->trapped, v->held, v->missed, v->twins_failed, v->failed_before);
   }
   std::printf("]}\n");
 }
