@@ -18,6 +18,8 @@ namespace {
 
 constexpr uint64_t kMostEvents = 400'000'000;  // some 20 GB in memory
 constexpr unsigned kMostAlignLog2 = 63;
+constexpr uint64_t kTimesEnd = uint64_t{1} << 62;
+constexpr uint64_t kBirthsEnd = uint64_t{1} << 40;  // of one thread
 
 // The bytes of a regular file. They are read and not mapped: a file that another program cuts meanwhile kills nobody.
 Bytes read_whole(const std::string& path) {
@@ -68,6 +70,7 @@ class Reader {
     } catch (const Error& error) {
       if (!partial) throw;
       file_.cut = error.what();
+      file_.incomplete = true;
     }
     return std::move(file_);
   }
@@ -100,27 +103,41 @@ class Reader {
         return;
       case FST_BLOCK_SUMMARY:
         file_.summary.assign(payload.begin(), payload.end());
-        file_.incomplete = file_.summary.find("\"end\":\"max-bytes\"") != std::string::npos;
+        file_.incomplete = !says("\"end\":\"") || says("\"end\":\"max-bytes\"") || says("\"end\":\"write-error\"");
         return;
       case FST_BLOCK_GAP:
-        file_.gaps.push_back({head.first_time, head.last_time});
+        file_.gaps.push_back({head.thread, head.first_time, head.last_time});
         return;
-      case FST_BLOCK_SAMPLES: {
-        VarintReader values(payload);
-        for (uint32_t i = 0; i < head.events; i++) {
-          values.next();
-          uint64_t& most = file_.resident_kib[head.process];
-          most = std::max(most, values.next());
-          values.next();
-        }
-        if (values.failed || !values.at_end()) fail(offset, "a curve has another number of points than it says");
-        return;
-      }
+      case FST_BLOCK_SAMPLES:
+        return take_points(head, offset, payload);
       case FST_BLOCK_STACKS:
-        return;
+        return take_stacks(head, offset, payload);
       default:
         fail(offset, "a block's type is " + std::to_string(head.type));
     }
+  }
+
+  bool says(const char* text) const { return file_.summary.find(text) != std::string::npos; }
+
+  void take_points(const fst_block& head, uint64_t offset, const Bytes& payload) {
+    VarintReader values(payload);
+    uint64_t time = head.first_time;
+    for (uint32_t i = 0; i < head.events && !values.failed; i++) {
+      time += values.next();
+      const uint64_t resident = values.next();
+      file_.points.push_back({head.process, time, resident, values.next()});
+    }
+    if (values.failed || !values.at_end()) fail(offset, "a curve has another number of points than it says");
+  }
+
+  void take_stacks(const fst_block& head, uint64_t offset, const Bytes& payload) {
+    VarintReader values(payload);
+    while (!values.at_end()) {
+      const uint64_t birth = values.next();
+      for (uint64_t count = values.next(); count > 0 && !values.failed; count--)
+        file_.frames.push_back({head.thread, birth, values.next()});
+    }
+    if (values.failed) fail(offset, "a stack is cut");
   }
 
   void read_header() {
@@ -133,13 +150,15 @@ class Reader {
       fail(8, "version " + std::to_string(header.version) + "; this reader knows " + std::to_string(FST_VERSION));
     if (header.header_bytes != sizeof header || header.step_ns == 0) fail(10, "the header's sizes are wrong");
     file_.step_ns = header.step_ns;
+    file_.started_unix_ns = header.started_unix_ns;
   }
 
   fst_block read_head(uint64_t offset) const {
     const auto head = copy_at<fst_block>(data_, offset);
     if (head.magic != FST_BLOCK_MAGIC || crc32c(&head, offsetof(fst_block, crc)) != head.crc)
       fail(offset, "the checksum of a block's header is wrong");
-    if (head.raw_bytes > FST_MOST_PAYLOAD_BYTES || head.codec > FST_ZSTD)
+    if (head.raw_bytes > FST_MOST_PAYLOAD_BYTES || head.codec > FST_ZSTD || head.last_time >= kTimesEnd ||
+        head.first_time > head.last_time || head.first_birth >= kBirthsEnd)
       fail(offset, "a block's header is impossible");
     if (data_.size() - offset - sizeof head < head.stored_bytes)
       fail(offset, "cut short: the block has " + std::to_string(head.stored_bytes) + " bytes more than the file");
@@ -173,6 +192,7 @@ class Reader {
   void decode(const fst_block& head, uint64_t offset, const Bytes& payload) {
     constexpr size_t kFront = FST_COLUMNS * sizeof(uint32_t);
     if (payload.size() < kFront) fail(offset, "a block's columns are missing");
+    if (head.thread == kNoThread) fail(offset, "a block's header is impossible");
     std::array<std::span<const uint8_t>, FST_COLUMNS> columns;
     size_t at = kFront;
     for (size_t i = 0; i < FST_COLUMNS; i++) {
@@ -199,12 +219,18 @@ class Reader {
       const unsigned kind = flagged & FST_KIND_MASK;
       if (kind == 0 || kind >= FST_KINDS_END) fail(offset, "an event's kind is unknown");
       Event event{0, 0, kNone, kNone, kNoThread, static_cast<uint8_t>(kind), 0, (flagged & FST_FAILED) != 0};
-      if (flagged & FST_TIMED) time += times.next();
+      if (flagged & FST_TIMED) {
+        const uint64_t steps = times.next();
+        if (steps > head.last_time - time) fail(offset, "a block's times do not add up");
+        time += steps;
+      }
       event.time = time;
       if (fst_is_birth(kind)) event.size = sizes.next();
       if (fst_is_aligned(kind)) event.align_log2 = aligns.next_byte();
       if (fst_has_reference(kind) && (flagged & FST_FOREIGN)) {
-        event.ref_thread = static_cast<uint32_t>(refs.next());
+        const uint64_t maker = refs.next();
+        if (maker >= kNoThread) fail(offset, "a reference names a thread that cannot be");
+        event.ref_thread = static_cast<uint32_t>(maker);
         foreign += static_cast<uint64_t>(unzigzag(refs.next()));
         event.ref_birth = foreign;
       } else if (fst_has_reference(kind)) {
@@ -213,6 +239,8 @@ class Reader {
       }
       if (fst_has_extra(kind)) event.size = extras.next();
       if (fst_is_birth(kind) && !event.failed) event.birth = births++;
+      if (fst_has_reference(kind) && event.ref_birth >= kBirthsEnd)
+        fail(offset, "a reference names an object before the first");
       if (event.align_log2 > kMostAlignLog2 || event.size >> 48) fail(offset, "a size or an alignment is impossible");
       into.events.push_back(event);
     }

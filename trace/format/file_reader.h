@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -38,21 +37,40 @@ struct ThreadEvents {
   std::vector<Event> events;
 };
 
+// Resident memory of a process at a time. The members of these three are as wide as in a file of rows
+// (replayer/rows.h).
+struct Point {
+  uint64_t process;
+  uint64_t time;
+  uint64_t resident_kib;
+  uint64_t anonymous_kib;
+};
+
 struct Gap {
+  uint64_t thread;  // FST_ALL: every thread
   uint64_t first_time;
   uint64_t last_time;
 };
 
+// One frame of the stack that made an object; a stack's frames follow each other from the innermost.
+struct Frame {
+  uint64_t thread;
+  uint64_t birth;
+  uint64_t address;
+};
+
 struct TraceFile {
   uint64_t step_ns = 0;
-  bool incomplete = false;  // its size ended the recording, so events may name missing objects
-  uint64_t bytes = 0;       // of the file
-  std::string meta;         // JSON, as recorded
+  uint64_t started_unix_ns = 0;
+  bool incomplete = true;  // the end of the recording was cut off, so events may name objects that are missing
+  uint64_t bytes = 0;      // of the file
+  std::string meta;        // JSON, as recorded
   std::string summary;
   std::string cut;  // what is missing at the end, where that was allowed
   std::vector<ThreadEvents> threads;
+  std::vector<Point> points;
   std::vector<Gap> gaps;
-  std::map<uint32_t, uint64_t> resident_kib;  // by process: the most
+  std::vector<Frame> frames;
 };
 
 // Reads the whole file. Throws Error. With `partial`, one that is damaged or cut is read as far as it goes.

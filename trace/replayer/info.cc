@@ -55,9 +55,10 @@ void print_process(const TraceFile& trace, uint32_t process, std::vector<Change>
   }
   std::printf("%s{\"process\":%u,\"events\":%zu,\"live_bytes\":%lld,\"live_objects\":%lld", comma, process,
               changes.size(), static_cast<long long>(most_bytes), static_cast<long long>(most_objects));
-  const auto resident = trace.resident_kib.find(process);
-  if (resident != trace.resident_kib.end())
-    std::printf(",\"resident_kib\":%llu", static_cast<unsigned long long>(resident->second));
+  uint64_t resident = 0;
+  for (const Point& point : trace.points)
+    if (point.process == process) resident = std::max(resident, point.resident_kib);
+  if (resident) std::printf(",\"resident_kib\":%llu", static_cast<unsigned long long>(resident));
   std::printf("}");
 }
 

@@ -2,6 +2,8 @@
 //
 //   freestone-replay plan [--process N] [--threads N] TRACE PLAN
 //   freestone-replay info [--partial] TRACE
+//   freestone-replay rows [--partial] TRACE >ROWS
+//   freestone-replay trace <ROWS >TRACE
 //   freestone-replay run [--pace X] [--copies N] [--idle-ms N] [--own-kib N] [--null] PLAN
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 
 #include "replayer/info.h"
 #include "replayer/report.h"
+#include "replayer/rows.h"
 #include "replayer/run.h"
 
 namespace __gnu_cxx {
@@ -88,7 +91,30 @@ void make(const Words& words) {
 void show(const Words& words) {
   if (words.plain_count != 1) fail("expected: info [--partial] TRACE");
   print_info(read_trace(words.plain[0], words.partial));
-  std::fflush(stdout);
+}
+
+void show_rows(const Words& words) {
+  if (words.plain_count != 1) fail("expected: rows [--partial] TRACE");
+  try {
+    print_rows(read_trace(words.plain[0], words.partial), stdout);
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    throw Error(said.starts_with(words.plain[0]) ? said : words.plain[0] + (": " + said));
+  }
+}
+
+// The bytes of rows come through standard input.
+void make_trace() {
+  Bytes rows;
+  uint8_t part[1 << 16];
+  while (const size_t count = std::fread(part, 1, sizeof part, stdin)) rows.insert(rows.end(), part, part + count);
+  print_trace(rows, stdout);
+}
+
+// What was printed must have gone out.
+int flushed() {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return 0;
+  fail(std::string("standard output: ") + std::strerror(errno));
 }
 
 // Maps the file and makes it resident. As a file, it does not count as the allocator's memory.
@@ -123,10 +149,12 @@ int main(int count, char** words) {
   const std::string_view verb = count > 1 ? words[1] : "";
   try {
     if (verb == "plan") return make(parse(count, words)), 0;
-    if (verb == "info") return show(parse(count, words)), 0;
+    if (verb == "info") return show(parse(count, words)), flushed();
+    if (verb == "rows") return show_rows(parse(count, words)), flushed();
+    if (verb == "trace") return make_trace(), flushed();
     if (__gnu_cxx::__freeres) __gnu_cxx::__freeres();
     if (verb == "run") return run(parse(count, words));
-    fail("expected `plan`, `run` or `info`, found '" + std::string(verb) + "'");
+    fail("expected `plan`, `run`, `info`, `rows` or `trace`, found '" + std::string(verb) + "'");
   } catch (const std::exception& error) {
     fail(error.what());
   }

@@ -6,8 +6,6 @@
 #include <queue>
 #include <unordered_map>
 
-#include "replayer/streams.h"
-
 namespace freestone::trace {
 namespace {
 

@@ -12,12 +12,11 @@
 #include <cstdint>
 #include <string>
 
-#include "format/file_reader.h"
+#include "replayer/streams.h"
 
 namespace freestone::trace {
 
 inline constexpr uint64_t kPlanMagic = 0x314e414c50545346;  // "FSTPLAN1"
-inline constexpr uint32_t kAll = ~uint32_t{0};
 
 enum Code : uint8_t {  // 1 to 24 are those of enum fst_kind
   kWindow = 32,        // size: its number
@@ -72,11 +71,6 @@ struct PlanHeader {
   uint64_t duration_ns;
   uint32_t process;
   uint32_t crc;  // that of the header before it, exclusive-or that of everything behind it
-};
-
-struct PlanOptions {
-  uint32_t process = kAll;  // kAll: the process with the most calls
-  uint32_t threads = 0;     // the most threads; 0: as recorded
 };
 
 // The bytes of the plan's file. Throws Error.

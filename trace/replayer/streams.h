@@ -7,11 +7,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "replayer/plan.h"
+#include "format/file_reader.h"
 
 namespace freestone::trace {
 
+inline constexpr uint32_t kAll = ~uint32_t{0};
 inline constexpr uint32_t kNoSlot = ~uint32_t{0};
+
+struct PlanOptions {
+  uint32_t process = kAll;  // kAll: the process with the most calls
+  uint32_t threads = 0;     // the most threads; 0: as recorded
+};
 
 struct Object {
   uint64_t size = 0;

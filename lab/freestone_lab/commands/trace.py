@@ -6,6 +6,8 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
+
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine import preparation
@@ -14,24 +16,16 @@ from freestone_lab.report import trace_page
 from freestone_lab.trace import (
     behaviour,
     corpus,
+    describe,
+    events,
     foreign,
-    reader,
     recording_cost,
     replaying,
     transform,
-    writer,
 )
 from freestone_lab.trace.events import Trace, TraceError
 
 DEFAULT_PEERS = ("glibc", "freestone")
-
-
-def load(path: Path, partial: bool = False) -> Trace:
-    """The trace; UserError when it cannot be read."""
-    try:
-        return reader.read(path, partial=partial)
-    except TraceError as error:
-        raise UserError(str(error)) from error
 
 
 def usage(_: Namespace) -> None:
@@ -42,18 +36,18 @@ def check(options: Namespace) -> int:
     status = 0
     for path in options.traces:
         try:
-            found = reader.read(path)
-        except TraceError as error:
+            found = events.read(path)
+        except UserError as error:
             print(f"freestone: {error}")
-            unread = isinstance(error.__cause__, OSError)  # nothing is known of the trace
-            status = max(status, 2 if unread else 1)
+            status = max(status, 1 if isinstance(error, TraceError) else 2)
         else:
-            print(f"{path}: {found.events} events of {len(found.threads)} threads, every checksum right")
+            threads = len(np.unique(found.rows["thread"]))
+            print(f"{path}: {len(found.rows)} events of {threads} threads, every checksum right")
     return status
 
 
 def cut(options: Namespace) -> None:
-    trace = load(options.trace, options.partial)
+    trace = events.read(options.trace, partial=options.partial)
     begin = units.seconds(options.begin, "--from") if options.begin else 0.0
     end = units.seconds(options.end, "--until") if options.end else None
     if options.begin or options.end or options.process is not None:
@@ -67,12 +61,12 @@ def cut(options: Namespace) -> None:
 
 
 def merge(options: Namespace) -> None:
-    made = transform.merge([load(path) for path in options.traces])
+    made = transform.merge([events.read(path) for path in options.traces])
     _write(transform.one_process(made) if options.one_process else made, options.output)
 
 
 def anonymise(options: Namespace) -> None:
-    _write(transform.anonymise(load(options.trace), options.round_sizes), options.output)
+    _write(transform.anonymise(events.read(options.trace), options.round_sizes), options.output)
 
 
 def take_foreign(options: Namespace) -> None:
@@ -80,7 +74,7 @@ def take_foreign(options: Namespace) -> None:
 
 
 def stats(options: Namespace) -> None:
-    trace = load(options.trace, options.partial)
+    trace = events.read(options.trace, partial=options.partial)
     path = options.output or outputs.ours(options.trace.with_suffix(".html"), options.force)
     paths.must_be_writable(path, "--output")
     found = behaviour.describe(trace)
@@ -119,11 +113,11 @@ def measure_cost(options: Namespace) -> None:
 
 
 def _write(trace: Trace, path: Path) -> None:
-    if not trace.events:
+    if not len(trace.rows):
         raise UserError("nothing is left of the trace")
-    writer.write(trace, paths.must_be_writable(path, "--output"))
+    events.write(trace, paths.must_be_writable(path, "--output"))
     _say(path)
 
 
 def _say(path: Path) -> None:
-    print(f"{path}: {reader.read(path).events} events, {units.size_words(path.stat().st_size)}")
+    print(f"{path}: {describe.facts(path)['events']} events, {units.size_words(path.stat().st_size)}")

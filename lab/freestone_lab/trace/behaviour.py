@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freestone_lab.trace import figures, layout, lives
-from freestone_lab.trace.events import Array, Trace
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace import figures
+from freestone_lab.trace.describe import Kind
+from freestone_lab.trace.events import NONE, Array, Trace, births, ends
 
 PAGE = 4096
 POINTS = 400
@@ -66,9 +68,43 @@ def _powers(values: Array) -> Array:
     return np.floor(np.log2(np.maximum(values, 1))).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Lives:
+    """Every birth of a trace in the order of time: who, what, and when it ends, counted in births."""
+
+    makers: Array
+    sizes: Array
+    aligns: Array
+    times: Array
+    ends: Array  # number of births before the end; -1 where there is none
+    enders: Array
+
+
+def lives(trace: Trace) -> Lives:
+    rows = trace.rows
+    made = births(rows)
+    if not made.any():
+        raise UserError(f"{trace.path}: there is no birth in it")
+    born = np.flatnonzero(made)
+    born = born[np.argsort(rows["time"][born], kind="stable")]
+    rank = np.full(len(rows), -1)
+    rank[born] = np.arange(born.size)
+    # An end comes after what its thread made before it, and after what others made in earlier steps.
+    last = np.maximum.accumulate(np.where(made, np.arange(len(rows)), -1))
+    own = np.where((last >= 0) & (rows["thread"][last] == rows["thread"]), rank[last] + 1, 0)
+    at = np.maximum(own, np.searchsorted(rows["time"][born], rows["time"], side="left"))
+    ended, enders = np.full((2, len(rows)), -1)
+    dies = np.flatnonzero(ends(rows) & (rows["object"] != NONE))
+    objects = rows["object"][dies]
+    ended[objects] = np.maximum(at[dies], rank[objects] + 1)
+    enders[objects] = rows["thread"][dies]
+    columns = (rows["thread"], rows["size"], rows["align_log2"], rows["time"], ended, enders)
+    return Lives(*(column[born] for column in columns))
+
+
 def describe(trace: Trace) -> Behaviour:
     """Everything from one pass over the births and the live memory of the busiest process."""
-    found = lives.lives(trace)
+    found = lives(trace)
     count = found.sizes.size
     power = _powers(found.sizes)
     ended = found.ends >= 0
@@ -77,17 +113,16 @@ def describe(trace: Trace) -> Behaviour:
     bytes_age = np.where(ended, born[np.minimum(found.ends, count)] - born[np.arange(count)], 0)
     last = found.times[np.minimum(found.ends, count) - 1]
     seconds = np.where(ended, (last - found.times) * trace.step_ns / 1e9, 0.0)
+    never = f"{1 - float(ended.mean()):.1%} of the blocks are never freed"
     bars = [
         _bars("Sizes: share of calls", power, "bytes, from"),
         _bars("Sizes: share of bytes", power, "bytes, from", found.sizes.astype(float)),
-        _bars("Lifetime in calls", _powers(age[ended]), "births until the end, from"),
+        _bars("Lifetime in calls", _powers(age[ended]), never),
         _bars("Lifetime in bytes", _powers(bytes_age[ended]), "bytes asked for until the end, from"),
         _bars("Lifetime in microseconds", _powers(seconds[ended] * 1e6), "microseconds, from"),
-        _bars("Growth by realloc", _growth(trace), "new size over old, 0 is below one and 1 is the same"),
+        _bars("Growth by realloc", _growth(trace.rows), "new size over old, 0 is below one and 1 is the same"),
         _bars("Alignments asked for", found.aligns[found.aligns > 0].astype(np.int64), "bytes, from"),
     ]
-    never = f"{1 - float(ended.mean()):.1%} of the blocks are never freed"
-    bars[2] = Bars(bars[2].title, bars[2].labels, bars[2].shares, never)
     grids = [_size_by_age(power[ended], _powers(age[ended])), _makers(found)]
     changed = figures.changes(trace, figures.busiest_process(trace))
     live = changed.live_bytes
@@ -107,17 +142,12 @@ def _bars(title: str, classes: Array, note: str, weights: Array | None = None) -
     return Bars(title, [_size_name(p) for p in powers], shares, note)
 
 
-def _growth(trace: Trace) -> Array:
+def _growth(rows: Array) -> Array:
     """Binary logarithm of new over old, two steps above zero: 0 shrinks, 1 stays, 2 up to double, ..."""
-    out = []
-    for number, events in trace.threads.items():
-        chosen = (events.kinds == layout.Kind.REALLOC) & ~events.failed & (events.ref_births >= 0)
-        old = figures.ended_sizes(trace, number)[chosen]
-        new = events.sizes[chosen]
-        ratio = new / np.maximum(old, 1)
-        grown = 2 + np.floor(np.log2(np.maximum(ratio, 1.0001)))
-        out.append(np.where(new < old, 0, np.where(new == old, 1, grown)).astype(np.int64))
-    return np.minimum(np.concatenate(out), 20) if out else np.zeros(0, dtype=np.int64)
+    chosen = (rows["kind"] == Kind.REALLOC) & ~rows["failed"] & (rows["object"] != NONE)
+    old, new = figures.ended_sizes(rows)[chosen], rows["size"][chosen]
+    grown = 2 + np.floor(np.log2(np.maximum(new / np.maximum(old, 1), 1.0001)))
+    return np.minimum(np.where(new < old, 0, np.where(new == old, 1, grown)).astype(np.int64), 20)
 
 
 def _size_by_age(sizes: Array, ages: Array) -> Grid:
@@ -129,7 +159,7 @@ def _size_by_age(sizes: Array, ages: Array) -> Grid:
     return Grid(title, [_size_name(r) for r in rows], [_size_name(2 * c) for c in columns], shares)
 
 
-def _makers(found: lives.Lives) -> Grid:
+def _makers(found: Lives) -> Grid:
     names, counts = np.unique(found.makers, return_counts=True)
     chosen = names[np.argsort(-counts)][:MOST_THREADS].tolist()
     total = max(1, found.makers.size)

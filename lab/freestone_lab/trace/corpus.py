@@ -17,8 +17,7 @@ from pathlib import Path
 from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
-from freestone_lab.trace import figures, reader, recording, replaying, transform
-from freestone_lab.trace.events import TraceError
+from freestone_lab.trace import events, figures, recording, replaying, transform
 from freestone_lab.workloads import apps
 
 SECONDS = 60.0  # the longest recording of one program
@@ -144,7 +143,7 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
         for row in rows(Path(scratch), names, say):
             try:
                 made.append(_record(row, Path(scratch), target / f"{row.name}.fst", most_bytes))
-            except (UserError, TraceError, subprocess.TimeoutExpired) as error:
+            except (UserError, subprocess.TimeoutExpired) as error:
                 say(f"{row.name}: left out: {error}")
                 continue
             say(f"{row.name}: {made[-1].stat().st_size} bytes")
@@ -172,12 +171,13 @@ def record_whole(row: Row, path: Path, most_bytes: int | None = None) -> None:
 def _record(row: Row, scratch: Path, path: Path, most_bytes: int) -> Path:
     whole = scratch / "whole.fst"
     record_whole(row, whole, 5 * most_bytes)
-    trace = reader.read(whole)
-    if trace.events < LEAST_EVENTS:
-        raise UserError(f"only {trace.events} events")
+    trace = events.read(whole)
+    if len(trace.rows) < LEAST_EVENTS:
+        raise UserError(f"only {len(trace.rows)} events")
     busiest = figures.busiest_process(trace)
     kept = transform.one_process(transform.cut(trace, process=busiest))
-    kept.curves = {0: trace.curves[busiest]} if busiest in trace.curves else {}
+    kept.points = kept.points[kept.points["process"] == busiest]
+    kept.points["process"] = 0
     kept.meta = {**trace.meta, "program": row.name}
     transform.to_size(kept, most_bytes, path)
     return path

@@ -1,9 +1,11 @@
-"""What `freestone trace info` prints. The replayer reads the trace, so the standard library is enough here."""
+"""What the native tool says of a trace, and what `freestone trace info` prints of it: by the standard library alone."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +13,30 @@ from freestone_lab.core import builds, inputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace.recording import REPLAYER
 
-KINDS = (
-    "", "malloc", "calloc", "aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc", "new", "new_array",
-    "new_aligned", "new_array_aligned", "realloc_null", "realloc", "free", "free_sized", "free_aligned_sized", "delete",
-    "delete_array", "delete_sized", "delete_array_sized", "delete_aligned", "delete_array_aligned", "realloc_zero",
-    "lost_free", "thread_start", "thread_end", "fork", "touch",
-)  # fmt: skip
+# As enum fst_kind of trace/include/freestone/trace.h.
+Kind = IntEnum(
+    "Kind",
+    "MALLOC CALLOC ALIGNED_ALLOC POSIX_MEMALIGN MEMALIGN VALLOC PVALLOC NEW NEW_ARRAY NEW_ALIGNED NEW_ARRAY_ALIGNED "
+    "REALLOC_NULL REALLOC FREE FREE_SIZED FREE_ALIGNED_SIZED DELETE DELETE_ARRAY DELETE_SIZED DELETE_ARRAY_SIZED "
+    "DELETE_ALIGNED DELETE_ARRAY_ALIGNED REALLOC_ZERO LOST_FREE THREAD_START THREAD_END FORK TOUCH",
+)
+
+
+def replayer(words: Sequence[str], data: bytes | None = None, environment: Mapping[str, str] | None = None) -> bytes:
+    """What the replayer prints, called by these words and given `data`. UserError with its words when it fails."""
+    done = subprocess.run(words, input=data, capture_output=True, check=False, env=environment)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().removeprefix(f"{REPLAYER}: ")
+        raise UserError(said or f"{words[0]} ended with status {done.returncode}")
+    return done.stdout
 
 
 def facts(path: Path, partial: bool = False) -> dict[str, Any]:
     """What is in a trace, as the replayer says it. UserError when it cannot be read."""
     inputs.trace(path, 64)  # before anything is built
-    words = [str(builds.built(REPLAYER)), "info", *(["--partial"] if partial else []), str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        raise UserError(done.stderr.strip().removeprefix(f"{REPLAYER}: "))
+    printed = replayer([str(builds.built(REPLAYER)), "info", *(["--partial"] if partial else []), str(path)])
     try:
-        found: dict[str, Any] = json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(printed)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: what it says of itself is no JSON: {error}") from error
     return {**found, "path": str(path)}
@@ -43,7 +52,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     count, size = found["events"], units.size_words(found["bytes"])
     each = f"{found['bytes'] / max(1, count):.2f} bytes an event"
     out.append(f"  {count} events in {found['last'] * found['step_ns'] / 1e9:.2f} s, {size}, {each}")
-    out.append("  " + ", ".join(f"{n} {kind}" for n, kind in zip(found["kinds"], KINDS, strict=True) if n))
+    out.append("  " + ", ".join(f"{found['kinds'][kind]} {kind.name.lower()}" for kind in Kind if found["kinds"][kind]))
     crossing = f"{found['crossing']} objects were freed by another thread than their maker"
     out.append(f"  {found['threads']} threads; {crossing}")
     out += [f"  {_process(one)}" for one in found["processes"]]

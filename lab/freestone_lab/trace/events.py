@@ -1,99 +1,131 @@
-"""A trace in memory: the calls of each thread as columns, and what was recorded beside them."""
+"""A trace in memory: all its calls as rows of one array, and what was recorded beside them.
+
+The native tool reads and writes trace files (trace/replayer/rows.h); this module takes its arrays. An object is the row
+of its birth. The rows of a thread are in its order, and the threads in the order of their numbers.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from freestone_lab.core import builds, inputs, outputs
+from freestone_lab.core.errors import UserError
+from freestone_lab.trace.describe import Kind, replayer
+from freestone_lab.trace.recording import REPLAYER
+
 Array = np.ndarray[Any, Any]
-Stack = tuple[int, int, list[int]]  # thread, birth, frames from the innermost
+SIZES_END = 1 << 48  # the recorder keeps the lower 48 bits of a size
+NONE = -1
 
-
-class TraceError(ValueError):
-    """A trace that cannot be read; the message names the file, the place and what is wrong."""
-
-
-@dataclass
-class Events:
-    """Calls of one thread in its order. An object's name is its maker's thread and its number among that one's births.
-
-    `births` numbers the event's own birth, or -1; `ref_threads` and `ref_births` name what it ends or touches, or -1.
-    """
-
-    process: int
-    thread: int
-    kinds: Array  # uint8, without flags
-    failed: Array  # bool
-    times: Array  # int64, steps
-    sizes: Array  # int64, -1 where there is none
-    aligns: Array  # uint8: binary logarithm, 0 where there is none
-    births: Array  # int64
-    ref_threads: Array  # int64
-    ref_births: Array  # int64
-    extras: Array  # int64, -1 where there is none
-
-    def __len__(self) -> int:
-        return int(self.kinds.size)
-
-    def part(self, chosen: Any) -> Events:
-        """The events that a slice or a mask chooses."""
-        arrays = {name: getattr(self, name)[chosen] for name in EVENT_ARRAYS}
-        return Events(self.process, self.thread, **arrays)
-
-
-EVENT_ARRAYS = (
-    "kinds", "failed", "times", "sizes", "aligns", "births", "ref_threads", "ref_births", "extras",
+# `size`: the bytes of a birth, the child of a fork, the pages of a touch. `object`: what the event ends or touches, or
+# NONE. `align_log2`: 0 where none was asked for. `failed`: the call returned no memory.
+ROW = np.dtype(
+    [("time", "<i8"), ("size", "<i8"), ("object", "<i8"), ("thread", "<u4"), ("process", "<u4"),
+     ("kind", "u1"), ("align_log2", "u1"), ("failed", "?"), ("_", "V5")]
 )  # fmt: skip
+POINT = np.dtype([("process", "<i8"), ("time", "<i8"), ("resident_kib", "<i8"), ("anonymous_kib", "<i8")])
+GAP = np.dtype([("thread", "<i8"), ("first_time", "<i8"), ("last_time", "<i8")])  # thread ALL: of every thread
+FRAME = np.dtype([("object", "<i8"), ("address", "<u8")])  # a stack's frames follow each other from the innermost
+ALL = 0xFFFFFFFF
 
 
-def concatenate(parts: list[Events]) -> Events:
-    """The events of one thread's blocks as one."""
-    arrays = {name: np.concatenate([getattr(p, name) for p in parts]) for name in EVENT_ARRAYS}
-    return Events(parts[0].process, parts[0].thread, **arrays)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Between two times nothing was recorded: of one thread, or of all (None)."""
-
-    thread: int | None
-    first_time: int
-    last_time: int
-
-
-@dataclass
-class Curve:
-    """Resident memory of one process over time, in KiB; `anonymous` is the part that no file backs."""
-
-    times: Array
-    resident: Array
-    anonymous: Array
+class TraceError(UserError):
+    """A damaged trace; the message names the file, the place and what is wrong."""
 
 
 @dataclass
 class Trace:
-    """A whole trace in memory. `threads` holds one Events per thread, by number."""
+    """A whole trace in memory. Times are steps of `step_ns` since the start."""
 
     path: str
     step_ns: int
     started_unix_ns: int
-    meta: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
-    threads: dict[int, Events] = field(default_factory=dict)
-    curves: dict[int, Curve] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
-    stacks: dict[int, list[tuple[int, int, list[int]]]] = field(
-        default_factory=dict
-    )  # process: (thread, birth, frames)
+    meta: dict[str, Any]
+    summary: dict[str, Any]
+    rows: Array
+    points: Array = field(default_factory=lambda: np.zeros(0, POINT))
+    gaps: Array = field(default_factory=lambda: np.zeros(0, GAP))
+    frames: Array = field(default_factory=lambda: np.zeros(0, FRAME))
     cut: str = ""  # what is missing at the end, when that was allowed
 
     @property
-    def events(self) -> int:
-        return sum(len(t) for t in self.threads.values())
-
-    @property
     def duration_s(self) -> float:
-        last = max((int(t.times[-1]) for t in self.threads.values() if len(t)), default=0)
-        return last * self.step_ns / 1e9
+        return int(self.rows["time"].max(initial=0)) * self.step_ns / 1e9
+
+    def thread(self, number: int) -> Array:
+        rows: Array = self.rows[self.rows["thread"] == number]
+        return rows
+
+
+def births(rows: Array) -> Array:
+    """Which rows make an object."""
+    chosen: Array = (rows["kind"] <= Kind.REALLOC) & ~rows["failed"]
+    return chosen
+
+
+def ends(rows: Array) -> Array:
+    """Which rows end an object."""
+    chosen: Array = (rows["kind"] >= Kind.REALLOC) & (rows["kind"] <= Kind.LOST_FREE) & ~rows["failed"]
+    return chosen
+
+
+def part(rows: Array, chosen: Array) -> Array:
+    """A copy of the rows that a mask chooses; those that name an object that is not chosen name none."""
+    place = np.where(chosen, np.cumsum(chosen) - 1, NONE)
+    made = rows[chosen]
+    named = made["object"] != NONE
+    made["object"][named] = place[made["object"][named]]
+    return made
+
+
+def read(path: Path, *, partial: bool = False) -> Trace:
+    """The whole trace; TraceError if it is damaged, UserError if it cannot be read. With `partial`, a trace that was
+    cut short is read as far as it goes, and `cut` says so."""
+    try:
+        inputs.read_whole(path, 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    program = str(builds.built(REPLAYER))
+    try:
+        data = replayer([program, "rows", *(["--partial"] if partial else []), str(path)])
+    except UserError as error:
+        raise TraceError(str(error)) from error
+    step_ns, started, *counts = (int(n) for n in np.frombuffer(data, "<u8", 9))
+    at = 9 * 8
+
+    def take(dtype: Any) -> Any:
+        nonlocal at
+        found = np.frombuffer(data, dtype, counts.pop(0), at)
+        at += found.nbytes
+        return found
+
+    rows, points, gaps, frames = (take(dtype) for dtype in (ROW, POINT, GAP, FRAME))
+    meta, summary, cut = (take("u1").tobytes() for _ in range(3))
+    texts = _json(path, meta), _json(path, summary)
+    return Trace(str(path), step_ns, started, *texts, rows, points, gaps, frames, cut.decode())
+
+
+def _json(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: a text in it is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise TraceError(f"{path}: a text in it is no JSON object")
+    return found
+
+
+def write(trace: Trace, path: Path) -> int:
+    """Writes `path` whole or not at all; returns its size. Events that name no object are left out."""
+    texts = [json.dumps(text, separators=(",", ":")).encode() for text in (trace.meta, trace.summary)]
+    arrays = [trace.rows.astype(ROW), trace.points, trace.gaps, trace.frames]
+    counts = [trace.step_ns, trace.started_unix_ns, *map(len, arrays), *map(len, texts), 0]
+    rows = b"".join([np.array(counts, "<u8").tobytes(), *(array.tobytes() for array in arrays), *texts])
+    data = replayer([str(builds.built(REPLAYER)), "trace"], rows)
+    outputs.write_whole(path, data)
+    return len(data)

@@ -16,12 +16,11 @@ import zstandard
 
 from freestone_lab.core import inputs
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import layout
-from freestone_lab.trace.events import Events, Trace
-from freestone_lab.trace.layout import Kind
+from freestone_lab.trace.describe import Kind
+from freestone_lab.trace.events import NONE, ROW, SIZES_END, Trace
 
 STEP_NS = 1000
-Call = tuple[Kind, int, int, int]  # kind, address or 0, size or -1, the old address of a realloc or 0
+Call = tuple[Kind, int, int, int]  # kind, address or 0, its size, the old address of a realloc or 0
 
 
 def read(path: Path) -> Trace:
@@ -44,7 +43,7 @@ def read(path: Path) -> Trace:
     calls = list(_READERS[form](lines))
     if not calls:
         raise UserError(f"{path}: no allocation call was found in it")
-    if any(max(numbers) >= layout.SIZES_END for _, *numbers in calls):
+    if any(max(numbers) >= SIZES_END for _, *numbers in calls):
         raise UserError(f"{path}: a size or an address in it is impossible")
     return _trace(path, form, calls)
 
@@ -83,7 +82,7 @@ def _mtrace(lines: list[str]) -> Iterator[Call]:
         if sign == "+":
             yield Kind.MALLOC, address, size, 0
         elif sign == "-":
-            yield Kind.FREE, address, -1, 0
+            yield Kind.FREE, address, 0, 0
         elif sign == "<":
             old = address
         else:
@@ -107,7 +106,7 @@ def _heaptrack(lines: list[str]) -> Iterator[Call]:
         elif words[0] == "+" and len(numbers) == 3:
             yield Kind.MALLOC, numbers[2], numbers[0], 0
         elif words[0] == "-" and len(numbers) == 1 and not known:
-            yield Kind.FREE, numbers[0], -1, 0
+            yield Kind.FREE, numbers[0], 0, 0
 
 
 def _ltrace(lines: list[str]) -> Iterator[Call]:
@@ -122,7 +121,7 @@ def _ltrace(lines: list[str]) -> Iterator[Call]:
         except ValueError:
             continue
         if match[1] == "free" and numbers[0]:
-            yield Kind.FREE, numbers[0], -1, 0
+            yield Kind.FREE, numbers[0], 0, 0
         elif match[1] == "malloc" and result:
             yield Kind.MALLOC, result, numbers[0], 0
         elif match[1] == "calloc" and result and len(numbers) == 2:
@@ -135,31 +134,24 @@ _READERS = {"mtrace": _mtrace, "heaptrack": _heaptrack, "ltrace": _ltrace}
 
 
 def _trace(path: Path, form: str, calls: list[Call]) -> Trace:
-    rows: list[tuple[int, int, int, int]] = []  # kind, size, birth, reference
-    live: dict[int, int] = {}
-    births = lost = 0
+    made: list[tuple[Kind, int, int]] = []  # kind, size, object
+    live: dict[int, int] = {}  # by address
+    lost = 0
     for kind, address, size, old in calls:
-        ended = old if kind == Kind.REALLOC else address
         if kind == Kind.FREE:
             if address in live:
-                rows.append((Kind.FREE, -1, -1, live.pop(address)))
+                made.append((kind, 0, live.pop(address)))
             continue
-        reference = live.pop(ended, -1) if kind == Kind.REALLOC else -1
-        if kind == Kind.REALLOC and reference < 0:
+        ended = live.pop(old, NONE) if kind == Kind.REALLOC else NONE
+        if kind == Kind.REALLOC and ended == NONE:
             kind = Kind.REALLOC_NULL
         if address in live:
-            rows.append((Kind.LOST_FREE, -1, -1, live.pop(address)))
+            made.append((Kind.LOST_FREE, 0, live.pop(address)))
             lost += 1
-        rows.append((kind, size, births, reference))
-        live[address] = births
-        births += 1
-    columns = np.array(rows, dtype=np.int64).T
-    count = len(rows)
-    references = columns[3]
-    events = Events(
-        0, 0, columns[0].astype(np.uint8), np.zeros(count, dtype=bool), np.arange(count), columns[1],
-        np.zeros(count, dtype=np.uint8), columns[2], np.where(references >= 0, 0, -1), references,
-        np.full(count, -1, dtype=np.int64),
-    )  # fmt: skip
+        live[address] = len(made)
+        made.append((kind, size, ended))
+    rows = np.zeros(len(made), ROW)
+    rows["kind"], rows["size"], rows["object"] = np.array(made, dtype=np.int64).reshape(-1, 3).T
+    rows["time"] = np.arange(len(rows))
     meta = {"program": path.stem, "allocator": "unknown", "source": form}
-    return Trace(str(path), STEP_NS, 0, meta, {"end": "import", "lost_frees": lost}, {0: events})
+    return Trace(str(path), STEP_NS, 0, meta, {"end": "import", "lost_frees": lost}, rows)

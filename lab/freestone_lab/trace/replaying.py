@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from freestone_lab.core import builds, inputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
-from freestone_lab.trace import recording
+from freestone_lab.trace import describe, recording
 
 LEAST_TIMEOUT_S = 60.0
 IDLE_MS = 200
@@ -29,14 +28,6 @@ class Way:
     threads: int | None = None  # None: as recorded
     process: int | None = None  # None: the one with the most calls
     idle_ms: int = IDLE_MS
-
-
-def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode != 0:
-        said = done.stderr.strip().removeprefix(f"{recording.REPLAYER}: ")
-        raise UserError(said or f"{words[0]} ended with status {done.returncode}")
-    return done.stdout
 
 
 def make_plan(trace: Path, way: Way) -> Path:
@@ -55,7 +46,7 @@ def make_plan(trace: Path, way: Way) -> Path:
         if value is not None:
             words += [name, str(value)]
     try:
-        _run(words)
+        describe.replayer(words)
         partial.replace(plan)
     finally:
         partial.unlink(missing_ok=True)
@@ -76,8 +67,10 @@ def command(plan: Path, way: Way, copies: int = 1, null: bool = False, own_kib: 
 
 def replay(words: Sequence[str], preload: str | None = None) -> dict[str, Any]:
     """One replay outside the engine; what it printed."""
-    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    found: dict[str, Any] = json.loads(_run(words, {**clean, **({"LD_PRELOAD": preload} if preload else {})}))
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    if preload:
+        environment["LD_PRELOAD"] = preload
+    found: dict[str, Any] = json.loads(describe.replayer(words, environment=environment))
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 from command_tools import marked
 
 from freestone_lab.core import paths
-from freestone_lab.trace import reader, recording
+from freestone_lab.trace import events, recording
 
 pytestmark = pytest.mark.skipif(not (paths.build_dir() / recording.WRITER).exists(), reason="the recorder is not built")
 PROGRAM = ["sh", "-c", "sleep 400 & trap 'exit 3' TERM INT HUP; sleep 300 & wait; exit 4"]
@@ -49,7 +49,7 @@ def test_a_signal_to_the_one_process_leaves_nothing_behind(
             assert not marked(mark)
             if command == "record" and number != signal.SIGKILL:
                 assert one.wait() == 3
-            assert command != "record" or reader.read(tmp_path / "t.fst").summary["end"] == "signal"
+            assert command != "record" or events.read(tmp_path / "t.fst").summary["end"] == "signal"
         finally:
             for pid in marked(mark):
                 os.kill(pid, signal.SIGKILL)

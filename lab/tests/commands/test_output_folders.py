@@ -11,7 +11,7 @@ from command_tools import freestone
 from freestone_lab.commands import options
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import foreign, recording, writer
+from freestone_lab.trace import events, foreign, recording
 
 BUILT = all((paths.build_dir() / name).exists() for name in (recording.WRITER, recording.LIBRARY, recording.REPLAYER))
 
@@ -42,7 +42,7 @@ def test_the_tables_name_every_command_with_an_output() -> None:
 def test_a_missing_folder_is_made_and_a_file_in_its_place_refused(name: str, tmp_path: Path) -> None:
     text, trace, output = tmp_path / "m.txt", tmp_path / "t.fst", tmp_path / "new" / "folder" / "out"
     text.write_text("= Start\n@ a:[0x1] + 0x1000 0x10\n@ a:[0x1] + 0x2000 0x20\n@ a:[0x1] - 0x1000\n= End\n")
-    writer.write(foreign.read(text), trace)
+    events.write(foreign.read(text), trace)
     words = QUICK[name].format(trace=trace, text=text).split()
     command = options.COMMANDS[name]
     function = getattr(importlib.import_module(f"freestone_lab.commands.{command.module}"), command.function)

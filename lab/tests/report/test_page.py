@@ -16,7 +16,7 @@ from freestone_lab.report import cells, plots, quantity, render_report, series, 
 from freestone_lab.report.composite import composite_table
 from freestone_lab.report.overview import analyse
 from freestone_lab.report.verdict import conclude
-from freestone_lab.trace import behaviour, corpus, reader
+from freestone_lab.trace import behaviour, corpus, events
 from freestone_lab.workloads.suites import WEIGHTS
 
 TIME = FigureSpec("s", "lower", "time")
@@ -54,7 +54,7 @@ def test_known_curves_get_their_own_drawings(suite_page: Path) -> None:
 
 
 def test_tables_have_captions_and_their_heads_a_scope(suite_page: Path, program_page: Path) -> None:
-    described = behaviour.describe(reader.read(corpus.traces(["lua"])[0]))
+    described = behaviour.describe(events.read(corpus.traces(["lua"])[0]))
     pages = [page.read_text() for page in (suite_page, program_page, view.TEMPLATES / "profile.html")]
     for text in (*pages, trace_page.page("lua", described, [("glibc", 900.0, 800.0)])):
         assert 0 < text.count("<caption>") == text.count("<table")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from freestone_lab.trace import behaviour, corpus, reader
+from freestone_lab.trace import behaviour, corpus, events
 
 
 def test_the_page_knows_sizes_lifetimes_and_the_bound() -> None:
-    trace = reader.read(corpus.traces(["lua"])[0])
+    trace = events.read(corpus.traces(["lua"])[0])
     found = behaviour.describe(trace)
     for bars in found.bars:
         assert not bars.shares or abs(sum(bars.shares) - 1) < 1e-6

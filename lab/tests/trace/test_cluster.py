@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,19 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trace_tools import BUILT, PROGRAM, record
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.trace import cluster, recording
+from freestone_lab.trace import cluster
 
 distributed = pytest.importorskip("distributed")
-BUILD = paths.build_dir()
-PROGRAM = BUILD / "trace_program"
-pytestmark = pytest.mark.skipif(
-    not (PROGRAM.exists() and (BUILD / recording.REPLAYER).exists()), reason="the recorder is not built"
-)
+pytestmark = BUILT
 ARGUMENTS = ("--rounds", "2", "--seed", "7", "--only", "freestone")
 
 
@@ -32,9 +28,7 @@ ARGUMENTS = ("--rounds", "2", "--seed", "7", "--only", "freestone")
 def work(tmp_path_factory: pytest.TempPathFactory) -> list[cluster.Work]:
     found = []
     for count in (2000, 3000, 4000):
-        path = tmp_path_factory.mktemp("traces") / f"churn-{count}.fst"
-        line, env = recording.command_line(recording.Request(path, (str(PROGRAM), "churn", str(count))))
-        subprocess.run(line, env=env, check=True, capture_output=True)
+        path = record(tmp_path_factory.mktemp("traces") / f"churn-{count}.fst", str(PROGRAM), "churn", str(count))
         found.append(cluster.Work(path.stem, path.read_bytes(), ARGUMENTS))
     return found
 

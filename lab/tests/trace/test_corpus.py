@@ -8,7 +8,7 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import corpus, reader, recording, replaying
+from freestone_lab.trace import corpus, events, recording, replaying
 
 BUILD = paths.build_dir()
 TRACES = sorted(corpus.folder().glob("*.fst"))
@@ -22,9 +22,10 @@ def test_there_are_twenty_programs_in_forty_mebibytes() -> None:
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_a_trace_is_whole_and_has_at_most_four_bytes_an_event(path: Path) -> None:
-    trace = reader.read(path)
-    assert trace.events >= corpus.LEAST_EVENTS and path.stat().st_size <= 4 * trace.events
-    assert trace.meta["program"] == path.stem and not trace.stacks
+    trace = events.read(path)
+    count = len(trace.rows)
+    assert count >= corpus.LEAST_EVENTS and path.stat().st_size <= 4 * count
+    assert trace.meta["program"] == path.stem and not len(trace.frames)
 
 
 @pytest.mark.skipif(not (BUILD / recording.REPLAYER).exists(), reason="the replayer is not built")

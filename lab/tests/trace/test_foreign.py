@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from trace_tools import BUILT
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import foreign, reader, writer
-from freestone_lab.trace.layout import Kind
+from freestone_lab.trace import events, foreign
+from freestone_lab.trace.describe import Kind
 
 MTRACE = """= Start
 @ ./app:[0x401136] + 0x4056b0 0x20
@@ -37,36 +38,24 @@ app->free(nil) = <void>
 """
 
 
-def steps(path: Path, tmp_path: Path) -> list[tuple[Kind, int, int, int]]:
-    writer.write(foreign.read(path), tmp_path / "t.fst")
-    events = reader.read(tmp_path / "t.fst").threads[0]
-    columns = (events.kinds, events.sizes, events.births, events.ref_births)
-    return [(Kind(int(k)), int(s), int(b), int(r)) for k, s, b, r in zip(*columns, strict=True)]
+MALLOC, CALLOC, REALLOC, FREE = Kind.MALLOC, Kind.CALLOC, Kind.REALLOC, Kind.FREE
+SAID = {
+    "mtrace": (MTRACE, [(MALLOC, 0x20, -1), (MALLOC, 0x30, -1), (REALLOC, 0x400, 0), (FREE, 0, 1)]),
+    "heaptrack": (HEAPTRACK, [(MALLOC, 0x20, -1), (MALLOC, 0x30, -1), (FREE, 0, 0), (FREE, 0, 1)]),
+    "ltrace": (LTRACE, [(MALLOC, 32, -1), (CALLOC, 48, -1), (REALLOC, 1024, 0), (FREE, 0, 1)]),
+}
 
 
-def test_mtrace(tmp_path: Path) -> None:
-    path = tmp_path / "m.txt"
-    path.write_text(MTRACE)
-    assert steps(path, tmp_path) == [
-        (Kind.MALLOC, 0x20, 0, -1), (Kind.MALLOC, 0x30, 1, -1), (Kind.REALLOC, 0x400, 2, 0), (Kind.FREE, -1, -1, 1),
-    ]  # fmt: skip
-
-
+@BUILT
 @pytest.mark.parametrize("packed", [False, True])
-def test_heaptrack(tmp_path: Path, packed: bool) -> None:
-    path = tmp_path / "h.zst"
-    path.write_bytes(zstandard.compress(HEAPTRACK.encode()) if packed else HEAPTRACK.encode())
-    assert steps(path, tmp_path) == [
-        (Kind.MALLOC, 0x20, 0, -1), (Kind.MALLOC, 0x30, 1, -1), (Kind.FREE, -1, -1, 0), (Kind.FREE, -1, -1, 1),
-    ]  # fmt: skip
-
-
-def test_ltrace(tmp_path: Path) -> None:
-    path = tmp_path / "l.txt"
-    path.write_text(LTRACE)
-    assert steps(path, tmp_path) == [
-        (Kind.MALLOC, 32, 0, -1), (Kind.CALLOC, 48, 1, -1), (Kind.REALLOC, 1024, 2, 0), (Kind.FREE, -1, -1, 1),
-    ]  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), SAID.values(), ids=SAID)
+def test_each_call_is_a_row(text: str, said: list[tuple[int, int, int]], packed: bool, tmp_path: Path) -> None:
+    """Its kind, its size, and which row made the block that it ends."""
+    path = tmp_path / "record"
+    path.write_bytes(zstandard.compress(text.encode()) if packed else text.encode())
+    events.write(foreign.read(path), tmp_path / "t.fst")
+    rows = events.read(tmp_path / "t.fst").rows
+    assert rows[["kind", "size", "object"]].tolist() == said
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "= Start\n= End\n"])

@@ -12,18 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from trace_tools import BUILD, BUILT, PROGRAM
 
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import describe, figures, layout, reader, recording
-from freestone_lab.trace.events import Trace
-from freestone_lab.trace.layout import Kind
+from freestone_lab.trace import describe, events, figures, recording
+from freestone_lab.trace.describe import Kind
+from freestone_lab.trace.events import Trace, births
 
-BUILD = paths.build_dir()
-PROGRAM = BUILD / "trace_program"
-pytestmark = pytest.mark.skipif(
-    not (PROGRAM.exists() and (BUILD / recording.WRITER).exists()), reason="the recorder is not built"
-)
+pytestmark = BUILT
 Record = Callable[..., Trace]
 
 
@@ -36,17 +32,15 @@ def record(tmp_path: Path) -> Record:
         line, env = recording.command_line(request)
         done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, preexec_fn=preexec)
         assert done.returncode == status, done.stderr
-        return reader.read(output)
+        return events.read(output)
 
     return recorded
 
 
 def of_kind(trace: Trace, kind: Kind, size: int | None = None) -> int:
-    found = 0
-    for events in trace.threads.values():
-        chosen = (events.kinds == kind) & ~events.failed
-        found += int((chosen & (events.sizes == size)).sum() if size is not None else chosen.sum())
-    return found
+    rows = trace.rows
+    chosen = (rows["kind"] == kind) & ~rows["failed"]
+    return int((chosen & (rows["size"] == size)).sum() if size is not None else chosen.sum())
 
 
 def test_every_kind_of_call_is_recorded_with_its_size(record: Record) -> None:
@@ -65,42 +59,39 @@ def test_every_kind_of_call_is_recorded_with_its_size(record: Record) -> None:
     assert {k: of_kind(trace, k) for k in deaths} == deaths
     assert of_kind(trace, Kind.REALLOC_NULL, 3000) == 3  # reallocarray
     assert of_kind(trace, Kind.MALLOC, 5 << 30) == 1
-    events = trace.threads[0]
-    assert int((events.failed & (events.sizes == 1 << 46)).sum()) == 2
-    aligned = events.aligns[events.kinds == Kind.MEMALIGN]
-    assert aligned.tolist() == [8] * 5
+    rows = trace.thread(0)
+    assert int((rows["failed"] & (rows["size"] == 1 << 46)).sum()) == 2
+    assert rows["align_log2"][rows["kind"] == Kind.MEMALIGN].tolist() == [8] * 5
     assert trace.summary["unknown_frees"] <= 1 and trace.summary["lost_frees"] == 0
 
 
 def test_a_block_freed_by_another_thread_names_its_maker(record: Record) -> None:
     trace = record("hand-over", "20000")
-    maker, taker = trace.threads[0], trace.threads[1]
-    ends = (taker.kinds == Kind.FREE) & (taker.ref_threads == 0)
-    assert int(ends.sum()) == 20000
-    handed = taker.ref_births[ends]
-    assert len(set(handed.tolist())) == 20000 and bool((np.diff(handed) > 0).all())
-    assert maker.sizes[maker.births == handed[7]].tolist() == [24 + 7]
+    taker = trace.thread(1)
+    handed = taker["object"][(taker["kind"] == Kind.FREE) & (trace.rows["thread"][taker["object"]] == 0)]
+    assert handed.size == 20000 and bool((np.diff(handed) > 0).all())
+    assert trace.rows["size"][handed[7]] == 24 + 7
     assert trace.summary["lost_frees"] == 0
 
 
 def test_every_thread_has_a_start_and_an_end(record: Record) -> None:
     trace = record("threads", "300")
-    workers = [events for number, events in trace.threads.items() if number]
+    workers = np.unique(trace.rows["thread"])[1:]
     assert len(workers) == 300
-    for events in workers:
-        assert events.kinds[0] == Kind.THREAD_START and events.kinds[-1] == Kind.THREAD_END
-        assert int(((events.kinds == Kind.MALLOC) & (events.sizes == 77)).sum()) == 100
+    for number in workers:
+        rows = trace.thread(number)
+        assert rows["kind"][0] == Kind.THREAD_START and rows["kind"][-1] == Kind.THREAD_END
+        assert int(((rows["kind"] == Kind.MALLOC) & (rows["size"] == 77)).sum()) == 100
 
 
 def test_a_child_frees_what_its_parent_made(record: Record) -> None:
     trace = record("fork", "50")
-    parent = trace.threads[0]
-    assert parent.extras[parent.kinds == Kind.FORK].tolist() == [1]
-    child = next(events for events in trace.threads.values() if events.process == 1)
-    inherited = child.ref_births[(child.kinds == Kind.FREE) & (child.ref_threads == 0)]
-    assert inherited.size == 50
-    assert set(parent.sizes[np.isin(parent.births, inherited)].tolist()) == {333}
-    assert int(((child.kinds == Kind.MALLOC) & (child.sizes == 444)).sum()) == 10
+    parent, child = trace.thread(0), trace.rows[trace.rows["process"] == 1]
+    assert parent["size"][parent["kind"] == Kind.FORK].tolist() == [1]
+    freed = trace.rows[child["object"][child["kind"] == Kind.FREE]]
+    inherited = freed[freed["thread"] == 0]
+    assert inherited.size == 50 and set(inherited["size"].tolist()) == {333}
+    assert int(((child["kind"] == Kind.MALLOC) & (child["size"] == 444)).sum()) == 10
 
 
 @pytest.mark.parametrize(("mode", "status"), [("killed", 137), ("crash", 134), ("quick-exit", 7)])
@@ -125,7 +116,7 @@ def test_what_forks_away_and_lives_on_is_said_and_ends_with_the_recording(tmp_pa
         assert f"it left process {left}" in process.stderr.readline()
         process.send_signal(number)
         assert process.wait() == 0
-    assert reader.read(output).summary["end"] == "signal" and not Path(f"/proc/{left}").exists()
+    assert events.read(output).summary["end"] == "signal" and not Path(f"/proc/{left}").exists()
 
 
 def test_a_program_may_close_its_doors_before_its_first_call(record: Record) -> None:
@@ -156,15 +147,14 @@ def test_a_signal_handler_between_two_instructions_loses_nothing(record: Record)
 
 def test_pages_of_a_large_block_that_are_not_used_are_not_counted(record: Record) -> None:
     trace = record("partly-used")
-    events = trace.threads[0]
-    block = int(events.births[events.sizes == 16 << 20][0])
-    touched = events.extras[(events.kinds == Kind.TOUCH) & (events.ref_births == block)]
-    assert 1024 <= int(touched[-1]) <= 1026
+    rows = trace.rows
+    of_block = rows["size"][np.where(rows["kind"] == Kind.TOUCH, rows["object"], 0)] == 16 << 20
+    assert 1024 <= int(rows["size"][(rows["kind"] == Kind.TOUCH) & of_block][-1]) <= 1026
 
 
 def test_the_resident_curve_shows_what_the_program_used(record: Record) -> None:
-    curve = record("partly-used").curves[0]
-    assert 4096 < int(curve.anonymous.max()) < 16384 and bool((np.diff(curve.times) > 0).all())
+    curve = record("partly-used").points
+    assert 4096 < int(curve["anonymous_kib"].max()) < 16384 and bool((np.diff(curve["time"]) > 0).all())
 
 
 def test_a_full_disk_ends_neither_the_program_nor_the_trace(tmp_path: Path) -> None:
@@ -182,7 +172,7 @@ def test_a_full_disk_ends_neither_the_program_nor_the_trace(tmp_path: Path) -> N
         os.kill(child, signal.SIGUSR1)
         said = process.stderr.read()
         assert process.wait() == 2 and "File too large" in said and "ended by write-error" in said
-    trace = reader.read(output)
+    trace = events.read(output)
     assert trace.summary["end"] == "write-error" and of_kind(trace, Kind.MALLOC, 55) > 0
     assert list(tmp_path.iterdir()) == [output]
 
@@ -200,7 +190,7 @@ def test_two_recordings_into_one_file_do_not_mix(tmp_path: Path) -> None:
         assert f"'{output}'" in second.stderr and "another recording" in second.stderr
         first.terminate()
         assert first.wait() == 128 + signal.SIGTERM
-    assert of_kind(reader.read(output), Kind.MALLOC, 55) >= 100
+    assert of_kind(events.read(output), Kind.MALLOC, 55) >= 100
     assert list(tmp_path.iterdir()) == [output]
 
 
@@ -219,14 +209,13 @@ def test_a_slow_disk_drops_whole_seconds_and_says_so(tmp_path: Path) -> None:
             time.sleep(0.05)
         output.write_bytes(held + read.read())
         assert process.wait() == 0
-    trace = reader.read(output)
+    trace = events.read(output)
     assert trace.summary["gap_seconds"] >= 1
-    everybody = [gap for gap in trace.gaps if gap.thread is None]
-    assert everybody and trace.events < 6000000
-    for events in trace.threads.values():
-        for gap in everybody:
-            born = (events.births >= 0) & (events.times > gap.first_time) & (events.times < gap.last_time)
-            assert not bool(born.any())
+    everybody = trace.gaps[trace.gaps["thread"] == events.ALL]
+    assert everybody.size and len(trace.rows) < 6000000
+    born = trace.rows["time"][births(trace.rows)]
+    for gap in everybody:
+        assert not bool(((born > gap["first_time"]) & (born < gap["last_time"])).any())
 
 
 def test_the_largest_size_of_a_trace_is_kept(record: Record) -> None:
@@ -236,16 +225,16 @@ def test_the_largest_size_of_a_trace_is_kept(record: Record) -> None:
 
 def test_a_small_buffer_drops_whole_seconds_and_the_program_goes_on(record: Record) -> None:
     trace = record("churn", "500000", buffer_bytes=1)  # 16 blocks: the least
-    assert trace.events > 0
+    assert len(trace.rows)
     if trace.summary["gap_seconds"]:
-        assert trace.gaps and all(g.last_time > g.first_time for g in trace.gaps)
+        assert trace.gaps.size and bool((trace.gaps["last_time"] > trace.gaps["first_time"]).all())
 
 
 def test_one_thread_in_so_many(record: Record) -> None:
     trace = record("threads", "60", sample_threads=4)
-    with_births = [n for n, e in trace.threads.items() if bool((e.births >= 0).any())]
-    assert with_births and all(n % 4 == 0 for n in with_births)
-    assert sum(int((e.sizes == 77).sum()) for e in trace.threads.values()) == 100 * (60 // 4)
+    makers = trace.rows["thread"][births(trace.rows)]
+    assert makers.size and not bool((makers % 4).any())
+    assert of_kind(trace, Kind.MALLOC, 77) == 100 * (60 // 4)
 
 
 def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
@@ -255,7 +244,7 @@ def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
         for attempt in ("a", "b"):
             output = tmp_path / f"{attempt}.fst"
             assert recording.record(recording.Request(output, pid=process.pid, seconds=0.5)) == 0
-            trace = reader.read(output)
+            trace = events.read(output)
             assert of_kind(trace, Kind.MALLOC, 55) >= 1000 and trace.meta["attached"] is True
         process.send_signal(signal.SIGUSR1)
         assert process.wait() == 0
@@ -290,19 +279,18 @@ def test_the_recording_ends_and_the_program_goes_on(tmp_path: Path) -> None:
         child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         os.kill(child, signal.SIGUSR1)
         assert process.wait() == 0
-    assert reader.read(output).summary["end"] == "time"
+    assert events.read(output).summary["end"] == "time"
 
 
 def test_no_address_and_no_argument_enters_a_trace(record: Record) -> None:
     trace = record("churn", "31415")
     data = Path(trace.path).read_bytes()
-    assert b"31415" not in data and trace.meta["program"] == "trace_program" and not trace.stacks
+    assert b"31415" not in data and trace.meta["program"] == "trace_program" and not trace.frames.size
 
 
 def test_stacks_are_sampled_when_asked_for(record: Record) -> None:
     trace = record("churn", "20000", stacks=True)
-    found = trace.stacks[0]
-    assert 10 <= len(found) <= 25 and all(frames for _, _, frames in found)
+    assert 10 <= len(np.unique(trace.frames["object"])) <= 25 and bool(trace.frames["address"].all())
 
 
 def test_live_memory_is_what_the_program_holds(record: Record) -> None:
@@ -311,7 +299,6 @@ def test_live_memory_is_what_the_program_holds(record: Record) -> None:
     live = figures.changes(trace, 0).live_objects
     assert 3000 <= int(live.max()) <= 3000 + 6 and int(live.min()) >= 0 and int(live[-1]) <= 6
     assert 30000 <= figures.crossing(trace) <= 30000 + 10  # each thread also frees what started it
-    assert layout.IS_DEATH[Kind.FREE]
 
 
 LATE_CLOCK = """
@@ -337,10 +324,10 @@ def test_a_writer_that_loses_its_processor_dates_no_call_wrongly(
     subprocess.run(command, input=LATE_CLOCK, text=True, check=True)
     monkeypatch.setenv("LD_PRELOAD", str(late))
     trace = record("in-turns", "20000")
-    born = trace.threads[0].times[trace.threads[0].births >= 0]
-    for events in trace.threads.values():
-        ended = (events.kinds == Kind.FREE) & (events.ref_threads == 0)
-        assert bool((born[events.ref_births[ended]] <= events.times[ended] + 2).all())
+    ended = trace.rows[(trace.rows["kind"] == Kind.FREE) & (trace.rows["object"] != events.NONE)]
+    born = trace.rows[ended["object"]]
+    of_main = born["thread"] == 0
+    assert bool((born["time"] <= ended["time"] + 2)[of_main].all()) and int(of_main.sum()) >= 200_000
 
 
 def test_wrong_requests_are_refused(tmp_path: Path) -> None:

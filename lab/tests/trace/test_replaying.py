@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trace_tools import with_right_checksums
+from trace_tools import BUILD, BUILT, HEADER, PROGRAM, REPLAYER, record, with_right_checksums
 
 from freestone_lab.analysis import claims
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan
 from freestone_lab.measure import share
-from freestone_lab.trace import corpus, layout, reader, recording, replaying
+from freestone_lab.trace import corpus, events, replaying
+from freestone_lab.trace.describe import Kind
 
-BUILD = paths.build_dir()
-PROGRAM = BUILD / "trace_program"
-REPLAYER = BUILD / recording.REPLAYER
-pytestmark = pytest.mark.skipif(
-    not (PROGRAM.exists() and REPLAYER.exists()), reason="the recorder and the replayer are not built"
-)
+pytestmark = BUILT
 Recorded = Callable[..., Path]
 OTHERS = [str(path) for path in (BUILD / "libfreestone.so", BUILD / "libfreestone-hardened.so") if path.exists()]
 
@@ -37,9 +32,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
     def make(*words: str) -> Path:
         if words not in known:
-            known[words] = tmp_path_factory.mktemp("traces") / "t.fst"
-            line, env = recording.command_line(recording.Request(known[words], (str(PROGRAM), *words)))
-            subprocess.run(line, env=env, check=True, capture_output=True)
+            known[words] = record(tmp_path_factory.mktemp("traces") / "t.fst", str(PROGRAM), *words)
         return known[words]
 
     return make
@@ -57,10 +50,7 @@ def run(made: Path, *options: str, preload: str | None = None) -> dict[str, Any]
 
 
 def calls_of(trace: Path) -> int:
-    found = 0
-    for events in reader.read(trace).threads.values():
-        found += int((layout.IS_BIRTH[events.kinds] | layout.IS_DEATH[events.kinds]).sum())
-    return found
+    return int((events.read(trace).rows["kind"] <= Kind.LOST_FREE).sum())
 
 
 @pytest.mark.parametrize(
@@ -81,13 +71,10 @@ def test_two_replays_make_the_recorded_calls_under_every_allocator(recorded: Rec
 def test_a_replay_finds_the_heap_as_a_program_does(recorded: Recorded, tmp_path: Path) -> None:
     """No call of the replayer's own stands before or among the recorded ones, but what libstdc++ makes at its start."""
     trace = recorded("churn", "3000")
-    line, env = recording.command_line(
-        recording.Request(tmp_path / "own.fst", (str(REPLAYER), "run", "--idle-ms", "0", str(plan(trace))))
-    )
-    subprocess.run(line, env=env, check=True, capture_output=True)
-    wanted, own = (reader.read(path).threads[0] for path in (trace, tmp_path / "own.fst"))
-    made, remade = (events.sizes[events.births >= 0] for events in (wanted, own))
-    ended, freed = (int(layout.IS_DEATH[events.kinds].sum()) for events in (wanted, own))
+    own = record(tmp_path / "own.fst", str(REPLAYER), "run", "--idle-ms", "0", str(plan(trace)))
+    both = [events.read(path).thread(0) for path in (trace, own)]
+    made, remade = (rows["size"][events.births(rows)] for rows in both)
+    ended, freed = (int(events.ends(rows).sum()) for rows in both)
     extra = remade.size - made.size
     assert remade[extra:].tolist() == made.tolist() and extra <= 1 and freed == ended + extra
 
@@ -117,10 +104,9 @@ def test_a_child_is_replayed_with_what_its_parent_made(recorded: Recorded) -> No
     trace = recorded("fork", "50")
     child = run(plan(trace, "--process", "1"))
     assert child["dropped"] == 0 and child["failures"] == 0
-    parent = reader.read(trace).threads[0]
-    fork = int((parent.kinds == layout.Kind.FORK).nonzero()[0][0])
-    before = parent.part(slice(0, fork))
-    made_before = int((layout.IS_BIRTH[before.kinds] | layout.IS_DEATH[before.kinds]).sum())
+    kinds = events.read(trace).thread(0)["kind"]
+    before = kinds[: int((kinds == Kind.FORK).argmax())]
+    made_before = int((before <= Kind.LOST_FREE).sum())
     assert child["calls"] == made_before + 50 + 10
 
 
@@ -162,16 +148,17 @@ def test_every_flipped_byte_and_every_cut_is_refused(recorded: Recorded, tmp_pat
         assert "damaged.fst: at byte " in refused(damaged)
 
 
-def test_damage_under_right_checksums_never_crashes_the_replayer(recorded: Recorded, tmp_path: Path) -> None:
+def test_damage_under_right_checksums_is_an_error_or_another_trace(recorded: Recorded, tmp_path: Path) -> None:
     data = recorded("every-kind").read_bytes()
     damaged = tmp_path / "damaged.fst"
-    for place in range(layout.HEADER.size, len(data)):
+    for place in range(HEADER.size, len(data)):
         changed = bytearray(data)
         changed[place] ^= 0x15
         damaged.write_bytes(with_right_checksums(changed))
-        words = [str(REPLAYER), "plan", str(damaged), str(damaged.with_suffix(".plan"))]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 2), f"byte {place}: status {done.returncode}"
+        for words in (("plan", damaged, damaged.with_suffix(".plan")), ("rows", damaged)):
+            done = subprocess.run([REPLAYER, *words], capture_output=True, check=False)
+            assert done.returncode in (0, 2), f"byte {place}: status {done.returncode}"
+            assert done.returncode == 0 or b"damaged.fst: " in done.stderr
 
 
 def test_a_damaged_plan_is_refused(recorded: Recorded, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 import workload_tools as tools
 
 from freestone_lab.core import paths
-from freestone_lab.trace import figures, layout, reader, recording
-from freestone_lab.trace.events import Trace
+from freestone_lab.trace import events, figures, recording
+from freestone_lab.trace.events import Trace, births
 
 pytestmark = pytest.mark.skipif(not (paths.build_dir() / recording.WRITER).exists(), reason="the recorder is not built")
 Recorded = Callable[..., Trace]
@@ -25,14 +25,14 @@ def recorded(tmp_path: Path) -> Recorded:
         command = (str(tools.program()), *words, "--idle-ms=0")
         line, env = recording.command_line(recording.Request(tmp_path / "t.fst", command))
         subprocess.run(line, env=env, capture_output=True, check=True)
-        return reader.read(tmp_path / "t.fst")
+        return events.read(tmp_path / "t.fst")
 
     return run
 
 
 def asked(trace: Trace) -> int:
     """The bytes that all threads ask for."""
-    return sum(int(events.sizes[events.births >= 0].sum()) for events in trace.threads.values())
+    return int(trace.rows["size"][births(trace.rows)].sum())
 
 
 def test_every_call_of_the_surface_is_made_as_often_as_said(recorded: Recorded) -> None:
@@ -59,8 +59,11 @@ def test_a_heap_grows_and_shrinks_by_what_is_said(recorded: Recorded) -> None:
 
 def test_heaps_of_several_threads_share_what_is_said(recorded: Recorded) -> None:
     trace = recorded("grow-shrink", "--mib=4", "--cycles=2", "--threads=4", "--low=1000", "--high=3000")
-    makers = [n for n, events in trace.threads.items() if int((events.sizes >= 1000).sum()) > 300]
-    assert len(makers) == 4 and 2 * 4 * MIB <= asked(trace) <= 2.3 * 4 * MIB
+    large = births(trace.rows) & (trace.rows["size"] >= 1000)
+    assert (
+        int((np.bincount(trace.rows["thread"][large]) > 300).sum()) == 4
+        and 2 * 4 * MIB <= asked(trace) <= 2.3 * 4 * MIB
+    )
 
 
 def test_a_drifting_server_keeps_its_live_bytes_and_replaces_its_turnover(recorded: Recorded) -> None:
@@ -68,22 +71,24 @@ def test_a_drifting_server_keeps_its_live_bytes_and_replaces_its_turnover(record
     live = figures.changes(trace, 0).live_bytes
     assert 0.98 * MIB <= int(live.max()) <= 1.1 * MIB
     assert 7 * 2 * MIB <= asked(trace) <= 7.5 * 2 * MIB
-    sizes = trace.threads[0].sizes[trace.threads[0].births >= 0]
+    sizes = trace.thread(0)["size"][births(trace.thread(0))]
     third = len(sizes) // 3
     assert int((sizes[:third] < 100).sum()) > 0.5 * third > int((sizes[-third:] < 100).sum())  # the sizes drift
 
 
 def test_one_block_in_sixteen_of_a_drifting_server_survives(recorded: Recorded) -> None:
-    events = recorded("drift", "--live-mib=1", "--turnover=400", "--phases=1", "--survivors=40").threads[0]
-    ends = layout.IS_DEATH[events.kinds] & (events.ref_threads == 0)
-    lived = np.cumsum(events.births >= 0)[ends] - events.ref_births[ends]  # in blocks made since
-    typical = sorted(float(np.median(lived[events.ref_births[ends] % 16 == kind])) for kind in range(16))
+    rows = recorded("drift", "--live-mib=1", "--turnover=400", "--phases=1", "--survivors=40").thread(0)
+    born = np.cumsum(births(rows))  # of thread 0, whose rows come first
+    ended = rows["object"][events.ends(rows)]
+    lived = born[events.ends(rows)] - born[ended] + 1  # in blocks made since
+    typical = sorted(float(np.median(lived[(born[ended] - 1) % 16 == kind])) for kind in range(16))
     assert typical[15] > 3 * typical[14] and typical[14] < 2 * typical[0]
 
 
 def test_sleeping_threads_use_what_is_said_and_free_it(recorded: Recorded) -> None:
     trace = recorded("idle-threads", "--threads=8", "--kib=256", "--idle=1")
-    used = [int(e.sizes[e.births >= 0].sum()) for e in trace.threads.values()]
+    made = trace.rows[births(trace.rows)]
+    used = np.bincount(made["thread"], weights=made["size"])
     assert sum(256 * 1024 <= n <= 256 * 1024 + 80_000 for n in used) == 8
     assert figures.changes(trace, 0).live_bytes[-1] < 100_000
 
