@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import at_least, open_page, output, program
+from freestone_lab.commands import options_shared as shared
 
 
 def stats(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,6 @@ def stats(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone stats 4711
-
         freestone stats /var/lib/node_exporter/server.prom
     """
     parser.add_argument("targets", nargs="*", metavar="PID|FILE")
@@ -33,9 +32,9 @@ def top(parser: argparse.ArgumentParser) -> None:
 
         freestone top $(pidof server)
     """
-    parser.add_argument("pids", nargs="*", type=at_least(1), metavar="PID")
+    parser.add_argument("pids", nargs="*", type=shared.at_least(1), metavar="PID")
     parser.add_argument("--every", default="1s", metavar="1s", help="time between two pictures")
-    parser.add_argument("--count", type=at_least(1), metavar="N", help="end after so many pictures")
+    parser.add_argument("--count", type=shared.at_least(1), metavar="N", help="end after so many pictures")
 
 
 def profile(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +48,13 @@ def profile(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone profile -- ./server --port 8080
-
         freestone profile --pid $(pidof server) --for 30s -o heap.html
-
         freestone profile show heap.pb.gz -o heap.html
-
         freestone profile diff before.pb.gz after.pb.gz -o diff.html
     """
-    program(parser, needed=False)
+    shared.program(parser, needed=False)
     running(parser)
-    parser.add_argument("--sample-bytes", type=at_least(1, 1 << 40), default=512 * 1024, metavar="N",
+    parser.add_argument("--sample-bytes", type=shared.at_least(1, 1 << 40), default=512 * 1024, metavar="N",
                         help="mean bytes between samples")  # fmt: skip
     parser.add_argument("--format", dest="form", choices=("pprof", "collapsed", "heap_v2"), default="pprof",
                         help="form of the files kept with --keep")  # fmt: skip
@@ -80,15 +76,15 @@ def profile_diff(parser: argparse.ArgumentParser) -> None:
 
 
 def running(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pid", dest="pids", nargs="*", action="extend", type=at_least(1), metavar="N",
+    parser.add_argument("--pid", dest="pids", nargs="*", action="extend", type=shared.at_least(1), metavar="N",
                         help="look at these running processes of libfreestone")  # fmt: skip
     parser.add_argument("--for", dest="for_", metavar="30s",
                         help="how long the look lasts; until Ctrl-C or the end of CMD when not given")  # fmt: skip
 
 
 def page(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
-    output(parser, "where the page goes", default)
-    open_page(parser)
+    shared.output(parser, "where the page goes", default)
+    shared.open_page(parser)
 
 
 def leaks(parser: argparse.ArgumentParser) -> None:
@@ -100,17 +96,15 @@ def leaks(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone leaks -- ./server --selftest
-
         freestone leaks --sampled --error 0 -- python3 app.py
-
         freestone leaks --pid $(pidof server) --for 10m
     """
-    program(parser, needed=False)
+    shared.program(parser, needed=False)
     running(parser)
     parser.add_argument("--sampled", action="store_true", help="look at samples, not at every block: for long runs")
-    parser.add_argument("--error", type=at_least(0, 255), default=23, metavar="N",
+    parser.add_argument("--error", type=shared.at_least(0, 255), default=23, metavar="N",
                         help="exit status when something was lost; 0: CMD's own")  # fmt: skip
-    parser.add_argument("--depth", type=at_least(1), default=16, metavar="N", help="calls shown per place")
+    parser.add_argument("--depth", type=shared.at_least(1), default=16, metavar="N", help="calls shown per place")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found as JSON")
 
 
@@ -123,7 +117,6 @@ def agent(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone agent --all
-
         freestone agent --listen 0.0.0.0:9477 --push http://pyroscope:4040 --every 60s
     """
     parser.add_argument("--listen", default="127.0.0.1:9477", metavar="ADDRESS:PORT", help="where /metrics is served")

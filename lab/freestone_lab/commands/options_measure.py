@@ -5,18 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import (
-    ALLOCATOR,
-    allocators,
-    at_least,
-    budget,
-    exports,
-    habits,
-    installing,
-    output,
-    program,
-    seed,
-)
+from freestone_lab.commands import options_shared as shared
 
 
 def compare(parser: argparse.ArgumentParser) -> None:
@@ -34,21 +23,19 @@ def compare(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone compare -- python3 my_script.py
-
         freestone compare --quick --with mine=./libmine.so -- ./server --selftest
-
         freestone compare --budget 5m --counts -o report.html -- make -B
     """
-    program(parser, needed=False)
-    allocators(parser)
-    installing(parser)
-    budget(parser)
+    shared.program(parser, needed=False)
+    shared.allocators(parser)
+    shared.installing(parser)
+    shared.budget(parser)
     parser.add_argument(
         "--precision",
         metavar="1%",
         help="how well each ratio is to be known, in per cent; default 3; one that is given has 10 min",
     )
-    parser.add_argument("--rounds", "--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
+    parser.add_argument("--rounds", "--runs", type=shared.at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument("--quick", action="store_true", help="a budget of 15 s")
     parser.add_argument("--counts", action="store_true",
                         help="also count instructions (callgrind) and system calls (strace)")  # fmt: skip
@@ -56,12 +43,12 @@ def compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-file", type=Path, action="append", default=[], metavar="FILE",
                         help="a file that CMD writes, compared too (repeatable)")  # fmt: skip
     parser.add_argument(
-        "--expect-exit", type=at_least(0, 255), default=0, metavar="N", help="the exit status of success"
+        "--expect-exit", type=shared.at_least(0, 255), default=0, metavar="N", help="the exit status of success"
     )
     parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times glibc's")
-    habits(parser)
-    seed(parser)
-    exports(parser)
+    shared.habits(parser)
+    shared.seed(parser)
+    shared.exports(parser)
 
 
 def advise(parser: argparse.ArgumentParser) -> None:
@@ -75,14 +62,11 @@ def advise(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone advise -- python3 my_script.py
-
         freestone advise --server 'redis-server --port 7777' --ready 7777 --load 'redis-benchmark -p 7777 -q'
-
         freestone advise --option dirty_bytes=0,8m,64m --prepare 'rm -rf out' -- ./build.sh
-
         freestone advise --trace app.fst
     """
-    program(parser, needed=False)
+    shared.program(parser, needed=False)
     parser.add_argument("--server", metavar="'CMD'", help="the server to measure")
     parser.add_argument("--ready", metavar="PORT|URL|LINE", help="how to see that it serves")
     parser.add_argument("--load", metavar="'CMD'",
@@ -90,20 +74,20 @@ def advise(parser: argparse.ArgumentParser) -> None:
                              "are read, or any other, by its time")  # fmt: skip
     parser.add_argument("--stop", default="TERM", metavar="SIGNAL", help="what ends the server; default TERM")
     parser.add_argument("--idle", default="10s", metavar="10s", help="how long it is watched after the load")
-    parser.add_argument("--pid", type=at_least(1), metavar="N", help="the program that runs as process N")
+    parser.add_argument("--pid", type=shared.at_least(1), metavar="N", help="the program that runs as process N")
     parser.add_argument("--trace", type=Path, metavar="APP.fst", help="the program whose calls were recorded there")
-    allocators(parser)
-    installing(parser)
-    habits(parser)
-    parser.add_argument("--runs", type=at_least(1), metavar="N", help="exactly this many rounds")
-    budget(parser, "the card comes after this long at the latest; default 90s, or up to four times that if the least "
-                   "look at everybody takes longer")  # fmt: skip
+    shared.allocators(parser)
+    shared.installing(parser)
+    shared.habits(parser)
+    parser.add_argument("--runs", type=shared.at_least(1), metavar="N", help="exactly this many rounds")
+    longer = "or up to four times that if the least look at everybody takes longer"
+    shared.budget(parser, f"the card comes after this long at the latest; default 90s, {longer}")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what CMD reads; default nothing")
     parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times the first")
     parser.add_argument("--adopt", choices=("preload", "systemd", "docker", "link"), default="preload",
                         help="which way to adopt it the card shows; the page shows all")  # fmt: skip
-    seed(parser)
-    exports(parser)
+    shared.seed(parser)
+    shared.exports(parser)
 
 
 def run(parser: argparse.ArgumentParser) -> None:
@@ -115,10 +99,9 @@ def run(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone run -- python3 app.py
-
         freestone run --stats -- ./server --port 8080
     """
-    program(parser, needed=False)
+    shared.program(parser, needed=False)
     parser.add_argument("--stats", action="store_true", help="print the allocator's statistics at exit, to stderr")
     parser.add_argument("--hardened", action="store_true", help="use the hardened build")
 
@@ -149,31 +132,25 @@ def bench(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone bench
-
         freestone bench published -o published.html
-
         freestone bench scaling --only freestone --only gperftools --rounds 5
-
         freestone bench full --budget 40m --json full.json.gz
-
         freestone bench costs --only freestone,freestone-hardened --no-null
-
         freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
-
         freestone bench attacks --rounds 20
     """
     parser.add_argument("names", nargs="*", metavar="SUITE|WORKLOAD|APP")
-    allocators(parser)
-    parser.add_argument("--rounds", type=at_least(1), metavar="N",
+    shared.allocators(parser)
+    parser.add_argument("--rounds", type=shared.at_least(1), metavar="N",
                         help="rounds of each experiment; default the suite's")  # fmt: skip
     parser.add_argument("--budget", metavar="40m",
                         help="divide this time over the experiments: fewer rounds, never fewer sizes")  # fmt: skip
-    seed(parser)
+    shared.seed(parser)
     parser.add_argument("--no-null", action="store_true", help="leave out the null allocator")
     parser.add_argument("--cluster", metavar="ADDRESS", help="run the traces on the workers of this Dask scheduler")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="with --cluster: go on with what is stored there")
     parser.add_argument("--list", dest="listing", action="store_true", help="only list what there is")
-    exports(parser)
+    shared.exports(parser)
 
 
 def attacks(parser: argparse.ArgumentParser) -> None:
@@ -182,16 +159,16 @@ def attacks(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone bench attacks
-
         freestone bench attacks --rounds 200 freestone-hardened scudo glibc
-
         freestone bench attacks --kind 'double free' freestone glibc
     """
-    parser.add_argument("names", nargs="*", metavar=ALLOCATOR, help="which; all of this machine when none is named")
-    parser.add_argument("--rounds", type=at_least(1), default=100, metavar="N", help="attacks of each kind")
-    parser.add_argument("--first-seed", type=at_least(0), default=1, metavar="N", help="the seed of the first kind")
+    shared.names(parser)
+    parser.add_argument("--rounds", type=shared.at_least(1), default=100, metavar="N", help="attacks of each kind")
+    parser.add_argument(
+        "--first-seed", type=shared.at_least(0), default=1, metavar="N", help="the seed of the first kind"
+    )
     parser.add_argument("--kind", default="", metavar="TEXT", help="only kinds whose name has this in it")
-    output(parser, "the result file (.json or .json.gz)")
+    shared.output(parser, "the result file (.json or .json.gz)")
 
 
 def mitigations(parser: argparse.ArgumentParser) -> None:
@@ -201,9 +178,9 @@ def mitigations(parser: argparse.ArgumentParser) -> None:
 
         freestone bench mitigations -o docs/results/mitigations.json.gz && freestone docs
     """
-    parser.add_argument("--rounds", type=at_least(1), default=8, metavar="N", help="rounds of each experiment")
-    seed(parser)
-    output(parser, "the result file (.json.gz)")
+    parser.add_argument("--rounds", type=shared.at_least(1), default=8, metavar="N", help="rounds of each experiment")
+    shared.seed(parser)
+    shared.output(parser, "the result file (.json.gz)")
 
 
 def report(parser: argparse.ArgumentParser) -> None:
@@ -212,11 +189,10 @@ def report(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone report results/compare-20261120-120000.json
-
         freestone report full.json.gz -o full.html
     """
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="result files (.json or .json.gz)")
-    output(parser, "default: the first result, as .html")
+    shared.output(parser, "default: the first result, as .html")
 
 
 def diff(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +207,6 @@ def diff(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone diff main.json branch.json --fail-if 'time>3%' --fail-if 'memory>5%'
-
         freestone diff old.json new.json --peer freestone --absolute
     """
     parser.add_argument("a", type=Path, metavar="A", help="the earlier result file")
@@ -254,7 +229,7 @@ def join(parser: argparse.ArgumentParser) -> None:
         freestone join here.json there.json -o both.json && freestone report both.json
     """
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="result files (.json or .json.gz)")
-    output(parser, "the joined result (.json or .json.gz)")
+    shared.output(parser, "the joined result (.json or .json.gz)")
 
 
 def doctor(parser: argparse.ArgumentParser) -> None:
@@ -273,13 +248,12 @@ def peers(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone peers
-
         freestone peers --with mine=./libmine.so --json
     """
     parser.add_argument("--with", dest="given", action="append", default=[], metavar="NAME=path.so",
                         help="also this allocator (repeatable)")  # fmt: skip
     parser.add_argument("--controls", action="store_true", help="also those by which the lab is tested")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+    shared.as_json(parser)
 
 
 def peers_install(parser: argparse.ArgumentParser) -> None:
@@ -288,13 +262,12 @@ def peers_install(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone peers install
-
         freestone peers install mimalloc jemalloc scudo
     """
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is named")
+    shared.names(parser, "NAME")
     parser.add_argument("--force", action="store_true", help="build again what is already here")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+    shared.as_json(parser)
 
 
 def peers_probe(parser: argparse.ArgumentParser) -> None:
@@ -303,8 +276,7 @@ def peers_probe(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone peers probe
-
         freestone peers probe glibc freestone --json
     """
-    parser.add_argument("names", nargs="*", metavar=ALLOCATOR, help="which; all when none is named")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+    shared.names(parser)
+    shared.as_json(parser)

@@ -30,15 +30,19 @@ def program(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
     parser.add_argument("command", metavar="CMD", nargs=argparse.PARSER).required = needed
 
 
-def peers_to_compare(parser: argparse.ArgumentParser) -> None:
+def names(parser: argparse.ArgumentParser, metavar: str = ALLOCATOR) -> None:
+    parser.add_argument("names", nargs="*", metavar=metavar, help="which; all when none is named")
+
+
+def as_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON instead of tables")
+
+
+def allocators(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--with", dest="with_", action="append", default=[], metavar=ALLOCATOR,
                         help="add an allocator (repeatable; `all` adds every one found)")  # fmt: skip
     parser.add_argument("--only", action="append", default=[], metavar=ALLOCATOR,
                         help="compare glibc with just these (repeatable)")  # fmt: skip
-
-
-def allocators(parser: argparse.ArgumentParser) -> None:
-    peers_to_compare(parser)
     parser.add_argument("--option", action="append", default=[], metavar="[NAME:]OPTION=V,V...",
                         help="also measure an allocator (default freestone) with these settings; a name in capitals "
                              "is an environment variable, as in mimalloc:MIMALLOC_ALLOW_THP=0")  # fmt: skip

@@ -5,16 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from freestone_lab.commands.options_shared import (
-    ALLOCATOR,
-    allocators,
-    at_least,
-    budget,
-    exports,
-    installing,
-    program,
-    seed,
-)
+from freestone_lab.commands import options_shared as shared
 
 
 def _pace(text: str) -> float:
@@ -33,21 +24,22 @@ def record(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone record -o app.fst -- ./server --port 8080
-
         freestone record -o app.fst --pid 1234 --for 60s --max-bytes 2g
     """
-    program(parser, needed=False)
+    shared.program(parser, needed=False)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", default=Path("app.fst"),
                         help="the trace; default app.fst")  # fmt: skip
-    parser.add_argument("--pid", type=at_least(1), metavar="N",
+    parser.add_argument("--pid", type=shared.at_least(1), metavar="N",
                         help="join a running process that libfreestone-record.so is loaded in")  # fmt: skip
     parser.add_argument("--for", dest="for_", metavar="60s", help="end the recording after this time; CMD goes on")
     parser.add_argument("--max-bytes", metavar="2g", help="end the recording at this size of the trace")
     parser.add_argument("--buffer", default="64m", metavar="64m", help="memory between the program and the writer")
-    parser.add_argument("--sample-threads", type=at_least(1), default=1, metavar="N", help="record one thread in N")
+    parser.add_argument(
+        "--sample-threads", type=shared.at_least(1), default=1, metavar="N", help="record one thread in N"
+    )
     parser.add_argument("--stacks", action="store_true",
                         help="record sampled call stacks: addresses of code enter the trace")  # fmt: skip
-    parser.add_argument("--with", dest="with_", metavar=ALLOCATOR, help="serve CMD by this allocator")
+    parser.add_argument("--with", dest="with_", metavar=shared.ALLOCATOR, help="serve CMD by this allocator")
 
 
 def replay(parser: argparse.ArgumentParser) -> None:
@@ -59,26 +51,24 @@ def replay(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone replay app.fst
-
         freestone replay app.fst --with jemalloc,mimalloc --pace 1.0
-
         freestone replay app.fst --threads 16 --rounds 20
     """
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
-    allocators(parser)
-    installing(parser)
+    shared.allocators(parser)
+    shared.installing(parser)
     parser.add_argument("--pace", type=_pace, default=0.0, metavar="X",
                         help="1.0: as fast as recorded; default: as fast as possible")  # fmt: skip
-    parser.add_argument("--threads", type=at_least(1), metavar="N",
+    parser.add_argument("--threads", type=shared.at_least(1), metavar="N",
                         help="replay by so many threads; beyond the recorded ones, copies run too")  # fmt: skip
-    parser.add_argument("--process", type=at_least(0), metavar="N",
+    parser.add_argument("--process", type=shared.at_least(0), metavar="N",
                         help="which process of the trace; default the one with the most calls")  # fmt: skip
-    budget(parser)
+    shared.budget(parser)
     parser.add_argument("--precision", metavar="1%", help="stop when every interval is this narrow (within 10 min)")
-    parser.add_argument("--rounds", type=at_least(1), metavar="N", help="exactly this many rounds")
+    parser.add_argument("--rounds", type=shared.at_least(1), metavar="N", help="exactly this many rounds")
     parser.add_argument("--quick", action="store_true", help="a budget of 15 s")
-    seed(parser)
-    exports(parser)
+    shared.seed(parser)
+    shared.exports(parser)
 
 
 def partial(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +118,7 @@ def trace_cut(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the new trace")
     parser.add_argument("--from", dest="begin", metavar="10s", help="where it begins; default the start")
     parser.add_argument("--until", dest="end", metavar="20s", help="where it ends; default the end")
-    parser.add_argument("--process", type=at_least(0), metavar="N", help="only this process")
+    parser.add_argument("--process", type=shared.at_least(0), metavar="N", help="only this process")
     parser.add_argument("--max-bytes", metavar="2m", help="no larger than this")
     partial(parser)
 
@@ -155,7 +145,7 @@ def trace_anonymise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the new trace")
     parser.add_argument(
-        "--round-sizes", type=at_least(1, 1 << 40), default=1, metavar="N", help="round sizes up to multiples"
+        "--round-sizes", type=shared.at_least(1, 1 << 40), default=1, metavar="N", help="round sizes up to multiples"
     )
 
 
@@ -181,7 +171,7 @@ def trace_stats(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("trace", type=Path, metavar="TRACE")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the trace's name, as .html")
-    parser.add_argument("--with", dest="with_", action="append", default=[], metavar=ALLOCATOR,
+    parser.add_argument("--with", dest="with_", action="append", default=[], metavar=shared.ALLOCATOR,
                         help="set this allocator beside the bound (repeatable); default glibc, freestone")  # fmt: skip
     partial(parser)
 
@@ -206,5 +196,5 @@ def trace_cost(parser: argparse.ArgumentParser) -> None:
         freestone trace cost --rounds 9 --json docs/results/recording-whole.json && freestone docs
     """
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help="of `freestone trace corpus`; default seven")
-    parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N")
+    parser.add_argument("--rounds", type=shared.at_least(1), default=5, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every round")

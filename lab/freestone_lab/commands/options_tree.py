@@ -14,7 +14,6 @@ def package(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone package out
-
         freestone package out --only wheel
     """
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
@@ -36,9 +35,7 @@ def test(parser: argparse.ArgumentParser) -> None:
     Examples:
 
         freestone test
-
         freestone test release lab
-
         freestone test --long asan
     """
     parser.add_argument("parts", nargs="*", metavar="PART",
