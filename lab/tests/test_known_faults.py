@@ -85,7 +85,7 @@ of a daemon the launcher is measured
 state that is left behind makes every allocator fail
     commands/test_advise: test_a_program_that_leaves_state_behind_is_recognised
 nothing compared, exit status 0
-    commands/test_advise: test_nothing_to_compare_is_an_exit_status
+    commands/test_cli: test_compare_shows_a_failing_allocator_in_its_row
 an output that cannot be written is a traceback after the run
     commands/test_advise: test_an_output_that_cannot_be_written_is_said_before_measuring
     core/test_outputs: test_a_place_that_cannot_be_written_is_said_and_replaced
