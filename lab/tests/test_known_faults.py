@@ -71,7 +71,7 @@ F16 exit statuses ignored, the wrapper's memory taken for the program's
     engine/test_experiment: test_the_exit_status_of_success_is_the_users
     measure/test_process: test_peak_memory_is_the_trees_not_the_wrappers
 F17 set-up and clean-up in the time, the same seed in every thread
-    workloads/test_laws: test_threads_have_independent_streams
+    workloads/test_laws: test_a_law_is_that_of_its_formula
     workloads/test_workload_program: test_the_void_source_is_subtracted_and_calls_no_allocator
     test_known_faults: test_what_comes_before_and_after_is_not_in_the_time
 F18 memory of the wrapper only, and none after the free
