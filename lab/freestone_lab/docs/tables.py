@@ -271,23 +271,27 @@ def recording_whole(result: dict[str, Any]) -> str:
 
 
 def torture(result: dict[str, Any]) -> str:
-    """One row for each axis, with both builds' outcome."""
+    """The axes that both builds passed, with the calls refused; a row for each of the others, with the outcomes."""
     axes: dict[str, dict[str, dict[str, Any]]] = {}
     for row in result["rows"]:
         axes.setdefault(row["axis"], {})[row["build"]] = row
-    builds, rows = ("fast", "hardened"), []
+    builds, rows, passed = ("fast", "hardened"), [], []
     for name, runs in axes.items():
-        found = [runs[build] for build in builds if build in runs]
+        counts = [str(sum(runs[build]["refused"].values())) for build in builds if build in runs]
+        refused = "" if set(counts) == {"0"} else f" ({' / '.join(counts)})"
+        if all(run["outcome"] == "passed" for run in runs.values()) and name not in result["not_met"]:
+            passed.append(f"`{name}`{refused}")
+            continue
         outcomes = [cell_text(runs[build]["outcome"].partition("; ")[0]) if build in runs else "" for build in builds]
-        refused = " / ".join(str(sum(run["refused"].values())) for run in found)
-        seconds = " / ".join(f"{run['seconds']:.1f}" for run in found)
-        rows.append([f"`{name}`", *outcomes, seconds, "not met" if name in result["not_met"] else refused])
-    passed = sum(row["outcome"] == "passed" for row in result["rows"])
+        rows.append([f"`{name}`", *outcomes, "not met" if name in result["not_met"] else " / ".join(counts)])
     said = (
-        f"{passed} of {len(result['rows'])} runs passed, in {result['seconds']} seconds (`{TORTURED}`, "
-        f"seed {result['seed']:#x}, on {result['machine']}, `docs/results/torture.json`)."
+        f"{sum(row['outcome'] == 'passed' for row in result['rows'])} of {len(result['rows'])} runs passed, in "
+        f"{result['seconds']} seconds (`{TORTURED}`, seed {result['seed']:#x}, on {result['machine']}, "
+        "`docs/results/torture.json`)."
     )
-    return below(said, ("what is refused or set", *builds, "seconds", "calls refused"), rows, "---")
+    listed = wrapped(f"Passed, with the calls refused under the fast and the hardened library: {', '.join(passed)}.")
+    others = [grid(("what is refused or set", *builds, "calls refused"), rows)] if rows else []
+    return "\n\n".join([wrapped(said), listed, *others])
 
 
 def programs(result: dict[str, Any]) -> str:
