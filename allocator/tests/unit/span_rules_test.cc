@@ -1,5 +1,5 @@
-// Room 6, without a heap. The search names the lowest run that fits, always, and costs no more in a heap of 64 GiB than
-// its height says. What falls out of use once leaves a share; what comes back is kept the next time, as long as it does.
+// Room 6, without a heap. The search always names the lowest run that fits, at a cost bounded by the tree's height. Use
+// that falls for the first time leaves a share; use that came back once is kept as a whole, while the pattern lasts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
