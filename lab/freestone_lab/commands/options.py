@@ -62,7 +62,6 @@ COMMANDS: dict[str, Command] = {
     "trace anonymise": Command(options_trace.trace_anonymise, "trace", function="anonymise"),
     "trace import": Command(options_trace.trace_import, "trace", function="take_foreign"),
     "trace stats": Command(options_trace.trace_stats, "trace", function="stats"),
-    "trace cost": Command(options_trace.trace_cost, "trace", function="measure_cost"),
     "trace corpus": Command(options_trace.trace_corpus, "trace", function="record_corpus"),
     "report": Command(options_measure.report, "results", function="report"),
     "diff": Command(options_measure.diff, "results", function="diff"),

@@ -186,15 +186,3 @@ def trace_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help="which; all when none is named")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="default trace/corpus")
     parser.add_argument("--max-bytes", default="2m", metavar="2m", help="the largest size of a trace")
-
-
-def trace_cost(parser: argparse.ArgumentParser) -> None:
-    """What recording costs: CPU time of programs alone and recorded, recorder and writer included.
-
-    Example:
-
-        freestone trace cost --rounds 9 --json docs/results/recording-whole.json && freestone docs
-    """
-    parser.add_argument("names", nargs="*", metavar="PROGRAM", help="of `freestone trace corpus`; default seven")
-    parser.add_argument("--rounds", type=shared.at_least(1), default=5, metavar="N")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every round")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
-from freestone_lab.engine import preparation
 from freestone_lab.peers import discover
 from freestone_lab.report import trace_page
 from freestone_lab.trace import (
@@ -19,7 +17,6 @@ from freestone_lab.trace import (
     describe,
     events,
     foreign,
-    recording_cost,
     replaying,
     transform,
 )
@@ -96,20 +93,6 @@ def record_corpus(options: Namespace) -> None:
     most = units.size_bytes(options.max_bytes, "--max-bytes")
     made = corpus.record_all(options.output or corpus.folder(), most, options.names, print)
     print(f"{len(made)} traces, {units.size_words(sum(path.stat().st_size for path in made))}")
-
-
-def measure_cost(options: Namespace) -> None:
-    if options.json:
-        paths.must_be_writable(options.json, "--json")
-    names = options.names or recording_cost.PROGRAMS
-    rows, failed = recording_cost.measure_all(names, options.rounds, preparation.to_stderr)
-    for row in rows:
-        shown = zip(recording_cost.HEADINGS, recording_cost.cells(row), strict=True)
-        print("; ".join(f"{what}: {cell}" for what, cell in shown))
-    if options.json:
-        found = recording_cost.as_json(rows, failed, options.rounds)
-        outputs.write_whole(options.json, json.dumps(found, indent=1) + "\n")
-        print(f"written: {options.json}")
 
 
 def _write(trace: Trace, path: Path) -> None:

@@ -26,7 +26,6 @@ from freestone_lab.docs.pages import cell_text, command_text, grid, stored, with
 from freestone_lab.host import real_programs
 from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
-from freestone_lab.trace import recording_cost
 from freestone_lab.workloads import mitigation_costs, suites
 
 ATTACKS, COMPATIBILITY, HARDENING, LAB, PROGRAMS, TORTURE, TRACE = (
@@ -260,14 +259,18 @@ def recording(report: ElementTree.Element) -> str:
 
 def recording_whole(result: dict[str, Any]) -> str:
     """Each program, and the range of all."""
-    rows = [recording_cost.Row(**row) for row in result["programs"]]
-    times = [median(recording_cost.ratios(row)) for row in rows]
+    rows, times = [], []
+    for one in result["programs"]:
+        found = [a / b for a, b in zip(one["recorded"], one["alone"], strict=True)]
+        times.append(median(found))
+        figures = [f"{of:.2f}" for of in (median(one["alone"]), median(one["recorded"]), times[-1])]
+        rows.append([one["name"], *figures, f"{min(found):.2f} to {max(found):.2f}"])
     said = (
-        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `{recording_cost.COMMAND}`: user "
-        f"and system time of `freestone-record` and all below it is {min(times):.1f} to {max(times):.1f} times the "
-        f"program's, medians of {result['rounds']} rounds."
+        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `{WHOLE}`: user and system time of "
+        f"`freestone-record` and all below it is {min(times):.1f} to {max(times):.1f} times the program's, medians of "
+        f"{result['rounds']} rounds."
     )
-    return below(said, recording_cost.HEADINGS, map(recording_cost.cells, rows))
+    return below(said, ("program", "CPU s, alone", "recorded, with the writer", "times", "spread"), rows)
 
 
 def torture(result: dict[str, Any]) -> str:
@@ -387,7 +390,7 @@ def _root(root: dict[str, Any]) -> list[str]:
 TORTURED = "./freestone build all && ctest --test-dir build/release -R torture.whole"
 RESULTS = Path("docs/results")
 ENUMERATED = RESULTS / "attacks/enumerated.json.gz"
-RECORDING = RESULTS / "recording-cost.xml"
+RECORDING, WHOLE = RESULTS / "recording-cost.xml", RESULTS / "recording-whole.json"
 
 
 def _plain(schema: str, command: str) -> Callable[[Path], dict[str, Any]]:
@@ -396,7 +399,6 @@ def _plain(schema: str, command: str) -> Callable[[Path], dict[str, Any]]:
 
 _RUN = _plain(real_programs.SCHEMA, real_programs.COMMAND)
 _ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
-_WHOLE = _plain(recording_cost.SCHEMA, recording_cost.COMMAND)
 TABLES = (
     Table(HARDENING, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
     Table(HARDENING, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
@@ -406,7 +408,7 @@ TABLES = (
     Table(PROGRAMS, "suites", real_programs.SUITES, _RUN, program_suites),
     Table(COMPATIBILITY, "roots", real_programs.ROOTS, _ROOTS, roots),
     Table(TRACE, "recording cost", RECORDING, lambda path: ElementTree.parse(path).getroot(), recording),
-    Table(LAB, "recording whole", recording_cost.RESULT, _WHOLE, recording_whole),
+    Table(LAB, "recording whole", WHOLE, _plain("freestone-recording-cost/1", ONCE), recording_whole),
     Table(LAB, "known costs", RESULTS / "known-costs.json", _plain("freestone-known-costs/1", ONCE), known_costs),
     Table(TORTURE, "torture", RESULTS / "torture.json", _plain("freestone-torture/1", TORTURED), torture),
 )

@@ -48,5 +48,5 @@ def test_a_sentence_that_was_rewritten_is_asked_for() -> None:
 def test_a_stored_file_of_something_else_is_refused(tmp_path: Path) -> None:
     for text in ("nothing", "[]", json.dumps({"schema": "other"})):
         (tmp_path / "x.json").write_text(text)
-        with pytest.raises(UserError, match=r"x\.json.*freestone trace cost"):
-            pages.stored(tmp_path / "x.json", "freestone-recording-cost/1", "freestone trace cost")
+        with pytest.raises(UserError, match=r"x\.json.*freestone bench torture"):
+            pages.stored(tmp_path / "x.json", "freestone-torture/1", "freestone bench torture")
