@@ -26,28 +26,12 @@ C_NAMES = (
     *("malloc_iterate", "malloc_disable", "malloc_enable"),
     *("__libc_malloc", "__libc_free", "__libc_calloc", "__libc_realloc", "__libc_memalign"),
 )
-OPERATOR_NAMES: dict[str, str] = {
-    "_Znwm": "new",
-    "_Znam": "new[]",
-    "_ZnwmRKSt9nothrow_t": "new nothrow",
-    "_ZnamRKSt9nothrow_t": "new[] nothrow",
-    "_ZnwmSt11align_val_t": "new aligned",
-    "_ZnamSt11align_val_t": "new[] aligned",
-    "_ZnwmSt11align_val_tRKSt9nothrow_t": "new aligned nothrow",
-    "_ZnamSt11align_val_tRKSt9nothrow_t": "new[] aligned nothrow",
-    "_ZdlPv": "delete",
-    "_ZdaPv": "delete[]",
-    "_ZdlPvm": "delete sized",
-    "_ZdaPvm": "delete[] sized",
-    "_ZdlPvRKSt9nothrow_t": "delete nothrow",
-    "_ZdaPvRKSt9nothrow_t": "delete[] nothrow",
-    "_ZdlPvSt11align_val_t": "delete aligned",
-    "_ZdaPvSt11align_val_t": "delete[] aligned",
-    "_ZdlPvmSt11align_val_t": "delete sized aligned",
-    "_ZdaPvmSt11align_val_t": "delete[] sized aligned",
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t": "delete aligned nothrow",
-    "_ZdaPvSt11align_val_tRKSt9nothrow_t": "delete[] aligned nothrow",
-}
+# The operators new and delete, of objects and of arrays, in each of their forms; delete may be told the size, too.
+_FORMS = ("", "RKSt9nothrow_t", "St11align_val_t", "St11align_val_tRKSt9nothrow_t")
+OPERATOR_NAMES = (
+    *(f"{new}{form}" for new in ("_Znwm", "_Znam") for form in _FORMS),
+    *(f"{delete}{form}" for delete in ("_ZdlPv", "_ZdaPv") for form in (*_FORMS, "m", "mSt11align_val_t")),
+)
 FAMILY = frozenset(C_NAMES) | frozenset(OPERATOR_NAMES)
 
 _MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "riscv64": "RISCV", "ppc64le": "PPC64"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,36 +49,34 @@ def test_a_build_that_fails_is_a_failed_test(monkeypatch: pytest.MonkeyPatch) ->
     assert tally.failed == 1 and "cmake --preset nosuch" in tally.problems[0]
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was built and tested, in order; nothing is."""
+    done: list[str] = []
+
+    def note(step: str, passed: int) -> Tally:
+        done.append(step)
+        return Tally(passed=passed)
+
+    monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: note(f"build {part.preset}", 0))
+    monkeypatch.setattr(own_tests, "test_part", lambda part, form, jobs: note(f"test {part.preset} {form.value}", 1))
+    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: note(f"lab {form.value} by {python}", 10))
+    return done
+
+
 @pytest.mark.parametrize("names", [[], ["one", "lab"], ["lab"], ["two"]])
 def test_every_wanted_part_runs_once_and_the_lab_after_the_first_build(
-    monkeypatch: pytest.MonkeyPatch, names: list[str]
+    monkeypatch: pytest.MonkeyPatch, steps: list[str], names: list[str]
 ) -> None:
-    order: list[str] = []
-
-    def step(kind: str) -> Callable[..., Tally]:
-        def run(part: own_tests.Part, *_: object) -> Tally:
-            order.append(f"{kind} {part.preset}")
-            return Tally(passed=1 if kind == "test" else 0)
-
-        return run
-
-    def lab(form: Form, python: str, jobs: int) -> Tally:
-        assert form is Form.USUAL and python == sys.executable
-        order.append("lab")
-        return Tally(passed=10)
-
     monkeypatch.setattr(own_tests, "PARTS", (own_tests.Part("one", 1), own_tests.Part("two", 1)))
-    monkeypatch.setattr(own_tests, "build_part", step("build"))
-    monkeypatch.setattr(own_tests, "test_part", step("test"))
-    monkeypatch.setattr(own_tests, "run_lab", lab)
     tally = own_tests.run_all(names, Form.USUAL, lambda line: None)
     wanted = names or ["one", "two", "lab"]
-    parts = [name for name in wanted if name != "lab"]
-    of_parts = [step for step in order if step != "lab"]
-    assert of_parts == [f"{kind} {p}" for p in parts for kind in ("build", "test")]
-    assert order.count("lab") == ("lab" in wanted)
+    parts, lab = [name for name in wanted if name != "lab"], f"lab usual by {sys.executable}"
+    of_parts = [step for step in steps if step != lab]
+    assert of_parts == [step for part in parts for step in (f"build {part}", f"test {part} usual")]
+    assert steps.count(lab) == ("lab" in wanted)
     if "lab" in wanted and parts:
-        assert order.index("lab") > order.index(f"build {parts[0]}")
+        assert steps.index(lab) > steps.index(f"build {parts[0]}")
     assert tally.passed == len(parts) + 10 * ("lab" in wanted)
 
 
@@ -139,18 +136,9 @@ def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
     assert ["-n 2" in command for command in commands] == [True, False]
 
 
-def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[tuple[object, ...]] = []
-
-    def noted(*arguments: object) -> Tally:
-        order.append(arguments)
-        return Tally(passed=1)
-
-    monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
-    monkeypatch.setattr(own_tests, "test_part", lambda part, form, jobs: noted(part.preset, form))
-    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: noted("lab", form))
-    assert own_tests.run_all([], Form.TIMING, lambda line: None).passed == 2
-    assert order == [("release", Form.TIMING), ("lab", Form.TIMING)]
+def test_what_judges_times_runs_alone_and_only_when_asked_for(steps: list[str]) -> None:
+    assert own_tests.run_all([], Form.TIMING, lambda line: None).passed == 11
+    assert steps == ["build release", "test release timing", f"lab timing by {sys.executable}"]
     for form in (Form.USUAL, Form.LONG):
         assert "timing" in " ".join(own_tests.LABELS[form]) and own_tests.LABELS[form][0] == "-LE"
         assert "not timing" in own_tests.MARKS[form]
@@ -159,22 +147,13 @@ def test_what_judges_times_runs_alone_and_only_when_asked_for(monkeypatch: pytes
 @pytest.mark.parametrize(("form", "runs"), [(Form.USUAL, False), (Form.LONG, True), (Form.TIMING, False)])
 @pytest.mark.parametrize("there", [True, False])
 def test_the_long_form_runs_on_the_other_processor_where_it_can(
-    form: Form, runs: bool, there: bool, monkeypatch: pytest.MonkeyPatch
+    form: Form, runs: bool, there: bool, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    tested: list[str] = []
-
-    def tests_of(part: own_tests.Part, *_: object) -> Tally:
-        tested.append(part.preset)
-        return Tally(passed=1)
-
     which = {"aarch64-linux-gnu-g++": "/usr/bin/x", "qemu-aarch64": "/usr/bin/x" if there else None}
     monkeypatch.setattr("shutil.which", which.get)
-    monkeypatch.setattr(own_tests, "build_part", lambda part, jobs: Tally())
-    monkeypatch.setattr(own_tests, "test_part", tests_of)
-    monkeypatch.setattr(own_tests, "run_lab", lambda form, python, jobs: Tally(passed=1))
     tally = own_tests.run_all([], form, said.append)
-    assert ("aarch64" in tested) == (runs and there)
+    assert (f"test aarch64 {form.value}" in steps) == (runs and there)
     assert tally.skipped == (runs and not there)
     assert ("skipping aarch64: there is no qemu-aarch64" in said) == (runs and not there)
 
