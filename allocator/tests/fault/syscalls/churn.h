@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <new>
 #include <utility>
 
 #include "support/blocks.h"
@@ -13,6 +15,23 @@
 #include "support/subject.h"
 
 namespace freestone_test {
+
+// Takes touched blocks of one size until null or `most` bytes, frees them, and says how many bytes that were.
+inline size_t fill(size_t size, size_t most = SIZE_MAX) {
+  struct Link {
+    Link* next;
+  };
+  Link* list = nullptr;
+  size_t total = 0;
+  for (void* block; total < most && (block = api().malloc(size)) != nullptr; total += size)
+    list = new (block) Link{list};
+  while (list != nullptr) {
+    Link* next = list->next;
+    api().free(list);
+    list = next;
+  }
+  return total;
+}
 
 // Blocks of `least` to `most` bytes by every call of the surface, at most `live_most` bytes at a time. Pages of each
 // carry its number: a few, or every `marked_bytes`. The table is outside the heap.

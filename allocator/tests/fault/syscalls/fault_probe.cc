@@ -12,6 +12,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "fault/syscalls/churn.h"
 #include "support/exercise.h"
 #include "support/process_memory.h"
 
@@ -23,48 +24,19 @@ int broken(const char* what) {
   return 1;
 }
 
-struct Link {
-  Link* next;
-};
-
-// Takes touched blocks of `size` until null and says how many bytes that were.
-size_t fill_up(size_t size, Link*& list, bool& clean_errno) {
-  size_t total = 0;
-  for (;;) {
-    errno = 0;
-    auto* link = static_cast<Link*>(api().malloc(size));
-    if (link == nullptr) break;
-    link->next = list;
-    list = link;
-    total += size;
-  }
-  clean_errno = errno == ENOMEM;
-  return total;
-}
-
-size_t fill_and_free(size_t size, bool& clean_errno) {
-  Link* list = nullptr;
-  const size_t total = fill_up(size, list, clean_errno);
-  while (list != nullptr) {
-    Link* next = list->next;
-    api().free(list);
-    list = next;
-  }
-  return total;
-}
-
 int fill_with_each(std::initializer_list<size_t> sizes, size_t percent, size_t limit) {
   for (const size_t size : sizes) {
-    bool clean_errno = false;
-    const size_t had = fill_and_free(size, clean_errno);
+    errno = 0;
+    const size_t had = fill(size);
+    const int error = errno;
     std::fprintf(stderr, "%zu bytes in blocks of %zu: %zu %% of the limit\n", had, size, had * 100 / limit);
-    if (!clean_errno) return broken("null without ENOMEM");
+    if (error != ENOMEM) return broken("null without ENOMEM");
     if (had < limit / 100 * percent) return broken("too little of the limit could be had");
   }
   return 0;
 }
 
-int fill(size_t percent, size_t limit) {
+int fill_limit(size_t percent, size_t limit) {
   if (fill_with_each({65536, 256, 1 << 20, 8000, 65536}, percent, limit) != 0) return 1;
   // With memory free again, everything works: small blocks, and a thread that allocates.
   pthread_t thread;
@@ -87,9 +59,9 @@ int fill_headroom(size_t percent, size_t headroom) {
   getrlimit(RLIMIT_AS, &limit);
   limit.rlim_cur = address_space_bytes();
   if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no limit");
-  Link* kept = nullptr;
-  bool clean_errno = false;
-  for (const size_t size : {size_t{1000}, size_t{5000}, size_t{1000}}) fill_up(size, kept, clean_errno);
+  for (const size_t size : {1000, 5000, 1000}) {
+    for (void* kept; (kept = api().malloc(size)) != nullptr;) *static_cast<char*>(kept) = 1;
+  }
   limit.rlim_cur += headroom;
   if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no other limit");
   return fill_with_each({5000, 5000, 600, 20000, 1000}, percent, headroom);
@@ -115,7 +87,7 @@ int main(int, char** argv) {
   size_t percent = 0;
   size_t limit = 0;
   if (std::strcmp(argv[1], "start") == 0) return freestone_test::start();
-  if (std::sscanf(argv[1], "fill:%zu:%zu", &percent, &limit) == 2) return freestone_test::fill(percent, limit);
+  if (std::sscanf(argv[1], "fill:%zu:%zu", &percent, &limit) == 2) return freestone_test::fill_limit(percent, limit);
   if (std::sscanf(argv[1], "headroom:%zu:%zu", &percent, &limit) == 2)
     return freestone_test::fill_headroom(percent, limit);
   return 2;

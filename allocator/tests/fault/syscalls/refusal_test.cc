@@ -11,13 +11,13 @@
 #include <fstream>
 #include <map>
 
+#include "fault/syscalls/churn.h"
 #include "fault/syscalls/supervisor.h"
 #include "support/subject.h"
 
 namespace freestone_test {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kGiB = size_t{1} << 30;
 constexpr int kMarker = SYS_getppid;
 constexpr int kRequests = 10000;
@@ -106,23 +106,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Refusal,
                                          SIZE_MAX / 2 - 4096, SIZE_MAX - 100000));
 
 // The same under limits: of the library, which asks nobody, and of the kernel.
-size_t fill_mebibytes() {
-  struct Link {
-    Link* next;
-  };
-  Link* list = nullptr;
-  size_t total = 0;
-  for (void* block; (block = api().malloc(65536 - 64)) != nullptr; total += 65536) list = new (block) Link{list};
-  while (list != nullptr) {
-    Link* next = list->next;
-    api().free(list);
-    list = next;
-  }
-  return total / kMiB;
-}
-
 int keep_what_could_be_had() {
-  const size_t before = fill_mebibytes();
+  const size_t before = fill(65536 - 64) / kMiB;
   for (const size_t gibibytes : {1, 2, 8, 30, 100, 900}) {
     for (int i = 0; i < 20; ++i) {
       if (api().malloc(gibibytes * kGiB) != nullptr) return 1;
@@ -130,7 +115,7 @@ int keep_what_could_be_had() {
       if (api().calloc(gibibytes, kGiB) != nullptr) return 3;
     }
   }
-  const size_t after = fill_mebibytes();
+  const size_t after = fill(65536 - 64) / kMiB;
   dprintf(STDERR_FILENO, "%zu MiB before, %zu MiB after\n", before, after);
   return after + 8 >= before && before > 256 ? 0 : 4;
 }

@@ -103,19 +103,6 @@ bool can_map(size_t bytes) {
   return mapping != MAP_FAILED && munmap(mapping, bytes) == 0;
 }
 
-// Blocks until null, each touched; freed again.
-size_t fill(size_t size, size_t most) {
-  std::vector<void*> blocks;
-  blocks.reserve(most / size + 1);
-  size_t total = 0;
-  for (void* block; total < most && (block = api().malloc(size)) != nullptr; total += size) {
-    std::memset(block, 1, 64);
-    blocks.push_back(block);
-  }
-  for (void* block : blocks) api().free(block);
-  return total;
-}
-
 // A sandbox, a judge or a test that bounds itself.
 TEST(AddressSpace, LimitThatTheProcessSetsLeavesRoomForThreadsAndMappings) {
   for (const size_t room : {64 * kMiB, 300 * kMiB, 4096 * kMiB}) {
