@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import unittest
 from pathlib import Path
 
-from packaging_support import BUILD, CLIENTS, ROOT, answers, call
+from packaging_support import BUILD, CLIENTS, ROOT, InFolder, answers, build_library, call
 
 from support import harness
 
@@ -22,50 +21,30 @@ INCLUDE = ROOT / "allocator" / "include"
     "no cross compiler (package g++-aarch64-linux-gnu)",
 )
 @unittest.skipUnless(shutil.which(EMULATOR), "no emulator (package qemu-user)")
-class Aarch64(unittest.TestCase):
+class Aarch64(InFolder):
     build = BUILD / "aarch64"
 
     @classmethod
     def setUpClass(cls) -> None:
-        settings = [
-            f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake",
-            "-DFREESTONE_TESTS=OFF",
-            "-DFREESTONE_LAB=OFF",
-        ]
-        call("cmake", "-G", "Ninja", "-S", ROOT, "-B", cls.build, "-DCMAKE_BUILD_TYPE=Release", *settings)
-        call("cmake", "--build", cls.build, "-j2", "--target", "freestone", "freestone_object_file")
+        super().setUpClass()
+        toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake"
+        build_library(cls.build, toolchain, targets=("freestone", "freestone_object_file"))
 
-    def run_client(self, *link: str | Path) -> tuple[Path, dict[str, str]]:
-        with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / "served"
-            call(COMPILER, "-o", program, CLIENTS / "served.c", "-I", INCLUDE, *link)
-            return program, answers(EMULATOR, "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}", program)
+    def run_client(self, source: str, *link: str | Path) -> tuple[Path, dict[str, str]]:
+        program = self.folder / Path(source).stem
+        call(COMPILER, "-O1", "-pthread", "-o", program, CLIENTS / source, "-I", INCLUDE, *link)
+        return program, answers(EMULATOR, "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}", program)
 
     def test_a_program_is_served_by_the_shared_library(self) -> None:
-        _, found = self.run_client("-L", self.build, "-lfreestone")
+        _, found = self.run_client("served.c", "-L", self.build, "-lfreestone")
         self.assertEqual(Path(found["malloc"]).resolve(), (self.build / "libfreestone.so").resolve())
 
     def test_a_program_is_served_by_the_object(self) -> None:
-        program, found = self.run_client(self.build / "freestone.o")
+        program, found = self.run_client("served.c", self.build / "freestone.o")
         self.assertEqual(Path(found["malloc"]).name, program.name)
 
     def test_threads_exchange_blocks(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / "threads"
-            call(
-                COMPILER,
-                "-O1",
-                "-pthread",
-                "-o",
-                program,
-                CLIENTS / "threads.c",
-                "-I",
-                INCLUDE,
-                "-L",
-                self.build,
-                "-lfreestone",
-            )
-            found = answers(EMULATOR, "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}", program)
+        _, found = self.run_client("threads.c", "-L", self.build, "-lfreestone")
         self.assertEqual(found, {"damaged": "0", "valid": "1"})
 
 

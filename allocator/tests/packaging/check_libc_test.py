@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
-from packaging_support import BUILD, ROOT, call
+from packaging_support import BUILD, build_library, call
 
 from support import harness
 
@@ -16,9 +16,7 @@ class WithoutLibcChecks(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         folder = BUILD / "without_libc_checks"
-        settings = ["-DFREESTONE_CHECK_LIBC=OFF", "-DFREESTONE_TESTS=OFF", "-DFREESTONE_LAB=OFF"]
-        call("cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *settings)
-        call("cmake", "--build", folder, "-j2", "--target", "freestone_hardened")
+        build_library(folder, "-DFREESTONE_CHECK_LIBC=OFF", targets=("freestone_hardened",))
         cls.library = folder / "libfreestone-hardened.so"
 
     def under_the_library(self, *command: str | Path) -> None:

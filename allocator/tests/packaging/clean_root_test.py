@@ -11,11 +11,10 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
-from packaging_support import call, make_packages
+from packaging_support import InFolder, call, make_packages
 
 from support import harness
 
@@ -39,16 +38,14 @@ rm -f /tmp/ls.fst /tmp/ls.plan
 @unittest.skipUnless(
     os.geteuid() == 0 and shutil.which("debootstrap"), "needs root and debootstrap (package debootstrap)"
 )
-class CleanRoot(unittest.TestCase):
-    folder: tempfile.TemporaryDirectory[str]
+class CleanRoot(InFolder):
     made: Path
     root: Path
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = Path(cls.folder.name) / "root"
+        super().setUpClass()
+        cls.root = cls.folder / "root"
         found = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())
         release = found[1] if found else "stable"
         made = subprocess.run(
@@ -71,12 +68,8 @@ class CleanRoot(unittest.TestCase):
 
     def files(self) -> set[str]:
         folders_of_pip = self.root / "srv" / "python" / "share"  # it leaves them, empty
-        found = {
-            str(p.relative_to(self.root))
-            for p in self.root.rglob("*")
-            if not (p.is_relative_to(folders_of_pip) and p.is_dir())
-        }
-        return {path for path in found if not DIARY.search(f"{path}/")}
+        found = [p for p in self.root.rglob("*") if not (p.is_relative_to(folders_of_pip) and p.is_dir())]
+        return {str(p.relative_to(self.root)) for p in found if not DIARY.search(f"{p.relative_to(self.root)}/")}
 
     def come_and_go(self, install: str, remove: str, use: str = USE) -> None:
         before = self.files()

@@ -14,54 +14,42 @@ import unittest
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging_support import BUILD, CC, CLIENTS, CXX, EXAMPLES, ROOT, answers, call, with_variable
+from packaging_support import (
+    BUILD, CC, CLIENTS, CXX, EXAMPLES, ROOT, InFolder, answers, build, call, with_variable,
+)  # fmt: skip
 
 from support import harness
 
 
-class Installed(unittest.TestCase):
+class Installed(InFolder):
     """An installed tree, moved after the installation: nothing in it may name the folder it was made for."""
 
-    folder: tempfile.TemporaryDirectory[str]
     prefix: Path
     libdir: Path
     work: Path
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.folder = tempfile.TemporaryDirectory()
-        root = Path(cls.folder.name)
-        call("cmake", "--install", BUILD, "--prefix", root / "first")
-        cls.prefix = root / "prefix"
-        shutil.move(root / "first", cls.prefix)
+        super().setUpClass()
+        call("cmake", "--install", BUILD, "--prefix", cls.folder / "first")
+        cls.prefix = cls.folder / "prefix"
+        shutil.move(cls.folder / "first", cls.prefix)
         cls.libdir = next(cls.prefix.glob("lib*/**/libfreestone.so")).parent
-        cls.work = root / "work"
+        cls.work = cls.folder / "work"
         cls.work.mkdir()
 
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.folder.cleanup()
-
     def pkg_config(self, *arguments: str) -> list[str]:
-        found = call(
-            "pkg-config", *arguments, "freestone", env=with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
-        )
-        return found.split()
+        env = with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
+        return call("pkg-config", *arguments, "freestone", env=env).split()
 
     def c_client(self, source: str, *link: str) -> Path:
         program = self.work / f"{Path(source).stem}-{len(list(self.work.iterdir()))}"
         call(CC, "-Wl,--as-needed", "-o", program, CLIENTS / source, *self.pkg_config("--cflags"), *link)
         return program
 
-    def configure(self, source: Path, build: Path, *options: str) -> None:
-        given = [
-            f"-DCMAKE_PREFIX_PATH={self.prefix}",
-            f"-DCMAKE_C_COMPILER={CC}",
-            f"-DCMAKE_CXX_COMPILER={CXX}",
-            *options,
-        ]
-        call("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *given)
-        call("cmake", "--build", build, "-j2")
+    def build_project(self, source: Path, folder: Path, *options: str) -> None:
+        compilers = (f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}")
+        build(source, folder, f"-DCMAKE_PREFIX_PATH={self.prefix}", *compilers, *options)
 
     def assert_served(self, found: dict[str, str], owner: Path) -> None:
         for name in {"malloc", "_Znwm"} & found.keys():
@@ -72,9 +60,8 @@ class Installed(unittest.TestCase):
         for source in ("served.c", "indirect.c"):
             found = answers(self.c_client(source, *self.pkg_config("--libs")), env=env)
             self.assert_served(found, self.libdir / "libfreestone.so.1")
-            self.assertEqual(
-                found.get("version", self.pkg_config("--modversion")[0]), self.pkg_config("--modversion")[0]
-            )
+            (version,) = self.pkg_config("--modversion")
+            self.assertEqual(found.get("version", version), version)
 
     def test_a_c_program_links_the_object_and_the_archive_named_by_pkg_config(self) -> None:
         for variable in ("object", "archive"):
@@ -106,17 +93,17 @@ class Installed(unittest.TestCase):
                 self.assertEqual(call(program), "caught\n")
 
     def test_cxx_programs_link_every_form_by_find_package(self) -> None:
-        build = self.work / "cmake"
-        self.configure(CLIENTS, build)
+        folder = self.work / "cmake"
+        self.build_project(CLIENTS, folder)
         shared = {"freestone": "libfreestone.so.1", "hardened": "libfreestone-hardened.so.1"}
         for form in ("freestone", "static", "object", "hardened", "hardened_static", "hardened_object"):
             for kind in ("served", "indirect"):
                 with self.subTest(form=form, kind=kind):
-                    program = build / f"{kind}-{form}"
+                    program = folder / f"{kind}-{form}"
                     self.assert_served(answers(program), self.libdir / shared[form] if form in shared else program)
         for form in ("static", "object", "hardened_static", "hardened_object"):
             with self.subTest(form=form, kind="throws, linked with -static"):
-                self.assertEqual(call(build / f"throws-{form}"), "caught\n")
+                self.assertEqual(call(folder / f"throws-{form}"), "caught\n")
 
     def test_the_c_example_builds_by_its_makefile(self) -> None:
         work = self.work / "c"
@@ -124,18 +111,14 @@ class Installed(unittest.TestCase):
         env = with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
         call("make", "-C", work, f"CC={CC}", "CFLAGS=-O2 -Wall -Wextra -Werror", env=env)
         printed = call(work / "measure", env=with_variable("LD_LIBRARY_PATH", self.libdir))
-        self.assertRegex(
-            printed, r"(?s)active.*all allocated +live +9[5-9]\.\d.*after a trim +live +0\.\d.*Cannot allocate memory"
-        )
+        told = r"(?s)active.*all allocated +live +9[5-9]\.\d.*after a trim +live +0\.\d.*Cannot allocate memory"
+        self.assertRegex(printed, told)
 
     def test_the_cxx_example_builds_by_find_package(self) -> None:
-        build = self.work / "cxx"
-        self.configure(EXAMPLES / "cpp", build, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
-        printed = call(build / "requests")
-        self.assertRegex(
-            printed,
-            r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large",
-        )
+        folder = self.work / "cxx"
+        self.build_project(EXAMPLES / "cpp", folder, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        told = r"(?s)1000 distinct.*left 0.*5000 distinct.*left 0.*100000 numbers: held.*10000000 numbers: too large"
+        self.assertRegex(call(folder / "requests"), told)
 
     def test_the_installed_files_carry_no_debug_information(self) -> None:
         for name in ("libfreestone.so.1", "libfreestone-hardened.so.1", "libfreestone.a", "freestone.o"):
@@ -155,11 +138,9 @@ class Installed(unittest.TestCase):
 
     def test_the_headers_compile_alone_without_a_warning(self) -> None:
         for header in sorted((self.prefix / "include" / "freestone").iterdir()):
-            language, compiler, standard = (
-                ("c", CC, "-std=c11") if header.suffix == ".h" else ("c++", CXX, "-std=c++17")
-            )
-            call(compiler, "-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
-                 "-I", self.prefix / "include", "-include", header, "/dev/null")  # fmt: skip
+            language = (CC, "-x", "c", "-std=c11") if header.suffix == ".h" else (CXX, "-x", "c++", "-std=c++17")
+            warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only")
+            call(*language, *warnings, "-I", self.prefix / "include", "-include", header, "/dev/null")
 
 
 IN_A_MACHINE_OF_ITS_OWN = """

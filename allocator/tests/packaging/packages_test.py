@@ -13,7 +13,7 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from packaging_support import CC, CLIENTS, ROOT, answers, call, make_packages, with_variable
+from packaging_support import CC, CLIENTS, ROOT, InFolder, answers, call, make_packages, with_variable
 
 from support import harness, versions
 
@@ -51,19 +51,17 @@ def use_tool(case: unittest.TestCase, env: dict[str, str], *command: str | Path)
     case.assertEqual((refused.returncode, "source tree" in refused.stderr), (2, True), refused.stderr)
 
 
-class Made(unittest.TestCase):
-    folder: tempfile.TemporaryDirectory[str]
+class Made(InFolder):
     made: Path
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.made = Path(cls.folder.name) / "made"
+        super().setUpClass()
+        cls.made = cls.folder / "made"
 
     def home(self) -> dict[str, str]:
         """An environment with a home of its own, and no compiler."""
-        home = tempfile.TemporaryDirectory(dir=self.folder.name)
+        home = tempfile.TemporaryDirectory(dir=self.folder)
         self.addCleanup(home.cleanup)
         return harness.environment([], {"HOME": home.name, "CC": "no-compiler"})
 
@@ -81,7 +79,7 @@ class Debian(Made):
         super().setUpClass()
         make_packages(cls.made, "deb")
         cls.files = {path.name.split("_")[0]: path for path in cls.made.glob("*.deb")}
-        cls.root = Path(cls.folder.name) / "root"
+        cls.root = cls.folder / "root"
         for file in cls.files.values():
             call("dpkg-deb", "-x", file, cls.root)
         cls.libdir = next(cls.root.glob("usr/lib/**/libfreestone.so.1")).parent
@@ -139,7 +137,7 @@ class Debian(Made):
     def test_a_program_builds_and_runs_from_the_unpacked_packages(self) -> None:
         env = with_variable("PKG_CONFIG_PATH", self.libdir / "pkgconfig")
         flags = call("pkg-config", "--cflags", "--libs", "freestone", env=env).split()
-        program = Path(self.folder.name) / "served"
+        program = self.folder / "served"
         call(CC, "-o", program, CLIENTS / "served.c", *flags)
         found = answers(program, env=with_variable("LD_LIBRARY_PATH", self.libdir))
         self.assertEqual(Path(found["malloc"]).resolve(), self.libdir / "libfreestone.so.1")
@@ -165,8 +163,8 @@ class Elsewhere(Made):
 
     def test_the_archive_works_wherever_it_is_unpacked(self) -> None:
         archive = next(self.made.glob("*.tar.gz"))
-        call("tar", "-C", self.folder.name, "-xzf", archive)
-        root = Path(self.folder.name) / archive.name.removesuffix(".tar.gz")
+        call("tar", "-C", self.folder, "-xzf", archive)
+        root = self.folder / archive.name.removesuffix(".tar.gz")
         moved = root.rename(root.with_name("moved"))
         for notice in ("LICENSE", "README.md", "CHANGELOG.md", "include/freestone/freestone.h"):
             self.assertTrue((moved / notice).is_file(), notice)
@@ -178,7 +176,7 @@ class Elsewhere(Made):
         self.assertEqual(added, [path.name for path in self.made.glob("*.tar.gz")])
 
     def test_the_wheel_works_from_any_folder(self) -> None:
-        place = Path(self.folder.name) / "site"
+        place = self.folder / "site"
         with zipfile.ZipFile(next(self.made.glob("*.whl"))) as wheel:
             wheel.extractall(place)
             for entry in wheel.infolist():
@@ -193,7 +191,7 @@ class Elsewhere(Made):
         use_tool(self, env, sys.executable, "-m", "freestone_lab.cli")
 
     def test_the_same_build_gives_the_same_archive_and_wheel(self) -> None:
-        again = Path(self.folder.name) / "again"
+        again = self.folder / "again"
         make_packages(again, "wheel")
         for path in again.iterdir():
             self.assertEqual(path.read_bytes(), (self.made / path.name).read_bytes(), path.name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+import unittest
 from pathlib import Path
 
 from support import harness
@@ -42,3 +44,25 @@ def make_packages(folder: Path, *kinds: str) -> None:
     settings = {"FREESTONE_ROOT": str(ROOT), "SOURCE_DATE_EPOCH": "1700000000"}
     command = (sys.executable, "-I", "-S", "-B", ROOT / "lab", "package", folder, *words)
     call(*command, env=harness.environment([], settings))
+
+
+def build(source: Path, folder: Path, *settings: str, targets: tuple[str, ...] = ("all",)) -> None:
+    """Configures and builds a project in the folder."""
+    call("cmake", "-G", "Ninja", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *settings)
+    call("cmake", "--build", folder, "-j2", "--target", *targets)
+
+
+def build_library(folder: Path, *settings: str, targets: tuple[str, ...]) -> None:
+    build(ROOT, folder, "-DFREESTONE_TESTS=OFF", "-DFREESTONE_LAB=OFF", *settings, targets=targets)
+
+
+class InFolder(unittest.TestCase):
+    """Cases that share a folder, which goes with them."""
+
+    folder: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
