@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import time
-import unittest
 from pathlib import Path
 
 from sampling import profiles
@@ -44,7 +42,7 @@ class Views(profiles.ProfileTest):
         ]
         return max(below)[1] if below else ""
 
-    def test_pprof_holds_all_views(self) -> None:
+    def test_pprof_holds_all_views_lifetimes_and_mappings(self) -> None:
         starts = self.run_probe()
         profile = profiles.read_pprof(self.path)
         for kind, wanted in (
@@ -59,29 +57,19 @@ class Views(profiles.ProfileTest):
         self.assertEqual((profile.default_type, profile.period), ("inuse_space", 1))
         self.assertEqual(profile.comments, [])
         self.assertGreater(profile.duration_ns, 30_000_000)
-
-    def test_lifetimes_stand_as_labels(self) -> None:
-        starts = self.run_probe()
-        profile = profiles.read_pprof(self.path)
+        # Lifetimes stand as labels: freed after 30 ms, and at once.
         for sample in profile.samples:
             place = self.place(starts, sample.addresses)
-            if sample.values["freed_objects"] == 0 or not place:
-                continue
-            lived = sample.labels["lifetime"]
-            if place == "short_lived":
-                self.assertIn(lived, (10_000_000, 100_000_000), "freed after 30 ms")
-            if place == "freed_at_once":
-                self.assertLessEqual(lived, 10_000_000, "freed at once")
-
-    def test_mappings_name_the_files_and_their_build_ids(self) -> None:
-        starts = self.run_probe()
-        profile = profiles.read_pprof(self.path)
+            if sample.values["freed_objects"] != 0 and place == "short_lived":
+                self.assertIn(sample.labels["lifetime"], (10_000_000, 100_000_000))
+            if sample.values["freed_objects"] != 0 and place == "freed_at_once":
+                self.assertLessEqual(sample.labels["lifetime"], 10_000_000)
+        # Mappings name the files and their build ids.
         probe = harness.PROBES / "profile_probe"
         file, _ = profile.file_offset(starts[0])
         self.assertEqual(Path(file).resolve(), probe.resolve())
         notes = subprocess.run(["readelf", "-n", str(probe)], capture_output=True, text=True, check=True).stdout
-        match = re.search(r"Build ID: ([0-9a-f]+)", notes)
-        if match:
+        if match := re.search(r"Build ID: ([0-9a-f]+)", notes):
             self.assertIn(match[1], [m["build_id"] for m in profile.mappings if m["file"] == file])
 
     def test_collapsed_shows_the_chosen_view(self) -> None:
@@ -138,20 +126,17 @@ class Views(profiles.ProfileTest):
         self.assertEqual(profile.samples, [])
         self.assertTrue(profile.comments and "no allocation was sampled" in profile.comments[0], profile.comments)
 
-    def test_no_file_without_prof_final(self) -> None:
+    def test_no_file_without_prof_final_and_one_that_cannot_be_written_is_named(self) -> None:
         self.run_probe("prof_final:false")
         self.assertFalse(self.path.exists())
-
-    def test_a_file_that_cannot_be_written_is_named(self) -> None:
         done = harness.run([harness.PROBES / "profile_probe", "history"], conf=f"{EVERY},prof_file:/nowhere/profile")
         self.assertEqual((done.status, done.err), (0, "freestone: the profile cannot be written to /nowhere/profile\n"))
 
     def test_the_path_names_the_process_and_the_dump(self) -> None:
-        pattern = self.folder / "p.%p.%n"
-        harness.run([harness.PROBES / "profile_probe", "history"], conf=f"{EVERY},prof_file:{pattern}")
-        names = [p.name for p in self.folder.iterdir()]
-        self.assertEqual(len(names), 1)
-        self.assertRegex(names[0], r"^p\.\d+\.0$")
+        conf = f"{EVERY},prof_file:{self.folder}/p.%p.%n"
+        harness.run([harness.PROBES / "profile_probe", "history"], conf=conf)
+        (written,) = self.folder.iterdir()
+        self.assertRegex(written.name, r"^p\.\d+\.0$")
 
     def test_children_of_fork_write_their_own(self) -> None:
         pattern = self.folder / "p.%p"
@@ -167,48 +152,42 @@ class Views(profiles.ProfileTest):
         sums = sorted(p.total("alloc_space") for p in read)
         self.assertLess(sums[0], sums[1])
 
+    def test_static_probe_points_are_there(self) -> None:
+        command = ["readelf", "-n", str(harness.LIBRARY)]
+        notes = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for name in ("sample_allocate", "sample_free"):
+            self.assertRegex(notes, rf"Provider: freestone\s+Name: {name}")
+
     def test_signals_write_and_toggle(self) -> None:
+        code = (
+            "import sys\nprint('ready',flush=True)\n"
+            "for line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
+        )
+        signals = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
         for toggle in (False, True):
             self.path.unlink(missing_ok=True)
-            signals = f"prof_signal:{int(signal.SIGUSR2)},prof_toggle_signal:{int(signal.SIGUSR1)}"
             active = f"prof_active:{'false' if toggle else 'true'}"
             conf = f"{EVERY},{active},{signals},prof_final:false,prof_file:{self.path}"
-            code = (
-                "import sys\nprint('ready',flush=True)\n"
-                "for line in sys.stdin:\n  x=[bytes(3000) for _ in range(200)]\n  print('done',flush=True)\n"
-            )
-            child = subprocess.Popen(
+            with subprocess.Popen(
                 ["/usr/bin/python3", "-I", "-c", code],
                 env=harness.environment([harness.LIBRARY] if harness.LIBRARY else [], {"FREESTONE_CONF": conf}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-            )
-            assert child.stdin and child.stdout
-            child.stdout.readline()
-            if toggle:
-                os.kill(child.pid, signal.SIGUSR1)
-            child.stdin.write("go\n")
-            child.stdin.flush()
-            child.stdout.readline()
-            os.kill(child.pid, signal.SIGUSR2)
-            while not self.path.exists():
-                self.assertIsNone(child.poll(), "it ended without a profile")
-                time.sleep(0.02)
-            child.stdin.close()
-            self.assertEqual(child.wait(), 0)
-            child.stdout.close()
+            ) as child:
+                assert child.stdin and child.stdout
+                child.stdout.readline()
+                if toggle:
+                    child.send_signal(signal.SIGUSR1)
+                child.stdin.write("go\n")
+                child.stdin.flush()
+                child.stdout.readline()
+                child.send_signal(signal.SIGUSR2)
+                while not self.path.exists():
+                    self.assertIsNone(child.poll(), "it ended without a profile")
+                    time.sleep(0.02)
+            self.assertEqual(child.returncode, 0)
             self.assertGreaterEqual(profiles.read_pprof(self.path).total("alloc_space"), 200 * 3000)
-
-
-class Probes(unittest.TestCase):
-    def test_static_probe_points_are_there(self) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        notes = subprocess.run(
-            ["readelf", "-n", str(harness.LIBRARY)], capture_output=True, text=True, check=True
-        ).stdout
-        for name in ("sample_allocate", "sample_free"):
-            self.assertRegex(notes, rf"Provider: freestone\s+Name: {name}")
 
 
 if __name__ == "__main__":
