@@ -1,5 +1,4 @@
-"""Makes profiles of probes, and reads their three formats without any library: the tests of the writer must not share
-its code."""
+"""Reads the three formats of a profile without any library: the tests of the writer must not share its code."""
 
 from __future__ import annotations
 
@@ -7,25 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from support import harness
-
-
-class ProfileTest(harness.FreestoneTest):
-    """Cases that look at the profile of a probe."""
-
-    def profile(self, probe: str, *words: str | Path, conf: str = "", sample_bytes: int = 1) -> Path:
-        """The file written by a probe that says nothing; what it prints is in self.printed."""
-        path = self.folder / "profile"
-        path.unlink(missing_ok=True)
-        every = f"prof:true,prof_sample_bytes:{sample_bytes},prof_file:{path},{conf}"
-        done = harness.run([harness.PROBES / probe, *words], conf=every)
-        self.assertEqual((done.status, done.err), (0, ""), done)
-        self.printed = done.out
-        return path
-
-    def collapsed(self, probe: str, *words: str | Path, conf: str = "", **how: int) -> dict[tuple[str, ...], int]:
-        return read_collapsed(self.profile(probe, *words, conf=f"prof_format:collapsed,{conf}", **how))
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:

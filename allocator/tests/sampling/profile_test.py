@@ -1,8 +1,11 @@
-"""Each view and each format of a profile of a known history: with one byte between samples every block is sampled."""
+"""Profiles of a program whose history is known: with one byte between samples every block is sampled, exactly."""
 
 from __future__ import annotations
 
+import collections
+import math
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -16,12 +19,37 @@ PLACES = ("long_lived", "short_lived", "freed_at_once")
 LIVE = {"long_lived": 200_000}
 ALL = {"long_lived": 200_000, "short_lived": 300_000, "freed_at_once": 500_000}
 AT_PEAK = {"long_lived": 200_000, "short_lived": 300_000}
+CHAIN = tuple(f"depth_{i}" for i in range(9, -1, -1))
+CALLS = (
+    "malloc", "calloc", "realloc", "realloc_grows", "reallocarray", "memalign", "aligned_alloc", "posix_memalign",
+    "valloc", "pvalloc", "new", "new_array", "new_nothrow", "new_aligned",
+)  # fmt: skip
+SIZES = (100, 1000, 2100, 4096, 13034, 40001, 70000, 200_000, 3_000_000)
+PAGE = 4096
 
 
-class Views(profiles.ProfileTest):
+class ProfileTest(harness.FreestoneTest):
+    """Cases that look at a profile of profile_probe."""
+
     def setUp(self) -> None:
         super().setUp()
         self.path = self.folder / "profile"
+
+    def profile(self, probe: str, *words: str | Path, conf: str = "", sample_bytes: int = 1) -> Path:
+        """The file written by a probe that says nothing; what it prints is in self.printed."""
+        self.path.unlink(missing_ok=True)
+        every = f"prof:true,prof_sample_bytes:{sample_bytes},prof_file:{self.path},{conf}"
+        done = harness.run([harness.PROBES / probe, *words], conf=every)
+        self.assertEqual((done.status, done.err), (0, ""), done)
+        self.printed = done.out
+        return self.path
+
+    def collapsed(self, probe: str, *words: str | Path, conf: str = "", **how: int) -> dict[tuple[str, ...], int]:
+        return profiles.read_collapsed(self.profile(probe, *words, conf=f"prof_format:collapsed,{conf}", **how))
+
+
+class Views(ProfileTest):
+    """Each view and each format."""
 
     def run_probe(self, conf: str = "", *words: str) -> list[int]:
         """The addresses of the three places."""
@@ -188,6 +216,121 @@ class Views(profiles.ProfileTest):
                     time.sleep(0.02)
             self.assertEqual(child.returncode, 0)
             self.assertGreaterEqual(profiles.read_pprof(self.path).total("alloc_space"), 200 * 3000)
+
+
+def allocated(call: str, count: int, sizes: tuple[int, ...]) -> int:
+    """The bytes that the probe asks for."""
+    if call == "pvalloc":
+        return count * sum(-(-size // PAGE) * PAGE for size in sizes)
+    return count * sum(sizes) + (count * len(sizes) * 16 if call == "realloc_grows" else 0)
+
+
+class EveryCall(ProfileTest):
+    """Each call that allocates is in the profile, also when it is a thread's first.
+
+    With every block sampled it is there exactly, with few of them within the error of the estimate.
+    """
+
+    def sampled(self, *words: object, conf: str = "", sample_bytes: int = 1) -> int:
+        """The bytes that the profile says were allocated by the probe's function `place`."""
+        conf = f"prof_view:cumulative,{conf}"
+        found = self.collapsed("profile_probe", *map(str, words), conf=conf, sample_bytes=sample_bytes)
+        return sum(size for stack, size in found.items() if "place" in stack)
+
+    def test_with_every_block_sampled_nothing_is_missing(self) -> None:
+        for call in CALLS:
+            with self.subTest(call=call):
+                self.assertEqual(self.sampled(call, 12, *SIZES), allocated(call, 12, SIZES))
+
+    def test_with_few_samples_the_sum_is_right_within_six_standard_errors(self) -> None:
+        mean, size, count = 70_000, 13_000, 3_000
+        error = math.sqrt(mean / (size * count))
+        for call in CALLS:
+            with self.subTest(call=call):
+                wanted = allocated(call, count, (size,))
+                found = self.sampled(call, count, size, sample_bytes=mean)
+                self.assertLess(abs(found / wanted - 1), 6 * error)
+
+    def test_a_thread_that_its_cache_serves_alone_is_seen_from_the_start_of_a_late_profile_on(self) -> None:
+        for call in [c for c in CALLS if c != "pvalloc"]:  # whose pages and a trailer are above the table of classes
+            for size in (100, 4000):
+                with self.subTest(call=call, size=size):
+                    found = self.sampled(call, "late", size, conf="prof_active:false")
+                    self.assertGreaterEqual(found, int(self.printed) * size)
+
+    def test_switching_on_and_off_beside_threads_that_allocate_gives_no_block_twice(self) -> None:
+        for call in ("malloc", "calloc"):
+            with self.subTest(call=call):
+                self.sampled(call, "toggled", 6000, conf="prof_active:false", sample_bytes=20000)
+
+
+class Stacks(ProfileTest):
+    """They are whole: by tables for any code, by frame pointers for code that has them."""
+
+    def stacks(self, probe: str, unwind: str) -> dict[tuple[str, ...], int]:
+        """Stack, outermost first -> bytes."""
+        return self.collapsed(probe, "chains", conf=f"prof_view:cumulative,prof_unwind:{unwind}")
+
+    def test_tables_pass_any_code_and_frame_pointers_code_that_has_them(self) -> None:
+        for probe, unwind in (
+            ("profile_omitted_probe", "tables"),
+            ("profile_probe", "tables"),
+            ("profile_probe", "frame_pointer"),
+        ):
+            found = self.stacks(probe, unwind)
+            whole = {s: size for s, size in found.items() if s[-10:] == CHAIN}
+            # malloc, calloc, realloc, aligned_alloc, new, a larger calloc, a run, realloc of a malloc; once in a
+            # thread, once on a fibre.
+            ways = 777 * 5 + 50_000 + 1_000_000 + 100 + 5_000
+            from_main = [s for s in whole if "main" in s[:-10] or any(f.startswith("__libc_start_main") for f in s)]
+            self.assertEqual(sum(whole.values()), ways + 2 * 777, found)
+            self.assertEqual(sum(whole[s] for s in from_main), ways, whole)
+            if unwind == "tables":
+                self.assertTrue(any(s[:2] == ("_start", "__libc_start_main") for s in whole), "as far as _start")
+
+    def test_frame_pointers_still_name_the_caller_of_code_that_has_none(self) -> None:
+        found = [s for s in self.stacks("profile_omitted_probe", "frame_pointer") if "depth_0" in s]
+        self.assertTrue(found)
+        self.assertTrue(all(s[-1] == "depth_0" for s in found), found)
+
+    def test_deep_stacks_are_cut_at_the_innermost_frames(self) -> None:
+        deep = [s for s in self.stacks("profile_omitted_probe", "tables") if "deep" in s]
+        self.assertEqual({len(s) for s in deep}, {128})
+        self.assertEqual(deep[0][-5:], ("deep", "depth_3", "depth_2", "depth_1", "depth_0"))
+
+
+class Closed(ProfileTest):
+    """Functions of libraries that were closed keep their names, and do not take the next one's."""
+
+    def plugins(self) -> list[str]:
+        return [shutil.copy(harness.PROBES / f"closed_plugin_{number}.so", self.folder) for number in ("one", "two")]
+
+    def test_each_keeps_its_own_names_closed_without_files_or_while_they_stay(self) -> None:
+        for how, rounds, conf in (
+            ("closed", 3, ""),
+            ("closed", 3, "prof_unwind:frame_pointer"),
+            ("gone", 1, ""),
+            ("twice", 3, ""),
+        ):
+            found: collections.Counter[tuple[str, ...]] = collections.Counter()
+            for stack, size in self.collapsed("profile_probe", "plugins", *self.plugins(), how, conf=conf).items():
+                end = stack[next((k for k, name in enumerate(stack) if name.startswith("plugin_")), len(stack)) :]
+                found[end] += size
+            for name, count in (("plugin_one", 100), ("plugin_two", 50)):
+                self.assertEqual(found[(name,)], rounds * count * 1000, (how, conf, found))
+                self.assertEqual(found[(name, "from_plugin")], rounds * count * 200, (how, conf, found))
+
+    def test_in_pprof(self) -> None:
+        calls = profiles.read_pprof(self.profile("profile_probe", "plugins", *self.plugins(), "closed")).calls
+        of_plugins = {(name, Path(file).name) for name, file, _ in calls if name.startswith("plugin_")}
+        self.assertEqual(of_plugins, {(f"plugin_{n}", f"closed_plugin_{n}.so") for n in ("one", "two")}, calls)
+
+    def test_by_address_in_heap_v2(self) -> None:
+        path = self.profile("profile_probe", "plugins", *self.plugins(), "closed", conf="prof_format:heap_v2")
+        stacks = profiles.read_heap_v2(path).stacks
+        deep = {stack: numbers for stack, numbers in stacks.items() if numbers[0] in (100, 300)}
+        self.assertTrue(deep, stacks)
+        self.assertTrue(all(len(stack) >= 3 for stack in deep), stacks)
 
 
 if __name__ == "__main__":
