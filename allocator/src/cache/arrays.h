@@ -48,19 +48,39 @@ FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned bl
   cache.high[size_class] = cache.base[size_class] + (looks_closely() ? min_of(capacity, count + blocks) : capacity);
   return count != capacity;
 }
+// Whether the block is among the `count` blocks below `top`. Four at a time by their lower halves: in most cases none
+// is.
+FREESTONE_INLINE bool is_among(void* const* top, usize count, const void* block) {
+  using Halves = u32 __attribute__((vector_size(16)));
+  const auto low = static_cast<u32>(address_of(block));
+  const Halves wanted = {low, low, low, low};
+  Halves found = {};
+  void* const* place = top;
+  void* const* const end = top - count;
+  const auto matches = [wanted](void* const* below) {
+    Halves upper, lower;
+    __builtin_memcpy(&upper, below - 2, sizeof upper);
+    __builtin_memcpy(&lower, below - 4, sizeof lower);
+    return static_cast<Halves>(__builtin_shufflevector(lower, upper, 0, 2, 4, 6) == wanted);
+  };
+  for (; place - end >= 16; place -= 16)
+    found |= matches(place) | matches(place - 4) | matches(place - 8) | matches(place - 12);
+  for (; place - end >= 4; place -= 4) found |= matches(place);
+  const auto pairs = reinterpret_cast<unsigned long long __attribute__((vector_size(16)))>(found);
+  if (FREESTONE_UNLIKELY((pairs[0] | pairs[1]) != 0)) place = top;
+  while (place != end) {
+    if (FREESTONE_UNLIKELY(*--place == block)) return true;
+  }
+  return false;
+}
 // Whether the block is among the last that the owning thread freed and has not handed out again. Looks at a few places,
 // to cost little beside a `realloc`; for class runs these are all places.
 bool was_just_freed_counted(const Cache& cache, SizeClass size_class, const void* block);
 FREESTONE_INLINE bool was_just_freed(const Cache& cache, SizeClass size_class, const void* block) {
   if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return was_just_freed_counted(cache, size_class, block);
-  void* const* place = cache.top[size_class];
   usize places = kRunPlaces;
   if (looks_closely()) looks_made.add_relaxed(1), places = kLookPlaces;
-  void* const* const end = place - min_of<usize>(cache.count(size_class), places);
-  while (place != end) {
-    if (FREESTONE_UNLIKELY(*--place == block)) return true;
-  }
-  return false;
+  return is_among(cache.top[size_class], min_of<usize>(cache.count(size_class), places), block);
 }
 // Debug: CACHE-1, CACHE-3 and CACHE-4.
 bool cache_is_valid(const Cache& cache);
