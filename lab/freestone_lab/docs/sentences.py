@@ -142,8 +142,8 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "Of {} recorded programs (`./freestone bench traces`, {} rounds) the middle one needs {} of glibc's time of "
-        "the whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc "
+        "The median of {} recorded programs (`./freestone bench traces`, {} rounds) needs {} of glibc's time of the "
+        "whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc "
         "and free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory ({} to "
         "{}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
@@ -152,8 +152,8 @@ SENTENCES = (
     ),
     Sentence(
         README,
-        "Of {} kinds of misuse the hardened library stops {} in each attack, and at least {} % of the attacks of the "
-        "others (hardened_malloc stops {} kinds, scudo {}, glibc {}).",
+        "Of {} kinds of misuse the hardened library stops {} in every attack, and the rest in at least {} % of the "
+        "attacks (hardened_malloc stops {} kinds, scudo {}, glibc {}).",
         tables.ENUMERATED,
         _attacks,
     ),
