@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "api/mallctl.h"
+#include "api/support.h"
 
 extern "C" {
 const char* freestone_conf = "live_page:true";

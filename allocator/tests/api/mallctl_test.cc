@@ -1,7 +1,7 @@
 // The jemalloc names that Redis and jemalloc-ctl use, with jemalloc's types and errors.
 #include <climits>
 
-#include "api/mallctl.h"
+#include "api/support.h"
 
 extern "C" {
 int mallctlnametomib(const char* name, size_t* mib, size_t* length);

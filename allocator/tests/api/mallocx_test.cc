@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "api/mallctl.h"
+#include "api/support.h"
 
 extern "C" {
 void* mallocx(size_t size, int flags);

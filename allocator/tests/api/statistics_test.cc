@@ -9,7 +9,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "api/mallctl.h"
+#include "api/support.h"
 
 namespace freestone_test {
 namespace {
