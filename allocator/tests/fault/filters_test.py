@@ -28,28 +28,16 @@ LOAD, EQUAL, ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x45, 0x05, 0x06
 @functools.cache
 def numbers() -> dict[str, int]:
     """The system calls of this machine's processor."""
-    text = subprocess.run(
-        [harness.COMPILER, "-E", "-dM", "-x", "c", "-"],
-        input="#include <asm/unistd.h>\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = [harness.COMPILER, "-E", "-dM", "-x", "c", "-"]
+    text = subprocess.check_output(command, input="#include <asm/unistd.h>\n", text=True)
     words = [line.split() for line in text.splitlines() if line.startswith("#define __NR_")]
     return {word[1].removeprefix("__NR_"): int(word[2]) for word in words if word[2].isdigit()}
 
 
 def action(words: list[str]) -> int:
-    match words:
-        case ["allow"]:
-            return ALLOW
-        case ["kill"]:
-            return KILL
-        case ["trap"]:
-            return TRAP
-        case ["errno", name]:
-            return ERRNO | getattr(errno, name)
-    raise ValueError(words)
+    if words[0] == "errno":
+        return ERRNO | int(getattr(errno, words[1]))
+    return {"allow": ALLOW, "kill": KILL, "trap": TRAP}[" ".join(words)]
 
 
 @dataclass
@@ -79,9 +67,7 @@ class Filter:
                     self.default = action(words)
                 case ["threads", "no"]:
                     self.threads = False
-                case ["allow"] | ["errno", _] as words:
-                    condition = words
-                case ["when", "argument", *_] as words:
+                case ["allow"] | ["errno", _] | ["when", "argument", *_] as words:
                     condition = words
                 case names:
                     for name in names:

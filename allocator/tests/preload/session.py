@@ -87,18 +87,19 @@ class Session:
     @contextlib.contextmanager
     def server(self, *command: str | Path, ready: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
         """A server that runs while the block runs; `ready` is asked until it says yes."""
-        words = self.words(command)
         log = self.folder / "server.log"
+
+        def bad_end() -> RuntimeError:
+            said = log.read_text(errors="replace")[-2000:]
+            return RuntimeError(f"{command[0]} ended with {process.returncode}: {said}")
+
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                words, cwd=self.folder, env=self.environment(), stdout=output, stderr=output, stdin=subprocess.DEVNULL
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            process = subprocess.Popen(self.words(command), cwd=self.folder, env=self.environment(), **streams)
             try:
                 while not ready():
                     if process.poll() is not None:
-                        raise RuntimeError(
-                            f"{command[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
-                        )
+                        raise bad_end()
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.05)
                 yield process
@@ -107,9 +108,7 @@ class Session:
                 ended = process.wait()
                 self.errors += log.read_text(errors="replace")
                 if ended not in (0, -15):
-                    raise RuntimeError(
-                        f"{command[0]} ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}"
-                    )
+                    raise bad_end()
 
     def said(self, parts: int) -> list[list[str]]:
         """The lines of the witness that have so many parts."""

@@ -26,10 +26,8 @@ OUTPUT_OPTIONS = {
 
 
 def exported() -> set[str]:
-    text = subprocess.run(
-        ["nm", "-D", "--defined-only", str(harness.LIBRARY)], capture_output=True, text=True, check=True
-    ).stdout
-    return {line.split()[-1] for line in text.splitlines()}
+    command = ["nm", "-D", "--defined-only", str(harness.LIBRARY)]
+    return {line.split()[-1] for line in subprocess.check_output(command, text=True).splitlines()}
 
 
 class EveryCall(unittest.TestCase):
