@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,8 +19,8 @@ from typing import Any
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.measure import fingerprint, proof
-from freestone_lab.peers import discover as peers
+from freestone_lab.measure import fingerprint, native, proof
+from freestone_lab.peers import abi_probe
 
 WORKLOAD = "enumerated"
 ROUNDS = 100
@@ -45,23 +44,15 @@ class Grid:
 
 def build_program() -> Path:
     """The program: the build tree's when it is newer than its sources, otherwise compiled now."""
-    sources = paths.root() / _SOURCES
-    files = sorted(sources.glob("*.*"))
+    files = sorted((paths.root() / _SOURCES).glob("*.*"))
     if not files:
-        raise UserError(f"{sources}: holds no sources; expected the attack suite of a Freestone checkout")
-    newest = max(file.stat().st_mtime for file in files)
-    target = paths.cache_dir() / "attacks" / "enumerated"
-    for built in (paths.build_dir() / "allocator" / "tests" / "enumerated", target):
-        if built.is_file() and built.stat().st_mtime >= newest:
-            return built
-    target.parent.mkdir(parents=True, exist_ok=True)
-    units = [str(file) for file in files if file.suffix == ".cc"]
-    command = ["c++", *_FLAGS, *units, "-ldl", "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
-        raise UserError(f"{sources}: the attack suite does not compile: {reason}")
-    return target
+        raise UserError(
+            f"{paths.root() / _SOURCES}: holds no sources; expected the attack suite of a Freestone checkout"
+        )
+    built = paths.build_dir() / "allocator" / "tests" / "enumerated"
+    if built.is_file() and built.stat().st_mtime >= max(file.stat().st_mtime for file in files):
+        return built
+    return native.compiled("enumerated", files, [*_FLAGS, "-ldl"], "c++")
 
 
 def run(
@@ -103,8 +94,7 @@ def run(
 
 def _judge(program: Path, peer: Peer, rounds: int, seed: int, kind: str) -> list[dict[str, Any]]:
     command = [str(program), "--json", "--rounds", str(rounds), "--seed", str(seed), "--kind", kind]
-    env = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
-    env.update(peers.preload_environment(peer))
+    env = abi_probe.environment(peer)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=True)
     told, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index('{"seed"'))  # some allocators print, too
     return list(told["kinds"])

@@ -11,15 +11,7 @@ from freestone_lab.core import outputs, paths, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.peers import discover
 from freestone_lab.report import trace_page
-from freestone_lab.trace import (
-    behaviour,
-    corpus,
-    describe,
-    events,
-    foreign,
-    replaying,
-    transform,
-)
+from freestone_lab.trace import behaviour, corpus, describe, events, foreign, replaying, transform
 from freestone_lab.trace.events import Trace, TraceError
 
 DEFAULT_PEERS = ("glibc", "freestone")

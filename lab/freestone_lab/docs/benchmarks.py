@@ -87,10 +87,7 @@ def documents(root: Path) -> dict[Path, str]:
 def by_kind(analysis: Analysis) -> str:
     """Real programs, then synthetic workloads, time and memory of each: the middle one, with a column per allocator."""
     programs = [v for v in analysis.experiments if v.experiment.id.startswith(PROGRAM)]
-    kinds = {
-        "real programs": programs,
-        "synthetic workloads": [v for v in analysis.experiments if v not in programs],
-    }
+    kinds = {"real programs": programs, "synthetic workloads": [v for v in analysis.experiments if v not in programs]}
     base = analysis.result.baseline
     roles: dict[str, Role] = {"time": "speed", "memory": "memory"}
     found = {

@@ -8,11 +8,9 @@ compare an answer with what was asked.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -23,6 +21,7 @@ from typing import Any
 
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
+from freestone_lab.measure import native
 from freestone_lab.peers import discover
 
 REFUSALS = (
@@ -40,10 +39,6 @@ _LEAST = 0.99
 _MOST = 1.35
 
 Answer = dict[str, Any]
-
-
-class ProbeError(discover.PeerError):
-    """The probe program itself cannot be built or started."""
 
 
 @dataclass
@@ -67,31 +62,11 @@ class PeerAnswers:
 
 
 def build_probe() -> Path:
-    """The probe program, compiled when its sources changed. Raises ProbeError when that fails."""
-    folder = paths.root() / "lab" / "peers" / "probe"
-    sources = sorted(folder.glob("*.[ch]pp"))
-    if not sources:
-        raise ProbeError(f"{folder}: holds no sources; expected the probe of a Freestone checkout")
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    if compiler is None:
-        raise ProbeError("no C++ compiler; expected g++ or clang++ to build the probe")
-    digest = hashlib.sha256(compiler.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    program = discover.cache_folder().parent / "probe" / digest / "freestone-probe"
-    if program.is_file():
-        return program
-    program.parent.mkdir(parents=True, exist_ok=True)
-    partial = program.with_name(f"partial-{os.getpid()}")
+    """The probe program, compiled when its source changed. UserError when that fails."""
+    sources = sorted((paths.root() / "lab" / "peers" / "probe").glob("*.cpp"))
     # Without -fno-builtin the compiler drops unused pairs and answers malloc's contract itself.
-    flags = ["-std=c++20", "-O1", "-fno-builtin", "-Wno-unused-result", "-Wno-deprecated-declarations"]
-    units = [str(source) for source in sources if source.suffix == ".cpp"]
-    done = subprocess.run(
-        [compiler, *flags, *units, "-o", str(partial), "-ldl"], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
-        raise ProbeError(f"{folder}: the probe does not compile: {reason}")
-    partial.replace(program)
-    return program
+    flags = ["-std=c++20", "-O1", "-fno-builtin", "-Wno-unused-result", "-Wno-deprecated-declarations", "-ldl"]
+    return native.compiled("freestone-probe", sources, flags, os.environ.get("CXX", "g++"))
 
 
 def environment(peer: Peer) -> dict[str, str]:
@@ -123,7 +98,7 @@ def _ask_one(command: list[str], env: dict[str, str], seconds: float) -> tuple[A
     except subprocess.TimeoutExpired:
         return None, f"no answer within {seconds:g} s"
     except OSError as error:
-        raise ProbeError(f"{command[0]}: cannot be started: {error.strerror}") from error
+        raise discover.PeerError(f"{command[0]}: cannot be started: {error.strerror}") from error
     if done.returncode != 0:
         text = "".join(c if c.isprintable() or c == "\n" else " " for c in done.stderr)
         lines = [line.strip()[:_REASON_LENGTH] for line in text.splitlines() if line.strip()]

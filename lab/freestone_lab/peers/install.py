@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from freestone_lab.core import paths
+from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.peers import abi_probe, discover
 from freestone_lab.peers import packages as debian
@@ -353,5 +354,5 @@ def _install_built(recipes: Sequence[Recipe], progress: Callable[[str], None]) -
 def _attempt(name: str, work: Callable[[], Outcome]) -> Outcome:
     try:
         return work()
-    except (discover.PeerError, OSError) as error:
+    except (UserError, OSError) as error:
         return Outcome(name, "failed", str(error))

@@ -135,11 +135,7 @@ def legend(chart: Chart, looks: dict[str, Look]) -> Markup:
                 '<line x1="0" x2="22" y1="4" y2="4" stroke="var(--s{colour})" stroke-width="{width}"{dash}/></svg>'
                 "{name}</button>"
             ).format(
-                slot=look.slot,
-                colour=look.slot % svg.SLOTS,
-                width=3 if look.bold else 2,
-                dash=Markup(dash),
-                name=name,
+                slot=look.slot, colour=look.slot % svg.SLOTS, width=3 if look.bold else 2, dash=Markup(dash), name=name
             )
         )
     return Markup("").join(chips)

@@ -72,11 +72,7 @@ def figure_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
 
 
 def sweep_chart(
-    title: str,
-    axis: str,
-    points: list[tuple[float, FigureView]],
-    looks: dict[str, Look],
-    caveats: list[str],
+    title: str, axis: str, points: list[tuple[float, FigureView]], looks: dict[str, Look], caveats: list[str]
 ) -> Chart | None:
     """One figure against a parameter, a curve per allocator with its quartile band."""
     spec: FigureSpec = points[0][1].spec

@@ -134,10 +134,7 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
         if rows:
             title = f"{titles[role]} relative to {baseline}"
             forests.append(
-                (
-                    role,
-                    Markup(plots.forest(rows, f"{_within(titles[role])}, {baseline} = 1; left is better", title)),
-                )
+                (role, Markup(plots.forest(rows, f"{_within(titles[role])}, {baseline} = 1; left is better", title)))
             )
     return pareto, outside, forests
 

@@ -301,12 +301,7 @@ def lines(
 
 
 def tick_axis(
-    axes: Axes,
-    which: str,
-    log: bool,
-    show: Callable[[float], str] | None,
-    ticks: Sequence[float] | None,
-    most: int,
+    axes: Axes, which: str, log: bool, show: Callable[[float], str] | None, ticks: Sequence[float] | None, most: int
 ) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 

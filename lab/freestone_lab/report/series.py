@@ -136,10 +136,7 @@ def series_chart(view: ExperimentView, name: str, curves: list[Curve]) -> Chart:
     else:
         title, labels = words(name), AXES.get(lower, ("", words(name)))
         xs, ys = [x for c in curves for x in c.x], [y for c in curves for y in c.y]
-        options = {
-            "log_x": min(xs) > 0 and max(xs) > 100 * min(xs),
-            "log_y": min(ys) > 0 and max(ys) > 100 * min(ys),
-        }
+        options = {"log_x": min(xs) > 0 and max(xs) > 100 * min(xs), "log_y": min(ys) > 0 and max(ys) > 100 * min(ys)}
         if SIZE.search(name) and options["log_x"]:
             options |= {"show_x": size_label, "x_ticks": plots.size_ticks(min(xs), max(xs), 5)}
     title = title[:1].upper() + title[1:]

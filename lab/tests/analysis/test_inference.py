@@ -58,8 +58,7 @@ def test_verdicts(ratio: float, low: float, high: float, floor: float, expected:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(1.02, 1.06, "worse"), (0.99, 1.06, "inconclusive"), (0.93, 0.97, "inconclusive")],
+    ("low", "high", "expected"), [(1.02, 1.06, "worse"), (0.99, 1.06, "inconclusive"), (0.93, 0.97, "inconclusive")]
 )
 def test_a_claim_must_hold_against_both_runs_of_the_baseline(low: float, high: float, expected: str) -> None:
     to_control = _estimate((low + high) / 2, low, high)

@@ -28,12 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 LIMIT_S = 60  # of a command that has a few tenths of a second to do
 # What starts CMD and ends with its status, and what measures it and says what was wrong. {}: a file for its output.
-PASSING = {
-    "run": "run",
-    "record": "record -o {}.fst",
-    "profile": "profile -o {}.html",
-    "leaks": "leaks --json {}.json",
-}
+PASSING = {"run": "run", "record": "record -o {}.fst", "profile": "profile -o {}.html", "leaks": "leaks --json {}.json"}
 MEASURING = {
     "compare": "compare --only freestone --rounds 1 --json {}.json",
     "advise": "advise --only freestone --runs 1 --json {}.json",

@@ -25,21 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST = 300  # lines of a written document; the tables of a generated one are as long as the results
 
-SOURCES = (
-    "*.h",
-    "*.hpp",
-    "*.c",
-    "*.cc",
-    "*.cpp",
-    "*.def",
-    "*.py",
-    "*.rs",
-    "*.cmake",
-    "*.in",
-    "*.txt",
-    "*.json",
-    "*.toml",
-)
+SOURCES = (".h", ".hpp", ".c", ".cc", ".cpp", ".def", ".py", ".rs", ".cmake", ".in", ".txt", ".json", ".toml")
 BASES = ("", "docs", "allocator", "allocator/src", "allocator/include", "allocator/tests", "lab", "lab/freestone_lab")
 # Made by commands, or not of this repository.
 UNTRACKED = ("build/", ".venv", "/", "~", "results/", "docs/BENCHMARKS.md", "docs/results", "docs/plots")
@@ -79,11 +65,7 @@ def words() -> frozenset[str]:
     found: set[str] = set()
     for name in tracked():
         path = ROOT / name
-        if (
-            path.is_file()
-            and path != Path(__file__).resolve()
-            and (any(path.match(pattern) for pattern in SOURCES) or name == "freestone")
-        ):
+        if path.is_file() and path != Path(__file__).resolve() and (path.suffix in SOURCES or name == "freestone"):
             found.update(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8", errors="replace")))
     return frozenset(found)
 
@@ -101,12 +83,8 @@ def known_file(folder: Path, target: str) -> bool:
 def file_problems(name: str) -> list[str]:
     if name.startswith(UNTRACKED) or "%" in name:
         return []
-    for base in BASES:
-        if "*" in name and any((ROOT / base).glob(name)):
-            return []
-        if (ROOT / base / name).exists():
-            return []
-    return [f"no file {name}"]
+    found = any(any((ROOT / base).glob(name)) if "*" in name else (ROOT / base / name).exists() for base in BASES)
+    return [] if found else [f"no file {name}"]
 
 
 def option_problems(text: str) -> list[str]:
@@ -167,9 +145,7 @@ def problems_of(text: str, folder: Path) -> list[str]:
     blocks = "\n".join(FENCE.findall(text) + INDENTED.findall(text))
     problems += conf_problems(blocks)
     for span in SPAN.findall(FENCE.sub("", text)):
-        if COMMAND.match(span):  # test_printed_commands.py
-            continue
-        if is_experiment(span):
+        if COMMAND.match(span) or is_experiment(span):  # commands: test_printed_commands.py
             continue
         if PATH.fullmatch(span):
             problems += file_problems(span)
@@ -190,10 +166,8 @@ def test_what_documents_name_exists(path: Path) -> None:
 
 
 def test_there_are_documents_to_check() -> None:
-    names = {path.name for path in DOCUMENTS}
-    for wanted in ("README", "CHANGELOG", "ARCHITECTURE", "GLOSSARY", "TUNING", "HARDENING", "COMPATIBILITY"):
-        assert f"{wanted}.md" in names
-    assert {"OBSERVABILITY.md", "CONTRIBUTING.md"} <= names
+    wanted = "README CHANGELOG ARCHITECTURE GLOSSARY TUNING HARDENING COMPATIBILITY OBSERVABILITY CONTRIBUTING"
+    assert set(wanted.split()) <= {path.stem for path in DOCUMENTS}
 
 
 @pytest.mark.parametrize(
@@ -227,10 +201,16 @@ def test_what_is_committed_is_what_is_generated(module: ModuleType) -> None:
     assert differences(ROOT, made) == []
 
 
-def test_tuning_page_shows_every_option_and_an_edit_is_noticed(tmp_path: Path) -> None:
-    table = tmp_path / tuning.TABLE
-    table.parent.mkdir(parents=True)
-    table.write_text((ROOT / tuning.TABLE).read_text())
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A copy of the option table, in a tree of its own."""
+    path = tmp_path / tuning.TABLE
+    path.parent.mkdir(parents=True)
+    path.write_text((ROOT / tuning.TABLE).read_text())
+    return path
+
+
+def test_tuning_page_shows_every_option_and_an_edit_is_noticed(tmp_path: Path, table: Path) -> None:
     page = tuning.documents(tmp_path)[tuning.DOCUMENT]
     for line in table.read_text().splitlines():
         if line.startswith("OPTION("):
@@ -241,9 +221,7 @@ def test_tuning_page_shows_every_option_and_an_edit_is_noticed(tmp_path: Path) -
     assert tuning.documents(tmp_path)[tuning.DOCUMENT] != page
 
 
-def test_a_table_that_is_not_understood_names_the_line(tmp_path: Path) -> None:
-    table = tmp_path / tuning.TABLE
-    table.parent.mkdir(parents=True)
+def test_a_table_that_is_not_understood_names_the_line(tmp_path: Path, table: Path) -> None:
     table.write_text("// head\nOPTION(flag, broken)\n")
     with pytest.raises(UserError, match=re.escape("options.def:2: expected OPTION(")):
         tuning.read_options(tmp_path)

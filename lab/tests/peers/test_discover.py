@@ -99,10 +99,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "is not an ELF file"),
     "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is not|is an ELF file"),
     "foreign": (lambda path: _with_machine(path, 18, 183, "<H"), "is built for AARCH64, 64 bit; expected"),
-    "executable": (
-        lambda path: shutil.copy("/usr/bin/python3", path),
-        "exports no malloc|expected a shared library",
-    ),
+    "executable": (lambda path: shutil.copy("/usr/bin/python3", path), "exports no malloc|expected a shared library"),
 }
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -26,34 +27,35 @@ def tool(name: str) -> Path:
     shipped = paths.installed()
     if shipped is not None and (shipped / name).exists():
         return shipped / name
-    source = Path(__file__).parent / f"{name}.c"
-    key = hashlib.sha256(source.read_bytes() + repr(FLAGS[name]).encode()).hexdigest()[:16]
-    target = paths.cache_dir() / f"{name}-{key}"
+    return compiled(name, [Path(__file__).parent / f"{name}.c"], FLAGS[name], os.environ.get("CC", "cc"))
+
+
+def compiled(name: str, sources: Sequence[Path], flags: Sequence[str], compiler: str) -> Path:
+    """The program of these sources and headers, compiled if they or the flags changed. UserError if that fails."""
+    key = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + repr([compiler, *flags]).encode())
+    target = paths.cache_dir() / f"{name}-{key.hexdigest()[:16]}"
     if not target.exists():
-        _compile(source, target)
+        _compile(sources, flags, compiler, target)
     return target
 
 
 def install(folder: Path) -> None:
     """Puts `launch` into the folder of an installation, so that its users need no compiler; CMake installs `probe`."""
-    _compile(Path(__file__).parent / "launch.c", folder / "launch")
+    source = Path(__file__).parent / "launch.c"
+    _compile([source], FLAGS["launch"], os.environ.get("CC", "cc"), folder / "launch")
 
 
-def _compile(source: Path, target: Path) -> None:
+def _compile(sources: Sequence[Path], flags: Sequence[str], compiler: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    compiler = os.environ.get("CC", "cc")
+    units = [str(source) for source in sources if not source.suffix.startswith(".h")]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         partial = Path(folder) / target.name
+        command = [compiler, *units, "-o", str(partial), *flags]
         try:
-            done = subprocess.run(
-                [compiler, str(source), "-o", str(partial), *FLAGS[source.stem]],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
-            raise UserError(f"the C compiler '{compiler}' does not start ({error.strerror}); install gcc") from error
+            raise UserError(f"the compiler '{compiler}' does not start ({error.strerror}); install gcc, g++") from error
         if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
-            raise UserError(f"{source.name} does not compile with '{compiler}': {lines[-1] if lines else 'no message'}")
+            reason = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
+            raise UserError(f"{target.name} does not compile with '{compiler}': {reason}")
         partial.replace(target)
