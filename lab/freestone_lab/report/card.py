@@ -12,7 +12,7 @@ from statistics import median
 
 from freestone_lab.analysis.claims import change
 from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
-from freestone_lab.analysis.inference import SAME, is_same
+from freestone_lab.analysis.inference import SAME, Verdict, is_same
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
@@ -142,15 +142,13 @@ def _brings(evidence: Evidence, name: str) -> str:
         f: evidence.estimate(f, name, evidence.baseline).ratio for f in (evidence.times[0], evidence.memory_figure)
     }
     said = {f: evidence.verdict(f, name) for f in found}
-    words = [
-        f"{_label(evidence, f)} not known" if said[f] == "inconclusive" else _less_or_more(_label(evidence, f), ratio)
-        for f, ratio in found.items()
-    ]
-    return ", ".join(words)
+    return ", ".join(_less_or_more(_label(evidence, f), said[f], ratio) for f, ratio in found.items())
 
 
-def _less_or_more(what: str, ratio: float) -> str:
+def _less_or_more(what: str, said: Verdict, ratio: float) -> str:
     change = abs(ratio - 1) * 100
+    if said == "inconclusive":
+        return f"{what} not known"
     if change < 0.5:
         return f"equal {what}"
     how = f"{change:.0f}" if change >= 10 else f"{change:.1f}"
@@ -279,11 +277,8 @@ def _memory(evidence: Evidence, name: str) -> str:
     spec = evidence.experiment.specs.get(evidence.memory_figure)
     if spec is None:
         return ""
-    said = f", memory {_change(evidence, name, evidence.memory_figure)}"
-    mine, theirs = (evidence.typical(n, evidence.memory_figure) for n in (name, evidence.baseline))
-    if spec.unit != "KiB" or mine is None or theirs is None:
-        return said
-    return f"{said}, {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
+    values = _values(evidence, name, evidence.memory_figure) if spec.unit == "KiB" else ""
+    return f", memory {_change(evidence, name, evidence.memory_figure)}{values}"
 
 
 def _is_close(evidence: Evidence, name: str) -> bool:
@@ -355,13 +350,10 @@ def _over_all(analysis: Analysis, use: str, best: str) -> Line:
     base = analysis.result.baseline
     parts: dict[str, Role] = {"CPU": "speed", "memory": "memory"}
     means = {what: analysis.ranked[role][use] for what, role in parts.items() if use in analysis.ranked.get(role, {})}
-    said = {what: mean.verdict or "inconclusive" for what, mean in means.items()}
+    said: dict[str, Verdict] = {what: mean.verdict or "inconclusive" for what, mean in means.items()}
     gain = max((1 - means[what].ratio for what in means if said[what] == "better"), default=0.0)
     loss = max((means[what].ratio - 1 for what in means if said[what] == "worse"), default=0.0)
-    brings = ", ".join(
-        f"{what} not known" if said[what] == "inconclusive" else _less_or_more(what, mean.ratio)
-        for what, mean in means.items()
-    )
+    brings = ", ".join(_less_or_more(what, said[what], mean.ratio) for what, mean in means.items())
     if not gain:
         return UNKNOWN, f"not known yet: {use} is {best}, and not shown to be better over all ({brings})"
     if loss > gain:
@@ -396,11 +388,15 @@ def _line(evidence: Evidence, name: str, figure: str) -> str:
     said = _change(evidence, name, figure)
     if not evidence.estimate(figure, name, evidence.baseline).is_known:
         said += " (not bounded yet)"
+    return said + _values(evidence, name, figure)
+
+
+def _values(evidence: Evidence, name: str, figure: str) -> str:
     spec = evidence.experiment.specs.get(figure)
-    mine, theirs = evidence.typical(name, figure), evidence.typical(evidence.baseline, figure)
+    mine, theirs = (evidence.typical(n, figure) for n in (name, evidence.baseline))
     if spec is None or mine is None or theirs is None:
-        return said
-    return f"{said}, {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
+        return ""
+    return f", {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
 
 
 def _beside(evidence: Evidence, name: str, use: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -287,14 +287,13 @@ def overall_scores(analysis: Analysis, wanted: Role) -> tuple[dict[str, Overall]
     for name in (p.name for p in analysis.candidates if p.name != base):
         estimate, ratio, shared = pair(analysis, wanted, name, base)
         if ratio is not None:
-            second = partial(_first, partial(pair, analysis, wanted, name, again))
-            verdict = inference.verdict(estimate, floor, "lower", second)
+            verdict = inference.verdict(estimate, floor, "lower", partial(_estimate, analysis, wanted, name, again))
             scores[name] = Overall(ratio, estimate, verdict, shared, whole)
     return scores, floor
 
 
-def _first(ask: Callable[[], tuple[Estimate | None, float | None, int]]) -> Estimate | None:
-    return ask()[0]
+def _estimate(analysis: Analysis, wanted: Role, peer: str, to: str) -> Estimate | None:
+    return pair(analysis, wanted, peer, to)[0]
 
 
 def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:

@@ -53,52 +53,28 @@ def test_the_rounds_of_both_count_and_say_more() -> None:
     assert len(one.experiments[0].samples) < len(both.experiments[0].samples), "the first result is left as it was"
 
 
-def _other_library(r: Result) -> None:
-    r.fingerprint["libraries"] = {"freestone": "00" * 32}
+def _peer(r: Result, name: str, **other: object) -> None:
+    r.peers = [dataclasses.replace(p, **other) if p.name == name else p for p in r.peers]  # type: ignore[arg-type]
 
 
-def _other_version(r: Result) -> None:
-    r.peers = [dataclasses.replace(p, version="9.9") if p.name == "jemalloc" else p for p in r.peers]
+def _made_of(r: Result, key: str, **other: object) -> None:
+    r.experiments[0].made_of[key] |= other
 
 
-def _other_settings(r: Result) -> None:
-    r.peers = [dataclasses.replace(p, env=(("A", "1"),)) if p.name == "mimalloc" else p for p in r.peers]
-
-
-def _fewer(r: Result) -> None:
-    r.peers = [p for p in r.peers if p.name != "gperftools"]
-
-
-def _other_program(r: Result) -> None:
-    r.experiments[0].made_of["program"] |= {"sha256": "11" * 32, "version": "python3 3.13"}
-
-
-def _other_input(r: Result) -> None:
-    r.experiments[0].made_of["inputs"] = {"/there/measurements.json": "22" * 32}
-
-
-def _more_inputs(r: Result) -> None:
-    r.experiments[0].made_of["inputs"]["/there/more.json"] = "33" * 32
-
-
-def _other_words(r: Result) -> None:
-    r.experiments[0].made_of["argv"] = ["/there/python3", "parse.py", "--quick"]
-
-
-def _other_figures(r: Result) -> None:
-    r.experiments[0].specs["wall"] = FigureSpec("ms")
-
-
-MISMATCHES: dict[str, Callable[[Result], None]] = {
-    "another freestone": _other_library,
-    "another jemalloc: 1.2.3 and 9.9": _other_version,
-    "other settings of mimalloc": _other_settings,
-    "measured by one of them only: gperftools": _fewer,
-    "program: another program: python3 3.11 and python3 3.13": _other_program,
-    "program: other content of measurements.json": _other_input,
-    "program: other inputs": _more_inputs,
-    "program: another command line": _other_words,
-    "program: other figures": _other_figures,
+MISMATCHES: dict[str, Callable[[Result], object]] = {
+    "another freestone": lambda r: r.fingerprint.update(libraries={"freestone": "00" * 32}),
+    "another jemalloc: 1.2.3 and 9.9": lambda r: _peer(r, "jemalloc", version="9.9"),
+    "other settings of mimalloc": lambda r: _peer(r, "mimalloc", env=(("A", "1"),)),
+    "measured by one of them only: gperftools": lambda r: setattr(r, "peers", r.peers[:4] + r.peers[5:]),
+    "program: another program: python3 3.11 and python3 3.13": lambda r: _made_of(
+        r, "program", sha256="11" * 32, version="python3 3.13"
+    ),
+    "program: other content of measurements.json": lambda r: _made_of(
+        r, "inputs", **{"/here/measurements.json": "22" * 32}
+    ),
+    "program: other inputs": lambda r: _made_of(r, "inputs", **{"/there/more.json": "33" * 32}),
+    "program: another command line": lambda r: r.experiments[0].made_of["argv"].append("--quick"),
+    "program: other figures": lambda r: r.experiments[0].specs.update(wall=FigureSpec("ms")),
     "a file does not say what it was made of": lambda r: r.experiments[0].made_of.clear(),
     "the mode of huge pages: 'madvise' and 'always'": lambda r: r.fingerprint.update(thp="always"),
     "the lab's version": lambda r: r.fingerprint.update(lab="9"),
