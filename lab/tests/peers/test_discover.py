@@ -82,9 +82,18 @@ def test_only_keeps_the_given_order_and_knows_families(library: Path) -> None:
     assert [peer.name for peer in chosen] == ["mine", "glibc"]
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(discover.PeerError, match=r"'nonesuch'; expected NAME=path.so or one of glibc"):
-        discover.find("nonesuch")
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("nonesuch", r"'nonesuch'; expected NAME=path.so or one of glibc"),
+        ("=x.so", r"expected NAME=path\.so"),
+        ("two words=x.so", r"expected NAME=path\.so"),
+        ("name=", r"expected NAME=path\.so"),
+    ],
+)
+def test_what_names_no_allocator_is_refused(spec: str, said: str) -> None:
+    with pytest.raises(discover.PeerError, match=said):
+        discover.find(spec)
 
 
 def _with_machine(library: Path, offset: int, value: int, size: str) -> None:
@@ -124,26 +133,15 @@ def test_a_library_that_exports_only_malloc_is_noted(tmp_path: Path) -> None:
     assert "exports no free, calloc, realloc" in discover.find(f"half={half}").note
 
 
-@pytest.mark.parametrize("spec", ["=x.so", "two words=x.so", "name="])
-def test_a_malformed_spec_is_refused(spec: str) -> None:
-    with pytest.raises(discover.PeerError, match=r"expected NAME=path\.so"):
-        discover.find(spec)
-
-
 def test_installed_peers_are_found_and_broken_ones_are_not(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
-    good, broken = tmp_path / "cache" / "good", tmp_path / "cache" / "broken"
-    for folder in (good, broken):
-        folder.mkdir(parents=True)
-    shutil.copy(library, good / "libgood.so")
-    facts = {"name": "good", "library": "libgood.so", "version": "7.1", "origin": "crate good 7", "env": {"A": "b"}}
-    (good / "peer.json").write_text(json.dumps(facts))
-    (broken / "peer.json").write_text(json.dumps({**facts, "name": "broken"}))
+    _installed(library, tmp_path / "cache", "good", "broken")
+    (tmp_path / "cache" / "broken" / "lib.so").unlink()
     found = {peer.name: peer for peer in discover.discover()}
-    assert (found["good"].version, found["good"].origin) == ("7.1", "crate good 7")
-    assert discover.preload_environment(found["good"])["A"] == "b"
+    assert (found["good"].version, found["good"].origin) == ("9.9", "x")
+    assert discover.preload_environment(found["good"])["OWN"] == "good"
     assert "broken" not in found
 
 
@@ -155,9 +153,6 @@ def test_dry_run_names_everything_and_installs_nothing(tmp_path: Path, monkeypat
     assert {outcome.name for outcome in outcomes} == set(install.installable())
     assert all(outcome.status in ("present", "would install") for outcome in outcomes)
     assert not (tmp_path / "cache").exists()
-
-
-def test_an_unknown_name_cannot_be_installed() -> None:
     with pytest.raises(discover.PeerError, match="'nonesuch' cannot be installed; expected one of"):
         install.install(["nonesuch"])
 
