@@ -70,8 +70,7 @@ void let_go(Cache& cache, SizeClass c) {
   forget_oldest(queue, count);
 }
 
-// Halves the number of places. What has none goes to the slabs: an array that grew for it might take from other
-// classes, one of which the caller may be at work on.
+// Halves the number of places. Blocks that no longer fit go to their slabs.
 void halve(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.of(c);
   const unsigned capacity = queue.capacity() / 2;

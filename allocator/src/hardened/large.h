@@ -4,7 +4,7 @@
 // and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in a place of
 // its own and is checked as a whole when it is handed out again. A larger block is sealed while the thread's allowance
 // lasts: it loses its memory and faults on every access until other blocks have taken its place. Beyond the allowance
-// every eighth is sealed all the same.
+// a block above 1 MiB and up to 4 MiB is still sealed with a chance of one in eight (kSealAnyway).
 #pragma once
 
 #include "hardened/block_words.h"

@@ -1,13 +1,13 @@
 // Room 7, slab: which memory inside slabs in use goes back to the kernel: whole pages of which every block is free.
 //
-// The law of retention (span/retention.h) says how much of it stays, all classes taken together: of what the blocks
-// outside the slabs fell by, a share or what came back before; but the share always. More than that is surplus. While
-// there is some, a hand goes down the heap and gives free pages back: 32 units for each unit that the heap grew by, and
-// once round the heap in an eighth of the half-life. When at least half of what went back is used again, free pages
-// count as used, so they stop going back.
+// The law of retention (span/retention.h) says how much of it stays, all classes taken together: when live blocks
+// shrink, the larger of the share and the last swing. More than that is surplus. While there is surplus, a hand goes
+// down the heap and gives free pages back: 32 units for each unit that the heap grew by, and with time at most once
+// round the heap in an eighth of the half-life; a look passes 1 GiB and gives back 2 MiB at most. When at least half of
+// the pages that went back are used again, free pages count as used, which ends purge-and-fault loops.
 //
 // All of them go at once when the blocks outside the slabs fell to half of their peak and do not swing: a program that
-// goes idle then keeps little. Whoever sees it empties its cache first (give_back_cold in cache/slow.h).
+// goes idle then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 

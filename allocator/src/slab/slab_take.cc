@@ -213,7 +213,7 @@ void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bo
 }
 
 // Takes blocks from a slab whose token the caller holds, and gives the token up. Fills the places below `top`, down to
-// `bottom` at most, so that the lowest address comes to lie in the lowest place. Returns that place.
+// `bottom` at most. The lowest address lies in the highest place, which `malloc` pops first. Returns the lowest place.
 void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void** bottom, void** top) {
   const ClassInfo& info = class_info(size_class);
   Record& record = record_of(unit);

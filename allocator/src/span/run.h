@@ -3,9 +3,9 @@
 // A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
 // small cache: up to 1 MiB one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by
 // one atomic exchange; above, one slot per doubling for all threads, from the second run of a length on, 6 MiB in all.
-// What these hold is dirty memory by the rules of purge.h: it takes from what may stay, and joins the dirty units when
-// nobody takes it for a while. In front of all each thread keeps one run. A run that is kept has length 0 in its
-// record, so a second free of it is seen.
+// Large runs count as dirty memory (purge.h) and go back to the free units if no thread takes them for an eighth of the
+// half-life. Smaller runs stay until a limit, memory pressure or `malloc_trim`. In front of all each thread keeps one
+// run. A run that is kept has length 0 in its record, so a second free of it is seen.
 //
 // Class runs, which belong to the thread caches, pass through here in the fast build. Of those that a cache has no room
 // for, a few of each length wait for the next thread that needs one: no lock, no search. They count as dirty
