@@ -1,23 +1,25 @@
 #include "format/encoder.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace freestone::trace {
 
-void Encoder::begin(unsigned kind, uint64_t time) {
-  if (time < time_) time = time_;
+uint64_t Encoder::add(const Call& call, uint64_t time) {
   Bytes& kinds = columns_[FST_KINDS];
+  time = std::max(time, time_);
   if (kinds.empty()) {
     first_time_ = time_ = time;
     block_births_ = births_;
     foreign_birth_ = 0;
   }
-  if (time != time_) {
-    kind |= FST_TIMED;
-    put_varint(columns_[FST_TIMES], time - time_);
-    time_ = time;
-  }
-  kinds.push_back(static_cast<uint8_t>(kind));
+  kinds.push_back(static_cast<uint8_t>(call.kind | (call.failed ? FST_FAILED : 0) | (time != time_ ? FST_TIMED : 0)));
+  if (time != time_) put_varint(columns_[FST_TIMES], time - time_);
+  time_ = time;
+  if (call.object) refer(*call.object);
+  if (fst_is_birth(call.kind)) put_varint(columns_[FST_SIZES], call.size);
+  if (fst_is_aligned(call.kind)) columns_[FST_ALIGNS].push_back(static_cast<uint8_t>(call.align_log2));
+  if (fst_has_extra(call.kind)) put_varint(columns_[FST_EXTRAS], call.size);
+  return fst_is_birth(call.kind) && !call.failed ? births_++ : births_;
 }
 
 void Encoder::refer(ObjectName object) {
@@ -30,53 +32,6 @@ void Encoder::refer(ObjectName object) {
   put_varint(refs, object.thread);
   put_varint(refs, zigzag(static_cast<int64_t>(object.birth - foreign_birth_)));
   foreign_birth_ = object.birth;
-}
-
-void Encoder::shape(fst_kind kind, uint64_t size, unsigned align_log2) {
-  put_varint(columns_[FST_SIZES], size);
-  if (fst_is_aligned(kind)) columns_[FST_ALIGNS].push_back(static_cast<uint8_t>(align_log2));
-}
-
-uint64_t Encoder::birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time) {
-  begin(kind, time);
-  shape(kind, size, align_log2);
-  return births_++;
-}
-
-uint64_t Encoder::realloc(ObjectName old, uint64_t size, uint64_t time) {
-  begin(FST_REALLOC, time);
-  refer(old);
-  shape(FST_REALLOC, size, 0);
-  return births_++;
-}
-
-void Encoder::failed_birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time) {
-  begin(static_cast<unsigned>(kind) | FST_FAILED, time);
-  shape(kind, size, align_log2);
-}
-
-void Encoder::failed_realloc(ObjectName old, uint64_t size, uint64_t time) {
-  begin(FST_REALLOC | FST_FAILED, time);
-  refer(old);
-  shape(FST_REALLOC, size, 0);
-}
-
-void Encoder::death(fst_kind kind, ObjectName object, uint64_t time) {
-  begin(kind, time);
-  refer(object);
-}
-
-void Encoder::touch(ObjectName object, uint64_t pages, uint64_t time) {
-  begin(FST_TOUCH, time);
-  refer(object);
-  put_varint(columns_[FST_EXTRAS], pages);
-}
-
-void Encoder::other(fst_kind kind, uint64_t time) { begin(kind, time); }
-
-void Encoder::fork(uint32_t child, uint64_t time) {
-  begin(FST_FORK, time);
-  put_varint(columns_[FST_EXTRAS], child);
 }
 
 size_t Encoder::bytes() const {

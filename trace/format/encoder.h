@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "format/bytes.h"
 #include "freestone/trace.h"
@@ -13,6 +14,15 @@ namespace freestone::trace {
 struct ObjectName {
   uint32_t thread;
   uint64_t birth;
+};
+
+// One event. It has an object exactly if its kind has a reference.
+struct Call {
+  unsigned kind;      // enum fst_kind
+  uint64_t size = 0;  // birth: the bytes; FST_FORK: the child; FST_TOUCH: the pages
+  unsigned align_log2 = 0;
+  std::optional<ObjectName> object = {};  // what the event ends or touches
+  bool failed = false;
 };
 
 // A block before compression. `payload` is what fst_block calls unpacked.
@@ -31,15 +41,9 @@ class Encoder {
  public:
   Encoder(uint32_t process, uint32_t thread) : process_(process), thread_(thread) {}
 
-  // Each call appends one event. Times never go back: an earlier time counts as the one before it.
-  uint64_t birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time);  // the new object's number
-  uint64_t realloc(ObjectName old, uint64_t size, uint64_t time);
-  void failed_birth(fst_kind kind, uint64_t size, unsigned align_log2, uint64_t time);
-  void failed_realloc(ObjectName old, uint64_t size, uint64_t time);
-  void death(fst_kind kind, ObjectName object, uint64_t time);
-  void touch(ObjectName object, uint64_t pages, uint64_t time);
-  void other(fst_kind kind, uint64_t time);
-  void fork(uint32_t child, uint64_t time);
+  // Appends one event. Times never go back: an earlier time counts as the one before it. Returns the number of the
+  // birth, if it is one.
+  uint64_t add(const Call& call, uint64_t time);
 
   uint32_t events() const { return static_cast<uint32_t>(columns_[FST_KINDS].size()); }
   size_t bytes() const;
@@ -50,9 +54,7 @@ class Encoder {
   Block take();
 
  private:
-  void begin(unsigned kind, uint64_t time);
   void refer(ObjectName object);
-  void shape(fst_kind kind, uint64_t size, unsigned align_log2);
 
   uint32_t process_;
   uint32_t thread_;

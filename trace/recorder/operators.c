@@ -110,44 +110,32 @@ NEW_ALIGNED(_ZnamSt11align_val_t, FST_NEW_ARRAY_ALIGNED, , )
 NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, FST_NEW_ALIGNED, COMMA_TAG, COMMA_TAG_VALUE)
 NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, FST_NEW_ARRAY_ALIGNED, COMMA_TAG, COMMA_TAG_VALUE)
 
-#define DELETE(name, event, parameters, types, arguments) \
-  EXPORT void name parameters {                           \
-    static void* real;                                    \
-    if (!block) return;                                   \
-    fsr_death(event, block);                              \
-    if (is_plain()) {                                     \
-      fsr_next.free(block);                               \
-      return;                                             \
-    }                                                     \
-    NESTED();                                             \
-    ((void(*) types)find(&real, #name)) arguments;        \
+#define DELETE(name, event, may_be_plain, parameters, arguments) \
+  EXPORT void name parameters {                                  \
+    static void* real;                                           \
+    if (!block) return;                                          \
+    fsr_death(event, block);                                     \
+    if (may_be_plain && is_plain()) {                            \
+      fsr_next.free(block);                                      \
+      return;                                                    \
+    }                                                            \
+    NESTED();                                                    \
+    ((void(*) parameters)find(&real, #name)) arguments;          \
   }
 
-DELETE(_ZdlPv, FST_DELETE, (void* block), (void*), (block))
-DELETE(_ZdaPv, FST_DELETE_ARRAY, (void* block), (void*), (block))
-DELETE(_ZdlPvRKSt9nothrow_t, FST_DELETE, (void* block, const void* tag), (void*, const void*), (block, tag))
-DELETE(_ZdaPvRKSt9nothrow_t, FST_DELETE_ARRAY, (void* block, const void* tag), (void*, const void*), (block, tag))
-DELETE(_ZdlPvm, FST_DELETE_SIZED, (void* block, size_t size), (void*, size_t), (block, size))
-DELETE(_ZdaPvm, FST_DELETE_ARRAY_SIZED, (void* block, size_t size), (void*, size_t), (block, size))
-
-#define DELETE_ALIGNED(name, event, parameters, types, arguments) \
-  EXPORT void name parameters {                                   \
-    static void* real;                                            \
-    if (!block) return;                                           \
-    fsr_death(event, block);                                      \
-    NESTED();                                                     \
-    ((void(*) types)find(&real, #name)) arguments;                \
-  }
-
-DELETE_ALIGNED(_ZdlPvSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t alignment), (void*, size_t),
-               (block, alignment))
-DELETE_ALIGNED(_ZdaPvSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t alignment), (void*, size_t),
-               (block, alignment))
-DELETE_ALIGNED(_ZdlPvmSt11align_val_t, FST_DELETE_ALIGNED, (void* block, size_t size, size_t alignment),
-               (void*, size_t, size_t), (block, size, alignment))
-DELETE_ALIGNED(_ZdaPvmSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, (void* block, size_t size, size_t alignment),
-               (void*, size_t, size_t), (block, size, alignment))
-DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ALIGNED,
-               (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))
-DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ARRAY_ALIGNED,
-               (void* block, size_t alignment, const void* tag), (void*, size_t, const void*), (block, alignment, tag))
+#define SIZED void *block, size_t size /* or an alignment */
+#define TAGGED void *block, const void *tag
+#define TWICE_SIZED void *block, size_t size, size_t alignment
+#define SIZED_TAGGED void *block, size_t size, const void *tag
+DELETE(_ZdlPv, FST_DELETE, true, (void* block), (block))
+DELETE(_ZdaPv, FST_DELETE_ARRAY, true, (void* block), (block))
+DELETE(_ZdlPvRKSt9nothrow_t, FST_DELETE, true, (TAGGED), (block, tag))
+DELETE(_ZdaPvRKSt9nothrow_t, FST_DELETE_ARRAY, true, (TAGGED), (block, tag))
+DELETE(_ZdlPvm, FST_DELETE_SIZED, true, (SIZED), (block, size))
+DELETE(_ZdaPvm, FST_DELETE_ARRAY_SIZED, true, (SIZED), (block, size))
+DELETE(_ZdlPvSt11align_val_t, FST_DELETE_ALIGNED, false, (SIZED), (block, size))
+DELETE(_ZdaPvSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, false, (SIZED), (block, size))
+DELETE(_ZdlPvmSt11align_val_t, FST_DELETE_ALIGNED, false, (TWICE_SIZED), (block, size, alignment))
+DELETE(_ZdaPvmSt11align_val_t, FST_DELETE_ARRAY_ALIGNED, false, (TWICE_SIZED), (block, size, alignment))
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ALIGNED, false, (SIZED_TAGGED), (block, size, tag))
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, FST_DELETE_ARRAY_ALIGNED, false, (SIZED_TAGGED), (block, size, tag))

@@ -5,6 +5,7 @@
  * comes here once per block of 2044 events, a dormant one at each call. Nothing here takes a lock.
  */
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,6 @@
 #include <unistd.h>
 
 #include "recorder/control.h"
-#include "recorder/stack.h"
 #include "recorder/thread.h"
 
 enum {
@@ -25,6 +25,7 @@ enum {
   kWaitNs = 100000,
   kMostWaitNs = 500000000
 }; /* a thread waits for the writer at most a fifth of its time */
+enum { kMostFrames = 48, kOwnFrames = 3 }; /* of a sampled stack; those of this library are left out */
 
 FSR_LOCAL __thread struct fsr_thread fsr_self;
 
@@ -72,7 +73,10 @@ static void join(const char* path, uint32_t wanted_generation) {
   header->processes[number].started = fsr_ticks();
   __atomic_store_n(&header->processes[number].pid, (uint32_t)getpid(),
                    __ATOMIC_RELEASE); /* publishes the entry to the writer */
-  if (header->stack_every) fsr_stack_prepare();
+  if (header->stack_every) {
+    void* frame;
+    backtrace(&frame, 1); /* loads all that unwinding needs, so that later calls load nothing */
+  }
   __atomic_store_n(&generation, wanted_generation, __ATOMIC_RELAXED); /* ordered by the next store */
   __atomic_store_n(&session, header, __ATOMIC_RELEASE);               /* publishes all of the above to other threads */
 }
@@ -277,6 +281,17 @@ static bool next_block(struct fsr_thread* self, struct fsr_header* header) {
   return true;
 }
 
+/* Stores the caller's stack behind the last event. */
+__attribute__((noinline)) static void put_stack(struct fsr_thread* self) {
+  void* frames[kMostFrames];
+  const int found = backtrace(frames, kMostFrames);
+  const unsigned count = found > kOwnFrames ? (unsigned)(found - kOwnFrames) : 0;
+  if (count == 0 || self->cursor + (count + 1) * kEventBytes > self->end) return;
+  put(self, kRawStack, 0, 0, count);
+  for (unsigned i = 0; i < count; i++)
+    put(self, kRawFrame, 0, (uintptr_t)frames[kOwnFrames + i] & 0xffffffffffffull, 0);
+}
+
 static void record(struct fsr_thread* self, struct fsr_header* header, unsigned kind, unsigned align_log2,
                    uintptr_t address, uint64_t size) {
   const bool birth = fst_is_birth(kind) && kind != FST_REALLOC;
@@ -301,7 +316,7 @@ static void record(struct fsr_thread* self, struct fsr_header* header, unsigned 
     size = kRawSizeBig;
   }
   put(self, kind, align_log2, address, size);
-  if (header->stack_every && birth && self->cursor >= self->birth_limit) fsr_stack_record(self);
+  if (header->stack_every && birth && self->cursor >= self->birth_limit) put_stack(self);
 }
 
 FSR_LOCAL void fsr_record_slow(struct fsr_thread* self, unsigned kind, unsigned align_log2, uintptr_t address,

@@ -43,7 +43,7 @@ struct fsr_header {
   uint32_t stack_every;    /* record the call stack of one birth in this many; 0: none */
   uint32_t next_process;
   uint32_t next_thread;
-  uint64_t dropped_calls; /* of threads that found no free block */
+  uint64_t dropped_calls;               /* of threads that found no free block */
   uint64_t blocks_offset;               /* from the start of the file */
   uint64_t free_bits[kMostBlocks / 64]; /* bit set: the block is free */
   struct fsr_process processes[kMostProcesses];

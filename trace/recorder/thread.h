@@ -37,7 +37,6 @@ struct fsr_thread {
   uint64_t gap_until_s; /* drops events until this second of the monotonic clock; 0: drops none */
   uint64_t gap_from_s;
   uint64_t waited_ns;
-  uint64_t births_to_stack;
 };
 
 extern FSR_LOCAL __thread struct fsr_thread fsr_self __attribute__((tls_model("initial-exec")));

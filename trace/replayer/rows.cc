@@ -131,25 +131,14 @@ class Threads {
   static bool is_made(const Row& row) { return fst_is_birth(row.kind) && !row.failed; }
 
   void add(Encoder& to, const Row& row) const {
-    auto kind = static_cast<fst_kind>(row.kind);
-    if (kind == FST_REALLOC && !row.failed && row.object == kNone) kind = FST_REALLOC_NULL;
-    if (fst_has_reference(kind) && row.object == kNone) return;
-    if (kind == FST_REALLOC && row.failed)
-      to.failed_realloc(name(row.object), row.size, row.time);
-    else if (kind == FST_REALLOC)
-      to.realloc(name(row.object), row.size, row.time);
-    else if (fst_is_birth(kind) && row.failed)
-      to.failed_birth(kind, row.size, row.align_log2, row.time);
-    else if (fst_is_birth(kind))
-      to.birth(kind, row.size, row.align_log2, row.time);
-    else if (fst_is_death(kind))
-      to.death(kind, name(row.object), row.time);
-    else if (kind == FST_TOUCH)
-      to.touch(name(row.object), row.size, row.time);
-    else if (kind == FST_FORK)
-      to.fork(static_cast<uint32_t>(row.size), row.time);
-    else
-      to.other(kind, row.time);
+    if (row.kind == 0 || row.kind >= FST_KINDS_END) throw Error("no file of rows: an event's kind is unknown");
+    Call call{row.kind, row.size, row.align_log2, {}, row.failed != 0};
+    if (call.kind == FST_REALLOC && !call.failed && row.object == kNone) call.kind = FST_REALLOC_NULL;
+    if (fst_has_reference(call.kind)) {
+      if (row.object == kNone) return;
+      call.object = name(row.object);
+    }
+    to.add(call, row.time);
   }
 
   const std::vector<Row>& rows_;

@@ -183,44 +183,34 @@ void partly_used() {
   free(block);
 }
 
+struct Mode {
+  const char* name;
+  void (*run)(long);
+};
+const Mode kModes[] = {
+    {"every-kind", [](long) { every_kind(); }},
+    {"hand-over", handing_over},
+    {"in-turns", in_turns},
+    {"threads", many_threads},
+    {"threads-at-once", threads_at_once},
+    {"fork", forking},
+    {"children", many_children},
+    {"daemon", daemonized},
+    {"churn", churn},
+    {"killed", [](long count) { churn(count), raise(SIGKILL); }},
+    {"crash", [](long count) { churn(count), abort(); }},
+    {"quick-exit", [](long count) { churn(count), _exit(7); }},
+    {"until-told", until_told},
+    {"signals", signals},
+    {"without-files", without_files},
+    {"partly-used", [](long) { partly_used(); }},
+};
+
 }  // namespace
 
 int main(int count, char** words) {
-  const char* mode = count > 1 ? words[1] : "";
   const long number = count > 2 ? atol(words[2]) : 1000;
-  if (!strcmp(mode, "every-kind"))
-    every_kind();
-  else if (!strcmp(mode, "hand-over"))
-    handing_over(number);
-  else if (!strcmp(mode, "in-turns"))
-    in_turns(number);
-  else if (!strcmp(mode, "threads"))
-    many_threads(number);
-  else if (!strcmp(mode, "fork"))
-    forking(number);
-  else if (!strcmp(mode, "churn"))
-    churn(number);
-  else if (!strcmp(mode, "killed"))
-    churn(number), raise(SIGKILL);
-  else if (!strcmp(mode, "crash"))
-    churn(number), abort();
-  else if (!strcmp(mode, "quick-exit"))
-    churn(number), _exit(7);
-  else if (!strcmp(mode, "until-told"))
-    until_told(number);
-  else if (!strcmp(mode, "signals"))
-    signals(number);
-  else if (!strcmp(mode, "threads-at-once"))
-    threads_at_once(number);
-  else if (!strcmp(mode, "daemon"))
-    daemonized(number);
-  else if (!strcmp(mode, "children"))
-    many_children(number);
-  else if (!strcmp(mode, "without-files"))
-    without_files(number);
-  else if (!strcmp(mode, "partly-used"))
-    partly_used();
-  else
-    return 2;
-  return 0;
+  for (const Mode& mode : kModes)
+    if (count > 1 && !strcmp(words[1], mode.name)) return mode.run(number), 0;
+  return 2;
 }

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <cwchar>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -55,34 +57,28 @@ struct Options {
 
 Options parse(int count, char** words) {
   Options options;
+  const auto number = [](const char* text) { return std::strtoull(text, nullptr, 10); };
+  const auto count_of = [](const char* text) { return static_cast<unsigned>(std::max(0L, std::atol(text))); };
+  const std::map<std::string, std::function<void(const char*)>> known = {
+      {"--output", [&](const char* value) { options.output = value; }},
+      {"--library", [&](const char* value) { options.library = value; }},
+      {"--name", [&](const char* value) { options.name = value; }},
+      {"--allocator", [&](const char* value) { options.allocator = value; }},
+      {"--pid", [&](const char* value) { options.pid = std::atol(value); }},
+      {"--for", [&](const char* value) { options.seconds = std::atof(value); }},
+      {"--max-bytes", [&](const char* value) { options.most_bytes = number(value); }},
+      {"--buffer-bytes", [&](const char* value) { options.buffer_bytes = number(value); }},
+      {"--sample-threads", [&](const char* value) { options.sample_threads = count_of(value); }},
+      {"--stack-every", [&](const char* value) { options.stack_every = count_of(value); }},
+  };
   int at = 1;
   for (; at < count && std::strcmp(words[at], "--") != 0; at += 2) {
-    const std::string name = words[at];
-    if (at + 1 >= count) fail("'" + name + "' needs a value");
-    const char* value = words[at + 1];
-    if (name == "--output")
-      options.output = value;
-    else if (name == "--library")
-      options.library = value;
-    else if (name == "--name")
-      options.name = value;
-    else if (name == "--allocator")
-      options.allocator = value;
-    else if (name == "--pid")
-      options.pid = std::atol(value);
-    else if (name == "--for")
-      options.seconds = std::atof(value);
-    else if (name == "--max-bytes")
-      options.most_bytes = std::strtoull(value, nullptr, 10);
-    else if (name == "--buffer-bytes")
-      options.buffer_bytes = std::strtoull(value, nullptr, 10);
-    else if (name == "--sample-threads")
-      options.sample_threads = static_cast<unsigned>(std::max(1L, std::atol(value)));
-    else if (name == "--stack-every")
-      options.stack_every = static_cast<unsigned>(std::max(0L, std::atol(value)));
-    else
-      fail("unknown option '" + name + "'");
+    const auto found = known.find(words[at]);
+    if (found == known.end()) fail("unknown option '" + std::string(words[at]) + "'");
+    if (at + 1 >= count) fail("'" + found->first + "' needs a value");
+    found->second(words[at + 1]);
   }
+  options.sample_threads = std::max(1u, options.sample_threads);
   if (at + 1 < count) options.command = words + at + 1;
   if (options.output.empty()) fail("--output is missing");
   if ((options.command == nullptr) == (options.pid == 0)) fail("expected either --pid N or -- COMMAND");

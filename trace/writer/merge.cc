@@ -166,7 +166,8 @@ size_t Merge::poll() {
 void Merge::touched(ObjectName object, uint64_t pages) {
   const auto found = streams_.find(object.thread);
   if (found == streams_.end() || found->second->ended || gap_until_s_) return;
-  found->second->encoder.touch(object, pages, time_of(horizon_));  // not the current time: earlier calls may still come
+  found->second->encoder.add({FST_TOUCH, pages, 0, object},
+                             time_of(horizon_));  // not the current time: earlier calls may still come
 }
 
 void Merge::send(Stream& stream) {

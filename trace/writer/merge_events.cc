@@ -45,16 +45,15 @@ void Merge::clear_address(Stream& stream, uint64_t address, uint64_t time) {
   forget_large(process, address);
   if (!old) return;
   counts_.lost_frees++;
-  if (is_recorded(*old)) stream.encoder.death(FST_LOST_FREE, *old, time);
+  if (is_recorded(*old)) stream.encoder.add({.kind = FST_LOST_FREE, .object = *old}, time);
 }
 
 bool Merge::take_birth(Stream& stream, const Event& event) {
   const uint64_t time = time_of(event.tick);
-  const auto kind = static_cast<fst_kind>(event.kind);
-  uint64_t size = event.size;
-  if (size == kRawSizeBig && stream.big_size) size = stream.big_size;
+  const uint64_t size = event.size == kRawSizeBig && stream.big_size ? stream.big_size : event.size;
+  const Call call{event.kind, size, event.align_log2, {}, event.address == 0};
   if (event.address == 0) {
-    stream.encoder.failed_birth(kind, size, event.align_log2, time);
+    stream.encoder.add(call, time);
   } else {
     if (processes_[stream.process].objects.find(event.address)) {
       if (put_off(stream, event)) return false;
@@ -62,7 +61,7 @@ bool Merge::take_birth(Stream& stream, const Event& event) {
     }
     ObjectName name{kUnrecorded, 0};
     if (!gap_until_s_) {
-      name = {stream.thread, stream.encoder.birth(kind, size, event.align_log2, time)};
+      name = {stream.thread, stream.encoder.add(call, time)};
       counts_.births++;
     }
     settle(stream, event.address, size, name);
@@ -88,7 +87,7 @@ bool Merge::take_death(Stream& stream, const Event& event) {
     counts_.unknown_frees++;
     return true;
   }
-  stream.encoder.death(static_cast<fst_kind>(event.kind), *name, time_of(event.tick));
+  stream.encoder.add({.kind = event.kind, .object = *name}, time_of(event.tick));
   counts_.events++;
   counts_.deaths++;
   send_if_full(stream);
@@ -98,7 +97,7 @@ bool Merge::take_death(Stream& stream, const Event& event) {
 // The end of a realloc was lost: its object is gone, and nobody knows what it became.
 void Merge::abandon_realloc(Stream& stream, uint64_t time) {
   if (stream.in_realloc && stream.realloc_object && is_recorded(*stream.realloc_object)) {
-    stream.encoder.death(FST_LOST_FREE, *stream.realloc_object, time);
+    stream.encoder.add({.kind = FST_LOST_FREE, .object = *stream.realloc_object}, time);
     counts_.lost_frees++;
   }
   stream.in_realloc = false;
@@ -122,9 +121,9 @@ bool Merge::take_realloc_end(Stream& stream, const Event& event) {
   const bool known = stream.in_realloc && stream.realloc_object && is_recorded(*stream.realloc_object);
   const ObjectName old = known ? *stream.realloc_object : ObjectName{kUnrecorded, 0};
   if (event.address == 0 && size == 0) {
-    if (known) stream.encoder.death(FST_REALLOC_ZERO, old, time), counts_.deaths++;
+    if (known) stream.encoder.add({.kind = FST_REALLOC_ZERO, .object = old}, time), counts_.deaths++;
   } else if (event.address == 0) {
-    if (known) stream.encoder.failed_realloc(old, size, time);
+    if (known) stream.encoder.add({FST_REALLOC, size, 0, old, true}, time);
     if (stream.realloc_object && !processes_[stream.process].objects.find(stream.realloc_address))
       settle(stream, stream.realloc_address, 0, *stream.realloc_object);
   } else {
@@ -134,11 +133,11 @@ bool Merge::take_realloc_end(Stream& stream, const Event& event) {
     }
     ObjectName name{kUnrecorded, 0};
     if (gap_until_s_) {
-      if (known) stream.encoder.death(FST_LOST_FREE, old, time);
+      if (known) stream.encoder.add({.kind = FST_LOST_FREE, .object = old}, time);
     } else {
-      const uint64_t birth =
-          known ? stream.encoder.realloc(old, size, time) : stream.encoder.birth(FST_REALLOC_NULL, size, 0, time);
-      name = {stream.thread, birth};
+      Call call{known ? FST_REALLOC : FST_REALLOC_NULL, size};
+      if (known) call.object = old;
+      name = {stream.thread, stream.encoder.add(call, time)};
       counts_.births++;
       if (known) counts_.deaths++;
     }
@@ -161,11 +160,11 @@ void Merge::take_other(Stream& stream, const Event& event) {
       break;
     case FST_THREAD_START:
     case FST_THREAD_END:
-      stream.encoder.other(static_cast<fst_kind>(event.kind), time);
+      stream.encoder.add({event.kind}, time);
       break;
     case FST_TOUCH: {
       const auto name = processes_[stream.process].objects.find(event.address);
-      if (name && is_recorded(*name)) stream.encoder.touch(*name, event.size, time);
+      if (name && is_recorded(*name)) stream.encoder.add({FST_TOUCH, event.size, 0, *name}, time);
       break;
     }
     case FST_FORK:
@@ -206,7 +205,7 @@ void Merge::take_frame(Stream& stream, uint64_t address) {
 // The child begins with everything that its parent holds.
 void Merge::fork(Stream& stream, uint32_t child, uint64_t time) {
   if (child >= kMostProcesses || child == stream.process) return;
-  stream.encoder.fork(child, time);
+  stream.encoder.add({FST_FORK, child}, time);
   Process& made = processes_[child];
   const Process& parent = processes_[stream.process];
   made.parent = stream.process;

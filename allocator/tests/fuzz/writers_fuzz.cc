@@ -205,22 +205,12 @@ void write_trace(fuzz::Input input) {
     const unsigned align = fst_is_aligned(kind) ? input.byte() % 48 : 0;
     if (fst_has_reference(kind) && births[0] + births[1] == 0) continue;
     ++events;
-    if (kind == FST_REALLOC) {
-      const ObjectName old = name();
-      births[thread] += 1;
-      encoder.realloc(old, size, time);
-    } else if (fst_is_birth(kind)) {
-      births[thread] += 1;
-      encoder.birth(kind, size, align, time);
-    } else if (kind == FST_TOUCH) {
-      encoder.touch(name(), input.number(2), time);
-    } else if (fst_is_death(kind)) {
-      encoder.death(kind, name(), time);
-    } else if (kind == FST_FORK) {
-      encoder.fork(input.byte(), time);
-    } else {
-      encoder.other(kind, time);
-    }
+    Call call{kind, size, align};
+    if (fst_has_reference(kind)) call.object = name();
+    if (kind == FST_TOUCH) call.size = input.number(2);
+    if (kind == FST_FORK) call.size = input.byte();
+    births[thread] += fst_is_birth(kind) ? 1 : 0;
+    encoder.add(call, time);
     if (encoder.events() == 16) store_block(encoder);
   }
   for (Encoder& encoder : encoders) store_block(encoder);
