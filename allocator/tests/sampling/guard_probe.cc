@@ -24,6 +24,8 @@ PLACE void place_of_free(void* block) {
   asm volatile("" ::: "memory");
 }
 
+static __attribute__((noinline)) char place_of_use(const volatile char* at) { return *at; }
+
 static volatile char sink = 0;
 static size_t rounded(size_t size) { return (size + 15) & ~size_t{15}; }
 
@@ -142,7 +144,7 @@ const Act kActs[] = {
        place_of_free(block);
      }},
     {"use_after_free_write", [](size_t size) { freed(true, size)[0] = 1; }},
-    {"use_after_free_read", [](size_t size) { sink = freed(false, size)[size - 1]; }},
+    {"use_after_free_read", [](size_t size) { sink = place_of_use(freed(false, size) + size - 1); }},
     {"use_after_free_late",
      [](size_t size) {
        char* block = freed(true, size);
@@ -152,6 +154,13 @@ const Act kActs[] = {
     {"double_free", [](size_t size) { free(freed(true, size)); }},
     {"realloc_after_free", [](size_t size) { sink = *static_cast<char*>(realloc(freed(true, size), 10)); }},
     {"invalid_free", [](size_t size) { free(against(true, size) + 16); }},
+    {"foreign_free", [](size_t size) { place_of_free(&size); }},
+    {"unguarded_overflow",
+     [](size_t size) {
+       char* block = place_of_allocation(size);
+       block[size] = 1;
+       place_of_free(block);
+     }},
     {"wild_fault", [](size_t) { *reinterpret_cast<volatile char*>(0x10) = 1; }},  // none of ours
 };
 

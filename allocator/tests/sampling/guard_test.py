@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
 from support import harness
 
@@ -18,31 +15,15 @@ SIZES = (12, 24, 100, 4096, 5000, 200_000)  # of 12 bytes all but 6 in a million
 EVERY = "guard_sample:1,guard_slots:256"
 
 
-def run(case: str, size: int = 100, conf: str = EVERY, old_kernel: bool = False) -> harness.Finished:
+def run(
+    case: str, size: int = 100, conf: str = EVERY, old_kernel: bool = False, probe: str = "guard_probe"
+) -> harness.Finished:
     """One act of the probe; on an old kernel there is no madvise(MADV_GUARD_INSTALL)."""
     before = [harness.PROBES / "refuse_advice", "102", "--"] if old_kernel else []
-    done = harness.run([*before, harness.PROBES / "guard_probe", case, str(size)], conf=conf)
+    done = harness.run([*before, harness.PROBES / probe, case, str(size)], conf=conf)
     if done.status == harness.SKIPPED:
         raise unittest.SkipTest("no seccomp here")
     return done
-
-
-# None of its functions is exported: only the file's own symbol table names them.
-HIDDEN = """
-#include <stdlib.h>
-static char *volatile block;
-static void __attribute__((noinline)) maker(void) { block = malloc(100); __asm__ volatile(""); }
-static void __attribute__((noinline)) ender(void) { free(block); __asm__ volatile(""); }
-static int __attribute__((noinline)) user(void) { int got = block[3]; __asm__ volatile("" : "+r"(got)); return got; }
-static void __attribute__((noinline)) wrong(void *where) { free(where); __asm__ volatile(""); }
-int main(int argc, char **argv) {
-  maker();
-  if (argc > 1 && argv[1][0] == 'o') block[100] = 1;
-  if (argc > 1 && argv[1][0] == 'w') wrong(&argc);
-  ender();
-  return user();
-}
-"""
 
 
 def stack(title: str, function: str) -> str:
@@ -50,38 +31,28 @@ def stack(title: str, function: str) -> str:
     return rf"(?m)^{title} by thread \d+:\n(?:  #\d .*\n)*?  #\d+ 0x[0-9a-f]+ {function}\+0x"
 
 
-class Hidden(unittest.TestCase):
-    """A program as it is shipped: no name is exported."""
+class Hidden(harness.FreestoneTest):
+    """A program as it is shipped: no name is exported, only the file's own symbol table has them."""
 
-    program: Path
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        harness.require_freestone("a promise of libfreestone")
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.program = Path(folder.name) / "hidden"
-        source = cls.program.with_suffix(".c")
-        source.write_text(HIDDEN)
-        subprocess.run([harness.COMPILER, "-O1", "-w", "-o", cls.program, source], check=True)
+    def run_hidden(self, case: str, conf: str) -> str:
+        return run(case, conf=conf, probe="hidden_probe").err
 
     def test_every_stack_of_a_guarded_block_has_names(self) -> None:
-        done = harness.run([self.program], conf="guard_sample:1")
-        for title, function in ((" at", "user"), (" allocated", "maker"), (" freed", "ender")):
-            self.assertRegex(done.err, stack(title, function) + r"[0-9a-f]+ \(hidden\+")
+        err = self.run_hidden("use_after_free_read", "guard_sample:1")
+        for title, place in ((" at", "use"), (" allocated", "allocation"), (" freed", "free")):
+            self.assertRegex(err, stack(title, rf"\w*place_of_{place}\w*") + r"[0-9a-f]+ \(hidden_probe\+")
 
     def test_a_misuse_that_the_heap_sees_has_its_stack_while_anything_is_sampled(self) -> None:
         for conf, stacks in (("prof:true,prof_final:false", 1), ("guard_sample:1g", 1), ("", 0)):
-            done = harness.run([self.program, "wrong"], conf=conf)
-            self.assertIn("invalid free of 0x", done.err)
-            self.assertEqual(len(re.findall(stack(" at", "wrong"), done.err)), stacks, done.err)
+            err = self.run_hidden("foreign_free", conf)
+            self.assertIn("invalid free of 0x", err)
+            self.assertEqual(len(re.findall(stack(" at", "place_of_free"), err)), stacks, err)
 
     @unittest.skipUnless(harness.IS_HARDENED, "the fast build does not look behind a block")
     def test_a_misuse_of_a_sampled_block_says_who_allocated_it(self) -> None:
-        conf = "prof:true,prof_sample_bytes:1,prof_final:false"
-        done = harness.run([self.program, "over"], conf=conf)
-        for title, function in ((" at", "ender"), (" allocated", "maker")):
-            self.assertRegex(done.err, stack(title, function))
+        err = self.run_hidden("unguarded_overflow", "prof:true,prof_sample_bytes:1,prof_final:false")
+        for title, place in ((" at", "free"), (" allocated", "allocation")):
+            self.assertRegex(err, stack(title, f"place_of_{place}"))
 
 
 FREED = r"freed by thread \d+:\n  #0 .*place_of_free\+0x"
