@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recorder/control.h"
 #include "recorder/thread.h"
 
 enum {

@@ -78,6 +78,16 @@ enum fsr_kind {
 
 #define kRawSizeBig 0xffffffffu
 
+/* The file that tells a dormant process which recording to join. */
+#define FSR_CONTROL_PREFIX "/dev/shm/freestone-record."
+
+struct fsr_control {
+  uint64_t magic;
+  uint32_t pid;
+  uint32_t request; /* rises after `path` is written */
+  char path[4080];
+};
+
 static inline uint64_t fsr_ticks(void) {
 #if defined(__x86_64__)
   uint32_t low, high;

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
-#include <unordered_map>
 #include <vector>
+
+#include "replayer/rows.h"
 
 namespace freestone::trace {
 namespace {
@@ -15,35 +16,6 @@ struct Change {
   uint64_t time;
   int64_t bytes;
   int64_t objects;
-};
-
-// The sizes of each thread's objects, by the number of the birth.
-class Sizes {
- public:
-  explicit Sizes(const TraceFile& trace) {
-    for (const ThreadEvents& thread : trace.threads) {
-      Born& born = born_[thread.thread];
-      for (const Event& event : thread.events)
-        if (event.birth != kNone) {
-          if (born.sizes.empty()) born.first = event.birth;
-          born.sizes.push_back(event.size);
-        }
-    }
-  }
-
-  // 0 for an object that the trace lacks.
-  uint64_t find(uint32_t thread, uint64_t birth) const {
-    const auto place = born_.find(thread);
-    if (place == born_.end() || birth - place->second.first >= place->second.sizes.size()) return 0;
-    return place->second.sizes[birth - place->second.first];
-  }
-
- private:
-  struct Born {
-    uint64_t first = 0;
-    std::vector<uint64_t> sizes;
-  };
-  std::unordered_map<uint32_t, Born> born_;
 };
 
 void print_process(const TraceFile& trace, uint32_t process, std::vector<Change>& changes, const char* comma) {
@@ -65,7 +37,10 @@ void print_process(const TraceFile& trace, uint32_t process, std::vector<Change>
 }  // namespace
 
 void print_info(const TraceFile& trace) {
-  const Sizes sizes(trace);
+  const Births births(trace);
+  std::vector<uint64_t> sizes;  // by row
+  for (const ThreadEvents& thread : trace.threads)
+    for (const Event& event : thread.events) sizes.push_back(event.size);
   std::array<uint64_t, FST_KINDS_END> kinds{};
   std::map<uint32_t, std::vector<Change>> changes;
   uint64_t events = 0, crossing = 0, last = 0;
@@ -77,7 +52,8 @@ void print_info(const TraceFile& trace) {
       kinds[event.kind]++;
       crossing += ends && event.ref_thread != thread.thread;
       last = std::max(last, event.time);
-      const uint64_t ended = ends ? sizes.find(event.ref_thread, event.ref_birth) : 0;
+      const uint64_t object = ends ? births.row_of_named(event) : kNone;
+      const uint64_t ended = object == kNone ? 0 : sizes[object];
       own.push_back({event.time, static_cast<int64_t>(born ? event.size : 0) - static_cast<int64_t>(ended),
                      int64_t{born} - int64_t{ends}});
     }

@@ -95,11 +95,11 @@ void show(const Words& words) {
 
 void show_rows(const Words& words) {
   if (words.plain_count != 1) fail("expected: rows [--partial] TRACE");
+  TraceFile trace = read_trace(words.plain[0], words.partial);
   try {
-    print_rows(read_trace(words.plain[0], words.partial), stdout);
+    print_rows(std::move(trace), stdout);
   } catch (const Error& error) {
-    const std::string said = error.what();
-    throw Error(said.starts_with(words.plain[0]) ? said : words.plain[0] + (": " + said));
+    throw Error(words.plain[0] + (": " + std::string(error.what())));
   }
 }
 

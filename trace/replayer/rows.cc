@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "format/encoder.h"
 #include "format/file_writer.h"
@@ -22,53 +21,15 @@ void print(const std::vector<T>& array, FILE* to) {
 }
 void print(const std::string& text, FILE* to) { std::fwrite(text.data(), 1, text.size(), to); }
 
-// Finds the row of each birth.
-class Births {
- public:
-  // Removes the events that name lost objects.
-  explicit Births(TraceFile& trace) {
-    for (const ThreadEvents& thread : trace.threads)
-      for (const Event& event : thread.events)
-        if (event.birth != kNone) {
-          Made& made = made_[thread.thread];
-          if (made.rows.empty()) made.first = event.birth;
-          made.rows.push_back(0);
-        }
-    uint64_t row = 0;
-    for (ThreadEvents& thread : trace.threads) {
-      const auto is_lost = [&](const Event& event) {
-        if (event.ref_thread == kNoThread || place(event.ref_thread, event.ref_birth)) return false;
-        if (!trace.incomplete)
-          throw Error("thread " + std::to_string(thread.thread) + " ends or touches an object that was never made");
-        return event.birth == kNone;
-      };
-      std::erase_if(thread.events, is_lost);
-      for (const Event& event : thread.events) {
-        if (event.birth != kNone) *place(thread.thread, event.birth) = row;
-        row++;
-      }
-    }
-  }
-
-  uint64_t row_of(uint32_t thread, uint64_t birth) {
-    const uint64_t* found = place(thread, birth);
-    return found ? *found : kNone;
-  }
-
- private:
-  struct Made {
-    uint64_t first = 0;
-    std::vector<uint64_t> rows;
-  };
-
-  uint64_t* place(uint32_t thread, uint64_t birth) {
-    const auto found = made_.find(thread);
-    if (found == made_.end() || birth - found->second.first >= found->second.rows.size()) return nullptr;
-    return &found->second.rows[birth - found->second.first];
-  }
-
-  std::unordered_map<uint32_t, Made> made_;
-};
+void drop_events_of_lost_objects(TraceFile& trace) {
+  const Births births(trace);
+  for (ThreadEvents& thread : trace.threads)
+    std::erase_if(thread.events, [&](const Event& event) {
+      if (event.ref_thread == kNoThread || births.row_of_named(event) != kNone) return false;
+      if (trace.incomplete) return event.birth == kNone;
+      throw Error("thread " + std::to_string(thread.thread) + " ends or touches an object that was never made");
+    });
+}
 
 // A forked child ends its own copy of what it inherited, so an object may end once in each process.
 void check_ends(const std::vector<Row>& rows) {
@@ -185,24 +146,42 @@ std::map<uint32_t, Block> stacks(const Threads& threads, const std::vector<Row>&
 
 }  // namespace
 
+Births::Births(const TraceFile& trace) {
+  uint64_t row = 0;
+  for (const ThreadEvents& thread : trace.threads)
+    for (const Event& event : thread.events) {
+      if (event.birth != kNone) {
+        Made& made = made_[thread.thread];
+        if (made.rows.empty()) made.first = event.birth;
+        made.rows.push_back(row);
+      }
+      row++;
+    }
+}
+
+uint64_t Births::row_of(uint32_t thread, uint64_t birth) const {
+  const auto found = made_.find(thread);
+  if (found == made_.end() || birth - found->second.first >= found->second.rows.size()) return kNone;
+  return found->second.rows[birth - found->second.first];
+}
+
 void print_rows(TraceFile trace, FILE* to) {
   std::sort(trace.threads.begin(), trace.threads.end(),
             [](const ThreadEvents& a, const ThreadEvents& b) { return a.thread < b.thread; });
-  Births births(trace);
+  drop_events_of_lost_objects(trace);
+  const Births births(trace);
   std::vector<Row> rows;
   for (const ThreadEvents& thread : trace.threads)
-    for (const Event& event : thread.events) {
-      const uint64_t object = event.ref_thread == kNoThread ? kNone : births.row_of(event.ref_thread, event.ref_birth);
+    for (const Event& event : thread.events)
       rows.push_back({event.time,
                       event.size,
-                      object,
+                      births.row_of_named(event),
                       thread.thread,
                       thread.process,
                       event.kind,
                       event.align_log2,
                       event.failed,
                       {}});
-    }
   check_ends(rows);
   std::vector<RowFrame> frames;
   for (const Frame& frame : trace.frames) {

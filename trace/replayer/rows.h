@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "format/file_reader.h"
 
@@ -42,6 +44,23 @@ struct RowsHeader {
   uint64_t meta_bytes;
   uint64_t summary_bytes;
   uint64_t cut_bytes;
+};
+
+// Finds the row of each birth, where every event is a row, one thread after the other.
+class Births {
+ public:
+  explicit Births(const TraceFile& trace);
+
+  // kNone if the trace lacks the birth.
+  uint64_t row_of(uint32_t thread, uint64_t birth) const;
+  uint64_t row_of_named(const Event& event) const { return row_of(event.ref_thread, event.ref_birth); }
+
+ private:
+  struct Made {
+    uint64_t first = 0;
+    std::vector<uint64_t> rows;
+  };
+  std::unordered_map<uint32_t, Made> made_;
 };
 
 // Writes the rows, the threads in the order of their numbers. Throws Error if an event ends or touches what was never

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "recorder/control.h"
+#include "recorder/shared.h"
 #include "writer/merge.h"
 #include "writer/program.h"
 #include "writer/samples.h"

@@ -8,7 +8,7 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import corpus, events, recording, replaying
+from freestone_lab.trace import behaviour, corpus, events, recording, replaying
 
 BUILD = paths.build_dir()
 TRACES = sorted(corpus.folder().glob("*.fst"))
@@ -41,3 +41,10 @@ def test_every_allocator_makes_the_same_calls(path: Path) -> None:
 def test_an_unknown_trace_is_named() -> None:
     with pytest.raises(UserError, match="the corpus has no trace 'nosuch'"):
         corpus.traces(["nosuch"])
+
+
+def test_the_page_about_a_trace_knows_sizes_lifetimes_and_the_bound() -> None:
+    found = behaviour.describe(events.read(corpus.traces(["lua"])[0]))
+    assert all(not bars.shares or abs(sum(bars.shares) - 1) < 1e-6 for bars in found.bars)
+    assert found.least_pages_kib >= found.peak_live_kib and len(found.live) > 100
+    assert abs(sum(map(sum, found.grids[1].shares)) - 1) < 1e-6

@@ -7,7 +7,8 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from freestone_lab.trace.events import Trace, births
 
 pytestmark = BUILT
 Record = Callable[..., Trace]
+PRELOADED = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
 
 
 @pytest.fixture
@@ -94,15 +96,37 @@ def test_a_child_frees_what_its_parent_made(record: Record) -> None:
     assert int(((child["kind"] == Kind.MALLOC) & (child["size"] == 444)).sum()) == 10
 
 
-@pytest.mark.parametrize(("mode", "status"), [("killed", 137), ("crash", 134), ("quick-exit", 7)])
-def test_a_program_that_dies_leaves_all_its_calls(record: Record, mode: str, status: int) -> None:
-    trace = record(mode, "20000", status=status)
-    assert of_kind(trace, Kind.MALLOC, 55) == 20000
+UNUSUAL = {
+    "killed": (20000, 137), "crash": (20000, 134), "quick-exit": (20000, 7),
+    "daemon": (300, 0),  # its parents are gone when it makes its first call
+    "without-files": (300, 0),  # its first call comes when it can open nothing more
+    "signals": (100000, 0),  # a handler that allocates, between any two instructions
+}  # fmt: skip
 
 
-def test_a_daemon_is_recorded_to_its_end(record: Record) -> None:
-    """Its parents are gone when it makes its first call."""
-    assert of_kind(record("daemon", "300"), Kind.MALLOC, 55) == 300
+@pytest.mark.parametrize("mode", UNUSUAL)
+def test_an_unusual_program_leaves_all_its_calls(record: Record, mode: str) -> None:
+    count, status = UNUSUAL[mode]
+    trace = record(mode, str(count), status=status)
+    assert of_kind(trace, Kind.MALLOC, 55) == count
+    assert mode != "signals" or trace.summary["lost_frees"] == 0
+
+
+@contextmanager
+def ready(words: Sequence[str], env: dict[str, str], stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """The test program as a server, or its recorder, once it says that it is ready."""
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        yield process
+
+
+def until_told(output: Path, count: int, **options: object) -> tuple[list[str], dict[str, str]]:
+    request = recording.Request(output, (str(PROGRAM), "until-told", str(count)), **options)  # type: ignore[arg-type]
+    return recording.command_line(request)
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -117,10 +141,6 @@ def test_what_forks_away_and_lives_on_is_said_and_ends_with_the_recording(tmp_pa
         process.send_signal(number)
         assert process.wait() == 0
     assert events.read(output).summary["end"] == "signal" and not Path(f"/proc/{left}").exists()
-
-
-def test_a_program_may_close_its_doors_before_its_first_call(record: Record) -> None:
-    assert of_kind(record("without-files", "300"), Kind.MALLOC, 55) == 300
 
 
 def test_what_threads_without_a_buffer_lose_is_said(record: Record) -> None:
@@ -140,11 +160,6 @@ def test_processes_more_than_there_is_room_for_are_said(record: Record) -> None:
     assert of_kind(trace, Kind.MALLOC, 77) + trace.summary["lost_processes"] == 8300 > 8192
 
 
-def test_a_signal_handler_between_two_instructions_loses_nothing(record: Record) -> None:
-    trace = record("signals", "100000")
-    assert of_kind(trace, Kind.MALLOC, 55) == 100000 and trace.summary["lost_frees"] == 0
-
-
 def test_pages_of_a_large_block_that_are_not_used_are_not_counted(record: Record) -> None:
     trace = record("partly-used")
     rows = trace.rows
@@ -160,17 +175,13 @@ def test_the_resident_curve_shows_what_the_program_used(record: Record) -> None:
 def test_a_full_disk_ends_neither_the_program_nor_the_trace(tmp_path: Path) -> None:
     """A limit on the size of the writer's files stands for the disk. The trace is shorter, whole, and the status 2."""
     output, partial = tmp_path / "t.fst", tmp_path / "t.fst.partial"
-    request = recording.Request(output, (str(PROGRAM), "until-told", "2000"), buffer_bytes=1 << 21)
-    line, env = recording.command_line(request)
-    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stderr and process.stdout.readline() == "ready\n"
+    with ready(*until_told(output, 2000, buffer_bytes=1 << 21), subprocess.PIPE) as process:
         while partial.stat().st_size < 5000:
             time.sleep(0.05)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (partial.stat().st_size + 100,) * 2)
         time.sleep(1)
-        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-        os.kill(child, signal.SIGUSR1)
-        said = process.stderr.read()
+        os.kill(children(process)[0], signal.SIGUSR1)
+        said = process.communicate()[1]
         assert process.wait() == 2 and "File too large" in said and "ended by write-error" in said
     trace = events.read(output)
     assert trace.summary["end"] == "write-error" and of_kind(trace, Kind.MALLOC, 55) > 0
@@ -181,10 +192,8 @@ def test_two_recordings_into_one_file_do_not_mix(tmp_path: Path) -> None:
     """The second is refused while the first writes. What a killed one left is taken over."""
     output = tmp_path / "t.fst"
     (tmp_path / "t.fst.partial").write_text("of a recording that was killed")
-    command = (str(PROGRAM), "until-told", "100")
-    line, env = recording.command_line(recording.Request(output, command))
-    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as first:
-        assert first.stdout and first.stdout.readline() == "ready\n"
+    line, env = until_told(output, 100)
+    with ready(line, env, subprocess.DEVNULL) as first:
         second = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
         assert second.returncode == 2 and not second.stdout and second.stderr.count("\n") == 1
         assert f"'{output}'" in second.stderr and "another recording" in second.stderr
@@ -202,10 +211,9 @@ def test_a_slow_disk_drops_whole_seconds_and_says_so(tmp_path: Path) -> None:
     line, env = recording.command_line(request)
     with subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True) as process, pipe.open("rb") as read:
         held = read.read(1)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while not children.read_text().split():
+        while not children(process):
             time.sleep(0.01)
-        while children.read_text().split():
+        while children(process):
             time.sleep(0.05)
         output.write_bytes(held + read.read())
         assert process.wait() == 0
@@ -238,9 +246,7 @@ def test_one_thread_in_so_many(record: Record) -> None:
 
 
 def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
-    env = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
-    with subprocess.Popen([PROGRAM, "until-told", "1000"], env=env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stdout.readline() == "ready\n"
+    with ready([str(PROGRAM), "until-told", "1000"], PRELOADED) as process:
         for attempt in ("a", "b"):
             output = tmp_path / f"{attempt}.fst"
             assert recording.record(recording.Request(output, pid=process.pid, seconds=0.5)) == 0
@@ -253,9 +259,7 @@ def test_a_running_process_is_joined_and_left(tmp_path: Path) -> None:
 
 def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
     """It was killed, and its control file is still there."""
-    env = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
-    with subprocess.Popen([PROGRAM, "until-told", "10"], env=env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stdout.readline() == "ready\n"
+    with ready([str(PROGRAM), "until-told", "10"], PRELOADED) as process:
         process.kill()
     control = Path(f"/dev/shm/freestone-record.{process.pid}")
     assert control.exists()
@@ -270,14 +274,11 @@ def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
 
 def test_the_recording_ends_and_the_program_goes_on(tmp_path: Path) -> None:
     output = tmp_path / "t.fst"
-    line, env = recording.command_line(recording.Request(output, (str(PROGRAM), "until-told", "100"), seconds=0.3))
-    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout and process.stdout.readline() == "ready\n"
+    with ready(*until_told(output, 100, seconds=0.3), subprocess.DEVNULL) as process:
         while not output.exists():
             time.sleep(0.05)
         assert process.poll() is None
-        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-        os.kill(child, signal.SIGUSR1)
+        os.kill(children(process)[0], signal.SIGUSR1)
         assert process.wait() == 0
     assert events.read(output).summary["end"] == "time"
 
