@@ -1,13 +1,22 @@
-//! Freestone, a memory allocator for Linux, as the global allocator of a Rust program. ! ! ``` ! #[global_allocator] !
-//static ALLOCATOR: freestone::Freestone = freestone::Freestone; ! ! fn main() {
+//! Freestone, a memory allocator for Linux, as the global allocator of a Rust program.
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: freestone::Freestone = freestone::Freestone;
+//!
+//! fn main() {
 //!     let numbers: Vec<u64> = (0..1_000_000).collect();
 //!     assert!(freestone::stats().live_bytes >= 8_000_000);
 //!     drop(numbers);
 //!     freestone::trim(0);
-//! } ! ``` ! ! With the feature `override` the C functions (`malloc`, `free`, ...) of the whole program are Freestone's
-//too, so that ! memory of its C and C++ libraries is served and counted as well. ! ! Options are read from the
-//environment variable `FREESTONE_CONF` ("key:value,key:value"); those that can be changed ! while the program runs are
-//reached by [`set_option`].
+//! }
+//! ```
+//!
+//! With the feature `override` the C functions (`malloc`, `free`, ...) of the whole program are Freestone's too, so
+//! memory of its C and C++ libraries is served and counted as well.
+//!
+//! Options are read from the environment variable `FREESTONE_CONF` ("key:value,key:value"); those that can be changed
+//! while the program runs are reached by [`set_option`].
 
 mod ffi;
 pub mod profile;
@@ -246,7 +255,7 @@ pub fn limits() -> (Option<u64>, Option<u64>) {
 }
 
 /// Limits what the heap holds. Above the soft limit everything free goes back to the kernel; the hard limit is never
-//exceeded: / allocations fail instead.
+/// exceeded: allocations fail instead.
 pub fn set_limits(soft: Option<u64>, hard: Option<u64>) -> Result<(), Error> {
     let (soft, hard) = (soft.unwrap_or(0), hard.unwrap_or(0));
     let limits = ffi::Limits { version: ffi::LIMITS_VERSION, reserved: 0, soft_bytes: soft, hard_bytes: hard };

@@ -1,6 +1,7 @@
-//! The heap profiler: which calls hold the memory, by samples of allocations. ! ! One allocation in so many bytes is
-//sampled (option `prof_sample_bytes`); the option `prof_format` says how a profile is written. ! `freestone profile
-//diff A B` and `pprof` read what [`dump`] writes.
+//! The heap profiler: which calls hold the memory, by samples of allocations.
+//!
+//! One allocation in so many bytes is sampled (option `prof_sample_bytes`); the option `prof_format` says how a profile
+//! is written. `freestone profile diff A B` and `pprof` read what [`dump`] writes.
 
 use std::ffi::CString;
 use std::io;
