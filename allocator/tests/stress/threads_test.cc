@@ -136,27 +136,6 @@ TEST_F(Threads, BlocksOutliveTheThreadsThatMadeThem) {
   for (const Block& block : heritage) destroy(block);
 }
 
-// A thread's cache and stack leave nothing behind: memory stays level over thousands of threads.
-TEST_F(Threads, ComingAndGoingLeaveNoMemoryBehind) {
-#ifdef FREESTONE_TEST_ADDRESS_SANITIZER
-  GTEST_SKIP() << "the address sanitizer keeps what this program's own containers free";
-#endif
-  if (kEmulated) GTEST_SKIP() << "the emulator keeps memory for each thread there was";
-  const auto generation = [] {
-    run_threads(16, [](size_t thread) {
-      std::vector<Block> blocks;
-      for (uint64_t i = 0; i < 300; ++i) blocks.push_back(make(thread << 32 | i, 8 + i * 7));
-      for (const Block& block : blocks) destroy(block);
-    });
-  };
-  for (int i = 0; i < 20; ++i) generation();
-  [[maybe_unused]] const size_t before = resident_bytes("Private_Dirty:");
-  for (uint64_t i = 0; i < scaled(150); ++i) generation();
-#ifndef __SANITIZE_THREAD__  // which keeps memory of its own for what threads did
-  EXPECT_LT(resident_bytes("Private_Dirty:"), before + (size_t{4} << 20));
-#endif
-}
-
 TEST_F(Threads, HundredTwentyEightOnFewCoresKeepContent) {
   const uint64_t seed = test_seed("many");
   pthread_barrier_t start;

@@ -82,78 +82,71 @@ void Worker::admit(Block& block, void* start, size_t size, size_t alignment, Kin
   fill(block);
 }
 
+// What a call is asked for: `size` bytes, for some as so many of `each`.
+struct Worker::Ask {
+  size_t size;
+  size_t each;
+  size_t alignment;
+};
+
+// A call that makes a block, what it promises, and how often it is taken.
+struct Worker::Way {
+  unsigned share;
+  Kind kind;
+  size_t alignment;     // that of every block
+  unsigned alignments;  // or one of so many powers of two from 16 on
+  bool zeroed;
+  void* (*make)(const Ask& ask);
+};
+
+const Worker::Way Worker::kWays[] = {
+    {15, Kind::plain, 16, 0, false, [](const Ask& ask) { return malloc(ask.size); }},
+    {5, Kind::plain, 16, 0, true, [](const Ask& ask) { return calloc(1, ask.size); }},
+    {5, Kind::plain, 16, 0, true, [](const Ask& ask) { return calloc(ask.size / ask.each, ask.each); }},
+    {5, Kind::plain, 16, 0, false, [](const Ask& ask) { return realloc(nullptr, ask.size); }},
+    {5, Kind::plain, 16, 0, false,
+     [](const Ask& ask) { return reallocarray(nullptr, ask.size / ask.each, ask.each); }},
+    {2, Kind::aligned, 0, 18, false, [](const Ask& ask) { return memalign(ask.alignment, ask.size); }},
+    {2, Kind::aligned, 0, 18, false, [](const Ask& ask) { return aligned_alloc(ask.alignment, ask.size); }},
+    {2, Kind::aligned, 0, 18, false,
+     [](const Ask& ask) {
+       void* start = nullptr;
+       const int error = posix_memalign(&start, ask.alignment, ask.size);
+       HOLDS((error == 0) == (start != nullptr) && (error == 0 || error == ENOMEM), "posix_memalign", error);
+       return start;
+     }},
+    {2, Kind::paged, 4096, 0, false, [](const Ask& ask) { return valloc(ask.size); }},
+    {2, Kind::paged, 4096, 0, false, [](const Ask& ask) { return pvalloc(ask.size); }},
+    {2, Kind::made, 16, 0, false, [](const Ask& ask) { return operator new(ask.size); }},
+    {2, Kind::made, 16, 0, false, [](const Ask& ask) { return operator new(ask.size, std::nothrow); }},
+    {2, Kind::made_array, 16, 0, false, [](const Ask& ask) { return operator new[](ask.size); }},
+    {2, Kind::made_array, 16, 0, false, [](const Ask& ask) { return operator new[](ask.size, std::nothrow); }},
+    {2, Kind::made_aligned, 0, 9, false,
+     [](const Ask& ask) { return operator new(ask.size, std::align_val_t{ask.alignment}); }},
+    {2, Kind::made_aligned, 0, 9, false,
+     [](const Ask& ask) { return operator new(ask.size, std::align_val_t{ask.alignment}, std::nothrow); }},
+    {3, Kind::flagged, 0, 12, false, [](const Ask& ask) { return make_flagged(ask, 0); }},
+    {3, Kind::flagged, 0, 12, true, [](const Ask& ask) { return make_flagged(ask, kZero); }},
+};
+
+void* Worker::make_flagged(const Ask& ask, int flags) {
+  flags |= log_of(ask.alignment);
+  HOLDS(nallocx(ask.size, flags) >= ask.size, "good size", ask.size);
+  return mallocx(ask.size, flags);
+}
+
 void Worker::allocate(Block& block) {
+  unsigned shares = 0;
+  for (const Way& way : kWays) shares += way.share;
+  uint64_t dice = random_.below(shares);
+  const Way* way = kWays;
+  for (; dice >= way->share; ++way) dice -= way->share;
   const size_t size = draw_size();
   const size_t each = 1 + random_.below(64);
-  const size_t count = size / each;
-  switch (random_.below(12)) {
-    case 0:
-      return admit(block, call([&] { return calloc(1, size); }), size, 16, Kind::plain, true);
-    case 1:
-      return admit(block, call([&] { return calloc(count, each); }), count * each, 16, Kind::plain, true);
-    case 2:
-      return admit(block, call([&] { return realloc(nullptr, size); }), size, 16, Kind::plain, false);
-    case 3:
-      return admit(block, call([&] { return reallocarray(nullptr, count, each); }), count * each, 16, Kind::plain,
-                   false);
-    case 4:
-    case 5:
-      return allocate_aligned(block, size);
-    case 6:
-    case 7:
-      return construct(block, size);
-    case 8: {
-      const size_t alignment = size_t{16} << random_.below(12);
-      const bool zeroed = draw(2);
-      const int flags = log_of(alignment) | (zeroed ? kZero : 0);
-      HOLDS(nallocx(size, flags) >= size, "good size", size);
-      return admit(block, call([&] { return mallocx(size, flags); }), size, alignment, Kind::flagged, zeroed);
-    }
-    default:
-      return admit(block, call([&] { return malloc(size); }), size, 16, Kind::plain, false);
-  }
-}
-
-void Worker::allocate_aligned(Block& block, size_t size) {
-  const size_t alignment = size_t{16} << random_.below(18);  // up to 2 MiB
-  switch (random_.below(5)) {
-    case 0:
-      return admit(block, call([&] { return memalign(alignment, size); }), size, alignment, Kind::aligned, false);
-    case 1:
-      return admit(block, call([&] { return aligned_alloc(alignment, size); }), size, alignment, Kind::aligned, false);
-    case 2:
-      return admit(block, call([&] { return valloc(size); }), size, 4096, Kind::paged, false);
-    case 3:
-      return admit(block, call([&] { return pvalloc(size); }), size, 4096, Kind::paged, false);
-    default:
-      void* start = nullptr;
-      const int error = call([&] { return posix_memalign(&start, alignment, size); });
-      HOLDS((error == 0) == (start != nullptr) && (error == 0 || error == ENOMEM), "posix_memalign", error);
-      return admit(block, start, size, alignment, Kind::aligned, false);
-  }
-}
-
-void Worker::construct(Block& block, size_t size) {
-  const size_t alignment = size_t{16} << random_.below(9);
-  const auto aligned = std::align_val_t{alignment};
+  const size_t alignment = way->alignments == 0 ? way->alignment : size_t{16} << random_.below(way->alignments);
+  const Ask ask{size < each ? size : size / each * each, size < each ? 1 : each, alignment};
   try {
-    switch (random_.below(6)) {
-      case 0:
-        return admit(block, call([&] { return operator new(size); }), size, 16, Kind::made, false);
-      case 1:
-        return admit(block, call([&] { return operator new[](size); }), size, 16, Kind::made_array, false);
-      case 2:
-        return admit(block, call([&] { return operator new(size, aligned); }), size, alignment, Kind::made_aligned,
-                     false);
-      case 3:
-        return admit(block, call([&] { return operator new(size, aligned, std::nothrow); }), size, alignment,
-                     Kind::made_aligned, false);
-      case 4:
-        return admit(block, call([&] { return operator new[](size, std::nothrow); }), size, 16, Kind::made_array,
-                     false);
-      default:
-        return admit(block, call([&] { return operator new(size, std::nothrow); }), size, 16, Kind::made, false);
-    }
+    admit(block, call([&] { return way->make(ask); }), ask.size, alignment, way->kind, way->zeroed);
   } catch (const std::bad_alloc&) {
     HOLDS(is_kept_or(ENOMEM), "errno of operator new", size);
   }

@@ -89,6 +89,9 @@ WEAK(nallocx) WEAK(mallctl) WEAK(mallctlnametomib) WEAK(mallctlbymib) WEAK(stand
       Kind kind = Kind::plain;
       unsigned char mark = 0;
     };
+    struct Ask;
+    struct Way;
+    static const Way kWays[];
     static constexpr size_t kBlocks = 48;
     static Block exchange_[kBlocks];  // of all threads
 
@@ -98,8 +101,7 @@ WEAK(nallocx) WEAK(mallctl) WEAK(mallctlnametomib) WEAK(mallctlbymib) WEAK(stand
     static void check(const Block& block, size_t bytes);
     void admit(Block& block, void* start, size_t size, size_t alignment, Kind kind, bool zeroed);
     void allocate(Block& block);
-    void allocate_aligned(Block& block, size_t size);
-    void construct(Block& block, size_t size);
+    static void* make_flagged(const Ask& ask, int flags);
     void resize(Block& block, size_t size);
     void release(Block& block);
     void ask_wrongly(Block& block);
