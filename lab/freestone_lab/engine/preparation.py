@@ -29,8 +29,8 @@ def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bo
     Without the packages there are fewer allocators and programs. Raises PeerError before all that if one of the names
     `asked` is of no allocator that is here or comes with it.
     """
-    coming = (p.name for p in (*discover.PACKAGED, *discover.CONTROLS, *discover.SETTINGS))
-    known = {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *coming}
+    coming = (p.name for p in (*discover.PACKAGED, *discover.SETTINGS))
+    known = {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *discover.CONTROLS, *coming}
     for name in _split(asked):
         if name not in known:
             discover.find(name)

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
@@ -57,34 +58,17 @@ SCUDO_PACKAGE = "libclang-rt-19-dev"
 _SCUDO_PATTERN = "llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-{machine}.so"
 
 
-@dataclass(frozen=True)
-class ControlPeer:
-    """An allocator with one known property, which serves to test the lab."""
-
-    name: str
-    file: str
-    note: str
-    env: tuple[tuple[str, str], ...] = ()
-
-
-CONTROLS = (
-    ControlPeer("passthrough", "libcontrol-passthrough.so", "forwards every call to glibc"),
-    ControlPeer("null", "libcontrol-null.so", "bump allocation, never frees: the workload's own cost"),
-    ControlPeer(
-        "costly",
-        "libcontrol-costly.so",
-        "glibc with FREESTONE_CONTROL_CPU_PERMILLE and FREESTONE_CONTROL_MEMORY_PERMILLE thousandths on top",
-    ),
-    ControlPeer("leaking", "libcontrol-leaking.so", "glibc, but every FREESTONE_CONTROL_EVERY-th free is forgotten"),
-    ControlPeer("crashing", "libcontrol-crashing.so", "aborts at the first call"),
-    ControlPeer("returning-null", "libcontrol-returning-null.so", "NULL after FREESTONE_CONTROL_AFTER allocations"),
-    ControlPeer(
-        "corrupting",
-        "libcontrol-corrupting.so",
-        "flips a byte of a live block every FREESTONE_CONTROL_EVERY allocations",
-    ),
-    ControlPeer("not-loading", "libcontrol-not-loading.so", "exports no malloc: the program stays on glibc"),
-)
+# Allocators with one known property, which serve to test the lab: a name, and what it does.
+CONTROLS = {
+    "passthrough": "forwards every call to glibc",
+    "null": "bump allocation, never frees: the workload's own cost",
+    "costly": "glibc with FREESTONE_CONTROL_CPU_PERMILLE and FREESTONE_CONTROL_MEMORY_PERMILLE thousandths on top",
+    "leaking": "glibc, but every FREESTONE_CONTROL_EVERY-th free is forgotten",
+    "crashing": "aborts at the first call",
+    "returning-null": "NULL after FREESTONE_CONTROL_AFTER allocations",
+    "corrupting": "flips a byte of a live block every FREESTONE_CONTROL_EVERY allocations",
+    "not-loading": "exports no malloc: the program stays on glibc",
+}
 
 
 @dataclass(frozen=True)
@@ -137,18 +121,10 @@ def build_folder() -> Path | None:
         return None
 
 
-def _from_file(
-    name: str,
-    path: Path,
-    kind: PeerKind = "preload",
-    *,
-    version: str = "",
-    origin: str = "",
-    note: str = "",
-    env: tuple[tuple[str, str], ...] = (),
-) -> Peer:
+def _from_file(name: str, path: Path, kind: PeerKind = "preload", **said: Any) -> Peer:
+    """The peer, with what is said of it: version, origin, note, env."""
     facts = inspect_library(path)
-    return Peer(name, str(path), kind, version, origin, facts.build_id, facts.exports, env, note)
+    return Peer(name, str(path), kind, build_id=facts.build_id, exports=facts.exports, **said)
 
 
 @contextlib.contextmanager
@@ -171,18 +147,9 @@ def _glibc() -> Peer:
     version = libc.gnu_get_libc_version().decode()
     files = library_paths("libc.so.6")
     if not files:
-        return Peer(name=LIBC_PEER, path=None, kind="libc", version=version)
-    facts = inspect_library(files[0])
-    return Peer(
-        name=LIBC_PEER,
-        path=None,
-        kind="libc",
-        version=version,
-        origin=owner(files[0]),
-        build_id=facts.build_id,
-        exports=facts.exports,
-        note="the program's own allocator: nothing is preloaded",
-    )
+        return Peer(LIBC_PEER, None, "libc", version)
+    peer = _from_file(LIBC_PEER, files[0], "libc", version=version, origin=owner(files[0]))
+    return replace(peer, path=None, note="the program's own allocator: nothing is preloaded")
 
 
 def _freestone() -> list[Peer]:
@@ -217,11 +184,14 @@ def _packaged() -> list[Peer]:
     owners = owning_packages(path for _, path in present)
     found = []
     for entry, path in present:
-        package = owners.get(path, "")
-        version = _upstream(package.partition(" ")[2])
-        with _unreadable_is_left_out():
-            found.append(_from_file(entry.name, path, version=version, origin=package, note=entry.note))
+        found += _of_package(entry.name, path, owners.get(path, ""), entry.note)
     return found
+
+
+def _of_package(name: str, path: Path, package: str, note: str) -> list[Peer]:
+    with _unreadable_is_left_out():
+        return [_from_file(name, path, version=_upstream(package.partition(" ")[2]), origin=package, note=note)]
+    return []
 
 
 def _upstream(debian: str) -> str:
@@ -231,14 +201,7 @@ def _upstream(debian: str) -> str:
 
 def _scudo() -> list[Peer]:
     files = sorted(Path("/usr/lib").glob(_SCUDO_PATTERN.format(machine=platform.machine())), key=_numbers)
-    if not files:
-        return []
-    path = files[-1]
-    package = owner(path)
-    version = _upstream(package.partition(" ")[2])
-    with _unreadable_is_left_out():
-        return [_from_file("scudo", path, version=version, origin=package, note="LLVM's, standalone")]
-    return []
+    return _of_package("scudo", files[-1], owner(files[-1]), "LLVM's, standalone") if files else []
 
 
 def _numbers(path: Path) -> list[int]:
@@ -247,15 +210,14 @@ def _numbers(path: Path) -> list[int]:
 
 def _described(folder: Path, name: str = "") -> Peer:
     """The peer that the folder's peer.json describes."""
-    raw = json.loads((folder / DESCRIPTION).read_text())
-    return _from_file(
-        name or str(raw["name"]),
-        folder / str(raw["library"]),
-        version=str(raw.get("version", "")),
-        origin=str(raw.get("origin", "given")),
-        note=str(raw.get("note", "")),
-        env=tuple((str(key), str(value)) for key, value in raw.get("env", {}).items()),
-    )
+    try:
+        raw = json.loads((folder / DESCRIPTION).read_text())
+        defaults = {"version": "", "origin": "given", "note": ""}
+        said: dict[str, Any] = {key: str(raw.get(key, default)) for key, default in defaults.items()}
+        env = tuple((str(key), str(value)) for key, value in raw.get("env", {}).items())
+        return _from_file(name or str(raw["name"]), folder / str(raw["library"]), **said, env=env)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PeerError(f"{folder / DESCRIPTION}: expected library and what else there is: {error}") from None
 
 
 def _installed() -> list[Peer]:
@@ -264,10 +226,9 @@ def _installed() -> list[Peer]:
     with contextlib.suppress(PermissionError):  # HOME is still another user's, as after `su`
         descriptions = sorted(cache_folder().glob(f"*/{DESCRIPTION}"))
     for description in descriptions:
-        try:
+        # A half-written or broken build is not a peer; `freestone peers install` makes it anew.
+        with contextlib.suppress(PeerError):
             found.append(_described(description.parent))
-        except (PeerError, OSError, ValueError, KeyError, TypeError):
-            continue  # a half-written or broken build is not a peer; `freestone peers install` makes it anew
     return found
 
 
@@ -290,13 +251,11 @@ def outdated(names: Collection[str]) -> list[str]:
 def _controls() -> list[Peer]:
     folders = [folder for folder in (build_folder(), cache_folder() / "controls") if folder is not None]
     found = []
-    for control in CONTROLS:
-        path = next((folder / control.file for folder in folders if (folder / control.file).is_file()), None)
+    for name, note in CONTROLS.items():
+        path = next((p for folder in folders if (p := folder / f"libcontrol-{name}.so").is_file()), None)
         if path is not None:
             with _unreadable_is_left_out():
-                found.append(
-                    _from_file(control.name, path, "control", origin="control", note=control.note, env=control.env)
-                )
+                found.append(_from_file(name, path, "control", origin="control", note=note))
     return found
 
 
@@ -310,7 +269,7 @@ def from_spec(spec: str) -> Peer:
         raise PeerError(f"{spec!r}: expected NAME=path.so, NAME of letters, digits and . _ + -")
     path = Path(text).expanduser().absolute()
     if (path / DESCRIPTION).is_file():
-        return _from_description(path, name)
+        return _described(path, name)
     if path.is_dir():
         path = _library_in(path)
     facts = inspect_library(path)
@@ -322,13 +281,6 @@ def from_spec(spec: str) -> Peer:
     unknown = f"build {facts.build_id[:12] or 'unknown'}"
     version = _upstream(package.partition(" ")[2]) or freestone_version(path) or unknown
     return _from_file(name, path, version=version, origin=package or "given", note=note)
-
-
-def _from_description(folder: Path, name: str) -> Peer:
-    try:
-        return _described(folder, name)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PeerError(f"{folder / DESCRIPTION}: expected library and what else there is: {error}") from None
 
 
 def _library_in(folder: Path) -> Path:
@@ -375,11 +327,10 @@ def _resolve(name: str, table: dict[str, Peer]) -> Peer:
     for candidate in (name, *ALIASES.get(name, ())):
         if candidate in table:
             return table[candidate]
-    controls = {control.name for control in CONTROLS}
     known = [n for n, peer in table.items() if peer.kind != "control"]
-    near = difflib.get_close_matches(name.lower(), [*known, *ALIASES, *controls], 1, 0.5)
+    near = difflib.get_close_matches(name.lower(), [*known, *ALIASES, *CONTROLS], 1, 0.5)
     meant = f"did you mean {near[0]!r}? " if near and near[0] != name else ""
-    hint = "; `freestone peers install` adds more" if name not in controls else ""
+    hint = "; `freestone peers install` adds more" if name not in CONTROLS else ""
     raise PeerError(f"no allocator is named {name!r}; {meant}expected NAME=path.so or one of {', '.join(known)}{hint}")
 
 

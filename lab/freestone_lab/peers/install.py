@@ -72,14 +72,7 @@ def _run(command: Sequence[str | os.PathLike[str]], folder: Path, log: Path, env
         out.flush()
         try:
             done = subprocess.run(
-                shown,
-                cwd=folder,
-                stdout=out,
-                stderr=out,
-                stdin=subprocess.DEVNULL,
-                check=False,
-                env=env,
-                timeout=_BUILD_SECONDS,
+                shown, cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, timeout=_BUILD_SECONDS
             )
         except subprocess.TimeoutExpired as error:
             raise InstallError(f"{Path(shown[0]).name} did not end within {_BUILD_SECONDS:g} s") from error
@@ -122,8 +115,7 @@ def _snmalloc(target: str) -> Callable[[Source, Path], Path]:
 
 def _jemalloc(source: Source, work: Path) -> Path:
     """jemalloc's own configure, with the statistics that it has by default; the crate keeps configure apart."""
-    tree = work / "jemalloc"
-    shutil.copytree(source.folder / "jemalloc", tree)
+    tree = Path(shutil.copytree(source.folder / "jemalloc", work / "jemalloc"))
     shutil.copy(source.folder / "configure" / "configure", tree / "configure")
     log = work / "build.log"
     version = source.version.partition("+")[2]
@@ -135,16 +127,14 @@ def _jemalloc(source: Source, work: Path) -> Path:
 
 def _compatmalloc(source: Source, work: Path) -> Path:
     """Its own release build with all of its hardening, as published."""
-    tree = work / "compatmalloc"
-    shutil.copytree(source.folder, tree)
+    tree = Path(shutil.copytree(source.folder, work / "compatmalloc"))
     _run(["cargo", "build", "--release", "--locked", "--lib", "-j", JOBS], tree, work / "build.log")
     return tree / "target" / "release" / "libcompatmalloc.so"
 
 
 def _isoalloc(source: Source, work: Path) -> Path:
     """Its own Makefile's release library with the C++ operators."""
-    tree = work / "isoalloc"
-    shutil.copytree(source.folder / "isoalloc", tree)
+    tree = Path(shutil.copytree(source.folder / "isoalloc", work / "isoalloc"))
     _run(["make", "cpp_library", "CC=gcc", "CXX=g++", "STRIP=true"], tree, work / "build.log")
     return tree / "build" / "libisoalloc.so"
 
@@ -162,17 +152,13 @@ def _rpmalloc_version(source: Source) -> str:
     return (source.folder / "rpmalloc" / "CHANGELOG").read_text().split(maxsplit=1)[0]
 
 
-def _jemalloc_version(source: Source) -> str:
-    return source.version.partition("+")[2].partition("-")[0]
-
-
 _SNAPSHOT = "upstream has no releases: the version is the crate's"
 _V3, _V2 = _mimalloc_version("v3"), _mimalloc_version("v2")
 RECIPES = (
     Recipe("mimalloc", "libmimalloc-sys", _ours("mimalloc"), _V3),
     Recipe("mimalloc-secure", "libmimalloc-sys", _ours("mimalloc-secure", "-DSECURE=ON"), _V3, "MI_SECURE=4"),
     Recipe("mimalloc-v2", "libmimalloc-sys", _ours("mimalloc-v2"), _V2),
-    Recipe("jemalloc", "tikv-jemalloc-sys", _jemalloc, _jemalloc_version),
+    Recipe("jemalloc", "tikv-jemalloc-sys", _jemalloc, lambda source: re.split(r"[+-]", source.version)[1]),
     Recipe("snmalloc", "snmalloc-sys", _snmalloc("snmallocshim")),
     Recipe("snmalloc-checked", "snmalloc-sys", _snmalloc("snmallocshim-checks"), note="all client checks on"),
     Recipe("rpmalloc", "rpmalloc-sys", _ours("rpmalloc"), _rpmalloc_version),
@@ -203,13 +189,20 @@ def installable() -> list[str]:
     return [*packages(), *(recipe.name for recipe in RECIPES), CONTROLS_NAME]
 
 
+def _fresh(name: str) -> Path:
+    """An empty folder of this name in the cache."""
+    folder = discover.cache_folder() / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
 def download() -> dict[str, Source]:
     """Fetches the crates that lab/peers/Cargo.toml names, with cargo. Raises InstallError when that fails."""
     if shutil.which("cargo") is None:
         raise InstallError("cargo is not installed; expected it to download the peers' sources")
-    work = discover.cache_folder() / ".sources"
-    shutil.rmtree(work, ignore_errors=True)
-    (work / "src").mkdir(parents=True)
+    work = _fresh(".sources")
+    (work / "src").mkdir()
     for name in ("Cargo.toml", "src/lib.rs"):
         shutil.copy(_peers_folder() / name, work / name)
     _run(["cargo", "fetch"], work, work / "build.log")
@@ -225,10 +218,10 @@ def download() -> dict[str, Source]:
     }
 
 
-def _build(recipe: Recipe, source: Source) -> Outcome:
-    work = discover.cache_folder() / f".build-{recipe.name}"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+def _build(recipe: Recipe, source: Source | None) -> Outcome:
+    if source is None:
+        raise InstallError(f"cargo brought no crate {recipe.crate}")
+    work = _fresh(f".build-{recipe.name}")
     library = recipe.build(source, work)
     origin = f"crate {recipe.crate} {source.version.partition('+')[0]}"
     final = discover.cache_folder() / recipe.name
@@ -238,13 +231,9 @@ def _build(recipe: Recipe, source: Source) -> Outcome:
     shutil.copy(library, target)
     _verify(discover.from_spec(f"{recipe.name}={target}"))
     description = {
-        "name": recipe.name,
-        "library": target.name,
-        "version": recipe.upstream(source),
-        "origin": origin,
-        "note": recipe.note,
-        "built": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-    }
+        "name": recipe.name, "library": target.name, "version": recipe.upstream(source), "origin": origin,
+        "note": recipe.note, "built": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+    }  # fmt: skip
     (fresh / "peer.json").write_text(json.dumps(description, indent=1) + "\n")
     shutil.rmtree(final, ignore_errors=True)
     fresh.rename(final)
@@ -263,9 +252,7 @@ def _verify(peer: Peer) -> None:
 
 def _build_controls() -> Outcome:
     final = discover.cache_folder() / CONTROLS_NAME
-    work = discover.cache_folder() / f".build-{CONTROLS_NAME}"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    work = _fresh(f".build-{CONTROLS_NAME}")
     _cmake(_peers_folder() / "controls", work / "out", [], "all")
     final.mkdir(parents=True, exist_ok=True)
     for library in sorted((work / "out").glob("libcontrol-*.so")):
@@ -288,7 +275,7 @@ def install(
             raise InstallError(f"{name!r} cannot be installed; expected one of {', '.join(known)}")
     wanted = list(dict.fromkeys(names)) or known
     present = {peer.name for peer in discover.discover()}
-    if all(control.name in present for control in discover.CONTROLS):
+    if present >= discover.CONTROLS.keys():
         present.add(CONTROLS_NAME)
     # A Debian package is apt's to renew: only what is built here can be forced.
     keep = {name for name in wanted if name in present and (not force or name in packages())}
@@ -314,8 +301,8 @@ def _origin(name: str) -> str:
 def _plan(name: str) -> str:
     if name in packages():
         return f"Debian package {packages()[name]}"
-    recipe = next((recipe for recipe in RECIPES if recipe.name == name), None)
-    return f"built from crate {recipe.crate}" if recipe else "built from lab/peers/controls"
+    crate = {recipe.name: f"crate {recipe.crate}" for recipe in RECIPES}.get(name, "lab/peers/controls")
+    return f"built from {crate}"
 
 
 def _install_packages(names: Sequence[str], progress: Callable[[str], None]) -> list[Outcome]:
@@ -343,11 +330,7 @@ def _install_built(recipes: Sequence[Recipe], progress: Callable[[str], None]) -
     outcomes = []
     for recipe in recipes:
         progress(recipe.name)
-        source = sources.get(recipe.crate)
-        if source is None:
-            outcomes.append(Outcome(recipe.name, "failed", f"cargo brought no crate {recipe.crate}"))
-        else:
-            outcomes.append(_attempt(recipe.name, partial(_build, recipe, source)))
+        outcomes.append(_attempt(recipe.name, partial(_build, recipe, sources.get(recipe.crate))))
     return outcomes
 
 
