@@ -180,6 +180,8 @@ void collect(Queues& queues, Touch touch, Tally& tally) {
 void run_cross(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const auto pattern = static_cast<Pattern>(args.pick("pattern"));
+  const std::uint64_t low = args.number("low");
+  const std::uint64_t high = args.number("high");
   args.expect_in_order("low", "high");
   args.expect_power_of_two("queue");
   const std::uint64_t producers = pattern == fan_in ? threads - 1 : pattern == pipeline ? 1 : threads;
@@ -189,8 +191,7 @@ void run_cross(const Args& args, Report& report) {
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     const unsigned me = lane.index();
     Random random(args.number("seed"), me);
-    const auto all = drawn(
-        1u << 16, [&] { return Drawn{random.between(args.number("low"), args.number("high")), random.below(100)}; });
+    const auto all = drawn(1u << 16, [&] { return Drawn{random.between(low, high), random.below(100)}; });
     OwnArray<Block> home(args.number("home"));
     Queue& mine = queues[me];
     Queue& next = queues[(me + 1) % threads];

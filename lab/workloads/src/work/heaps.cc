@@ -290,6 +290,7 @@ void run_grow_shrink(const Args& args, Report& report) {
   const std::uint64_t swing = (args.number("mib") << 20) / threads;
   const std::uint64_t cycles = args.number("cycles");
   const std::uint64_t low = args.number("low");
+  const std::uint64_t high = args.number("high");
   args.expect_in_order("low", "high");
   const Touch touch = args.touch();
   double base = 0;
@@ -297,7 +298,7 @@ void run_grow_shrink(const Args& args, Report& report) {
   double shrunk = 0;
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     Random random(args.number("seed"), lane.index());
-    const auto sizes = drawn(1u << 14, [&] { return random.between(low, args.number("high")); });
+    const auto sizes = drawn(1u << 14, [&] { return random.between(low, high); });
     const std::size_t most = swing / low + 2;
     OwnArray<Block> blocks(most);
     OwnArray<Block> floor(std::max<std::size_t>(most / 16, 1));  // what stays: a sixteenth of the blocks, scattered

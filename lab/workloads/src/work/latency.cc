@@ -253,6 +253,7 @@ struct RingSlot {
 void run_published(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const std::uint32_t ring = args.number32("slots");
+  const std::uint32_t steps = args.number32("steps");
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     Random random(args.number("seed"), lane.index());
     OwnArray<RingSlot> slots(ring);
@@ -260,7 +261,7 @@ void run_published(const Args& args, Report& report) {
     const auto next = drawn(ring, [&] { return Call{random.between(kShortest, kLongest), draw_band_size(random)}; });
     lane.timed([&](Tally& tally) {
       std::uint32_t at = 0;
-      for (std::uint32_t step = 0; step < args.number32("steps"); ++step) {
+      for (std::uint32_t step = 0; step < steps; ++step) {
         RingSlot& slot = slots[at];
         if (slot.block.at != nullptr && --slot.countdown == 0) give(slot.block, Touch::first64, tally);
         if (slot.block.at == nullptr) {

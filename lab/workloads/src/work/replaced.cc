@@ -45,7 +45,9 @@ void run_aligned(const Args& args, Report& report) {
   args.expect_power_of_two("high");
   args.expect_in_order("low", "high");
   const auto octaves = static_cast<std::uint64_t>(std::bit_width(args.number("high")) - std::bit_width(low) + 1);
+  const std::uint64_t top = args.number("top");
   const std::uint32_t live = args.number32("live");
+  const std::uint64_t steps = args.number("steps");
   const bool posix = args.pick("call") == 0;
   const Touch touch = args.touch();
   OwnArray<std::uint64_t> requested(threads);
@@ -57,7 +59,7 @@ void run_aligned(const Args& args, Report& report) {
       Ask ask;
       ask.slot = random.below(live);
       ask.alignment = static_cast<std::uint32_t>(low << random.below(octaves));
-      ask.bytes = (random.between(1, args.number("top")) + ask.alignment - 1) / ask.alignment * ask.alignment;
+      ask.bytes = (random.between(1, top) + ask.alignment - 1) / ask.alignment * ask.alignment;
       return ask;
     });
     OwnArray<Block> slots(live);
@@ -68,7 +70,7 @@ void run_aligned(const Args& args, Report& report) {
     for (const Block& slot : slots) requested[lane.index()] += slot.bytes;
     lane.alone([&] { peak_kib = resident_kib(); });
     lane.timed([&](Tally& tally) {
-      for (std::uint64_t step = 0; step < args.number("steps"); ++step) {
+      for (std::uint64_t step = 0; step < steps; ++step) {
         const Ask& ask = asks[(step + live) & 0xFFFF];
         give(slots[ask.slot], touch, tally);
         take_aligned(slots[ask.slot], ask, posix, number++, touch, tally);
@@ -104,14 +106,14 @@ struct Step {
 
 void run_large(const Args& args, Report& report) {
   const unsigned threads = args.threads();
+  const std::uint64_t low = args.number("low");
+  const std::uint64_t high = args.number("high");
   args.expect_in_order("low", "high");
   const std::uint32_t live = args.number32("live");
   const Touch touch = args.touch();
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     Random random(args.number("seed"), lane.index());
-    const auto steps = drawn(args.number("steps"), [&] {
-      return Step{random.below(live), random.between(args.number("low"), args.number("high"))};
-    });
+    const auto steps = drawn(args.number("steps"), [&] { return Step{random.below(live), random.between(low, high)}; });
     OwnArray<Block> slots(live);
     lane.timed([&](Tally& tally) {
       std::uint32_t number = lane.index() << 26;

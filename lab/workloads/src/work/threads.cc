@@ -31,8 +31,10 @@ void run_larson(const Args& args, Report& report) {
   const std::uint32_t steps = args.number32("steps");
   const Touch touch = args.touch();
   const bool rotate = args.yes("rotate");
+  const std::uint64_t low = args.number("low");
+  const std::uint64_t high = args.number("high");
   Random random(args.number("seed"), 0);
-  const auto draw_size = [&] { return random.between(args.number("low"), args.number("high")); };
+  const auto draw_size = [&] { return random.between(low, high); };
   const auto picks = drawn(1u << 16, [&] { return Pick{random.below(blocks), draw_size()}; });
   OwnArray<Block> slots(std::size_t{threads} * blocks);
   std::uint32_t number = 0;
@@ -91,7 +93,8 @@ void run_churn(const Args& args, Report& report) {
   const auto kept = static_cast<std::uint32_t>(blocks * args.number("kept") / 100);
   const Touch touch = args.touch();
   Random random(args.number("seed"), 0);
-  const auto sizes = drawn(4096, [&] { return random.between(16, args.number("high")); });
+  const std::uint64_t high = args.number("high");
+  const auto sizes = drawn(4096, [&] { return random.between(16, high); });
   OwnArray<Block> slots(std::size_t{width} * blocks);
   NewThreads wave_threads(report, width);
   Series& resident = report.curve("resident", 130);
