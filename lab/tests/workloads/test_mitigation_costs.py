@@ -7,7 +7,7 @@ import pytest
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
-from freestone_lab.docs import cost_curve
+from freestone_lab.docs import tables
 from freestone_lab.workloads import mitigation_costs
 from freestone_lab.workloads.suites import WEIGHTS
 
@@ -45,8 +45,7 @@ def test_costs_are_ratios_to_the_fast_build_and_to_the_trailer() -> None:
     composite, pair = mitigation_costs.costs(result)
     assert pair.ratios == pytest.approx({"glibc": 1.2, "freestone": 1.0, "trailer": 1.5, "quarantine": 1.8})
     assert composite.ratios["trailer"] == pytest.approx(1.5)
-    wanted = [mitigation_costs.Variant("trailer", 1, "freestone"), mitigation_costs.Variant("quarantine", 9, "trailer")]
-    text = cost_curve.table(result, wanted)
+    text = tables.mitigations(result)
     assert "| `trailer` | 1.50 | 1.50 |" in text
     assert "| `quarantine` | 1.80 (+0.30) | 1.80 (+0.30) |" in text
     assert "| glibc | 1.20 | 1.20 |" in text
@@ -54,5 +53,6 @@ def test_costs_are_ratios_to_the_fast_build_and_to_the_trailer() -> None:
 
 def test_the_drawing_names_every_mitigation() -> None:
     result = result_of({"freestone": 10.0, "trailer": 15.0})
-    drawn = cost_curve.drawing(result, [mitigation_costs.Variant("trailer", 1, "freestone")])
-    assert drawn.startswith("<svg") and "trailer" in drawn
+    drawn = tables.mitigations_drawing(result)
+    names = [v.name for v in mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))]
+    assert drawn.startswith("<svg") and all(name in drawn for name in names)
