@@ -139,7 +139,6 @@ class Planner {
     uint64_t last = 0;
     for (const Stream& stream : streams_.all())
       if (stream.end) last = std::max(last, stream.from->events[stream.end - 1].time);
-    duration_ = last * step_ns_;
     const uint64_t count = std::clamp(streams_.calls() / kEventsPerWindow, kLeastWindows, kMostWindows);
     window_steps_ = std::max<uint64_t>(1, last / count + 1);
     windows_.resize(last / window_steps_ + 1);
@@ -200,13 +199,6 @@ class Planner {
     }
     if (event.birth != kNone) begin_object(stream, target, op, event, window, used_before);
     target.ops.push_back(op);
-    count(event);
-  }
-
-  void count(const Event& event) {
-    births_ += event.birth != kNone;
-    deaths_ += fst_is_death(event.kind) && !event.failed && event.kind != FST_REALLOC;
-    replayed_++;
   }
 
   // Returns how many bytes of it were in use.
@@ -252,13 +244,8 @@ class Planner {
     header.bytes = sizeof header + header.threads * sizeof(PlanThread) + header.windows * sizeof(PlanWindow) +
                    header.ops * sizeof(Op);
     header.slots = slots_;
-    header.calls = replayed_;
-    header.births = births_;
-    header.deaths = deaths_;
     header.dropped = dropped_;
     header.peak_live_bytes = peak_live_bytes_;
-    header.duration_ns = duration_;
-    header.process = streams_.process();
     Bytes out;
     out.reserve(header.bytes);
     out.resize(sizeof header);
@@ -290,13 +277,9 @@ class Planner {
   uint64_t window_ = 0;
   uint64_t window_steps_ = 1;
   uint64_t slots_ = 0;
-  uint64_t replayed_ = 0;
-  uint64_t births_ = 0;
-  uint64_t deaths_ = 0;
   uint64_t dropped_ = 0;
   uint64_t live_bytes_ = 0;
   uint64_t peak_live_bytes_ = 0;
-  uint64_t duration_ = 0;
 };
 
 }  // namespace

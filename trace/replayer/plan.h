@@ -16,7 +16,7 @@
 
 namespace freestone::trace {
 
-inline constexpr uint64_t kPlanMagic = 0x314e414c50545346;  // "FSTPLAN1"
+inline constexpr uint64_t kPlanMagic = 0x324e414c50545346;  // "FSTPLAN2"
 
 enum Code : uint8_t {  // 1 to 24 are those of enum fst_kind
   kWindow = 32,        // size: its number
@@ -63,14 +63,9 @@ struct PlanHeader {
   uint64_t windows;
   uint64_t ops;
   uint64_t slots;
-  uint64_t calls;
-  uint64_t births;
-  uint64_t deaths;
   uint64_t dropped;  // events that no replay can do, because they name missing objects
   uint64_t peak_live_bytes;
-  uint64_t duration_ns;
-  uint32_t process;
-  uint32_t crc;  // that of the header before it, exclusive-or that of everything behind it
+  uint64_t crc;  // that of the header before it, exclusive-or that of everything behind it
 };
 
 // The bytes of the plan's file. Throws Error.

@@ -50,7 +50,6 @@ class Streams {
   Object* find(uint32_t thread, uint64_t birth);
   // The recorded number of each plan thread.
   const std::vector<uint32_t>& targets() const { return targets_; }
-  uint32_t process() const { return process_; }
   uint64_t calls() const { return calls_; }
 
  private:

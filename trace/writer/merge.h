@@ -48,7 +48,6 @@ struct Process {
   uint32_t pid = 0;
   bool known = false;
   bool ended = false;
-  uint32_t parent = kNoProcess;
   unsigned streams = 0;
   Objects objects;
   std::map<uint64_t, Large> large;  // by address

@@ -208,7 +208,6 @@ void Merge::fork(Stream& stream, uint32_t child, uint64_t time) {
   stream.encoder.add({FST_FORK, child}, time);
   Process& made = processes_[child];
   const Process& parent = processes_[stream.process];
-  made.parent = stream.process;
   made.objects = parent.objects;
   made.large = parent.large;
 }

@@ -43,8 +43,6 @@ class Objects {
     return found;
   }
 
-  size_t count() const { return count_; }
-
  private:
   struct Entry {
     uint64_t address;  // 0: free
