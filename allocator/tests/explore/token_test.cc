@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "explore/world.h"
 #include "slab/room_tree.h"
@@ -104,37 +105,36 @@ Outcome search(const Case& made, const std::vector<size_t>& held, const std::vec
   return outcome;
 }
 
+std::vector<size_t> all_of(const Case& made) {
+  std::vector<size_t> all(made.blocks.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
 constexpr const char* kNothing = "";
 
 TEST(Token, IsMadeOnceByTwoGivers) {
   const Case made = carve(false);
-  std::vector<size_t> all(made.blocks.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  EXPECT_EQ(search(made, all, {{{0}, 0}, {{1}, 0}}, bounds(4, 1)).problem, kNothing);
+  EXPECT_EQ(search(made, all_of(made), {{{0}, 0}, {{1}, 0}}, bounds(4, 1)).problem, kNothing);
 }
 
 TEST(Token, OfATakerLosesNoBlockOfAGiver) {
   const Case made = carve(false);
-  std::vector<size_t> all(made.blocks.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  EXPECT_EQ(search(made, all, {{{0}, 0}, {{1}, 0}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
+  EXPECT_EQ(search(made, all_of(made), {{{0}, 0}, {{1}, 0}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
 }
 
 TEST(Token, OfTwoTakersIsOne) {
-  const Case made = carve(false);
-  EXPECT_EQ(search(made, {0, 1}, {{{0}, 0}, {{}, 2}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
+  EXPECT_EQ(search(carve(false), {0, 1}, {{{0}, 0}, {{}, 2}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
 }
 
 TEST(Token, ReleasesASlabOnceAndNeverBesideATaker) {
-  const Case made = carve(false);
-  EXPECT_EQ(search(made, {0, 1}, {{{0}, 0}, {{1}, 0}}, bounds(3, 1)).problem, kNothing);
+  EXPECT_EQ(search(carve(false), {0, 1}, {{{0}, 0}, {{1}, 0}}, bounds(3, 1)).problem, kNothing);
 }
 
 TEST(Token, OfASlabOfSeveralWordsLosesNoBlock) {
   const Case made = carve(true);
-  std::vector<size_t> all(made.blocks.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  EXPECT_EQ(search(made, all, {{{0}, 0}, {{made.blocks.size() - 1}, 0}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
+  const std::vector<size_t> all = all_of(made);
+  EXPECT_EQ(search(made, all, {{{0}, 0}, {{all.back()}, 0}, {{}, 2}}, bounds(2, 1)).problem, kNothing);
 }
 
 }  // namespace
