@@ -3,8 +3,9 @@
 // The first time that a program's use falls, nobody knows whether it will rise again: a share is kept, the rest is
 // surplus. What falls and comes back was a swing, and giving memory back in between only cost faults: from then on a
 // fall as deep is kept as a whole. A swing is observed from the use alone, whether or not anything was given back:
-// keeping memory for a swing does not hide the next swing. All of it is forgotten with one half-life: the recent peak, above which
-// nothing is kept, and the swing. The use is what the caller says: memory that did not fit a request may count, too.
+// keeping memory for a swing does not hide the next swing. All of it is forgotten with one half-life: the recent peak,
+// above which nothing is kept, and the swing. The use is what the caller says: memory that did not fit a request may
+// count, too.
 //
 //   use   top  ..../\........../\            the swing is what came back: min(use, top) - trough
 //                 /  \        /  \           idle: nobody called for a whole tick; then top and trough are forgotten
