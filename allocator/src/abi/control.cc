@@ -13,6 +13,7 @@
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
+#include "front/reclaim.h"
 #include "limits/limits.h"
 #include "platform/file.h"
 #include "platform/message.h"
@@ -77,11 +78,13 @@ void print_glibc_lines(const Statistics& s) {
   figure("max mmap bytes   = ", mappings.most_bytes);
 }
 
+int trim_if_up(size_t keep_bytes) { return ensure_started() == Mode::active && trim(keep_bytes) ? 1 : 0; }
+
 }  // namespace
 
 extern "C" {
 
-FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim(keep_bytes) ? 1 : 0; }
+FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim_if_up(keep_bytes); }
 
 #if defined(__GLIBC__)  // other C libraries have neither the types nor the names
 }
@@ -179,7 +182,7 @@ FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
 FREESTONE_EXPORT const char* freestone_version() { return FREESTONE_VERSION; }
 FREESTONE_EXPORT int freestone_is_active() { return ensure_started() == Mode::active ? 1 : 0; }
 FREESTONE_EXPORT size_t freestone_good_size(size_t bytes) { return good_size(bytes); }
-FREESTONE_EXPORT int freestone_trim(size_t keep_bytes) { return trim(keep_bytes) ? 1 : 0; }
+FREESTONE_EXPORT int freestone_trim(size_t keep_bytes) { return trim_if_up(keep_bytes); }
 
 FREESTONE_EXPORT int freestone_get_stats(struct freestone_stats* stats) {
   if (stats == nullptr || stats->version < 1 || stats->version > FREESTONE_STATS_VERSION) return EINVAL;

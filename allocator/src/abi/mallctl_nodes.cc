@@ -11,6 +11,7 @@
 #include "config/options.h"
 #include "freestone/freestone.h"
 #include "front/heap.h"
+#include "front/reclaim.h"
 #include "heaps/arena.h"
 #include "platform/os.h"
 #include "platform/seal.h"
@@ -244,7 +245,7 @@ int thread_cache_enabled(const MallctlRequest& r) {
 int purge_arena(const MallctlRequest& r) {
   if (!is_arena(r.number)) return EFAULT;
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  trim(0);
+  if (mode() == Mode::active) trim(0);
   return 0;
 }
 

@@ -8,10 +8,8 @@
 
 #include "base/stack_need.h"
 #include "cache/arrays.h"
-#include "cache/lifetime.h"
 #include "cache/quarantine.h"
 #include "cache/slow.h"
-#include "cache/transfer.h"
 #include "front/hardening.h"
 #include "front/large.h"
 #include "front/passthrough.h"
@@ -406,25 +404,6 @@ usize good_size(usize bytes, usize alignment) {
     if (!is_slab_class(size_class)) size_class = class_of(max_of(taken, kSmallBytesMax + 1));
   }
   return class_info(size_class).bytes - kHeldBackBytes;
-}
-
-bool trim(usize keep_bytes) {
-  if (ensure_started() != Mode::active) return false;
-  usize given = 0;
-  if constexpr (kChecksEveryCall) {
-    hardening_hooks.release_sealed();
-    hardening_hooks.check_next_part();
-  }
-  flush_runs();
-  if (Cache* cache = ensure_cache(); cache != nullptr) {
-    flush_all(*cache);
-    release_parked_caches();
-    drain_transfer(cache->user);
-    given += purge_slabs(cache->user, WentBack::trim);
-  }
-  given += purge_spans(keep_bytes, WentBack::trim);
-  given += unmap_stuck();
-  return given > 0;
 }
 
 }  // namespace freestone

@@ -170,9 +170,6 @@ FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
 void* reallocate(void* block, usize bytes);
 // The largest request served by the same block as `bytes` at a power of two.
 usize good_size(usize bytes, usize alignment = 1);
-// Gives back what is free: the calling thread's cache, dirty spans beyond `keep_bytes`, whole free pages in slabs.
-// Returns whether anything was given.
-bool trim(usize keep_bytes);
 
 // heaps/arena.cc: what concerns a block in a unit with the tag kTagHeapObject. If `holds` is false, the block is in no
 // arena, and the other calls must not be made.

@@ -17,7 +17,6 @@
 
 namespace freestone {
 
-
 namespace {
 
 // A program that keeps asking at its limit must not walk all slabs each time: a new walk finds more after a while, or
@@ -28,7 +27,7 @@ constexpr usize kWorthAWalkDivisor = 16;
 
 Atomic<u64> last_walk_ms;  // relaxed, as the next: two threads may walk at once without harm
 Atomic<usize> left_by_walk;
-Atomic<u64> reclaims;      // relaxed: statistics
+Atomic<u64> reclaims;  // relaxed: statistics
 Atomic<u64> failed_allocations;
 
 }  // namespace
@@ -110,5 +109,23 @@ bool reclaim_memory(usize bytes, Shortage& shortage) {
 }
 
 ReclaimCounts reclaim_counts() { return {reclaims.load_relaxed(), failed_allocations.load_relaxed()}; }
+
+bool trim(usize keep_bytes) {
+  usize given = 0;
+  if constexpr (kChecksEveryCall) {
+    hardening_hooks.release_sealed();
+    hardening_hooks.check_next_part();
+  }
+  flush_runs();
+  if (Cache* cache = ensure_cache(); cache != nullptr) {
+    flush_all(*cache);
+    release_parked_caches();
+    drain_transfer(cache->user);
+    given += purge_slabs(cache->user, WentBack::trim);
+  }
+  given += purge_spans(keep_bytes, WentBack::trim);
+  given += unmap_stuck();
+  return given > 0;
+}
 
 }  // namespace freestone

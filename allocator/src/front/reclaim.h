@@ -22,6 +22,10 @@ bool reclaim_memory(usize bytes, Shortage& shortage);
 // by which the account shrank.
 usize give_back_everything();
 
+// Once the allocator is up: gives back what is free, the calling thread's cache, dirty spans beyond `keep_bytes`, whole
+// free pages in slabs. Returns whether anything was given.
+bool trim(usize keep_bytes);
+
 struct ReclaimCounts {
   u64 reclaims;            // times that everything was given back because an allocation found no memory
   u64 failed_allocations;  // allocations that returned null in spite of it

@@ -11,6 +11,7 @@
 
 #include "abi/entry.h"
 #include "front/fork.h"
+#include "front/reclaim.h"
 #include "front/sampled.h"
 #include "region/account.h"
 

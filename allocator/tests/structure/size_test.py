@@ -1,8 +1,8 @@
-"""Size: how large the repository is, how its files depend on each other, and how many figures it chose. The limits fall.
+"""Size: how large the repository is, how its files depend on each other, and how many figures it chose.
 
 The count of lines leaves out results, recorded traces, pictures and lock files. A unit is x.h with x.cc; a circle is a
 set of units of one room, each of which includes, by way of others, each other. A chosen figure is a constant of the
-allocator's rooms that follows from no other one.
+allocator's rooms that follows from no other one. The limits only fall.
 
 usage: size_test.py ROOT
 """

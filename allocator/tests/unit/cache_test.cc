@@ -1,5 +1,6 @@
 // Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread; or it outlives the
 // thread, within bounds, until the next thread takes it or nobody does.
+#include "front/reclaim.h"
 #include "cache/quarantine.h"
 
 #include <algorithm>

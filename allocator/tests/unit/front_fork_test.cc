@@ -10,6 +10,7 @@
 #include "cache/cache.h"
 #include "cache/registry.h"
 #include "front/heap.h"
+#include "front/reclaim.h"
 #include "platform/mutex.h"
 #include "span/mapping.h"
 #include "span/span_heap.h"

@@ -1,4 +1,5 @@
 // Room 9: random operations over all sizes with their contents checked; every room is sound when all is quiet again.
+#include "front/reclaim.h"
 #include "front/heap.h"
 
 #include <atomic>

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "config/options.h"
+#include "front/reclaim.h"
 #include "region/region.h"
 #include "span/mapping.h"
 #include "span/purge.h"
