@@ -35,6 +35,22 @@ struct Place {
 Place places[kParkingPlaces] FREESTONE_GUARDED_BY(cache_registry_lock);
 Atomic<u32> places_taken;  // a hint, written under the lock: a fork may come between a place and its count
 
+// Destroyed caches. Their memory serves later caches only: another process that recalls caches may still write there
+// (CachePlaces).
+Cache* spare FREESTONE_GUARDED_BY(cache_registry_lock) = nullptr;
+
+// Zeroed; null when the kernel refuses.
+void* take_cache_memory() {
+  {
+    LockGuard guard(cache_registry_lock);
+    if (Cache* const cache = spare; cache != nullptr) {
+      spare = cache->next;
+      return std::memset(static_cast<void*>(cache), 0, sizeof(Cache));
+    }
+  }
+  return take_metadata(sizeof(Cache));
+}
+
 usize parked_bytes() FREESTONE_REQUIRES(cache_registry_lock) {
   usize bytes = 0;
   for (const Place& place : places) bytes += place.cache != nullptr ? place.cache->capacity_bytes : 0;
@@ -83,11 +99,11 @@ void destroy_cache(Cache& cache) {
   leave_transfer(cache);
   stop_counting(cache);
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
-  {
-    LockGuard guard(cache_registry_lock);
-    leave_registry(cache);
-  }
-  return_metadata(&cache, sizeof(Cache));
+  LockGuard guard(cache_registry_lock);
+  leave_registry(cache);
+  cache.next = spare;
+  order_stores();  // FORK-3
+  spare = &cache;
 }
 
 // The class that was being changed is left as it is: its blocks may be counted twice, or not at all.
@@ -186,7 +202,7 @@ void renew_randomness(Cache& cache) {
 Cache* create_cache() {
   while (Cache* const left = find_left_behind()) destroy_cut_short(*left);
   if (Cache* const parked = take_over_parked(); parked != nullptr) return parked;
-  auto* cache = static_cast<Cache*>(take_metadata(sizeof(Cache)));
+  auto* cache = static_cast<Cache*>(take_cache_memory());
   if (cache == nullptr) return nullptr;
   // As one copy, before another thread can see it.
   std::memcpy(static_cast<void*>(cache->class_of_granules), kClassOfGranules.of, sizeof kClassOfGranules.of);

@@ -138,6 +138,8 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is take
   cache_registry_lock.unlock();
 }
 
+extern "C" FREESTONE_EXPORT constexpr CachePlaces freestone_caches = {chains, kChains};
+
 HeldRuns held_runs() {
   HeldRuns held{};
   LockGuard guard(cache_registry_lock);

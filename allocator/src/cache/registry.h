@@ -2,6 +2,8 @@
 // The registry's lock is held to look at another thread's cache; the owners go on meanwhile.
 #pragma once
 
+#include <cstddef>
+
 #include "cache/cache.h"
 
 namespace freestone {
@@ -44,6 +46,17 @@ void for_each_cache(void (*visit)(void* context, const Cache& cache, usize cache
 // always empty. Any thread may call it, also in a signal handler; it does nothing while another thread has the
 // registry's lock.
 void recall_caches();
+// By this, another process that asks something (upkeep/request.h) does the same without the lock.
+struct CachePlaces {
+  Cache* const* chains;  // of `next`
+  u64 chain_count;
+  u64 next_at = offsetof(Cache, next);
+  u64 table_at = offsetof(Cache, class_of_granules);
+  u64 table_bytes = sizeof kClassOfGranules.of;
+  u64 table_entry = kCountedEntry;
+  u64 recalled_at = offsetof(Cache, recalled);  // written last
+};
+extern "C" FREESTONE_EXPORT const CachePlaces freestone_caches;
 // The runs that threads keep.
 struct HeldRuns {
   usize runs;

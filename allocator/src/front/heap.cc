@@ -50,6 +50,10 @@ void* take_known_zero(Cache& cache, SizeClass size_class) {
 void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr) {
   Cache* cache = ensure_cache();
   bool track = false;
+  if (cache != nullptr && FREESTONE_UNLIKELY(cache->recalled.load_relaxed() != 0)) {
+    renew_counting(*cache);
+    attend();  // another process may have recalled it, to ask something
+  }
   if (cache != nullptr && FREESTONE_UNLIKELY(sample_observer.load_relaxed() != nullptr)) {
     if (void* block = sample_allocation(*cache, size_class, bytes, alignment, &track); block != nullptr) return block;
   }

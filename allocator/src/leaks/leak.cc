@@ -157,13 +157,12 @@ void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) 
 
 // Searches, and hands what it found to tell(counts, sites, count).
 template <typename Tell>
-__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const u64* standing, usize standing_count,
-                                            Tell tell) {
+__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, Tell tell) {
   // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
   LeakCounts counts{};
-  counts.scanned = reachable.find(here, standing, standing_count);
+  counts.scanned = reachable.find(here);
   ProfileLock lock;
   const usize start = profile_store.scratch_start_locked();
   const unsigned site_count = profile_store.site_count();
@@ -196,8 +195,8 @@ __attribute__((noinline)) LeakCounts search(const ProgramFrames& here, const u64
 
 LeakCounts report_leaks() {
   const ProgramFrames here;
-  return search(here, nullptr, 0, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
-                             FREESTONE_REQUIRES(profile_store.lock) {
+  return search(here, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
+                          FREESTONE_REQUIRES(profile_store.lock) {
     if (options.leak_file[0] == '\0') {
       print_report(counts, sites, count);
     } else {
@@ -206,12 +205,12 @@ LeakCounts report_leaks() {
   });
 }
 
-int write_leaks(MemoryText& text, const u64* standing, usize count) {
+int write_leaks(MemoryText& text) {
   const ProgramFrames here;
   bool good = false;
-  search(here, standing, count, [&](const LeakCounts& counts, const LostSite* sites, unsigned site_count)
-                                    FREESTONE_REQUIRES(profile_store.lock) {
-    good = put_json(counts, sites, site_count, text);
+  search(here, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
+                   FREESTONE_REQUIRES(profile_store.lock) {
+    good = put_json(counts, sites, count, text);
   });
   return good ? 0 : ENOMEM;
 }

@@ -27,8 +27,7 @@ struct LeakCounts {
 LeakCounts report_leaks();
 // The same. If blocks were lost, it then ends the process with the status of the option leak_error.
 void report_leaks_at_exit();
-// Writes the report as JSON into memory. All other threads stand still, their registers lie in some mapping, and
-// `standing` says where the used parts of their `count` stacks begin. ENOMEM if memory is out.
-int write_leaks(MemoryText& text, const u64* standing, usize count);
+// The same report as JSON in memory. ENOMEM if that is out.
+int write_leaks(MemoryText& text);
 
 }  // namespace freestone

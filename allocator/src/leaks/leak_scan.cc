@@ -3,6 +3,7 @@
 #include "leaks/leak_scan.h"
 
 #include <signal.h>
+#include <ucontext.h>
 
 #include <initializer_list>
 #include <new>
@@ -28,41 +29,56 @@ namespace freestone {
 
 namespace {
 
-// A signal stops the threads: its handler waits. The handler's frame lies on the thread's stack, with all the thread's
-// registers.
+// A signal stops the threads: its handler waits. The signal's frame has all the thread's registers. It lies on the
+// alternate stack of a thread that has one: Go's stacks have no room for it.
 constexpr unsigned kThreadsMax = 4096;
-FREESTONE_FAR Atomic<usize> stack_pointers[kThreadsMax];  // relaxed: published by stopped_count; 0: not written yet
+struct Stopped {
+  Atomic<usize> stack_pointer;  // relaxed, as all: published by stopped_count; 0: not written yet
+  Atomic<usize> frame;
+  Atomic<usize> frame_end;
+};
+FREESTONE_FAR Stopped stopped[kThreadsMax];
 Atomic<u32> places_taken;   // relaxed: each thread takes another
 Atomic<u32> stopped_count;  // release and acquire: what the thread that stopped has stored
 Atomic<u32> keep_stopped;
 FREESTONE_FAR unsigned asked[kThreadsMax];  // the threads that were signalled, but those that ended since
 
-void on_stop(int) {
-  const u32 place = places_taken.fetch_add_relaxed(1);
-  // Above this frame lies the signal's, with the registers.
-  if (place < kThreadsMax) stack_pointers[place].store_relaxed(address_of(__builtin_frame_address(0)));
+void on_stop(int, siginfo_t*, void* context) {
+  const auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  constexpr usize kRedZone = 128;
+  const auto stack_pointer = static_cast<usize>(machine.gregs[REG_RSP]) - kRedZone;
+  // The kernel says behind the first 464 bytes how many there are.
+  const auto* vectors = reinterpret_cast<const u32*>(machine.fpregs);
+  const usize frame_end = address_of(vectors) + (vectors[116] == 0x4650'5853 ? vectors[117] : 512);
+#else
+  const usize stack_pointer = machine.sp;
+  const usize frame_end = address_of(&machine + 1);
+#endif
+  if (const u32 place = places_taken.fetch_add_relaxed(1); place < kThreadsMax) {
+    stopped[place].stack_pointer.store_relaxed(stack_pointer);
+    stopped[place].frame.store_relaxed(address_of(context));
+    stopped[place].frame_end.store_relaxed(frame_end);
+  }
   stopped_count.add_release(1);
   while (keep_stopped.load_acquire() != 0) os::sleep_microseconds(200);
 }
 
 class StoppedThreads {
  public:
-  StoppedThreads(const u64* standing, usize count) {
+  StoppedThreads() {
     places_taken.store_relaxed(0);
     stopped_count.store_relaxed(0);
-    for (Atomic<usize>& each : stack_pointers) each.store_relaxed(0);
-    if (standing != nullptr) {
-      for (usize i = 0; i < min_of<usize>(count, kThreadsMax); ++i) stack_pointers[i].store_relaxed(standing[i]);
-      return;
-    }
-    // A real-time signal that the program does not use.
+    for (Stopped& each : stopped) each.stack_pointer.store_relaxed(0);
+    // A real-time signal that the program does not use; the one of the last search, if there was any.
+    struct sigaction action;
     for (signal_ = SIGRTMAX - 1; signal_ > SIGRTMIN; --signal_) {
-      sigaction(signal_, nullptr, &before_);
-      if ((before_.sa_flags & SA_SIGINFO) == 0 && before_.sa_handler == SIG_DFL) break;
+      sigaction(signal_, nullptr, &action);
+      if ((action.sa_flags & SA_SIGINFO) != 0 ? action.sa_sigaction == on_stop : action.sa_handler == SIG_DFL) break;
     }
-    struct sigaction action {};
-    action.sa_handler = on_stop;
-    action.sa_flags = SA_RESTART;
+    action = {};
+    action.sa_sigaction = on_stop;
+    action.sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK;
     sigfillset(&action.sa_mask);
     sigaction(signal_, &action, nullptr);
     keep_stopped.store_release(1);
@@ -75,7 +91,6 @@ class StoppedThreads {
     }
   }
   ~StoppedThreads() {
-    if (signal_ == 0) return;
     keep_stopped.store_release(0);
     os::sleep_microseconds(1000);
     // The handler stays. A thread that blocked the signal may still receive it, and then returns at once.
@@ -87,10 +102,17 @@ class StoppedThreads {
   bool are_all() const { return !some_go_on_; }
   // Where the used part of the stack [start, end) begins.
   static usize used_from(usize start, usize end) {
-    for (const Atomic<usize>& each : stack_pointers) {
-      if (const usize at = each.load_relaxed(); at >= start && at < end) return at;
+    for (const Stopped& each : stopped) {
+      if (const usize at = each.stack_pointer.load_relaxed(); at >= start && at < end) return at;
     }
     return start;
+  }
+  // Calls visit(start, end) for the registers of each.
+  template <typename Visit>
+  static void for_each_frame(Visit visit) {
+    for (const Stopped& each : stopped) {
+      if (each.stack_pointer.load_relaxed() != 0) visit(each.frame.load_relaxed(), each.frame_end.load_relaxed());
+    }
   }
 
  private:
@@ -125,10 +147,9 @@ class StoppedThreads {
     }
   }
 
-  int signal_ = 0;  // 0: they stood still before
+  int signal_;
   bool some_go_on_ = false;
   unsigned asked_ = 0;
-  struct sigaction before_;
 };
 
 }  // namespace
@@ -197,6 +218,7 @@ class Scan {
       scan_outside(from, mapping.end);
       return true;
     });
+    StoppedThreads::for_each_frame([this](usize start, usize end) { scan(start, end); });
     drain();
     os::unmap(pending_, pending_bytes_);
     return complete && !failed_;
@@ -352,13 +374,13 @@ class Scan {
   bool failed_ = false;
 };
 
-bool Reachable::find(const ProgramFrames& here, const u64* standing, usize count) {
+bool Reachable::find(const ProgramFrames& here) {
   // Too large for a stack; only one search runs at a time.
   alignas(Scan) FREESTONE_FAR static char memory[sizeof(Scan)];
   const os::PageTable pages;
   Scan& scan = *new (memory) Scan(*this, pages);
   if (!scan.prepare()) return false;  // before the threads stop, because it takes locks that they may hold
-  StoppedThreads others(standing, count);
+  StoppedThreads others;
   return others.are_all() && scan.run(here.start);
 }
 

@@ -37,9 +37,8 @@ struct ProgramFrames {
 // or not.
 class Reachable {
  public:
-  // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on. If
-  // a debugger made them stand still, `standing` says where, as of write_leaks; otherwise it is null.
-  bool find(const ProgramFrames& here, const u64* standing, usize count);
+  // Stops the other threads, scans, and lets them go on. False if memory is out, /proc is missing or threads go on.
+  bool find(const ProgramFrames& here);
   ~Reachable();
   bool holds(const void* block) const;
 

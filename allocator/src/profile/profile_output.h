@@ -23,8 +23,6 @@ class MemoryText {
     length_ += bytes;
     return true;
   }
-  // Room for so many bytes, all zero.
-  bool reserve(usize bytes) { return bytes <= capacity_ || grow(bytes); }
   void release() {
     if (data_ != nullptr) os::unmap(data_, capacity_);
     data_ = nullptr;

@@ -6,6 +6,8 @@ namespace freestone {
 
 constinit Account account;
 constinit Atomic<u32> attention;
+// The name by which another process finds it, to ask something.
+extern "C" FREESTONE_EXPORT Atomic<u32> freestone_attention __attribute__((alias("_ZN9freestone9attentionE")));
 constinit Atomic<u32> pressure_epoch;
 FREESTONE_THREAD_LOCAL usize bytes_ahead;
 

@@ -55,7 +55,8 @@ inline constexpr u32 kAttentionSoftLimit = 1;  // the soft limit was crossed
 inline constexpr u32 kAttentionDump = 2;       // a signal asked for statistics
 inline constexpr u32 kAttentionTimer = 4;      // some work recurs by the clock
 inline constexpr u32 kAttentionBackground = 8;  // the background thread should start
-inline constexpr u32 kAttentionLook = 16;       // somebody looks from outside
+inline constexpr u32 kAttentionLook = 16;       // a profile runs because somebody looks from outside
+inline constexpr u32 kAttentionAsked = 0xff00'0000;  // another process asks; it writes this byte of the word
 extern FREESTONE_HIDDEN Atomic<u32> attention;
 // Runs on the thread that found `attention` nonzero. That thread holds no lock and is inside no slow path. The upkeep
 // room defines it.

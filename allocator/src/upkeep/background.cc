@@ -23,6 +23,7 @@ constexpr u64 kLookMaxMs = 1000;
 
 // The number of the thread that is wanted, odd; even: none. The thread ends when the word is no longer its own.
 Atomic<u32> wanted;
+Atomic<u32> number;  // of the thread; relaxed: only it compares
 
 u64 pause_ms() {
   u64 pause = max_of<u64>(options.dirty_decay_ms / 16, kLookMinMs);
@@ -34,6 +35,7 @@ void* purge_until_unwanted(void* argument) {
   const auto own = static_cast<u32>(reinterpret_cast<usize>(argument));
   this_thread.no_more = true;  // never takes a cache
   os::name_thread("freestone");
+  number.store_relaxed(os::thread_id());
   while (wanted.load_acquire() == own) {
     os::futex_wait_for(&wanted, own, pause_ms());
     tick(nullptr);
@@ -72,6 +74,8 @@ FREESTONE_AT_START void stop_background() {
 }
 
 bool background_runs() { return wanted.load_acquire() % 2 == 1; }
+
+bool is_background_thread() { return number.load_relaxed() == os::thread_id(); }
 
 void forget_background() {
   const u32 now = wanted.load_relaxed();

@@ -11,6 +11,8 @@ namespace freestone {
 bool start_background();
 void stop_background();
 bool background_runs();
+// Whether the calling thread is that thread.
+bool is_background_thread();
 // In the child of a fork the thread does not exist.
 void forget_background();
 

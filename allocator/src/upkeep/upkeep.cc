@@ -19,7 +19,7 @@
 #include "report/live_page.h"
 #include "report/statistics_report.h"
 #include "upkeep/background.h"
-#include "upkeep/visit.h"
+#include "upkeep/request.h"
 
 namespace freestone {
 
@@ -56,8 +56,8 @@ void act_locked(u32 why) FREESTONE_REQUIRES(attention_lock) {
     const u64 now = os::coarse_milliseconds();
     if (options.stats_interval_ms > 0 && is_due(next_report_ms, now, options.stats_interval_ms)) write_report();
     if (options.pressure && is_due(next_pressure_ms, now, kPressurePeriodMs)) look_at_pressure();
-    if ((why & kAttentionLook) != 0) end_forgotten_looks(now);
-    if ((options.live_page || page_is_looked_at()) && (next_page_ms == 0 || now >= next_page_ms)) {
+    if ((why & kAttentionLook) != 0) end_forgotten_look(now);
+    if (options.live_page && (next_page_ms == 0 || now >= next_page_ms)) {
       next_page_ms = now + kPagePeriodMs;
       refresh_live_page();
     }
@@ -69,6 +69,7 @@ void act() {
   if (!attention_lock.try_lock()) return;
   act_locked(why);
   attention_lock.unlock();
+  if ((why & kAttentionAsked) != 0) answer_request();
   // Starting a thread may allocate, so not under the lock.
   if ((why & kAttentionBackground) != 0) {
     attention.and_seq(~kAttentionBackground);
@@ -99,7 +100,7 @@ void after_fork_in_child() {
     next_page_ms = 0;
     attention_lock.unlock();
   }
-  forget_look_at_page();
+  forget_request_in_child();
   forget_background();
   if (options.background_purge) attention.or_seq(kAttentionBackground);
 }
@@ -128,8 +129,8 @@ __attribute__((constructor(102))) void on_load() {
 
 FREESTONE_AT_START __attribute__((destructor)) void on_exit() {
   if (mode() != Mode::active) return;
+  stop_background();  // a search for leaks, which comes later, cannot stop it
   write_final_report();
-  if (page_is_looked_at()) remove_live_page();
 }
 
 }  // namespace
@@ -148,7 +149,7 @@ FREESTONE_AT_START void apply_upkeep_options() {
   // At once: a program that is idle takes no slow path.
   if (options.live_page) {
     refresh_live_page();
-  } else if (!page_is_looked_at()) {
+  } else {
     remove_live_page();
   }
   if (options.background_purge) {

@@ -37,7 +37,7 @@ MEMORY_NAMES += [f"__{name}_chk" for name in MEMORY_NAMES]
 
 # What freestone.h declares, and jemalloc's way to ask: docs/STABILITY.md promises each.
 OWN_NAMES = """conf version is_active good_size trim get_stats stats_write stats_report set_callbacks set_limits
-get_limits option_get option_set flush_thread validate walk visit visit_enter leak_check prof_start prof_stop
+get_limits option_get option_set flush_thread validate walk request attention caches leak_check prof_start prof_stop
 prof_is_active prof_dump heap_create heap_destroy heap_allocate heap_allocate_zeroed heap_allocate_aligned
 heap_reallocate heap_deallocate heap_usable_size heap_get_stats heap_validate heap_walk""".split()
 OWN_NAMES = [f"freestone_{name}" for name in OWN_NAMES]
@@ -57,7 +57,7 @@ EVERY_PROGRAM = """malloc free calloc realloc __register_atfork _ZN9freestone12p
 _ZN9freestone12commit_unitsEmm _ZN9freestone11take_blocksEjRNS_8SlabUserEjjPPv
 _ZN9freestone13return_blocksEjRNS_8SlabUserEPKPvj _ZN9freestone8pop_slowERNS_5CacheEj
 _ZN9freestone9push_slowERNS_5CacheEjPv _ZN9freestone12create_cacheEv _ZN9freestone13allocate_slowEm
-_ZN9freestone16remove_live_pageEv _ZN9freestone17page_is_looked_atEv _ZN9freestone17guard_before_forkEv""".split()
+_ZN9freestone16remove_live_pageEv _ZN9freestone17guard_before_forkEv""".split()
 FEW_PROGRAMS = """_ZN9freestone13parse_optionsEPKcPFvPKNS_10OptionInfoES1_mS1_E
 _ZN9freestone18collect_statisticsERNS_10StatisticsENS_14ProcessFiguresE _ZN9freestone9map_blockEmm
 _ZN9freestone21repair_spans_in_childEv _ZN9freestone15slabs_are_validEv""".split()

@@ -11,9 +11,9 @@ from support import harness
 from support.harness import PROBES, run
 
 PROBE = PROBES / "surface_probe"
-# Data, what only a looker's registers lead to (upkeep/visit.h), and libc's functions that move memory
+# Data, which another process reads (upkeep/request.h), and libc's functions that move memory
 # (abi/memory_calls_test.cc calls those).
-NOT_CALLED = {"freestone_conf", "freestone_visit", "freestone_visit_enter"}
+NOT_CALLED = {"freestone_conf", "freestone_request", "freestone_attention", "freestone_caches"}
 MEMORY = ("__mem", "mem", "__str", "str", "__stp", "stp")
 LINKED = ("shared", "object", "static", "fully_static")
 TOOLS = ("memcheck", "massif", "dhat", "drd", "helgrind", "callgrind", "cachegrind")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 import threading
@@ -22,19 +21,13 @@ def run(options: Namespace) -> int:
         raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
     if options.push and not options.push.startswith(("http://", "https://")):
         raise UserError(f"--push '{options.push}': expected the http:// or https:// address of a store of profiles")
-    with contextlib.ExitStack() as looks:
-        return _serve(options, every, host, port, looks)
-
-
-def _serve(options: Namespace, every: float, host: str, port: str, looks: contextlib.ExitStack) -> int:
+    silent = agent.Silent() if options.all else None
     if options.once:
-        if options.all:
-            agent.show_all(looks)
-        print(agent.scrape(), end="")
+        print(agent.scrape(silent), end="")
         return 0
     if options.push:
         environment.require(RUNTIME, sys.argv[1:])
-    server = agent.serve(host.strip("[]"), int(port))
+    server = agent.serve(host.strip("[]"), int(port), silent)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
@@ -42,12 +35,10 @@ def _serve(options: Namespace, every: float, host: str, port: str, looks: contex
     print(f"freestone agent: http://{host}:{server.server_address[1]}/metrics", file=sys.stderr, flush=True)
     pushing = None
     if options.push:
-        work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr))
+        work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr), silent)
         pushing = threading.Thread(target=agent.push_profiles, args=work)
         pushing.start()
-    while not stop.wait(every):
-        if options.all:
-            agent.show_all(looks)
+    stop.wait()
     server.shutdown()
     if pushing is not None:
         pushing.join()

@@ -18,18 +18,18 @@ def run(options: Namespace) -> None:
     for target in options.targets:
         is_process = target.isdecimal() and not Path(target).exists()
         try:
-            with attach.shown(int(target)) if is_process else nullcontext():
-                screen.show(top.picture(snapshot.find(target), screen))
+            found = attach.statistics_of(int(target))() if is_process else snapshot.from_file(Path(target))
+            screen.show(top.picture(found, screen))
         except UserError as error:
             refused.append(str(error))
     if refused:
         raise UserError("; ".join(refused))
     if options.targets:
         return
-    found = list(snapshot.running())
-    if not found:
+    all_found = list(snapshot.running())
+    if not all_found:
         raise UserError("no process shows itself: start one with FREESTONE_CONF=live_page:true, or name a file")
-    screen.show(top.listing(found))
+    screen.show(top.listing(all_found))
 
 
 def watch(options: Namespace) -> None:
@@ -43,5 +43,6 @@ def watch(options: Namespace) -> None:
     (pid,) = options.pids
     screen = top.Screen.of_terminal()
     seconds = units.seconds(options.every, "--every")
-    with attach.shown(pid), keys.of_terminal() if screen.terminal else nullcontext() as pressed:
-        top.watch(screen, pid, seconds, options.count, pressed=pressed)
+    read = attach.statistics_of(pid)
+    with keys.of_terminal() if screen.terminal else nullcontext() as pressed:
+        top.watch(screen, pid, read, seconds, options.count, pressed=pressed)

@@ -8,19 +8,25 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
-from freestone_lab.heap import tracing, visiting
-from freestone_lab.heap.tracing import Thread
+from freestone_lab.core.errors import UserError
 
-PTRACE_SECCOMP_GET_FILTER = 0x420C
+PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_SECCOMP_GET_FILTER = 7, 0x4206, 0x4207, 0x420C
+PTRACE_EVENT_STOP = 128
+WAIT_ALL = 0x4000_0000  # __WALL
+STOP_S = 1.0  # how long a thread may take to stop; one that waits for a disk or for its vfork may take longer
 INSTRUCTION = struct.Struct("=HBBI")  # code, jumps if true and if false, operand
 ALLOWED = (0x7FFF0000, 0x7FFC0000, 0x00050000)  # let through, written down, refused with an error: these end nothing
 AT_FDCWD = 2**64 - 100
-ARCHITECTURES = {27: 0xC000003E, 34: 0xC00000B7}  # by the number of registers, as in tracing.MACHINES
+ARCHITECTURES = (0xC000003E, 0xC00000B7)  # x86-64, aarch64
 
-# Number on x86-64, on aarch64, and the arguments of what a look asks for: reading /proc, memory for the answer, the
-# live page, and the mask of signals that comes back.
+# Number on x86-64, on aarch64, and the arguments of what an answer needs: reading /proc, and memory for the text.
 CALLS: dict[str, tuple[int, int, tuple[int, ...]]] = {
     "openat": (257, 56, (AT_FDCWD, 0, 0x80000)),
     "read": (0, 63, ()),
@@ -30,50 +36,102 @@ CALLS: dict[str, tuple[int, int, tuple[int, ...]]] = {
     "mmap": (9, 222, (0, 4096, 3, 0x22)),
     "mremap": (25, 216, ()),
     "munmap": (11, 215, ()),
-    "ftruncate": (77, 46, ()),
-    "unlinkat": (263, 35, (AT_FDCWD,)),
     "getpid": (39, 172, ()),
     "gettid": (186, 178, ()),
-    "rt_sigprocmask": (14, 135, (2, 0, 0, 8)),
+}
+# Listing the threads and stopping them, until they may go on.
+CALLS_OF_LEAKS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "getdents64": (217, 61, ()),
+    "rt_sigaction": (13, 134, (62, 1, 0, 8)),
+    "tgkill": (234, 131, ()),
+    "nanosleep": (35, 101, ()),
     "rt_sigreturn": (15, 139, ()),
 }
 
 
-def are_ours(pid: int, tid: int) -> bool:
+class _Vanished(Exception):
+    """The thread has ended."""
+
+
+def must_allow(pid: int, leaks: bool) -> None:
+    """Raises UserError if answering may end the process, or if nobody here may know."""
+    for tid in _threads(pid):
+        if _status(pid, tid, "Seccomp") in ("", "0") or _are_ours(pid, tid):
+            continue
+        # The kernel lets a thread go when the one that traces it ends.
+        with suppress(_Vanished), ThreadPoolExecutor(1) as tracer:
+            if reason := tracer.submit(_refusal, tid, leaks).result():
+                raise UserError(f"process {pid} filters its system calls, and {reason}")
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(t.name) for t in Path(f"/proc/{pid}/task").iterdir())
+    except OSError as error:
+        raise UserError(f"process {pid} has ended") from error
+
+
+def _status(pid: int, tid: int, name: str) -> str:
+    try:
+        lines = Path(f"/proc/{pid}/task/{tid}/status").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    return next((line.split()[1] for line in lines if line.startswith(f"{name}:")), "")
+
+
+def _are_ours(pid: int, tid: int) -> bool:
     """Whether the thread has no filter but those of all processes here, of this one too: a container's."""
     own = os.getpid()
-    counts = [visiting.status_of(*place, "Seccomp_filters") for place in ((pid, tid), (1, 1), (own, own))]
+    counts = [_status(*place, "Seccomp_filters") for place in ((pid, tid), (1, 1), (own, own))]
     return all(counts) and int(counts[0]) <= min(map(int, counts))
 
 
-def refusal(thread: Thread) -> str:
-    """Why a look may end the program that runs this thread; "" if it does not."""
-    thread.seize()
-    if not thread.stop():
-        return "a thread of it does not stop to be asked"
+def _refusal(tid: int, leaks: bool) -> str:
+    """Why an answer may end the program that runs this thread; "" if it does not."""
     try:
-        programs = _filters(thread.tid)
+        programs = _filters(tid)
     except OSError as error:
         return f"only root may read whether a look would end it ({os.strerror(error.errno or 0)})"
-    finally:
-        thread.let_go()
-    place = 0 if thread.machine is tracing.X86 else 1
-    for name, call in CALLS.items():
-        data = struct.pack("=iIQ6Q", call[place], ARCHITECTURES[thread.machine.registers], 0, *(*call[2], *[0] * 6)[:6])
+    place = 0 if platform.machine() == "x86_64" else 1
+    for name, call in (CALLS | (CALLS_OF_LEAKS if leaks else {})).items():
+        data = struct.pack("=iIQ6Q", call[place], ARCHITECTURES[place], 0, *(*call[2], *[0] * 6)[:6])
         if any(run(program, data) & 0xFFFF0000 not in ALLOWED for program in programs):
             return f"{name}, which a look needs, would end it; start it with what it shall show (docs/OBSERVABILITY.md)"
     return ""
 
 
 def _filters(tid: int) -> list[list[tuple[int, int, int, int]]]:
+    _ptrace(PTRACE_SEIZE, tid)
+    _ptrace(PTRACE_INTERRUPT, tid)
+    until = time.monotonic() + STOP_S
+    while (status := os.waitpid(tid, WAIT_ALL | os.WNOHANG)[1]) >> 16 != PTRACE_EVENT_STOP:
+        if status and not os.WIFSTOPPED(status):
+            raise _Vanished
+        if status:  # it stopped for a signal
+            _ptrace(PTRACE_CONT, tid, 0, os.WSTOPSIG(status))
+        if time.monotonic() > until:
+            raise OSError(errno.EBUSY, "a thread does not stop to be asked")
+        time.sleep(0.0001)
     found: list[list[tuple[int, int, int, int]]] = []
-    while True:
-        count = tracing.ptrace(PTRACE_SECCOMP_GET_FILTER, tid, len(found), 0, missing=errno.ENOENT)
-        if count < 0:
-            return found
+    while (count := _ptrace(PTRACE_SECCOMP_GET_FILTER, tid, len(found))) >= 0:
         buffer = ctypes.create_string_buffer(count * INSTRUCTION.size)
-        tracing.ptrace(PTRACE_SECCOMP_GET_FILTER, tid, len(found), ctypes.addressof(buffer))
+        _ptrace(PTRACE_SECCOMP_GET_FILTER, tid, len(found), ctypes.addressof(buffer))
         found.append(list(INSTRUCTION.iter_unpack(buffer.raw)))
+    return found
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_libc.ptrace.restype = ctypes.c_long
+
+
+def _ptrace(request: int, tid: int, address: int = 0, data: int = 0) -> int:
+    """The system call's result; -1 for a filter that there is none of."""
+    result = int(_libc.ptrace(request, tid, address, data))
+    number = ctypes.get_errno()
+    if result == -1 and number != errno.ENOENT:
+        raise _Vanished if number == errno.ESRCH else OSError(number, os.strerror(number))
+    return result
 
 
 def run(program: list[tuple[int, int, int, int]], data: bytes) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -103,13 +102,13 @@ def run(command: Sequence[str], *, exact: bool, seconds: float | None = None) ->
     prepared = runner.prepare(command, stats=False, hardened=False)
     with outputs.Scratch("leaks") as folder:
         mode = "leak:exact" if exact else f"leak:report,prof_sample_bytes:{SAMPLED_MEAN}"
+        mode = f"{mode},leak_file:{folder}/leaks.%p,{attach.ANSWERS_WHILE_IDLE}"
         env = runner.visible_to_python(prepared.env)
-        env[runner.CONF] = ",".join(x for x in (env.get(runner.CONF, ""), mode, f"leak_file:{folder}/leaks.%p") if x)
+        env[runner.CONF] = ",".join(x for x in (env.get(runner.CONF, ""), mode) if x)
 
         def last_look(pids: list[int]) -> None:
-            for pid in pids:
-                with contextlib.suppress(UserError):
-                    (Path(folder) / f"leaks.{pid}").write_bytes(attach.Process(pid).leaks())
+            for pid, text in attach.ask_each(pids, attach.Errand.write_leaks, 0, attach.LAST_LOOK_S).items():
+                (Path(folder) / f"leaks.{pid}").write_bytes(text)
 
         done = watch.run(prepared.argv, prepared.program, env, last_look, seconds)
         written = sorted(Path(folder).iterdir(), key=lambda p: (p.stat().st_mtime_ns, p.name))
@@ -122,8 +121,8 @@ def run(command: Sequence[str], *, exact: bool, seconds: float | None = None) ->
 def look(pids: Sequence[int], seconds: float | None) -> Searched:
     """What running processes lost of the blocks that they allocated during the look (attach.look_at)."""
 
-    def found(process: attach.Process, _: bool) -> Leaks:
-        return read(process.leaks().decode(errors="surrogateescape"), f"/proc/{process.pid}/root")
+    def found(look: attach.Look) -> Leaks:
+        return read(look.process.leaks().decode(errors="surrogateescape"), f"/proc/{look.process.pid}/root")
 
     processes, refused = attach.look_at(pids, SAMPLED_MEAN, seconds, found)
     return Searched(processes, 0, refused)

@@ -1,31 +1,28 @@
-"""Where libfreestone lies in a running process. The mappings tell the place, the file's symbols the functions."""
+"""Where libfreestone lies in a running process. The mappings tell the place, the file's symbols what lies where."""
 
 from __future__ import annotations
 
 import os
 import platform
-import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from freestone_lab.core.elf import SHARED, Elf, ElfError
 from freestone_lab.core.errors import UserError
 
-AT_BASE = 7  # of the auxiliary vector: where the kernel has put the dynamic linker, 0 if the program has none
-LINKERS_OWN = "_r_debug"  # a symbol that a dynamic linker exports
-
-ROOM, ENTRY = "freestone_visit", "freestone_visit_enter"
+# allocator/src/upkeep/request.h
+NAMES = REQUEST, ATTENTION, CACHES = "freestone_request", "freestone_attention", "freestone_caches"
+PAGE = 4096
 
 
 @dataclass(frozen=True)
 class Library:
-    """Where libfreestone keeps its room for visits in a process, and where a visit begins."""
+    """Where libfreestone takes requests in a process."""
 
-    path: str
-    room: int
-    room_end: int
-    entry: int
-    entry_end: int
+    request: int
+    attention: int
+    caches: int
 
 
 def no_right(pid: int) -> UserError:
@@ -37,11 +34,18 @@ def no_right(pid: int) -> UserError:
     )
 
 
-def find_library(pid: int) -> Library:
-    """libfreestone in the process, preloaded or linked in.
+def memory_of(pid: int) -> BinaryIO:
+    """The memory of what the process runs now. After execve it is empty, as after the end."""
+    try:
+        return Path(f"/proc/{pid}/mem").open("r+b", buffering=0)
+    except FileNotFoundError as error:
+        raise UserError(f"no process has the number {pid}") from error
+    except PermissionError as error:
+        raise no_right(pid) from error
 
-    UserError if there is none, or if its code is not what the processor runs.
-    """
+
+def find_library(pid: int, memory: BinaryIO) -> Library:
+    """libfreestone in the process, preloaded or linked in. UserError if there is none."""
     files: dict[str, tuple[int, int]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
@@ -62,49 +66,36 @@ def find_library(pid: int) -> Library:
         if "libfreestone" not in path and path != program:
             break
         start, end = files[path]
-        places = _places(Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), start)
-        if not places:
-            places = _places(Path(f"/proc/{pid}/root{path}"), start)
-        if "libfreestone" in path and places and ROOM not in places:
+        head = os.pread(memory.fileno(), PAGE, start)
+        images = Path(f"/proc/{pid}/map_files/{start:x}-{end:x}"), Path(f"/proc/{pid}/root{path}")
+        found = [places for image in images if (places := _places(image, start, head)) is not None]
+        if "libfreestone" in path and not found:
+            raise UserError(f"process {pid} runs under another build than the file {path} has now; try it as root")
+        for places in found:
+            if places.keys() >= set(NAMES):
+                return Library(*(places[name] for name in NAMES))
+        if "libfreestone" in path:
             raise UserError(f"process {pid} runs under another version of libfreestone than this tool's")
-        if ROOM in places and ENTRY in places:
-            if path != program and not _is_run_by_the_processor(pid):
-                raise UserError(
-                    f"process {pid} runs under an emulator or a tool such as valgrind; a look from outside would end it"
-                )
-            return Library(path, *places[ROOM], *places[ENTRY])
     raise UserError(f"process {pid} does not run under libfreestone; start it with 'freestone run -- CMD'")
 
 
-def _is_run_by_the_processor(pid: int) -> bool:
-    """Whether the process's own dynamic linker can have loaded the library.
+def _places(path: Path, mapped_at: int, head: bytes) -> dict[str, int] | None:
+    """Where libfreestone's names lie. None if the file cannot be read, or is another than the one that is mapped.
 
-    Valgrind and qemu map the program's files, too, but run a translation of them: their own program is a static one.
+    The first page has the build-id.
     """
-    try:
-        words = Path(f"/proc/{pid}/auxv").read_bytes()
-        vector = dict(struct.iter_unpack("=QQ", words[: len(words) // 16 * 16]))
-        if vector.get(AT_BASE, 0) != 0:
-            return True
-        with Path(f"/proc/{pid}/exe").open("rb") as file:  # perhaps the linker itself, started as a program
-            return any(symbol.name == LINKERS_OWN and symbol.exported for symbol in Elf(file).symbols(".dynsym"))
-    except (OSError, ElfError):
-        return True  # it may not be traced either
-
-
-def _places(path: Path, mapped_at: int) -> dict[str, tuple[int, int]]:
-    """From where to where libfreestone's exported names reach; empty when the file cannot be read."""
     try:
         with path.open("rb") as file:
             image = Elf(file)
-            if image.machine != platform.machine().upper():
-                return {}
+            file.seek(0)
+            if image.machine != platform.machine().upper() or file.read(PAGE) != head:
+                return None
             first = min(segment.address for segment in image.segments)
-            base = mapped_at - first // 4096 * 4096 if image.kind == SHARED else 0
+            base = mapped_at - first // PAGE * PAGE if image.kind == SHARED else 0
             return {
-                x.name: (base + x.address, base + x.address + x.size)
+                x.name: base + x.address
                 for x in image.symbols(".dynsym", ".symtab")
                 if x.defined and x.name.startswith("freestone_")
             }
     except (OSError, ElfError, ValueError):
-        return {}
+        return None

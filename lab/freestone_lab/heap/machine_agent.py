@@ -1,7 +1,7 @@
 """The agent of a machine: it serves the figures of every process under libfreestone, and pushes heap profiles.
 
-It finds processes by their live page, even in containers of this machine. Ended processes are gone at the next look. It
-keeps nothing between two scrapes. Standard library only; profiles need the packages that read them.
+It finds processes by their live page, even in containers of this machine, and asks the others if it is to. Ended
+processes are gone at the next look. Standard library only; profiles need the packages that read them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from freestone_lab.heap.snapshot import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PUSH_TIMEOUT_S = 30.0
+ANSWER_S = 0.5  # how long a scrape waits for processes that are asked
 PROC = Path("/proc")  # whose processes the agent sees
 
 
@@ -48,28 +49,47 @@ def shown() -> Iterator[tuple[int, Snapshot]]:
             continue  # it ended meanwhile, has not written yet, or belongs to another user
 
 
-def scrape() -> str:
-    return metrics.render((metrics.service_of_process(pid, s.program), s) for pid, s in shown())
+class Silent:
+    """The processes under libfreestone that keep no live page: each is asked. An idle one keeps its last figures."""
+
+    def __init__(self) -> None:
+        self._answers: dict[int, Snapshot] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, shown: set[int]) -> dict[int, Snapshot]:
+        with self._lock:
+            numbers = {int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()}
+            pids = [pid for pid in numbers - shown if _serves(pid)]
+            self._answers = {pid: last for pid, last in self._answers.items() if pid in pids}
+            for pid, text in attach.ask_each(pids, attach.Errand.write_statistics, 0, ANSWER_S).items():
+                self._answers[pid] = snapshot.from_json(text.decode(errors="replace"), f"process {pid}")
+            return dict(self._answers)
 
 
-def show_all(looks: contextlib.ExitStack) -> None:
-    """Lets every process under libfreestone that shows none yet keep a live page until `looks` ends, if it may."""
-    visible = {pid for pid, _ in shown()}
-    for entry in PROC.iterdir():
-        if entry.name.isdigit() and int(entry.name) not in visible:
-            try:
-                if "libfreestone" in (entry / "maps").read_text(errors="surrogateescape"):
-                    looks.enter_context(attach.shown(int(entry.name)))
-            except (UserError, OSError):
-                continue
+def _serves(pid: int) -> bool:
+    try:
+        return "libfreestone" in (PROC / f"{pid}/maps").read_text(errors="surrogateescape")
+    except OSError:
+        return False
+
+
+def processes(silent: Silent | None) -> dict[int, Snapshot]:
+    found = dict(shown())
+    return found | silent.ask(set(found)) if silent else found
+
+
+def scrape(silent: Silent | None = None) -> str:
+    return metrics.render((metrics.service_of_process(pid, s.program), s) for pid, s in processes(silent).items())
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    silent: Silent | None = None
+
     def do_GET(self) -> None:
         if self.path.split("?")[0] not in ("/metrics", "/"):
             self.send_error(404, "expected /metrics")
             return
-        body = scrape().encode() if self.path != "/" else b"freestone agent: /metrics\n"
+        body = scrape(self.silent).encode() if self.path != "/" else b"freestone agent: /metrics\n"
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
@@ -80,10 +100,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Writes nothing, because a line per scrape is noise."""
 
 
-def serve(address: str, port: int) -> http.server.ThreadingHTTPServer:
+def serve(address: str, port: int, silent: Silent | None) -> http.server.ThreadingHTTPServer:
     """A server that listens. The caller calls serve_forever. UserError names an address that it cannot have."""
     try:
-        return http.server.ThreadingHTTPServer((address, port), Handler)
+        return http.server.ThreadingHTTPServer((address, port), type("Handler", (Handler,), {"silent": silent}))
     except OSError as error:
         raise UserError(f"--listen {address}:{port}: {error.strerror}") from error
 
@@ -123,8 +143,10 @@ def ingest(url: str, service: str, program: str, profile: bytes, since: float, u
         raise UserError(f"--push {url}: {error}") from error
 
 
-def push_profiles(url: str, every_s: float, stop: threading.Event, complain: Callable[[str], None]) -> None:
-    """Profiles each process that shows itself, one period after the other, and pushes what was found."""
+def push_profiles(
+    url: str, every_s: float, stop: threading.Event, complain: Callable[[str], None], silent: Silent | None
+) -> None:
+    """Profiles each process, one period after the other, and pushes what was found."""
     from freestone_lab.flamegraph.pprof import encode
     from freestone_lab.heap import profiling
 
@@ -132,18 +154,20 @@ def push_profiles(url: str, every_s: float, stop: threading.Event, complain: Cal
         since = time.time()
         with contextlib.ExitStack() as looks:
             looked_at = []
-            for pid, seen in list(shown()):
+            for pid, seen in processes(silent).items():
                 try:
-                    process = attach.Process(pid)
-                    looks.enter_context(attach.sampled(process, profiling.SAMPLE_BYTES))
-                    looked_at.append((process, seen))
+                    look = attach.Look(attach.Process(pid), profiling.SAMPLE_BYTES)
+                    looked_at.append((looks.enter_context(look), seen))
                 except UserError as error:
                     complain(str(error))
-            stop.wait(every_s)
-            for process, seen in looked_at:
+            until = time.monotonic() + every_s
+            while time.monotonic() < until and not stop.wait(0.05):
+                attach.poll([look for look, _ in looked_at])
+            for look, seen in looked_at:
                 try:
-                    profile = encode(profiling.read_now(process), "inuse_space")
-                    service = metrics.service_of_process(process.pid, seen.program)
+                    look.must_have_begun()
+                    profile = encode(profiling.read_now(look.process), "inuse_space")
+                    service = metrics.service_of_process(look.process.pid, seen.program)
                     ingest(url, service, seen.program, profile, since, time.time())
                 except UserError as error:
                     complain(str(error))

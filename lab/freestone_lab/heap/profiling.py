@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +43,10 @@ def configuration(given: str, folder: Path, form: Form, sample_bytes: int) -> st
     """A FREESTONE_CONF that turns the profiler on. The user's own settings stay in front."""
     if any(c in str(folder) for c in ",;"):
         raise UserError(f"--keep '{folder}': a folder's name with ',' or ';' cannot stand in FREESTONE_CONF")
-    ours = f"prof:true,prof_file:{folder / PREFIX}.%p,prof_sample_bytes:{sample_bytes},prof_format:{form.value}"
+    ours = (
+        f"prof:true,prof_file:{folder / PREFIX}.%p,prof_sample_bytes:{sample_bytes},prof_format:{form.value},"
+        f"{attach.ANSWERS_WHILE_IDLE}"
+    )
     return f"{given},{ours}" if given else ours
 
 
@@ -66,10 +68,9 @@ def run(
         env[runner.CONF] = configuration(env.get(runner.CONF, ""), folder, form, sample_bytes)
 
         def last_look(pids: list[int]) -> None:
-            for pid in pids:
-                with contextlib.suppress(UserError):
-                    written = attach.Process(pid).profile(attach.CONFIGURED)
-                    (folder / f"{PREFIX}.{pid}").write_bytes(written)
+            answers = attach.ask_each(pids, attach.Errand.write_profile, attach.CONFIGURED, attach.LAST_LOOK_S)
+            for pid, text in answers.items():
+                (folder / f"{PREFIX}.{pid}").write_bytes(text)
 
         done = watch.run(prepared.argv, prepared.program, env, last_look, seconds)
         written = sorted(path for path in set(folder.glob(f"{PREFIX}.*")) - already if path.stat().st_size > 0)
@@ -95,14 +96,10 @@ def look(pids: Sequence[int], sample_bytes: int, seconds: float | None) -> list[
     A profile that runs already is read and goes on. A process that ends meanwhile has none.
     """
 
-    def found(process: attach.Process, own: bool) -> Profile:
-        if not process.is_profiling():
-            raise UserError(
-                f"process {process.pid} ended the look: this program stood still for too long, or another ended it"
-            )
-        profile = read_now(process)
-        window = "sampled during this look" if own else "sampled since the program or another look began to"
-        notes = [f"{summary(profile)}, {window}", *profile.notes, *notes_on(process.pid)]
+    def found(look: attach.Look) -> Profile:
+        profile = read_now(look.process)
+        window = "sampled during this look" if look.own else "sampled since the program or another look began to"
+        notes = [f"{summary(profile)}, {window}", *profile.notes, *notes_on(look.process.pid)]
         return replace(profile, notes=notes)
 
     profiles, refused = attach.look_at(pids, sample_bytes, seconds, found)

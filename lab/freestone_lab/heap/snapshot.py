@@ -154,6 +154,10 @@ def from_process(pid: int) -> Snapshot:
     return snapshot
 
 
+def _no_page(pid: int) -> str:
+    return f"process {pid} {'shows no live page' if is_running(pid) else 'has ended, or the number is wrong'}"
+
+
 def _is_left_behind(snapshot: Snapshot, pid: int) -> bool:
     """By a process that was killed and had the same number."""
     return snapshot.updated_ms < 1000 * (_start_seconds(pid) - 1)
@@ -196,25 +200,6 @@ def from_page(path: Path) -> Snapshot:
             return replace(snapshot, updated_ms=updated_ms)
         time.sleep(0.001)
     raise UserError(f"'{path}': the page never stood still; did its process end while it was written?")
-
-
-def _no_page(pid: int) -> str:
-    if not is_running(pid):
-        return f"process {pid}: there is none; it has ended, or the number is wrong"
-    try:
-        served = "libfreestone" in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape")
-    except OSError:
-        served = True
-    if not served:
-        return f"process {pid} does not run on libfreestone"
-    return f"process {pid} shows nothing: start it with FREESTONE_CONF=live_page:true"
-
-
-def find(target: str) -> Snapshot:
-    """The statistics of a process, by its number, or of a file."""
-    if target.isdecimal() and not Path(target).exists():
-        return from_process(int(target))
-    return from_file(Path(target))
 
 
 def running() -> Iterator[Snapshot]:

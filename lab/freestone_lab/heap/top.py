@@ -283,17 +283,19 @@ def listing(snapshots: Sequence[Snapshot]) -> Lines:
 def watch(
     screen: Screen,
     pid: int,
+    read: Callable[[], Snapshot],
     seconds: float,
     count: int | None,
     sleep: Callable[[float], None] = time.sleep,
     pressed: keys.Keys | None = None,
 ) -> None:
-    """Shows a process until it ends, Ctrl-C, the key q, or `count` pictures. Without a terminal they follow each other.
+    """Shows what `read` says of a process until it ends, Ctrl-C, the key q, or `count` pictures. Without a terminal
+    they follow each other.
 
     `pressed` waits for a key, if there is a keyboard. A frozen picture stands still while its history goes on.
     """
     history, view, shown = History(), keys.View(), 0
-    history.add(stats.from_process(pid))
+    history.add(read())
     held = replace(history)
     with screen.in_place(count is None) as show:
         while True:
@@ -311,7 +313,7 @@ def watch(
                 return
             view = after
             try:
-                history.add(stats.from_process(pid))
+                history.add(read())
             except UserError:
                 if stats.is_running(pid):
                     raise

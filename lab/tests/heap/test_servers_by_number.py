@@ -1,4 +1,4 @@
-"""A redis, a Python and a C++ server are profiled by their number while they serve, and go on serving."""
+"""Servers are looked at by their number while they serve, and go on serving: redis, Python, C++, Go, Java, Node."""
 
 from __future__ import annotations
 
@@ -44,6 +44,75 @@ int main() {
   for (int number; std::cin >> number;) std::cout << "ok " << store.remember(number) << std::endl;
 }
 """
+# Each turns its own faults and exceptions into answers, and ends with another status if anything goes wrong.
+GO = """
+package main
+// #include <stdlib.h>
+// static void *take(size_t n) { return malloc(n); }
+import "C"
+import ("bufio"; "fmt"; "os"; "runtime"; "time")
+func churn(out chan<- int) {
+    for i := 1; ; i++ {
+        C.free(C.take(C.size_t(16 + i%3000)))
+        table := map[int][]byte{}
+        for k := 0; k < 50; k++ { table[k] = make([]byte, k*7) }
+        sum := 0
+        for _, v := range table { sum += len(v) }
+        if sum != 7*49*50/2 { os.Exit(3) }
+        if i%100 == 0 { time.Sleep(time.Millisecond); select { case out <- i: default: } }
+    }
+}
+func faults() int {  // the runtime turns a fault into a panic by its SIGSEGV handler
+    defer func() { recover() }()
+    var p *int
+    return *p
+}
+func main() {
+    out := make(chan int)
+    for i := 0; i < 4; i++ { go churn(out) }
+    lines := bufio.NewScanner(os.Stdin)
+    for lines.Scan() { faults(); runtime.GC(); <-out; fmt.Println("ok") }
+}
+"""
+JAVA = """
+import java.util.*;
+public class Server {
+    static volatile Object nothing;
+    static void churn() {
+        long count = 0;
+        while (true) {
+            List<String> list = new ArrayList<>();
+            for (int i = 0; i < 1000; i++) list.add("text " + i);
+            if (!list.get(999).equals("text 999")) System.exit(3);
+            try { nothing.hashCode(); } catch (NullPointerException e) { count++; }
+            java.nio.ByteBuffer.allocateDirect(5000);
+            try { Thread.sleep(1); } catch (InterruptedException e) { System.exit(4); }
+        }
+    }
+    public static void main(String[] words) {
+        for (int i = 0; i < 3; i++) { Thread t = new Thread(Server::churn); t.setDaemon(true); t.start(); }
+        Scanner in = new Scanner(System.in);
+        while (in.hasNextLine()) System.out.println("ok" + (in.nextLine().isEmpty() ? 1 : ""));
+    }
+}
+"""
+NODE = """
+const {Worker, isMainThread} = require('worker_threads');
+function churn() {
+  const kept = [];
+  for (let i = 0; i < 200; i++) kept.push(Buffer.allocUnsafeSlow(9000).fill(i));
+  for (let i = 0; i < 200; i++) if (kept[i][8999] !== i) process.exit(3);
+}
+setInterval(churn, 2).unref();
+if (isMainThread) {
+  const worker = new Worker(__filename, {stdin: true});
+  worker.on('exit', code => { if (code) process.exit(5); });
+  const lines = require('readline').createInterface({input: process.stdin});
+  lines.on('line', line => setTimeout(() => console.log('ok'), 1));
+  lines.on('close', () => process.exit(0));
+} else setInterval(churn, 2);
+"""
+LANGUAGES = {"go": ("main.go", GO), "java": ("Server.java", JAVA), "node": ("server.js", NODE)}
 
 
 def _environment(library: str) -> dict[str, str]:
@@ -118,7 +187,7 @@ def functions_while_it_serves(pid: int, ask: Ask, wanted: str) -> set[str]:
             profile = profiling.look([pid], 4096, 0.3)[0]
         assert answers and all(answer == answers[-1] or answer.startswith("ok") for answer in answers)
         found |= {frame.function for stack, _ in profile.samples for frame in stack}
-    assert not attach.Process(pid).is_profiling()
+    assert not attach.Process(pid).is_sampling()
     assert ask(1), "it goes on serving"
     return found
 
@@ -146,12 +215,38 @@ def test_a_cxx_server(compile_to_preload: Callable[[str, str], Path]) -> None:
 
 def test_python_that_keeps_pools_of_its_own_is_told_the_way_out(tmp_path: Path) -> None:
     env = {k: v for k, v in _environment("libfreestone.so").items() if k != "PYTHONMALLOC"}
-    script = "import time; print('ready', flush=True); time.sleep(1000)"
+    script = "import time; print('ready', flush=True)\nwhile True: bytes(3000); time.sleep(0.001)"
     with subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-            while not (profile := profiling.look([server.pid], 1 << 20, 0.01)[0]).notes:
-                pass
+            profile = profiling.look([server.pid], 1 << 20, 0.3)[0]
         finally:
             server.kill()
     assert any("PYTHONMALLOC=malloc" in note for note in profile.notes)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("library", ["libfreestone.so", "libfreestone-hardened.so"])
+def test_a_runtime_of_its_own_goes_on(language: str, library: str, tmp_path: Path) -> None:
+    """Also when a search for leaks stops its threads by a signal."""
+    tool = shutil.which(language)
+    if tool is None:
+        pytest.skip(f"there is no {language}")
+    name, text = LANGUAGES[language]
+    (tmp_path / name).write_text(text)
+    command = [tool, str(tmp_path / name)]
+    if language == "go":
+        env = {**os.environ, "CGO_ENABLED": "1", "GOFLAGS": "-mod=mod", "GO111MODULE": "off"}
+        subprocess.run([tool, "build", "-o", str(tmp_path / "main"), name], env=env, check=True, cwd=tmp_path)
+        command = [str(tmp_path / "main")]
+    with lines(command, library) as (pid, ask):
+        process = attach.Process(pid)
+        with asked_meanwhile(ask) as answers, attach.Look(process, 4096) as look:
+            while not look.began():
+                time.sleep(0.001)
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                assert process.statistics().pid == pid and process.profile()
+                assert b'"scanned": true' in process.leaks()
+        assert ask(1) == "ok\n" and set(answers) == {"ok\n"}

@@ -15,6 +15,7 @@ import sys
 import time
 import typing
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,11 +91,11 @@ def screen(out: io.StringIO, width: int = 120, height: int = 40, terminal: bool 
 
 def run_to_file(program: Path, path: Path) -> stats.Snapshot:
     subprocess.run([str(program), "3"], env=environment(f"stats_file:{path}"), check=True, capture_output=True)
-    return stats.find(str(path))
+    return stats.from_file(path)
 
 
 def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[str]) -> None:
-    snapshot = stats.find(str(running.pid))
+    snapshot = stats.from_process(running.pid)
     assert (snapshot.pid, snapshot.program) == (running.pid, "churn")
     assert sum(size for _, size in snapshot.parts()) == snapshot.figure("charged_bytes")
     live = sum(c.bytes * c.live for c in snapshot.classes)
@@ -136,7 +137,7 @@ def test_prometheus_own_parser_reads_the_file(program: Path, tmp_path: Path) -> 
 
 def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[str]) -> None:
     out = io.StringIO()
-    top.watch(screen(out), running.pid, 0.6, 2)
+    top.watch(screen(out), running.pid, partial(stats.from_process, running.pid), 0.6, 2)
     text = out.getvalue()
     assert text.count(f"process {running.pid}") == 2
     for word in ("thread caches", "slabs, free", "peak of charged", "live blocks", "slow paths"):
@@ -150,7 +151,7 @@ def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[
         stats.page_path(running.pid).unlink(missing_ok=True)
 
     last = io.StringIO()
-    top.watch(screen(last), running.pid, 0.1, None, sleep=end_it)
+    top.watch(screen(last), running.pid, partial(stats.from_process, running.pid), 0.1, None, sleep=end_it)
     assert asked == [1], "a process that ended ends the view"
     assert last.getvalue().endswith(f"process {running.pid} has ended\n")
 
@@ -164,7 +165,7 @@ def test_a_page_that_a_killed_process_left_is_not_shown(running: subprocess.Pope
             if command == "stats":
                 stats.from_process(running.pid)
             else:
-                top.watch(screen(io.StringIO()), running.pid, 0.1, 1)
+                top.watch(screen(io.StringIO()), running.pid, partial(stats.from_process, running.pid), 0.1, 1)
         assert "ended" in str(caught.value)
     assert not stats.page_path(running.pid).exists()
 
@@ -229,7 +230,6 @@ def test_top_obeys_keys_and_a_frozen_picture_stands_still(monkeypatch: pytest.Mo
         stats.Snapshot(7, "p", "", "", ms, {"charged_bytes": ms}, {}, (stats.SizeClass(16, ms, 0),), threads)
         for ms in itertools.count(1000, 500)
     )
-    monkeypatch.setattr(stats, "from_process", lambda pid: next(taken))
     monkeypatch.setattr(stats, "age_seconds", lambda snapshot: 0.0)
     out = io.StringIO()
     typed = iter(["t", "c", "f", "", "", "f", "q"])
@@ -239,7 +239,7 @@ def test_top_obeys_keys_and_a_frozen_picture_stands_still(monkeypatch: pytest.Mo
         pictures.append(out.getvalue().rpartition("process 7")[2])
         return next(typed)
 
-    top.watch(screen(out, terminal=True), 7, 0.1, None, pressed=pressed)
+    top.watch(screen(out, terminal=True), 7, lambda: next(taken), 0.1, None, pressed=pressed)
     assert ["slow paths" in p for p in pictures] == [True, True, *[False] * 5]
     assert ["bytes▾" in p for p in pictures] == [True, False, *[True] * 5]
     assert pictures[3] == pictures[4] == pictures[5] and "frozen" in pictures[3]
@@ -317,17 +317,15 @@ def test_a_file_of_something_else_is_one_line(tmp_path: Path, content: str, expe
     path = tmp_path / "other"
     path.write_text(content)
     with pytest.raises(UserError, match=expected) as caught:
-        stats.find(str(path))
+        stats.from_file(path)
     assert str(path) in str(caught.value)
 
 
 def test_wrong_targets_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        stats.find(str(tmp_path / "missing"))
-    with pytest.raises(UserError, match="there is none"):
-        stats.find("999999999")
-    with pytest.raises(UserError, match=r"does not run on libfreestone|shows nothing"):
-        stats.find(str(os.getpid()))
+        stats.from_file(tmp_path / "missing")
+    with pytest.raises(UserError, match="has ended, or the number is wrong"):
+        stats.from_process(999999999)
 
 
 def test_a_page_of_a_process_that_had_the_number_before_is_not_shown(
@@ -346,7 +344,7 @@ def test_a_page_of_a_process_that_had_the_number_before_is_not_shown(
     write(now)
     assert stats.from_process(os.getpid()).updated_ms == now
     write(1)  # a millisecond after the machine's start
-    with pytest.raises(UserError, match=r"does not run on libfreestone|shows nothing"):
+    with pytest.raises(UserError, match="shows no live page"):
         stats.from_process(os.getpid())
 
 
@@ -370,7 +368,14 @@ def test_top_gives_the_terminal_back_as_it_was(running: subprocess.Popen[str]) -
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        top.watch(screen(out, terminal=True), running.pid, 0.1, None, sleep=interrupted)
+        top.watch(
+            screen(out, terminal=True),
+            running.pid,
+            partial(stats.from_process, running.pid),
+            0.1,
+            None,
+            sleep=interrupted,
+        )
     assert out.getvalue().startswith("\x1b[?1049h\x1b[?25l")
     assert out.getvalue().endswith("\x1b[?25h\x1b[?1049l")
 
