@@ -21,11 +21,11 @@ from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
 from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
+from freestone_lab.engine import plan as plans
 from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
 from freestone_lab.engine.sampling import Sampler
-from freestone_lab.engine.surroundings import available_kib, names_in, open_folder, shell
-from freestone_lab.measure import counts, proof, provenance, recognise, server, share
+from freestone_lab.measure import counts, fingerprint, proof, provenance, recognise, server, share
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import Look, Watcher
@@ -180,6 +180,7 @@ class Engine:
     def _request(self, peer: Peer, extra: Mapping[str, str]) -> Request:
         padding = {PADDING: "x" * self.random.randrange(PADDING_LIMIT)}
         left = self.budget.left()
+        limited = peer.kind == "control" and peer.path  # it may be one that never frees
         return Request(
             argv=self.task.argv,
             env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
@@ -188,7 +189,7 @@ class Engine:
             timeout_s=min(self.timeout_s, max(1.0, left if self.task.server else left * 1.05)),
             placement=self.placement,
             library=os.path.realpath(peer.path) if peer.path else None,
-            address_space_kib=available_kib() * 6 // 10 if peer.kind == "control" and peer.path else 0,
+            address_space_kib=fingerprint.memory_kib()["MemAvailable"] * 6 // 10 if limited else 0,
             linger_ms=self.task.linger_ms,
         )
 
@@ -197,7 +198,7 @@ class Engine:
         proving: bool = False,
     ) -> tuple[Sample, Run]:  # fmt: skip
         """One run, from --prepare to --cleanup."""
-        shell(self.task.prepare, "--prepare", self.task.cwd)
+        plans.shell(self.task.prepare, "--prepare", self.task.cwd)
         request = self._request(peer, extra)
         self.sampler.timeout_s = request.timeout_s
         self.sampler.age_outputs()
@@ -215,7 +216,7 @@ class Engine:
         except server.ServerFailed as error:
             raise UserError(str(error)) from None
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
-        shell(self.task.cleanup, "--cleanup", self.task.cwd)
+        plans.shell(self.task.cleanup, "--cleanup", self.task.cwd)
         return sample, run
 
     def _warm_up(self, scratch: Path) -> None:
@@ -246,7 +247,7 @@ class Engine:
         """What an allocator could win at most, from one run of the baseline with its calls timed."""
         if self.look is None or self.look.own is not None:
             return  # another allocator's calls would not be timed
-        said = open_folder(scratch) / "timed"
+        said = plans.open_folder(scratch) / "timed"
         timed = Peer("timed calls", str(share.library()), "control")
         self._tell(timed, 0)
         try:
@@ -274,10 +275,10 @@ class Engine:
         """The baseline's first run: watched, proven, and the measure of all others."""
         self._tell(self.baseline, 0)
         self._warm(self.baseline, scratch)
-        folder = open_folder(scratch)
+        folder = plans.open_folder(scratch)
         watched = self.task.watched and self.task.server is None
         watcher = Watcher(self.task.argv, self.image) if watched else None
-        before = names_in(self.task.cwd) if watched else set()
+        before = plans.names_in(self.task.cwd) if watched else set()
         sample, run = self._once(self.baseline, 0, scratch, proof.environment(folder), watcher, proving=True)
         account = proof.read_account(folder, self.task.cwd)
         shutil.rmtree(folder, ignore_errors=True)
@@ -287,7 +288,9 @@ class Engine:
             self.look = Look(Path(self.task.argv[0]).name, "server" if self.task.server else "batch", run.wall_s)
             self.look.threads, self.look.processes = run.threads, run.processes
         self._learn(run, sample)
-        left = sorted(names_in(self.task.cwd) - before - {str(f) for f in self.task.output_files}) if watched else []
+        left = (
+            sorted(plans.names_in(self.task.cwd) - before - {str(f) for f in self.task.output_files}) if watched else []
+        )
         if left:
             self.look.remarks.append(f"leaves {', '.join(left[:3])}{' and more' if left[3:] else ''} in its folder")
         if run.exit_status:
@@ -340,7 +343,7 @@ class Engine:
     def _prove(self, peer: Peer, scratch: Path) -> None:
         """Runs another allocator under the dynamic linker's account. An allocator that fails is out."""
         self._tell(peer, 0)
-        folder = open_folder(scratch)
+        folder = plans.open_folder(scratch)
         sample, _ = self._once(peer, 0, scratch, proof.environment(folder), proving=True)
         if self._was_cut(sample):
             self._leave_out(peer)

@@ -1,14 +1,17 @@
-"""What an experiment does: the task, the plan, and the environment that puts an allocator in charge."""
+"""What an experiment does: the task, the plan, and what a run finds around it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from freestone_lab.analysis.inference import SAME
+from freestone_lab.core.errors import UserError
 from freestone_lab.measure.server import Server
 
 PADDING = "FREESTONE_PADDING"
@@ -89,3 +92,29 @@ def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
         env["LD_LIBRARY_PATH"] = library_path
     env.update(extra)
     return env
+
+
+def open_folder(scratch: Path) -> Path:
+    """A folder in which a server that runs as another user can leave its account."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    scratch.chmod(0o711)
+    folder.chmod(0o777)
+    return folder
+
+
+def names_in(folder: Path) -> set[str]:
+    """The names in a folder. Empty if it cannot be read."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except OSError:
+        return set()
+
+
+def shell(command: str | None, option: str, cwd: Path) -> None:
+    """Runs the user's command around a run, without the allocator under test and outside the measured time."""
+    if command is None:
+        return
+    done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"{option} '{command}' ended with status {done.returncode}" + (f": {said[-1]}" if said else ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import platform
 import re
@@ -85,15 +84,6 @@ def program(path: Path) -> dict[str, Any]:
         return facts
     facts["allocators_needed"] = [name for name in needed if _ALLOCATOR_NAMES.search(name)]
     return facts
-
-
-def in_short() -> dict[str, Any]:
-    """When and where, for results that are not of the engine: date, commit, machine, load."""
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    machine = (
-        f"{cpu().get('model name', platform.machine())}, {os.cpu_count() or 1} CPUs, {' '.join(platform.libc_ver())}"
-    )
-    return {"created": created, "commit": provenance.commit(), "machine": machine, "load": os.getloadavg()[0]}
 
 
 def collect(peers: Iterable[Peer] = (), programs: Iterable[Path] = ()) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, control_name
 from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report.quantity import Role, cost, role
-from freestone_lab.workloads import rows
+from freestone_lab.workloads import suites
 
 NULL_PEER = "null"
 WEIGHTED = "weighted"
@@ -161,8 +161,8 @@ def null_absence(experiment: Experiment, peers: Iterable[Peer]) -> str:
         return ""
     runs = [s for s in experiment.samples if s.peer == NULL_PEER]
     failed = next((s.status for s in runs if s.status != "ok"), "")
-    needs = rows.null_gib(experiment.id)
-    return failed if runs else f"would need {needs:g} GiB" if needs > rows.MOST_NULL_GIB else "not run"
+    needs = suites.NULL_GIB.get(experiment.id, 0.0)
+    return failed if runs else f"would need {needs:g} GiB" if needs > suites.MOST_NULL_GIB else "not run"
 
 
 def experiment_view(experiment: Experiment, table: Table, peers: Iterable[Peer] = ()) -> ExperimentView:

@@ -24,7 +24,7 @@ from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
 from freestone_lab.report.export import cells_of, noise, verdict_of
 from freestone_lab.report.quantity import show
-from freestone_lab.workloads.rows import WorkloadRun
+from freestone_lab.workloads.suites import WorkloadRun
 
 PLAIN_WIDTH = 220
 WIDE = 66  # columns that each figure of a table takes

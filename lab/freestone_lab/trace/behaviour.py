@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import figures
+from freestone_lab.trace import events
 from freestone_lab.trace.describe import Kind
 from freestone_lab.trace.events import NONE, Array, Trace, births, ends
 
@@ -124,7 +124,7 @@ def describe(trace: Trace) -> Behaviour:
         _bars("Alignments asked for", found.aligns[found.aligns > 0].astype(np.int64), "bytes, from"),
     ]
     grids = [_size_by_age(power[ended], _powers(age[ended])), _makers(found)]
-    changed = figures.changes(trace, figures.busiest_process(trace))
+    changed = events.changes(trace, events.busiest_process(trace))
     live = changed.live_bytes
     step = max(1, live.size // POINTS)
     curve = [
@@ -145,7 +145,7 @@ def _bars(title: str, classes: Array, note: str, weights: Array | None = None) -
 def _growth(rows: Array) -> Array:
     """Binary logarithm of new over old, two steps above zero: 0 shrinks, 1 stays, 2 up to double, ..."""
     chosen = (rows["kind"] == Kind.REALLOC) & ~rows["failed"] & (rows["object"] != NONE)
-    old, new = figures.ended_sizes(rows)[chosen], rows["size"][chosen]
+    old, new = events.ended_sizes(rows)[chosen], rows["size"][chosen]
     grown = 2 + np.floor(np.log2(np.maximum(new / np.maximum(old, 1), 1.0001)))
     return np.minimum(np.where(new < old, 0, np.where(new == old, 1, grown)).astype(np.int64), 20)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine.plan import Task
-from freestone_lab.trace import events, figures, recording, replaying, transform
+from freestone_lab.trace import events, recording, replaying, transform
 from freestone_lab.workloads import apps
 
 SECONDS = 60.0  # the longest recording of one program
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Extra:
-    """A program beside the suite's: `script` runs in a folder that holds words.txt, data.json and table.csv."""
+    """A program that the suite lacks: `script` runs in a folder that holds words.txt, data.json and table.csv."""
 
     name: str
     program: str  # looked for on PATH
@@ -37,14 +37,10 @@ class Extra:
 
 EXTRAS: tuple[Extra, ...] = (
     Extra("python-json", "/usr/bin/python3", "python3", "PYTHONMALLOC=malloc /usr/bin/python3 -S load.py data.json"),
-    Extra("ruby", "ruby", "ruby", "ruby words.rb words.txt"),
     Extra("php", "php", "php-cli", "USE_ZEND_ALLOC=0 php words.php words.txt"),
-    Extra("node", "node", "nodejs", "node words.js words.txt"),
-    Extra("gawk", "gawk", "gawk", "gawk '{for (i=1;i<=NF;i++) n[$i]++} END {for (w in n) print w, n[w]}' words.txt"),
     Extra("sort", "sort", "coreutils", "sort --parallel=2 -S 8M words.txt table.csv"),
     Extra("grep", "grep", "grep", "grep -E '([a-z]+)e.*\\1' words.txt"),
     Extra("tar-xz", "xz", "xz-utils", "tar c words.txt table.csv data.json | xz -T2 -3"),
-    Extra("openssl", "openssl", "openssl", "openssl req -x509 -newkey rsa:2048 -nodes -keyout k -out c -subj /CN=x"),
     Extra("curl", "curl", "curl", "curl -s file://$PWD/words.txt file://$PWD/data.json"),
     Extra("ffmpeg", "ffmpeg", "ffmpeg", "ffmpeg -v error -f lavfi -i testsrc=d=2:s=320x240 -c:v mpeg4 -y o.avi"),
     Extra("imagemagick", "convert", "imagemagick", "convert -size 600x400 plasma:blue-red -blur 0x3 -resize 50% o.png"),
@@ -52,7 +48,6 @@ EXTRAS: tuple[Extra, ...] = (
     Extra("gcc-link", "gcc", "gcc", "gcc -O2 -flto main.c part.c -o a.out"),
     Extra("rustc", "rustc", "rustc", "rustc -O --emit=obj main.rs -o main.o"),
     Extra("vim", "vim", "vim", "vim -es -u NONE -c ':%s/e/E/g' -c ':wq! o.txt' words.txt"),
-    Extra("bash", "bash", "bash", "bash loop.sh"),
     Extra("tclsh", "tclsh", "tcl", "tclsh words.tcl words.txt"),
     Extra("gdb", "gdb", "gdb", "gdb -batch -ex 'info functions main' $(command -v bash)"),
 )
@@ -60,16 +55,10 @@ EXTRAS: tuple[Extra, ...] = (
 _FILES = {
     "load.py": "import json, sys\nx = [json.load(open(sys.argv[1])) for _ in range(3)]\n"
     "y = [json.dumps(v) for v in x]\n",
-    "words.rb": "n = Hash.new(0)\nFile.foreach(ARGV[0]) { |l| l.split.each { |w| n[w] += 1 } }\n"
-    "puts n.sort_by { |w, c| -c }.first(20).inspect\n",
     "words.php": "<?php $n = []; foreach (file($argv[1]) as $l) foreach (explode(' ', $l) as $w)"
     " $n[$w] = ($n[$w] ?? 0) + 1;"
     " arsort($n); echo json_encode(array_slice($n, 0, 20));\n",
-    "words.js": "const n = new Map();\n"
-    "for (const w of require('fs').readFileSync(process.argv[2], 'utf8').split(/\\s+/))"
-    " n.set(w, (n.get(w) || 0) + 1);\nconsole.log(n.size);\n",
     "words.tcl": "set f [open [lindex $argv 0]]\nforeach w [split [read $f]] { dict incr n $w }\nputs [dict size $n]\n",
-    "loop.sh": "declare -A n\nwhile read -r a b _; do n[$a]=$((n[$a]+1)); done <words.txt\necho ${#n[@]}\n",
     "main.c": "#include <stdio.h>\nint part(int);\n"
     'int main(void) { for (int i = 0; i < 9; i++) printf("%d", part(i)); }\n',
     "part.c": "int part(int x) { int s = 0; for (int i = 0; i < x * 99; i++) s += i ^ x; return s; }\n",
@@ -93,18 +82,7 @@ def _make_inputs(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A program that can be recorded here."""
-
-    name: str
-    argv: tuple[str, ...]
-    cwd: Path
-    env: dict[str, str]
-    stdin: Path | None = None
-
-
-def rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
+def rows(folder: Path, names: Sequence[str], say: Say) -> list[apps.Command]:
     found, absent = apps.available()
     known = {app.name for app in (*found, *absent)} | {extra.name for extra in EXTRAS}
     for name in names:
@@ -115,11 +93,9 @@ def rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
         if names and app.name not in names:
             continue
         try:
-            command = apps.as_command(app, apps.work_folder())
+            made.append(apps.as_command(app, apps.work_folder()))
         except apps.AppError as error:
             say(f"skipped: {error}")
-            continue
-        made.append(Row(app.name, command.argv, command.cwd, dict(command.env), command.stdin))
     missing = [app.name for app in absent if not names or app.name in names]
     _make_inputs(folder)
     taken = {app.name for app in found}
@@ -129,7 +105,8 @@ def rows(folder: Path, names: Sequence[str], say: Say) -> list[Row]:
         if shutil.which(extra.program) is None:
             missing.append(f"{extra.name} ({extra.package})")
             continue
-        made.append(Row(extra.name, ("sh", "-c", extra.script), folder, {"LC_ALL": "C", "HOME": str(folder)}))
+        env = {"LC_ALL": "C", "HOME": str(folder)}
+        made.append(apps.Command(extra.name, extra.name, ("sh", "-c", extra.script), folder, env))
     if missing:
         say(f"not installed, skipped: {', '.join(missing)}")
     return made
@@ -150,7 +127,7 @@ def record_all(target: Path, most_bytes: int, names: Sequence[str], say: Say) ->
     return made
 
 
-def record_whole(row: Row, path: Path, most_bytes: int | None = None) -> None:
+def record_whole(row: apps.Command, path: Path, most_bytes: int | None = None) -> None:
     """Records one run of a program with all its processes."""
     request = recording.Request(path, row.argv, seconds=SECONDS, max_bytes=most_bytes)
     line, env = recording.command_line(request)
@@ -168,13 +145,13 @@ def record_whole(row: Row, path: Path, most_bytes: int | None = None) -> None:
         raise UserError(f"status {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")
 
 
-def _record(row: Row, scratch: Path, path: Path, most_bytes: int) -> Path:
+def _record(row: apps.Command, scratch: Path, path: Path, most_bytes: int) -> Path:
     whole = scratch / "whole.fst"
     record_whole(row, whole, 5 * most_bytes)
     trace = events.read(whole)
     if len(trace.rows) < LEAST_EVENTS:
         raise UserError(f"only {len(trace.rows)} events")
-    busiest = figures.busiest_process(trace)
+    busiest = events.busiest_process(trace)
     kept = transform.one_process(transform.cut(trace, process=busiest))
     kept.points = kept.points[kept.points["process"] == busiest]
     kept.points["process"] = 0

@@ -53,10 +53,6 @@ class Trace:
     frames: Array = field(default_factory=lambda: np.zeros(0, FRAME))
     cut: str = ""  # what is missing at the end, when that was allowed
 
-    @property
-    def duration_s(self) -> float:
-        return int(self.rows["time"].max(initial=0)) * self.step_ns / 1e9
-
     def thread(self, number: int) -> Array:
         rows: Array = self.rows[self.rows["thread"] == number]
         return rows
@@ -129,3 +125,46 @@ def write(trace: Trace, path: Path) -> int:
     data = replayer([str(builds.built(REPLAYER)), "trace"], rows)
     outputs.write_whole(path, data)
     return len(data)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Live memory after each event of one process, in the order of time."""
+
+    times: Array  # steps
+    live_bytes: Array
+    live_objects: Array
+
+
+def ended_sizes(rows: Array) -> Array:
+    """The size of what each row ends; 0 where it ends nothing, or what is not in the trace."""
+    return np.where(ends(rows) & (rows["object"] != NONE), rows["size"][rows["object"]], 0)
+
+
+def changes(trace: Trace, process: int) -> Changes:
+    """The live memory of a process; a forked one begins with nothing here."""
+    rows = trace.rows
+    made, ended = births(rows), ends(rows)
+    chosen = np.flatnonzero(rows["process"] == process)
+    chosen = chosen[np.argsort(rows["time"][chosen], kind="stable")]
+    live_bytes = np.where(made, rows["size"], 0) - ended_sizes(rows)
+    live_objects = made.astype(np.int64) - ended
+    return Changes(rows["time"][chosen], np.cumsum(live_bytes[chosen]), np.cumsum(live_objects[chosen]))
+
+
+def busiest_process(trace: Trace) -> int:
+    """The process with the most calls: the one that a replay shows."""
+    numbers, calls = np.unique(trace.rows["process"], return_counts=True)
+    return int(numbers[np.argmax(calls)]) if numbers.size else 0
+
+
+def kinds(trace: Trace) -> dict[str, int]:
+    """How many events there are of each kind."""
+    total = np.bincount(trace.rows["kind"], minlength=len(Kind) + 1)
+    return {kind.name.lower(): int(total[kind]) for kind in Kind if total[kind]}
+
+
+def crossing(trace: Trace) -> int:
+    """How many objects were ended by another thread than their maker."""
+    rows = trace.rows[ends(trace.rows)]
+    return int((trace.rows["thread"][rows["object"]] != rows["thread"])[rows["object"] != NONE].sum())

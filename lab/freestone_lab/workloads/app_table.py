@@ -17,6 +17,7 @@ from freestone_lab.peers import discover
 from freestone_lab.workloads import app_inputs as inputs
 
 PROGRAMS = Path(__file__).parent / "programs"
+XPATH = "count(//person[score > 5000]) + string-length(//person[@id='p777']/note)"
 ESPRESSO_SOURCE = "pyeda==0.29.0"  # its source package carries espresso
 
 
@@ -81,6 +82,11 @@ def _clang() -> Path | None:
 
 def _script(name: str, *options: str) -> Callable[[Path, Path], Parts]:
     return lambda program, folder: Parts((*options, str(PROGRAMS / name)))
+
+
+def _reads(make: Callable[[Path], Path], *options: str) -> Callable[[Path, Path], Parts]:
+    """The options, and behind them the input that `make` writes."""
+    return lambda program, folder: Parts((*options, str(make(folder))))
 
 
 def _python(name: str, *options: str, **more: str) -> Callable[[Path, Path], Parts]:
@@ -191,22 +197,6 @@ def _git(program: Path, folder: Path) -> Parts:
     return Parts(("-C", str(repository), *options), env=env)
 
 
-def _sqlite(program: Path, folder: Path) -> Parts:
-    return Parts(("-batch", ":memory:"), stdin=PROGRAMS / "shop.sql")
-
-
-def _jq(program: Path, folder: Path) -> Parts:
-    return Parts(("-c", "-f", str(PROGRAMS / "group.jq"), str(inputs.people_json(folder))))
-
-
-def _gawk(program: Path, folder: Path) -> Parts:
-    return Parts(("-f", str(PROGRAMS / "columns.awk"), str(inputs.word_table(folder))))
-
-
-def _make(program: Path, folder: Path) -> Parts:
-    return Parts(("-s", "-f", str(inputs.makefile(folder))))
-
-
 def _gcc(program: Path, folder: Path) -> Parts:
     unit, output = folder / "templates.ii", Path("gcc.s")
     source = inputs.template_source(folder)
@@ -221,28 +211,10 @@ def _clang_parts(program: Path, folder: Path) -> Parts:
     return Parts((*options, source.name, "-o", str(output)), outputs=(output,))
 
 
-def _z3(program: Path, folder: Path) -> Parts:
-    return Parts(("-smt2", str(inputs.smt_problem(folder))))
-
-
 def _ghostscript(program: Path, folder: Path) -> Parts:
     output = Path("pages.pgm")
     options = ("-q", "-dNOPAUSE", "-dBATCH", "-dSAFER", "-sDEVICE=pgmraw", "-r100", f"-sOutputFile={output}")
     return Parts((*options, str(PROGRAMS / "pages.ps")), outputs=(output,))
-
-
-def _xsltproc(program: Path, folder: Path) -> Parts:
-    return Parts(("--novalid", str(PROGRAMS / "table.xsl"), str(inputs.people_xml(folder, 30000))))
-
-
-def _xmllint(program: Path, folder: Path) -> Parts:
-    document = inputs.people_xml(folder, 60000)
-    query = "count(//person[score > 5000]) + string-length(//person[@id='p777']/note)"
-    return Parts(("--nonet", "--xpath", query, str(document)))
-
-
-def _dot(program: Path, folder: Path) -> Parts:
-    return Parts(("-Tplain", str(inputs.graph(folder))))
 
 
 def _openssl(program: Path, folder: Path) -> Parts:
@@ -261,12 +233,9 @@ def _certificate(program: Path, folder: Path, number: int) -> bytes:
     return subprocess.run(sign, check=True, capture_output=True).stdout
 
 
-def _espresso(program: Path, folder: Path) -> Parts:
-    return Parts((str(inputs.truth_table(folder)),))
-
-
 APPS = (
-    App("espresso", "espresso minimises a table", ESPRESSO_SOURCE, espresso_program, _espresso, (".e",)),
+    App("espresso", "espresso minimises a table", ESPRESSO_SOURCE, espresso_program,
+        _reads(inputs.truth_table), (".e",)),
     App("python-objects", "python copies and walks objects", "python3", _debian_python,
         _python("objects.py", "-S", PYTHONMALLOC="malloc"), ("words 50021",),
         "run with PYTHONMALLOC=malloc: every object comes from the allocator"),
@@ -280,7 +249,7 @@ APPS = (
     App("r", "R groups, merges and fits", "r-base-core", "Rscript", _script("frames.R", "--vanilla"), ("rows 60000",)),
     App("emacs", "emacs edits a buffer in batch", "emacs-nox", "emacs", _script("buffers.el", "-Q", "--script"),
         ("words 4999",)),
-    App("make", "make walks 2500 rules", "make", "make", _make, ("targets 2500",)),
+    App("make", "make walks 2500 rules", "make", "make", _reads(inputs.makefile, "-s", "-f"), ("targets 2500",)),
     App("bash", "bash fills arrays and forks", "bash", "bash", _script("fields.sh"), ("words 1009 fields 8000",)),
     App("redis", "redis serves a fixed conversation", "redis-server", "redis-server", _redis, ("digest",),
         "a copy of the server whose link to libjemalloc is cut, so that each allocator, glibc's too, really serves it; "
@@ -288,12 +257,15 @@ APPS = (
     App("nginx", "nginx serves a fixed list of pages", "nginx-light", "nginx", _nginx, ("digest",),
         "asks malloc seldom (it has pools): a control, on which allocators should hardly differ; the small client runs "
         "beside it"),
-    App("sqlite3", "sqlite3 keeps a shop in memory", "sqlite3", "sqlite3", _sqlite, ("sum|120000|",)),
+    App("sqlite3", "sqlite3 keeps a shop in memory", "sqlite3", "sqlite3",
+        lambda program, folder: Parts(("-batch", ":memory:"), stdin=PROGRAMS / "shop.sql"), ("sum|120000|",)),
     App("git", "git shows a history", "git", "git", _git, ("change 0:", "change 499:")),
     App("lua", "lua builds trees and strings", "lua5.4", "lua5.4", _script("trees.lua"), ("pieces\t120000",)),
-    App("jq", "jq groups an array", "jq", "jq", _jq, ("12000",)),
+    App("jq", "jq groups an array", "jq", "jq",
+        _reads(inputs.people_json, "-c", "-f", str(PROGRAMS / "group.jq")), ("12000",)),
     App("perl", "perl counts and rewrites words", "perl", "perl", _script("words.pl"), ("vowels ",)),
-    App("gawk", "gawk counts words", "gawk", "gawk", _gawk, ("words 320000",)),
+    App("gawk", "gawk counts words", "gawk", "gawk",
+        _reads(inputs.word_table, "-f", str(PROGRAMS / "columns.awk")), ("words 320000",)),
     App("php", "php builds arrays and JSON", "php8.2-cli", "php8.2", _script("objects.php", "-n"), ("words 30011",),
         "run with USE_ZEND_ALLOC=0: php's own heap is off"),
     App("ruby", "ruby groups and rewrites strings", "ruby", "ruby", _script("objects.rb", "--disable-gems"),
@@ -302,11 +274,13 @@ APPS = (
         "most objects live in the engine's own heap"),
     App("cc1plus", "g++'s compiler proper, -O2", "g++", _cc1plus, _gcc),
     App("clang", "clang compiles at -O1", "clang-19", _clang, _clang_parts),
-    App("z3", "z3 solves bit-vectors", "z3", "z3", _z3, ("sat",)),
+    App("z3", "z3 solves bit-vectors", "z3", "z3", _reads(inputs.smt_problem, "-smt2"), ("sat",)),
     App("ghostscript", "ghostscript paints pages", "ghostscript", "gs", _ghostscript),
-    App("xsltproc", "xsltproc transforms records", "xsltproc", "xsltproc", _xsltproc, ("city0 ",)),
-    App("xmllint", "xmllint parses and searches", "libxml2-utils", "xmllint", _xmllint),
-    App("dot", "graphviz lays out a graph", "graphviz", "dot", _dot, ("node n0 ", "stop")),
+    App("xsltproc", "xsltproc transforms records", "xsltproc", "xsltproc",
+        _reads(lambda folder: inputs.people_xml(folder, 30000), "--novalid", str(PROGRAMS / "table.xsl")), ("city0 ",)),
+    App("xmllint", "xmllint parses and searches", "libxml2-utils", "xmllint",
+        _reads(lambda folder: inputs.people_xml(folder, 60000), "--nonet", "--xpath", XPATH)),
+    App("dot", "graphviz lays out a graph", "graphviz", "dot", _reads(inputs.graph, "-Tplain"), ("node n0 ", "stop")),
     App("openssl", "openssl prints certificates", "openssl", "openssl", _openssl, ("Total found: 3000",)),
 )  # fmt: skip
 OWN_ENV = {"php": {"USE_ZEND_ALLOC": "0"}, "perl": {"PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}}

@@ -7,15 +7,13 @@ with a list ("16..1M") gets a fresh process per value.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.workloads.published import PUBLISHED
-from freestone_lab.workloads.rows import WorkloadRun
-from freestone_lab.workloads.rows import row as _run
-from freestone_lab.workloads.scaling import of_this_machine
 
 # How often programs ask for each size: the weights of the `micro` workload.
 WEIGHTS: dict[int, float] = {
@@ -24,6 +22,52 @@ WEIGHTS: dict[int, float] = {
 }  # fmt: skip
 
 PROGRAM = "freestone-workload"
+_TEAMS = (1, 2, 4, 8)
+MOST_NULL_GIB = 12.0
+
+# All requests of a run's largest process added up, where they are gigabytes; a test counts them again.
+NULL_GIB: dict[str, float] = {
+    **{f"throughput/threads={t}": 125.0 * t for t in (1, 2, 4, 8)},
+    **{f"latency/published/threads={t}": 391.0 for t in (1, 2, 4, 8)},
+    **{f"burst/threads={t}": 3.9 for t in (1, 2, 4, 8)},
+    "overhead/published": 769.0,
+    "larson/medium": 10.3,
+    "larson/mixed": 9.2,
+    "larson/large": 13.8,
+    "micro/published": 158.0,
+    "realloc/append": 38.4,
+    "pair/calls": 12.5,
+    "pair/new": 122.0,
+}
+
+
+@dataclass(frozen=True)
+class WorkloadRun:
+    """A row of a suite: a workload with its parameters, what it shows, and what it needs."""
+
+    id: str
+    workload: str
+    seconds: float
+    memory_mib: int
+    shows: str  # what it answers, or the table or plot that it reproduces
+    params: dict[str, str | int] = field(default_factory=dict)
+    null_gib: float = 0.0  # what an allocator that never frees holds in the end; given where it is much
+
+    @property
+    def null_fits(self) -> bool:
+        """Whether an allocator that never frees can finish on the machine that the suites are sized for."""
+        return self.null_gib <= MOST_NULL_GIB
+
+    def arguments(self) -> list[str]:
+        """What follows the program's name on the command line."""
+        return [self.workload, *(f"--{name}={value}" for name, value in self.params.items())]
+
+
+def _run(id_: str, seconds: float, memory_mib: int, shows: str, **params: str | int) -> WorkloadRun:
+    """A run whose workload is the first part of its id; `idle_ms=0` is passed as `--idle-ms=0`."""
+    named = {name.replace("_", "-"): value for name, value in params.items()}
+    return WorkloadRun(id_, id_.split("/")[0], seconds, memory_mib, shows, named, NULL_GIB.get(id_, 0.0))
+
 
 QUICK: tuple[WorkloadRun, ...] = (
     _run("pair/quick", 0.15, 8, "malloc/free pair by size", size="16,64,1024,16K", rounds=250000, idle_ms=0),
@@ -40,7 +84,59 @@ QUICK: tuple[WorkloadRun, ...] = (
     _run("startup/quick", 0.1, 16, "an empty program", runs=30, idle_ms=0),
 )
 
-_TEAMS = (1, 2, 4, 8)
+_SIZES = "2^1..2^22"
+
+# What the articles measured, with their parameters.
+PUBLISHED: tuple[WorkloadRun, ...] = (
+    # Article 0: throughput, latency, overhead and resident memory of five allocators.
+    *(_run(f"throughput/threads={t}", 0.5 if t == 1 else 0.9, 400, "article 0: items per second by size",
+           size="2^1..2^25", threads=t) for t in _TEAMS),
+    *(_run(f"latency/published/threads={t}", 1.0, 64, "article 0: latency by size, one block live, clock cost removed",
+           size=_SIZES, live=1, samples=100000, touch="none", threads=t) for t in _TEAMS),
+    *(_run(f"latency/live/threads={t}", 0.27, 64, "article 0: tail of malloc and free with 1000 live blocks",
+           law="mixed", threads=t, idle_ms=10) for t in _TEAMS),
+    _run("overhead/published", 1.3, 1100, "article 0: usable and resident bytes per request", grid="published"),
+    _run("rss/threads", 0.65, 64, "article 0: resident memory by threads",
+         threads="1,2,4,8", blocks=1000, steps=200000, idle=100),
+    _run("rss/blocks", 1.0, 160, "article 0: resident memory by number of blocks",
+         threads=4, blocks=",".join(f"{n}000" for n in range(1, 11)), steps=50000, idle=50),
+    _run("rss/sizes", 1.5, 1600, "article 0: resident memory by size",
+         threads=4, blocks=100, size="1K..1M", steps=400, idle=50, sample_ms=2),
+    _run("rss/timeline", 1.0, 128, "article 0: resident memory over time, after stop, after idle",
+         threads=4, blocks=10000, steps=300000, idle=600),
+    # Article 1: random lifetimes.
+    *(_run(f"lifetimes/program/threads={t}", 0.25, 300,
+           "article 1: cost of a pair and memory overhead, the law that was run",
+           slots="2^20", steps=2000000 // t, threads=t, idle_ms=10) for t in _TEAMS),
+    *(_run(f"lifetimes/article/threads={t}", 0.2, 400, "article 1: the same with the law that was described",
+           law="article", slots="2^14", steps=300000 // t, threads=t, idle_ms=10) for t in _TEAMS),
+    *(_run(f"lifetimes/{touch}", 0.25, 300, "article 1: the lighter touching modes",
+           slots="2^20", steps=2000000, idle_ms=10, touch=touch) for touch in ("single", "none")),
+    # Article 2: alloc-test with one thread, and the mixtures of its project. Espresso is among the programs of `apps`.
+    _run("lifetimes/alloc-test", 0.4, 40, "article 2: alloc-test, one thread",
+         exponent=10, slots="2^18", steps=2000000),
+    *(_run(f"larson/{name}", 0.3, 64, f"article 2: random mixed, 400 live blocks of {low} to {high} bytes",
+           threads=1, generations=1, steps=steps, blocks=400, low=low, high=high)
+      for name, low, high, steps in (("small", 16, 2048, 3000000), ("medium", 4096, 32768, 600000),
+                                     ("mixed", 16, 32768, 600000))),
+    *(_run(f"cross/remote-{remote}", 0.3, 200, f"article 2: {remote} % of the blocks freed by another thread",
+           threads=4, remote=remote, blocks=1000000, low=16, high=2048) for remote in (0, 50, 90)),
+    # Article 3: micro table, composite, threads, larson-like and cfrac-like; its programs are in `apps`.
+    _run("micro/published", 0.7, 40, "article 3: latency table, calloc, realloc, threads, weighted composite",
+         rounds=400000),
+    _run("larson/like", 0.3, 16, "article 3: larson-like, 1000 slots of 8 to 512 bytes",
+         threads=1, generations=4, steps=1000000),
+    _run("cfrac-like/published", 0.45, 16, "article 3: cfrac-like, half of its 5,000,000 calls", steps=2500000),
+    # Article 4: ring and batches. A tenth of the published slots: all 100,000 need 15 GiB with 128 threads.
+    _run("ring/published", 1.6, 2000, "article 4: thread scaling as it was run",
+         form="published", threads="1..128", slots=10000, steps=25000),
+    _run("ring/published-full", 0.6, 1500, "article 4: all 100,000 slots, 8 threads", form="published", threads=8),
+    _run("ring/corrected", 1.2, 1500, "article 4: thread scaling with frees",
+         threads="1..128", steps=6000, sample_every=1),
+    _run("batch/mixed", 0.3, 16, "article 4: batches of 128 mixed blocks"),
+    _run("batch/fixed", 0.2, 16, "article 4: batches of 128 blocks of 64 bytes", law="fixed"),
+    _run("batch/threads", 0.4, 64, "article 4: batches by threads", threads="1,2,4,8,16", rounds=3000),
+)  # fmt: skip
 
 THREADS: tuple[WorkloadRun, ...] = (
     *(_run(f"burst/threads={t}", 0.4, 2200, "a burst of 1000 blocks in all, by size", threads=t, blocks=1000 // t)
@@ -89,6 +185,52 @@ MEMORY: tuple[WorkloadRun, ...] = (
     _run("idle-threads/400", 0.9, 800, "what 400 threads that sleep keep", threads=400),
 )  # fmt: skip
 
+
+MOST_THREADS = 1024  # that a workload takes
+
+
+def thread_counts(processors: int) -> list[int]:
+    """1, 2, 4 ... and the number of processors and twice it; at most what a workload takes."""
+    top = min(2 * processors, MOST_THREADS)
+    powers = [1 << k for k in range(top.bit_length())]
+    return sorted({t for t in (*powers, processors, top) if t <= top})
+
+
+def _rows(threads: int, processors: int) -> list[WorkloadRun]:
+    rounds = max(1.0, threads / processors)  # how often the processors have to go through the threads' work
+
+    def at(
+        workload: str, seconds: float, memory_mib: float, null_mib: float, shows: str, **params: str | int
+    ) -> WorkloadRun:
+        """`seconds`, and the MiB held at once and in all, are those of one thread."""
+        name = f"{workload}/scaling/threads={threads}"
+        made = _run(name, seconds * rounds, 8 + round(memory_mib * threads), shows, threads=threads, **params)
+        return replace(made, null_gib=null_mib * threads / 1024)
+
+    alone = [
+        at("pair", 0.1, 0.1, 64, "pairs of 64 B by threads", size=64, rounds=1000000 * threads, idle_ms=0),
+        at("burst", 0.2, 2, 400, "1000 blocks of 1 KiB in each thread", size="1K", rounds=100, idle_ms=0),
+        at("larson", 0.2, 1, 60, "blocks that go on to new threads", generations=10, steps=20000, idle_ms=0),
+        at("grow-shrink", 0.2, 12, 90, "heaps that grow and shrink by 8 MiB", mib=8 * threads, cycles=10, idle_ms=0),
+    ]
+    if threads == 1:
+        return alone
+    return [
+        *alone,
+        at("cross", 0.1, 2, 120, "blocks that the next thread frees", blocks=200000 * threads, idle_ms=0),
+        at("server", 0.2, 16, 60, "requests, 5 % freed by the next thread", requests=25000 * threads, idle_ms=0),
+    ]
+
+
+def scaling(processors: int) -> tuple[WorkloadRun, ...]:
+    """What threads do to throughput and memory, from one to twice as many as this machine has processors.
+
+    Each thread does the same work at every count, and each count is a process of its own. If the threads do not hinder
+    one another, throughput grows up to the number of processors and then stays, and memory per thread throughout.
+    """
+    return tuple(run for threads in thread_counts(processors) for run in _rows(threads, processors))
+
+
 # The real programs of two suites; how each is run and which are installed is the business of the programs' own module.
 # The suite `apps` has all of that module's.
 PUBLISHED_APPS = ("espresso", "python-documents", "redis", "nginx", "sqlite3", "git")  # of articles 2 and 3
@@ -115,7 +257,7 @@ SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "published": PUBLISHED,
     "threads": THREADS,
     "memory": MEMORY,
-    "scaling": of_this_machine(),
+    "scaling": scaling(len(os.sched_getaffinity(0))),  # those that this process may use
     "apps": (),
     "costs": (),
     "full": _union(PUBLISHED, THREADS, MEMORY),

@@ -9,6 +9,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -18,10 +19,9 @@ from freestone_lab.analysis.sequential import LEAST_ROUNDS
 from freestone_lab.core import builds, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.engine import schedule
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.peers import discover
-from freestone_lab.workloads import apps, rows, suites
+from freestone_lab.workloads import apps, suites
 
 NULL_PEER = "null"
 DEFAULT_SUITE = "quick"
@@ -30,6 +30,8 @@ SERIES_ROUNDS = 1  # a suite's curves differ little between rounds, and are most
 CONTROL_ROUNDS = 3  # the null allocator's figures are shown and not judged, so a few suffice
 TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S = 60.0
+OVERHEAD_S = 0.08  # what starting, watching and reading one process costs
+SLOWDOWN = 1.25  # the allocators' mean time over the baseline's, across the suites
 APP_SECONDS = 0.65  # about what a real program's fixed work takes
 
 
@@ -66,7 +68,7 @@ def _workload_task(
     )
 
 
-def row_task(program: Path, row: rows.WorkloadRun) -> Task:
+def row_task(program: Path, row: suites.WorkloadRun) -> Task:
     """A suite's row as a task. Its time limit is generous beside what the row takes under glibc."""
     limit = LEAST_TIMEOUT_S + 20 * row.seconds
     unfit = {} if row.null_fits else {NULL_PEER: f"it never frees and would need {row.null_gib:g} GiB"}
@@ -157,17 +159,44 @@ def plan(rounds: int | None, seed: int) -> Plan:
     return Plan(rounds=count, seed=seed, control_rounds=CONTROL_ROUNDS, series_rounds=SERIES_ROUNDS)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What one experiment costs in seconds: once, and for every round."""
+
+    once: float
+    round: float
+
+
+def cost(task: Task, peers: Sequence[Peer]) -> Cost:
+    """Estimates the cost. The baseline runs twice a round. A workload program warms up with one run of it."""
+    run = task.seconds * SLOWDOWN + OVERHEAD_S
+    controls = sum(p.kind == "control" and p.name not in task.unfit for p in peers)
+    judged = sum(p.kind != "control" for p in peers)
+    warm_up = 1 if task.read == "workload" else judged + 1 + controls
+    return Cost(once=warm_up * run, round=(judged + 1 + controls) * run)
+
+
+def total(costs: Sequence[Cost], rounds: int) -> float:
+    return sum(c.once + c.round * rounds for c in costs)
+
+
+def rounds_within(costs: Sequence[Cost], budget_s: float, most: int) -> int:
+    """How many rounds of every experiment the budget allows; 0 if not one."""
+    each = sum(c.round for c in costs)
+    return max(0, min(most, int((budget_s - total(costs, 0)) / each))) if each > 0 else most
+
+
 def forecast(tasks: Sequence[Task], chosen: Sequence[Peer], plan: Plan, limit_s: float | None) -> str:
     """One line before a sitting starts: what will run, and about how long it takes."""
-    costs = [schedule.cost(task, chosen) for task in tasks]
-    rounds = plan.rounds if limit_s is None else schedule.rounds_within(costs, limit_s, plan.rounds)
+    costs = [cost(task, chosen) for task in tasks]
+    rounds = plan.rounds if limit_s is None else rounds_within(costs, limit_s, plan.rounds)
     judged = sum(p.kind != "control" for p in chosen)
     what = f"{_counted(len(tasks), 'experiment')} under {_counted(judged, 'allocator')}"
     if limit_s is not None and rounds < LEAST_ROUNDS:
-        least = units.words(schedule.total(costs, LEAST_ROUNDS))
+        least = units.words(total(costs, LEAST_ROUNDS))
         line = f"--budget {units.words(limit_s)} is too short for {what}: {LEAST_ROUNDS} rounds take about {least}"
         return f"{line}; what there is no time for will be named"
-    expected = units.words(schedule.total(costs, rounds))
+    expected = units.words(total(costs, rounds))
     return f"{_counted(rounds, 'round')} of {what}: about {expected}; Ctrl-C keeps what was measured"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from freestone_lab.measure import process, tree
+from freestone_lab.measure import counts, process, tree
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import NotBatch, Watcher
 
@@ -223,3 +224,11 @@ def test_who_looks_late_still_sees_that_the_program_forked_away(tmp_path: Path) 
     with pytest.raises(NotBatch, match="forks away"):
         process.run(request, tmp_path / "stdout", tmp_path / "stderr", watcher, every_s=1.0)
     assert watcher.look.kind == "daemon"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_pass_that_counts_runs_the_program_as_the_others_do(tmp_path: Path) -> None:
+    """grep ends at its first match when it writes to /dev/null."""
+    script = "found=$(readlink /proc/$$/fd/1); echo $found > seen"
+    assert counts.syscalls(("sh", "-c", script), dict(os.environ), tmp_path, None, tmp_path)
+    assert (tmp_path / "seen").read_text().strip() != "/dev/null"

@@ -16,7 +16,7 @@ import pytest
 from trace_tools import BUILD, BUILT, PROGRAM
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.trace import describe, events, figures, recording
+from freestone_lab.trace import describe, events, recording
 from freestone_lab.trace.describe import Kind
 from freestone_lab.trace.events import Trace, births
 
@@ -297,9 +297,9 @@ def test_stacks_are_sampled_when_asked_for(record: Record) -> None:
 def test_live_memory_is_what_the_program_holds(record: Record) -> None:
     """Ten times 3000 blocks are made and then freed by another thread; the program and libstdc++ hold a few more."""
     trace = record("in-turns", "3000")
-    live = figures.changes(trace, 0).live_objects
+    live = events.changes(trace, 0).live_objects
     assert 3000 <= int(live.max()) <= 3000 + 6 and int(live.min()) >= 0 and int(live[-1]) <= 6
-    assert 30000 <= figures.crossing(trace) <= 30000 + 10  # each thread also frees what started it
+    assert 30000 <= events.crossing(trace) <= 30000 + 10  # each thread also frees what started it
 
 
 LATE_CLOCK = """

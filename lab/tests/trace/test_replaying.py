@@ -20,6 +20,7 @@ from freestone_lab.engine.plan import Plan
 from freestone_lab.measure import share
 from freestone_lab.trace import corpus, events, replaying
 from freestone_lab.trace.describe import Kind
+from freestone_lab.workloads import apps
 
 pytestmark = BUILT
 Recorded = Callable[..., Path]
@@ -81,7 +82,7 @@ def test_a_replay_finds_the_heap_as_a_program_does(recorded: Recorded, tmp_path:
 
 def test_a_program_and_its_replay_make_the_same_calls_and_hold_as_much(tmp_path: Path) -> None:
     """A program that holds a few MiB in blocks of 100 bytes. The figures beside the replay's are its own run's."""
-    row = corpus.Row("perl", ("/usr/bin/perl", "-e", 'push @k, "x" x 100 . $_ for 1..60000'), Path("/"), {})
+    row = apps.Command("perl", "perl", ("/usr/bin/perl", "-e", 'push @k, "x" x 100 . $_ for 1..60000'), Path("/"))
     corpus.record_whole(row, tmp_path / "perl.fst")
     env = {**os.environ, "LD_PRELOAD": str(share.library()), share.VARIABLE: str(tmp_path / "said")}
     subprocess.run(row.argv, env=env, check=True, capture_output=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trace_tools import BUILT, PROGRAM, record
 
-from freestone_lab.trace import events, figures, replaying, transform
+from freestone_lab.trace import events, replaying, transform
 from freestone_lab.trace.describe import Kind
 from freestone_lab.trace.events import Trace, births
 
@@ -58,7 +58,7 @@ def test_the_middle_begins_with_what_was_live(tmp_path: Path) -> None:
     times = np.sort(trace.rows["time"])
     begin, end = (int(times[len(times) * share // 4]) for share in (2, 3))
     middle = transform.cut(trace, *((time + 0.5) * trace.step_ns / 1e9 for time in (begin, end)))
-    whole = figures.changes(trace, 0)
+    whole = events.changes(trace, 0)
     live_then = int(whole.live_objects[whole.times < begin][-1:].sum())
     born = trace.rows["time"][births(trace.rows)]
     assert int(births(middle.rows).sum()) == live_then + int(((born >= begin) & (born < end)).sum())

@@ -11,7 +11,7 @@ import pytest
 import workload_tools as tools
 
 from freestone_lab.core import paths
-from freestone_lab.trace import events, figures, recording
+from freestone_lab.trace import events, recording
 from freestone_lab.trace.events import Trace, births
 
 pytestmark = pytest.mark.skipif(not (paths.build_dir() / recording.WRITER).exists(), reason="the recorder is not built")
@@ -36,7 +36,7 @@ def asked(trace: Trace) -> int:
 
 
 def test_every_call_of_the_surface_is_made_as_often_as_said(recorded: Recorded) -> None:
-    made = figures.kinds(recorded("calls", "--rounds=2"))
+    made = events.kinds(recorded("calls", "--rounds=2"))
     once = 2 * 64
     rare = {
         "aligned_alloc": 2, "posix_memalign": 2, "memalign": 1, "valloc": 1, "realloc": 3, "new": 2, "new_array": 2,
@@ -49,7 +49,7 @@ def test_every_call_of_the_surface_is_made_as_often_as_said(recorded: Recorded) 
 
 def test_a_heap_grows_and_shrinks_by_what_is_said(recorded: Recorded) -> None:
     trace = recorded("grow-shrink", "--mib=4", "--cycles=6", "--low=1000", "--high=3000")
-    live = figures.changes(trace, 0).live_bytes
+    live = events.changes(trace, 0).live_bytes
     # The cycle's bytes above what stays: a sixteenth of the first cycle's.
     assert 4 * MIB <= int(live.max()) <= 4 * MIB + 4 * MIB / 8 and 6 * 4 * MIB <= asked(trace) <= 6.3 * 4 * MIB
     low = 4 * MIB / 4
@@ -68,7 +68,7 @@ def test_heaps_of_several_threads_share_what_is_said(recorded: Recorded) -> None
 
 def test_a_drifting_server_keeps_its_live_bytes_and_replaces_its_turnover(recorded: Recorded) -> None:
     trace = recorded("drift", "--live-mib=1", "--turnover=200", "--phases=7")
-    live = figures.changes(trace, 0).live_bytes
+    live = events.changes(trace, 0).live_bytes
     assert 0.98 * MIB <= int(live.max()) <= 1.1 * MIB
     assert 7 * 2 * MIB <= asked(trace) <= 7.5 * 2 * MIB
     sizes = trace.thread(0)["size"][births(trace.thread(0))]
@@ -90,7 +90,7 @@ def test_sleeping_threads_use_what_is_said_and_free_it(recorded: Recorded) -> No
     made = trace.rows[births(trace.rows)]
     used = np.bincount(made["thread"], weights=made["size"])
     assert sum(256 * 1024 <= n <= 256 * 1024 + 80_000 for n in used) == 8
-    assert figures.changes(trace, 0).live_bytes[-1] < 100_000
+    assert events.changes(trace, 0).live_bytes[-1] < 100_000
 
 
 def test_what_sleeping_threads_keep_is_seen(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_what_sleeping_threads_keep_is_seen(tmp_path: Path) -> None:
 
 def test_a_twentieth_of_a_servers_blocks_is_freed_by_another_thread(recorded: Recorded) -> None:
     trace = recorded("server", "--requests=2000", "--threads=2")
-    share = figures.crossing(trace) / (2000 * 16)
+    share = events.crossing(trace) / (2000 * 16)
     assert 0.04 <= share <= 0.06
 
 

@@ -11,7 +11,8 @@ import workload_tools as tools
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.workloads import rows, suites
+from freestone_lab.report import charts
+from freestone_lab.workloads import suites
 
 EVERY = suites.suite("full") + suites.QUICK
 
@@ -75,7 +76,7 @@ def compiled(folder: pytest.TempPathFactory, source: Path) -> Path:
 
 @pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
 def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
-    run: rows.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
+    run: suites.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     null = compiled(tmp_path_factory, paths.root() / "lab/peers/controls/null.c")
     out = tools.run(*run.arguments(), preload=null)
@@ -98,12 +99,12 @@ def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
     done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)
     asked = [int(n) for n in re.findall(r"^requests: (\d+)$", done.stderr, re.MULTILINE)]
     assert max(asked) / 2**30 == pytest.approx(run.null_gib, rel=0.05)
-    assert run.null_fits == (run.null_gib <= rows.MOST_NULL_GIB)
+    assert run.null_fits == (run.null_gib <= suites.MOST_NULL_GIB)
 
 
 def test_only_experiments_of_a_suite_are_said_to_hold_much() -> None:
     known = {run.id for run in EVERY}
-    assert set(rows.NULL_GIB) <= known
+    assert set(suites.NULL_GIB) <= known
 
 
 def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:
@@ -111,3 +112,38 @@ def test_a_suite_can_be_asked_for_by_a_workloads_name() -> None:
     assert [run.id for run in suites.suite("rss/timeline")] == ["rss/timeline"]
     with pytest.raises(UserError, match="'larsen' is no suite"):
         suites.suite("larsen")
+
+
+@pytest.mark.parametrize(
+    ("processors", "expected"),
+    [(1, [1, 2]), (2, [1, 2, 4]), (6, [1, 2, 4, 6, 8, 12]), (64, [1, 2, 4, 8, 16, 32, 64, 128]), (2000, None)],
+)
+def test_the_counts_go_to_twice_the_processors(processors: int, expected: list[int] | None) -> None:
+    counts = suites.thread_counts(processors)
+    assert counts == (expected or [1 << k for k in range(11)])
+
+
+@pytest.mark.parametrize("processors", [1, 2, 48, 256])
+def test_every_row_is_one_that_its_workload_takes_and_the_report_draws(processors: int) -> None:
+    rows = suites.scaling(processors)
+    assert len({row.id for row in rows}) == len(rows)
+    stems = {charts.without_axis(row.id, "threads") for row in rows}
+    assert stems == {f"{row.workload}/scaling" for row in rows}
+    described = tools.described()
+    for row in rows:
+        params = {p["name"]: p for p in described[row.workload]["params"]}
+        threads = row.params["threads"]
+        assert isinstance(threads, int)
+        assert params["threads"]["low"] <= threads <= params["threads"]["high"], row.id
+        assert set(row.params) <= set(params), row.id
+
+
+def test_a_row_works_with_twice_the_threads_that_there_are_processors() -> None:
+    for row in (row for row in suites.scaling(1) if row.params["threads"] == 2):
+        done = subprocess.run([str(suites.program()), *row.arguments()], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (row.id, done.stderr)
+
+
+def test_a_row_is_found_by_its_name() -> None:
+    (row,) = suites.suite("larson/scaling/threads=2")
+    assert row.params["threads"] == 2

@@ -1,4 +1,4 @@
-"""Suites, workloads, applications and the default programs as tasks of the engine."""
+"""Suites, workloads, applications and the default programs as tasks of the engine; how long these will take."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
 from freestone_lab.engine import preparation, session
+from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.experiment import Engine
 from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.workloads import apps, defaults, suites
@@ -126,3 +127,38 @@ def test_an_experiment_that_fails_under_the_baseline_is_left_out_and_said(work: 
     outcome = session.run([(t, ONCE) for t in tasks], [GLIBC], ["x"], lambda p: None, say=said.append)
     assert [e.id for e in outcome.result.experiments] == ["good"]
     assert said == ["'/bin/false' fails under glibc: exit status 1"]
+
+
+@pytest.mark.parametrize("budget", [1, 100, 500, 1000, 5000])
+def test_the_rounds_foretold_fit_the_budget(budget: float) -> None:
+    costs = [bench.Cost(10, 50), bench.Cost(1, 5), bench.Cost(3, 20), bench.Cost(0.1, 0.7)]
+    rounds = bench.rounds_within(costs, budget, 10)
+    assert 0 <= rounds <= 10
+    assert bench.total(costs, rounds) <= max(budget, bench.total(costs, 0))
+    assert rounds == 10 or bench.total(costs, rounds + 1) > budget
+
+
+def test_an_allocator_that_cannot_run_costs_nothing() -> None:
+    null = Peer("null", "/x.so", "control")
+    fits = bench.cost(Task("a", "w", ("/bin/true",), read="workload"), [GLIBC, null])
+    unfit = bench.cost(Task("a", "w", ("/bin/true",), read="workload", unfit={"null": "it is"}), [GLIBC, null])
+    assert fits.round == pytest.approx(1.5 * unfit.round)
+
+
+def test_the_forecast_names_rounds_allocators_and_time() -> None:
+    tasks = [Task(str(i), "w", ("/bin/true",), seconds=s) for i, s in enumerate((0.1, 0.1, 4.0))]
+    plan = bench.plan(None, 1)
+    assert bench.forecast(tasks, [GLIBC], plan, 80).startswith("6 rounds of 3 experiments under 1 allocator: about")
+    short = bench.forecast(tasks, [GLIBC], plan, 10)
+    assert "too short" in short and "what there is no time for will be named" in short
+
+
+def sitting(work: Path, seconds: float) -> session.Outcome:
+    tasks = [Task(f"t{i}", "w", (str(work), "5", "10", "10"), cwd=Path("/"), seconds=0.3) for i in range(3)]
+    return session.run([(t, Plan(rounds=10)) for t in tasks], [GLIBC], ["x"], lambda p: None, budget=Budget(seconds))
+
+
+def test_a_sitting_runs_every_experiment(work: Path) -> None:
+    outcome = sitting(work, 600)
+    rounds = [max(s.round for s in e.samples) for e in outcome.result.experiments]
+    assert rounds == [10, 10, 10] and outcome.not_run == {}
