@@ -171,35 +171,17 @@ def _run_of(raw: dict[str, Any], ticks: tuple[float, float, float], pressure: fl
     """The launcher's report, with the noise since the start."""
     after = cpu_ticks()
     elapsed = max(after[0] - ticks[0], 1.0)
-    wall_s = raw["wall_ns"] / 1e9
     gauges = {
         "steal": (after[1] - ticks[1]) / elapsed,
         "iowait": (after[2] - ticks[2]) / elapsed,
-        "cpu_pressure": (_pressure_us() - pressure) / 1e6 / max(wall_s, 1e-6),
+        "cpu_pressure": (_pressure_us() - pressure) / 1e6 / max(raw["wall_s"], 1e-6),
         "load": os.getloadavg()[0],
-        "involuntary_switches": float(raw["involuntary"]),
-        "voluntary_switches": float(raw["voluntary"]),
+        "involuntary_switches": float(raw.pop("involuntary")),
+        "voluntary_switches": float(raw.pop("voluntary")),
     }
-    return Run(
-        exit_status=raw["exit"] if raw["exit"] >= 0 else None,
-        signal=raw["signal"],
-        timed_out=raw["timed_out"],
-        exec_error=raw["exec_errno"],
-        wall_s=wall_s,
-        user_s=raw["user_us"] / 1e6,
-        sys_s=raw["sys_us"] / 1e6,
-        rss_kib=max(raw["maxrss_kib"], raw["tree_pss_kib"]),
-        pss_kib=raw["tree_pss_kib"] or None,
-        end_rss_kib=raw["end_rss_kib"],
-        minor_faults=raw["minor_faults"],
-        major_faults=raw["major_faults"],
-        threads=raw["threads"],
-        processes=raw["processes"],
-        mapped=raw["mapped"],
-        left=raw["left"],
-        rss_series=raw["rss"],
-        gauges=gauges,
-    )
+    exit_status = raw["exit_status"] if raw["exit_status"] >= 0 else None
+    held = {"rss_kib": max(raw["rss_kib"], raw["pss_kib"]), "pss_kib": raw["pss_kib"] or None}
+    return Run(**{**raw, **held, "exit_status": exit_status}, gauges=gauges)
 
 
 def tail(path: Path, limit: int = 200) -> str:

@@ -225,7 +225,7 @@ struct Watch {
   struct Tree peak;
   struct rusage usage;
   int status, mapped, left;
-  bool timed_out, stopped, exited;
+  bool timed_out, exited;
 };
 
 static struct Options parse(int argc, char** argv) {
@@ -376,7 +376,6 @@ static void watch(struct Watch* w, const struct Options* o) {
     if (w->exited && now_ns() >= w->end) return;
     const bool late = o->timeout_ms && !w->exited && now_ns() - w->start > o->timeout_ms * 1000000LL;
     if (asked_to_stop || late) {
-      w->stopped = asked_to_stop;
       w->timed_out = !asked_to_stop;
       kill_tree(SIGKILL);
       if (!w->exited) reap_child(w);
@@ -401,21 +400,22 @@ static void end_tree(struct Watch* w) {
   }
 }
 
+static double seconds(const struct timeval* t) { return (double)t->tv_sec + (double)t->tv_usec / 1e6; }
+
 static int report(const struct Watch* w, int exec_errno, int fd) {
   FILE* out = fdopen(fd, "w");
   if (!out) die("--report-fd");
   const struct rusage* u = &w->usage;
   fprintf(out,
-          "{\"exec_errno\":%d,\"exit\":%d,\"signal\":%d,\"timed_out\":%s,\"stopped\":%s,\"wall_ns\":%lld,"
-          "\"user_us\":%lld,\"sys_us\":%lld,\"maxrss_kib\":%ld,\"tree_pss_kib\":%ld,"
-          "\"end_rss_kib\":%ld,\"minor_faults\":%ld,\"major_faults\":%ld,\"voluntary\":%ld,\"involuntary\":%ld,"
-          "\"threads\":%d,\"processes\":%d,\"mapped\":%d,\"left\":%d,\"rss\":[",
+          "{\"exec_error\":%d,\"exit_status\":%d,\"signal\":%d,\"timed_out\":%s,\"wall_s\":%.9f,\"user_s\":%.6f,"
+          "\"sys_s\":%.6f,\"rss_kib\":%ld,\"pss_kib\":%ld,\"end_rss_kib\":%ld,\"minor_faults\":%ld,"
+          "\"major_faults\":%ld,\"voluntary\":%ld,\"involuntary\":%ld,\"threads\":%d,\"processes\":%d,"
+          "\"mapped\":%d,\"left\":%d,\"rss_series\":[",
           exec_errno, WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1,
           WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0, w->timed_out ? "true" : "false",
-          w->stopped ? "true" : "false", w->wall_end - w->start, u->ru_utime.tv_sec * 1000000LL + u->ru_utime.tv_usec,
-          u->ru_stime.tv_sec * 1000000LL + u->ru_stime.tv_usec, u->ru_maxrss, w->peak.pss_kib,
-          w->end_rss_kib, u->ru_minflt, u->ru_majflt, u->ru_nvcsw, u->ru_nivcsw, w->peak.threads, w->peak.processes,
-          w->mapped, w->left);
+          (double)(w->wall_end - w->start) / 1e9, seconds(&u->ru_utime), seconds(&u->ru_stime), u->ru_maxrss,
+          w->peak.pss_kib, w->end_rss_kib, u->ru_minflt, u->ru_majflt, u->ru_nvcsw, u->ru_nivcsw, w->peak.threads,
+          w->peak.processes, w->mapped, w->left);
   for (int p = 0; p < point_count; p++) fprintf(out, "%s[%ld,%ld]", p ? "," : "", points[p].ms, points[p].rss_kib);
   fprintf(out, "]}\n");
   return fclose(out) == 0 ? 0 : 125;
