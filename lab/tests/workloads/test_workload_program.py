@@ -300,7 +300,7 @@ def test_usable_size_is_not_asked_of_a_library_that_lacks_it(libraries: Path) ->
         (["ring", "--threads=1,2", "--steps=10"], "--steps=10"),
         (["burst", "--size=1,2", "--threads=1,2"], "only one parameter"),
         (["larson", "--low=9", "--high=8"], "--low=9"),
-        (["cross", "--queue=129"], "power of two"),
+        (["aligned", "--high=100"], "power of two"),
         (["lifetimes", "--slots=64", "--threads=2"], "--slots=64"),
         (["list", "--yaml"], "--yaml"),
     ],

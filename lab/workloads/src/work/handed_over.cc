@@ -107,6 +107,9 @@ void drain_to_end(Queue& queue, Touch touch, Tally& tally, Wait wait = ::sched_y
   }
 }
 
+constexpr std::uint64_t kCapacity = 1024;  // of a queue
+constexpr std::size_t kHome = 400;         // `share`: blocks that a thread keeps live for itself
+
 enum Pattern : unsigned { share, batch, fan_in, pipeline };
 
 struct Course {
@@ -183,16 +186,15 @@ void run_cross(const Args& args, Report& report) {
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
   args.expect_in_order("low", "high");
-  args.expect_power_of_two("queue");
   const std::uint64_t producers = pattern == fan_in ? threads - 1 : pattern == pipeline ? 1 : threads;
   const Course course{args.number("blocks") / producers, pattern == share ? args.number32("remote") : 100,
                       pattern == batch ? Queue::kMost : 1, args.touch()};
-  Queues queues(threads, args.number("queue"));
+  Queues queues(threads, kCapacity);
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     const unsigned me = lane.index();
     Random random(args.number("seed"), me);
     const auto all = drawn(1u << 16, [&] { return Drawn{random.between(low, high), random.below(100)}; });
-    OwnArray<Block> home(args.number("home"));
+    OwnArray<Block> home(kHome);
     Queue& mine = queues[me];
     Queue& next = queues[(me + 1) % threads];
     const bool mutual = pattern == share || pattern == batch;
@@ -221,8 +223,6 @@ constexpr Param kCrossParams[] = {
     integer("remote", "50", 0, 100, "%", "share: how many of the blocks are freed by the next thread"),
     integer("low", "16", 1, 16777216, "B", "the smallest block"),
     integer("high", "1024", 1, 16777216, "B", "the largest block"),
-    integer("home", "400", 1, 1000000, "", "share: blocks that a thread keeps live for itself"),
-    integer("queue", "1024", 128, 1 << 20, "", "capacity of a queue, a power of two"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
@@ -240,7 +240,7 @@ void run_server(const Args& args, Report& report) {
   const std::uint32_t remote = args.number32("remote");
   const std::size_t entries = args.number("entries");
   const Touch touch = args.touch();
-  Queues queues(threads, 1024);
+  Queues queues(threads, kCapacity);
   std::atomic<std::uint64_t> crossed{0};
   std::atomic<std::uint64_t> stored{0};
   double base = 0;
@@ -306,20 +306,20 @@ constexpr Param kServerParams[] = {
 
 void run_false_sharing(const Args& args, Report& report) {
   const unsigned threads = args.threads();
-  const std::size_t bytes = args.number("size");
+  constexpr std::size_t kBytes = 8;
   const std::uint64_t rounds = args.number("rounds");
   const std::uint64_t writes = args.number("writes");
   const bool passive = args.pick("form") == 1;
   OwnArray<Block> handed(threads);
   if (passive)
-    for (unsigned t = 0; t < threads; ++t) take(handed[t], bytes, t, Touch::full, report.tally);
+    for (unsigned t = 0; t < threads; ++t) take(handed[t], kBytes, t, Touch::full, report.tally);
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     lane.timed([&](Tally& tally) {
       std::uint32_t number = (lane.index() + 1) << 24;
       if (passive) give(handed[lane.index()], Touch::full, tally);
       for (std::uint64_t round = 0; round < rounds; ++round) {
         Block block;
-        take(block, bytes, number++, Touch::full, tally);
+        take(block, kBytes, number++, Touch::full, tally);
         if (block.at == nullptr) continue;
         auto* cell = static_cast<volatile unsigned char*>(block.at);
         const auto first = *cell;
@@ -339,7 +339,6 @@ constexpr Param kFalseSharingParams[] = {
     choice("form", "active", "active|passive",
            "active: own blocks; passive: blocks handed out by the main thread are freed first"),
     swept("threads", "2", 1, 64, "", "threads that write at the same time"),
-    integer("size", "8", 1, 4096, "B", "bytes of a block"),
     integer("rounds", "2000", 1, 100000000, "", "blocks per thread, one after another"),
     integer("writes", "10000", 1, 100000000, "", "times that the first byte of a block is read and written"),
 };

@@ -2,7 +2,7 @@
 // the same process and removed from each sample.
 //   latency  how long single calls of malloc and free take, as percentiles
 //   ring     every step allocates a block of three size bands, and frees the blocks whose time has come. Two forms:
-//     corrected  a block lives U[50,2000] x scale steps; frees happen in the timed part, whole blocks are written and
+//     corrected  a block lives U[50,2000] steps; frees happen in the timed part, whole blocks are written and
 //                verified
 //     published  a ring of 100,000 slots with countdowns that are visited at most three times, so nothing is freed
 //                before the clock stops, and the first 64 bytes are touched. It measures allocation into a growing
@@ -177,7 +177,7 @@ struct Plan {
   std::size_t count = 0;
   std::uint32_t slots = 0;
 
-  Plan(std::uint32_t steps, std::uint32_t scale, Random& random) : calls(std::size_t{steps} * 2) {
+  Plan(std::uint32_t steps, Random& random) : calls(std::size_t{steps} * 2) {
     OwnArray<std::uint32_t> next(steps);                    // block -> the next block that dies at the same step, + 1
     OwnArray<std::uint32_t> dying(std::size_t{steps} + 1);  // step -> the first block that dies there, + 1
     OwnArray<std::uint32_t> slot_of(steps);
@@ -191,7 +191,7 @@ struct Plan {
       const std::uint32_t slot = spares != 0 ? spare[--spares] : slots++;
       slot_of[step] = slot;
       calls[count++] = {slot, draw_band_size(random)};
-      const std::uint64_t end = step + std::uint64_t{random.between(kShortest, kLongest)} * scale;
+      const std::uint64_t end = step + std::uint64_t{random.between(kShortest, kLongest)};
       if (end >= steps) continue;  // outlives the timed part
       next[step] = dying[end];
       dying[end] = step + 1;
@@ -208,7 +208,7 @@ void run_corrected(const Args& args, Report& report) {
   Latencies all;
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     Random random(args.number("seed"), lane.index());
-    const Plan plan(args.number32("steps"), args.number32("scale"), random);
+    const Plan plan(args.number32("steps"), random);
     OwnArray<Block> slots(plan.slots);
     Latencies own;
     lane.timed([&](Tally& tally) {
@@ -300,7 +300,6 @@ constexpr Param kRingParams[] = {
     swept("threads", "1", 1, 128, "", "independent threads"),
     integer("steps", "250000", 1000, 100000000, "",
             "steps per thread; each allocates one block (corrected) or visits one slot (published)"),
-    integer("scale", "1", 1, 1000, "", "corrected: a block lives U[50,2000] times this many steps"),
     integer("slots", "100000", 100, 10000000, "", "published: slots of the ring"),
     integer("sample-every", "8", 0, 1000000, "", "corrected: every how many calls one is timed; 0: none"),
     choice("touch", "full", kTouchChoices, "corrected: bytes written and verified"),

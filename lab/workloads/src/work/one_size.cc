@@ -93,19 +93,14 @@ void run_batch(const Args& args, Report& report) {
   const std::uint64_t rounds = args.number("rounds");
   const Touch touch = args.touch();
   const bool mixed = args.pick("law") == 0;
-  const unsigned order = args.pick("order");
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     OwnArray<Block> slots(blocks);
-    OwnArray<std::uint32_t> turn(blocks);
-    for (std::uint32_t i = 0; i < blocks; ++i) turn[i] = order == 1 ? blocks - 1 - i : i;
-    Random random(args.number("seed"), lane.index());
-    if (order == 2) shuffle(turn.data(), blocks, random);
     lane.timed([&](Tally& tally) {
       std::uint32_t number = lane.index() << 26;
       for (std::uint64_t round = 0; round < rounds; ++round) {
         for (std::uint32_t i = 0; i < blocks; ++i)
           take(slots[i], mixed ? kPattern[i % 10] : 64, number++, touch, tally);
-        for (std::uint32_t i = 0; i < blocks; ++i) give(slots[turn[i]], touch, tally);
+        for (std::uint32_t i = 0; i < blocks; ++i) give(slots[i], touch, tally);
       }
     });
   });
@@ -120,11 +115,10 @@ constexpr Param kBatchParams[] = {
     swept("threads", "1", 1, 128, "", "independent threads"),
     integer("blocks", "128", 1, 1000000, "", "blocks in a batch"),
     integer("rounds", "50000", 1, 100000000, "", "batches per thread"),
-    choice("order", "first", "first|last|random", "freed first: the oldest, the youngest, or in one shuffled order"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
-enum Call : unsigned { call_malloc, call_calloc, call_new, call_aligned };
+enum Call : unsigned { call_malloc, call_calloc, call_new };
 
 void* allocate(Call call, std::size_t bytes) {
   switch (call) {
@@ -138,8 +132,6 @@ void* allocate(Call call, std::size_t bytes) {
       } catch (const std::bad_alloc&) {
         return nullptr;
       }
-    case call_aligned:
-      return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   }
   return nullptr;
 }
@@ -168,8 +160,7 @@ void pairs(std::uint64_t rounds, std::size_t bytes, Touch touch, std::uint32_t n
 }
 
 void run_pair(const Args& args, Report& report) {
-  static constexpr decltype(&pairs<call_malloc>) kPairs[] = {pairs<call_malloc>, pairs<call_calloc>, pairs<call_new>,
-                                                             pairs<call_aligned>};
+  static constexpr decltype(&pairs<call_malloc>) kPairs[] = {pairs<call_malloc>, pairs<call_calloc>, pairs<call_new>};
   const unsigned threads = args.threads();
   const std::uint64_t rounds = args.number("rounds") / threads;
   if (rounds == 0) usage_error("pair", "--rounds=%lu: expected at least one per thread", args.number("rounds"));
@@ -181,16 +172,13 @@ void run_pair(const Args& args, Report& report) {
   add_pairs(report, timing, threads);
   report.add("pairs_per_second", timing.per_second(timing.allocations), "1/s", Better::neither, timing.allocations);
   add_timing(report, timing, threads);
-  if (args.pick("call") == call_aligned)
-    report.caveat("aligned_alloc(64, size): sizes are rounded up to a multiple of 64");
 }
 
 constexpr Param kPairParams[] = {
     swept("size", "16..256K", 1, std::uint64_t{1} << 30, "B", "bytes of the block"),
     swept("threads", "1", 1, 1024, "", "threads that share the rounds"),
     integer("rounds", "1000000", 1, 10000000000, "", "pairs in all, after 1000 per thread that are not timed"),
-    choice("call", "malloc", "malloc|calloc|new|aligned",
-           "which pair: malloc, calloc, operator new, aligned_alloc(64)"),
+    choice("call", "malloc", "malloc|calloc|new", "which pair: malloc, calloc, operator new"),
     choice("touch", "first64", kTouchChoices, kTouchHelp),
 };
 

@@ -1,7 +1,7 @@
 // Threads that come and go, or sleep:
 //   larson        a server in miniature. A thread replaces blocks of its array at random, then hands the array to a new
-//                 thread and ends; the new thread frees what the dead one allocated. With --rotate the array goes to
-//                 the neighbour's successor, by which blocks cross between lineages that run at the same time as well.
+//                 thread and ends; the new thread frees what the dead one allocated. The array goes to the
+//                 neighbour's successor, by which blocks cross between lineages that run at the same time as well.
 //   churn         threads are born, allocate, leave some blocks behind and end; the main thread frees what they left
 //   rss           threads fill their slots, then replace blocks at random; resident memory is sampled over time, after
 //                 all threads have freed everything and ended, and after the program has idled
@@ -30,7 +30,6 @@ void run_larson(const Args& args, Report& report) {
   const std::uint64_t generations = args.number("generations");
   const std::uint32_t steps = args.number32("steps");
   const Touch touch = args.touch();
-  const bool rotate = args.yes("rotate");
   const std::uint64_t low = args.number("low");
   const std::uint64_t high = args.number("high");
   Random random(args.number("seed"), 0);
@@ -47,7 +46,7 @@ void run_larson(const Args& args, Report& report) {
   const std::uint64_t begin = now_ns();
   for (std::uint64_t generation = 0; generation < generations; ++generation) {
     const auto work = [&](unsigned t, Tally& tally) {
-      Block* const array = &slots[(rotate ? (t + generation) % threads : t) * blocks];
+      Block* const array = &slots[(t + generation) % threads * blocks];
       const std::uint64_t first_pick = (generation * threads + t) * 7919;
       const std::uint32_t first = number + t * steps;
       std::uint64_t inherited = 0;
@@ -82,7 +81,6 @@ constexpr Param kLarsonParams[] = {
     integer("blocks", "1000", 1, 1000000, "", "blocks in an array"),
     integer("low", "8", 1, 16777216, "B", "the smallest block"),
     integer("high", "512", 1, 16777216, "B", "the largest block"),
-    choice("rotate", "yes", "yes|no", "hand an array to the neighbour's successor instead of one's own"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
@@ -90,11 +88,10 @@ void run_churn(const Args& args, Report& report) {
   const unsigned width = args.threads();
   const std::uint64_t waves = args.number("waves");
   const std::uint32_t blocks = args.number32("blocks");
-  const auto kept = static_cast<std::uint32_t>(blocks * args.number("kept") / 100);
+  const std::uint32_t kept = blocks / 4;  // outlive the thread
   const Touch touch = args.touch();
   Random random(args.number("seed"), 0);
-  const std::uint64_t high = args.number("high");
-  const auto sizes = drawn(4096, [&] { return random.between(16, high); });
+  const auto sizes = drawn(4096, [&] { return random.between(16, 1024); });
   OwnArray<Block> slots(std::size_t{width} * blocks);
   NewThreads wave_threads(report, width);
   Series& resident = report.curve("resident", 130);
@@ -136,9 +133,8 @@ void run_churn(const Args& args, Report& report) {
 constexpr Param kChurnParams[] = {
     swept("threads", "4", 1, 256, "", "threads alive at once"),
     integer("waves", "500", 4, 1000000, "", "times that these threads are born and end"),
-    integer("blocks", "100", 1, 100000, "", "blocks that each thread allocates"),
-    integer("kept", "25", 0, 100, "%", "share of them that outlives the thread"),
-    integer("high", "1024", 16, 1048576, "B", "sizes are uniform from 16 to this"),
+    integer("blocks", "100", 1, 100000, "",
+            "blocks of 16 to 1024 bytes that each thread allocates; a quarter outlives it"),
     choice("touch", "ends", kTouchChoices, kTouchHelp),
 };
 
