@@ -14,7 +14,8 @@ def run(options: Namespace) -> int:
     if options.form == "programs":
         real_programs.must_be_known(options.parts)
         preparation.ensure_packages(packages.missing_programs(), preparation.to_stderr)
-        preparation.ensure_packages(real_programs.absent(real_programs.packages(options.parts)), preparation.to_stderr)
+        wanted = [name for name in real_programs.packages(options.parts) if not packages.is_installed(name)]
+        preparation.ensure_packages(wanted, preparation.to_stderr)
         return real_programs.survey(options.parts, preparation.to_stderr)
     known = [*(p.preset for p in own_tests.PARTS), own_tests.LAB]
     for name in options.parts:

@@ -102,13 +102,3 @@ def runs(names: Sequence[str]) -> list[tuple[Path, str, list[str]]]:
         if chosen or kind in names or not names:
             result.append((path, kind, [] if kind in names else chosen))
     return result
-
-
-def absent(names: Sequence[str]) -> list[str]:
-    """Those packages that are not installed yet."""
-    missing = []
-    for name in names:
-        command = ["dpkg-query", "-W", "-f", "${db:Status-Status}", name]
-        if subprocess.run(command, capture_output=True, text=True, check=False).stdout != "installed":
-            missing.append(name)
-    return missing

@@ -69,10 +69,10 @@ def installed_mib(wanted: Sequence[str]) -> float:
 def missing_peers(only: Collection[str] = ()) -> list[str]:
     """The packages of Debian's allocators that are not installed; with `only`, of those that it names."""
     named = {variant for name in only for variant in (name, *ALIASES.get(name, ()))}
-    return [p.package for p in PACKAGED if (not only or {p.name, "all"} & named) and not _installed(p.package)]
+    return [p.package for p in PACKAGED if (not only or {p.name, "all"} & named) and not is_installed(p.package)]
 
 
-def _installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     try:
         done = subprocess.run(
             ["dpkg-query", "-W", "-f", "${db:Status-Status}", package], capture_output=True, text=True, check=False

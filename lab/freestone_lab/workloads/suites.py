@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 
 # How often programs ask for each size: the weights of the `micro` workload.
@@ -275,12 +273,4 @@ def suite(name: str) -> tuple[WorkloadRun, ...]:
     if not found:
         known = sorted({run.workload for run in SUITES["full"]})
         raise UserError(f"'{name}' is no suite ({', '.join(SUITES)}) and no workload ({', '.join(known)})")
-    return found
-
-
-def program() -> Path:
-    """The built workload program."""
-    found = paths.build_dir() / PROGRAM
-    if not found.exists():
-        raise UserError(f"{found} is missing: './freestone build' makes it")
     return found

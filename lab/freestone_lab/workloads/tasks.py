@@ -37,8 +37,7 @@ APP_SECONDS = 0.65  # about what a real program's fixed work takes
 
 def workload_program() -> Path:
     """The built workload program; built first when it is missing."""
-    builds.built(suites.PROGRAM)
-    return suites.program()
+    return builds.built(suites.PROGRAM)
 
 
 @cache

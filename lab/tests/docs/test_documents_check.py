@@ -18,7 +18,7 @@ from freestone_lab.commands import docs
 from freestone_lab.core.errors import UserError
 from freestone_lab.docs import tuning
 from freestone_lab.docs.pages import differences
-from freestone_lab.workloads.app_table import APPS
+from freestone_lab.workloads.apps import APPS
 from freestone_lab.workloads.suites import SUITES
 
 ROOT = Path(__file__).resolve().parents[3]

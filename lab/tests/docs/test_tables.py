@@ -11,7 +11,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.docs import tables
 from freestone_lab.host import real_programs
-from freestone_lab.workloads import app_table, suites
+from freestone_lab.workloads import apps, suites
 
 PEERS = ("glibc", "glibc again", tables.FAST, tables.HARDENED)
 
@@ -60,7 +60,7 @@ def test_a_failure_stands_above_all_costs_and_in_no_mean() -> None:
 def test_the_suite_of_costs_has_the_promised_programs() -> None:
     assert {"python", "r", "emacs", "ruby", "make", "git", "pandas"} <= set(suites.COSTS)
     assert len(suites.COSTS) == len(set(suites.COSTS)) >= 20
-    assert set(suites.COSTS) <= {app.name for app in app_table.APPS}
+    assert set(suites.COSTS) <= {app.name for app in apps.APPS}
 
 
 def test_memory_calls_show_what_the_check_adds() -> None:

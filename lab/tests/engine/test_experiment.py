@@ -29,7 +29,7 @@ from freestone_lab.engine.plan import Plan, Task
 from freestone_lab.measure import fingerprint, process, provenance
 from freestone_lab.measure.process import Request, Run
 from freestone_lab.measure.samples import digest
-from freestone_lab.workloads import suites
+from freestone_lab.workloads.tasks import workload_program
 
 GLIBC = Peer("glibc", None, "libc")
 
@@ -310,7 +310,7 @@ def test_stolen_time_is_said() -> None:
 
 
 def test_a_workload_program_is_warmed_up_and_proven_once_per_allocator(controls: dict[str, Peer]) -> None:
-    words = {n: (str(suites.program()), "pair", "--size=64", f"--rounds={n}", "--idle-ms=0") for n in (1000, 2000)}
+    words = {n: (str(workload_program()), "pair", "--size=64", f"--rounds={n}", "--idle-ms=0") for n in (1000, 2000)}
     seen: list[tuple[str, str, int]] = []
     proven: set[tuple[str, str]] = set()
     peers = [GLIBC, controls["passthrough"], controls["not-loading"]]

@@ -12,14 +12,14 @@ import pytest
 import workload_tools
 
 from freestone_lab.engine.plan import Task
-from freestone_lab.workloads import defaults, suites
+from freestone_lab.workloads import defaults, tasks
 
 SHORT_S = 0.6  # of CPU time; 0.05 to 0.09 s where nobody else works
 
 
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    monkeypatch.setattr(suites, "program", workload_tools.program)
+    monkeypatch.setattr(tasks, "workload_program", workload_tools.program)
     return defaults.tasks(tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
 ) -> None:
     counter = compiled(tmp_path_factory, Path(__file__).parents[1] / "programs/requests.c")
     (run,) = suites.suite(identity)
-    command = [str(suites.program()), *run.arguments()]
+    command = [str(tools.program()), *run.arguments()]
     done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)
     asked = [int(n) for n in re.findall(r"^requests: (\d+)$", done.stderr, re.MULTILINE)]
     assert max(asked) / 2**30 == pytest.approx(run.null_gib, rel=0.05)
@@ -140,7 +140,7 @@ def test_every_row_is_one_that_its_workload_takes_and_the_report_draws(processor
 
 def test_a_row_works_with_twice_the_threads_that_there_are_processors() -> None:
     for row in (row for row in suites.scaling(1) if row.params["threads"] == 2):
-        done = subprocess.run([str(suites.program()), *row.arguments()], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(tools.program()), *row.arguments()], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (row.id, done.stderr)
 
 
