@@ -34,30 +34,6 @@ void write_to_file(void* file, const char* text, usize length) {
 }
 void ignore_complaint(const OptionInfo*, const char*, usize, const char*) {}
 
-struct HeapInfo {  // glibc's mallinfo2
-  usize arena;
-  usize ordblks;
-  usize smblks;
-  usize hblks;
-  usize hblkhd;
-  usize fsmblks;
-  usize uordblks;
-  usize fordblks;
-  usize keepcost;
-};
-HeapInfo heap_info(const Statistics& s) {
-  HeapInfo info = {};
-  info.arena = s.heap_bytes();
-  info.hblks = s.mapped_blocks;
-  info.hblkhd = s.mapped_bytes;
-  info.uordblks = s.heap_live_bytes();
-  info.fordblks = s.heap_free_bytes();
-  info.keepcost = s.dirty_bytes;
-  for (const ClassStatistics& c : s.classes) info.smblks += c.cached_blocks, info.ordblks += c.free_blocks;
-  info.fsmblks = s.thread_cached_bytes;
-  return info;
-}
-
 // Glibc's text, which is what scripts look for.
 void print_glibc_lines(const Statistics& s) {
   const auto text = [](const Message& line) { write_to_stderr(nullptr, line.data(), line.length()); };
@@ -66,14 +42,13 @@ void print_glibc_lines(const Statistics& s) {
     for (usize least = 1'000'000'000; least > max_of<usize>(value, 1); least /= 10) line << ' ';
     text(line << u64{value} << '\n');
   };
-  const HeapInfo heap = heap_info(s);
   const MappingCounts mappings = mapping_counts();
   text(Message("Arena 0:\n"));
-  figure("system bytes     = ", heap.arena);
-  figure("in use bytes     = ", heap.uordblks);
+  figure("system bytes     = ", s.heap_bytes());
+  figure("in use bytes     = ", s.heap_live_bytes());
   text(Message("Total (incl. mmap):\n"));
-  figure("system bytes     = ", heap.arena + heap.hblkhd);
-  figure("in use bytes     = ", heap.uordblks + heap.hblkhd);
+  figure("system bytes     = ", s.heap_bytes() + s.mapped_bytes);
+  figure("in use bytes     = ", s.heap_live_bytes() + s.mapped_bytes);
   figure("max mmap regions = ", mappings.most_blocks);
   figure("max mmap bytes   = ", mappings.most_bytes);
 }
@@ -93,17 +68,22 @@ template <typename Info, typename Convert>
 static Info filled(Convert convert) {
   Statistics s;
   collect_statistics(s, ProcessFigures::left_out);
-  const HeapInfo heap = heap_info(s);
+  usize free_in_slabs = 0;
+  usize cached = 0;
+  for (const ClassStatistics& c : s.classes) {
+    free_in_slabs += c.free_blocks;
+    cached += c.cached_blocks;
+  }
   Info info = {};
-  info.arena = convert(heap.arena);
-  info.ordblks = convert(heap.ordblks);
-  info.smblks = convert(heap.smblks);
-  info.hblks = convert(heap.hblks);
-  info.hblkhd = convert(heap.hblkhd);
-  info.fsmblks = convert(heap.fsmblks);
-  info.uordblks = convert(heap.uordblks);
-  info.fordblks = convert(heap.fordblks);
-  info.keepcost = convert(heap.keepcost);
+  info.arena = convert(s.heap_bytes());
+  info.ordblks = convert(free_in_slabs);
+  info.smblks = convert(cached);
+  info.hblks = convert(s.mapped_blocks);
+  info.hblkhd = convert(s.mapped_bytes);
+  info.fsmblks = convert(s.thread_cached_bytes);
+  info.uordblks = convert(s.heap_live_bytes());
+  info.fordblks = convert(s.heap_free_bytes());
+  info.keepcost = convert(s.dirty_bytes);
   return info;
 }
 
@@ -134,13 +114,10 @@ FREESTONE_EXPORT ABI(void, malloc_stats()) {
 }
 
 FREESTONE_EXPORT int freestone_stats_write(int file, enum freestone_format format) {
-  switch (format) {
-    case FREESTONE_TEXT: return write_statistics(file, Format::text) ? 0 : EIO;
-    case FREESTONE_JSON: return write_statistics(file, Format::json) ? 0 : EIO;
-    case FREESTONE_XML: return write_statistics(file, Format::xml) ? 0 : EIO;
-    case FREESTONE_OPENMETRICS: return write_statistics(file, Format::openmetrics) ? 0 : EIO;
-  }
-  return EINVAL;
+  constexpr Format kFormats[] = {Format::text, Format::json, Format::xml, Format::openmetrics};
+  static_assert(FREESTONE_TEXT == 0 && FREESTONE_JSON == 1 && FREESTONE_XML == 2 && FREESTONE_OPENMETRICS == 3);
+  if (static_cast<unsigned>(format) >= sizeof kFormats / sizeof kFormats[0]) return EINVAL;
+  return write_statistics(file, kFormats[format]) ? 0 : EIO;
 }
 
 FREESTONE_EXPORT int freestone_stats_report() { return write_report(); }

@@ -180,74 +180,49 @@ FREESTONE_HIDDEN void* freestone_libc_memcpy(void* to, const void* from, usize b
 FREESTONE_HIDDEN void* freestone_libc_memmove(void* to, const void* from, usize bytes) { return move(to, from, bytes); }
 FREESTONE_HIDDEN void* freestone_libc_memset(void* to, int value, usize bytes) { return set(to, value, bytes); }
 
-FREESTONE_EXPORT void* memcpy(void* to, const void* from, usize bytes) {
-  return checked<copy>(to, from, bytes);
-}
-FREESTONE_EXPORT void* memmove(void* to, const void* from, usize bytes) {
-  return checked<move>(to, from, bytes);
-}
-FREESTONE_EXPORT void* mempcpy(void* to, const void* from, usize bytes) {
-  return static_cast<char*>(checked<copy>(to, from, bytes)) + bytes;
-}
-FREESTONE_EXPORT void* memset(void* to, int value, usize bytes) {
-  return checked_set(to, value, bytes);
-}
-FREESTONE_EXPORT char* strcpy(char* to, const char* from) {
-  copy_string(to, from, kNoRoomKnown);
-  return to;
-}
-FREESTONE_EXPORT char* stpcpy(char* to, const char* from) { return copy_string(to, from, kNoRoomKnown); }
-FREESTONE_EXPORT char* strncpy(char* to, const char* from, usize bytes) {
-  copy_string_padded(to, from, bytes, kNoRoomKnown);
-  return to;
-}
-FREESTONE_EXPORT char* stpncpy(char* to, const char* from, usize bytes) {
-  return copy_string_padded(to, from, bytes, kNoRoomKnown);
-}
-FREESTONE_EXPORT char* strcat(char* to, const char* from) {
-  append_string(to, from, length_of(from), kNoRoomKnown);
-  return to;
-}
-FREESTONE_EXPORT char* strncat(char* to, const char* from, usize bytes_max) {
-  append_string(to, from, length_of(from, bytes_max), kNoRoomKnown);
-  return to;
-}
+// A function of libc under both its names: the compiler calls the second where it knows the room at the destination.
+#define UNPACK(...) __VA_ARGS__
+#define WITH_ROOM(result, name, parameters, ...) \
+  FREESTONE_EXPORT result name parameters {      \
+    constexpr usize room = kNoRoomKnown;         \
+    __VA_ARGS__                                  \
+  }                                              \
+  FREESTONE_EXPORT result __##name##_chk(UNPACK parameters, const usize room) { __VA_ARGS__ }
 
-FREESTONE_EXPORT void* __memcpy_chk(void* to, const void* from, usize bytes, usize room) {
+WITH_ROOM(void*, memcpy, (void* to, const void* from, usize bytes), {
   expect_room(bytes, room);
   return checked<copy>(to, from, bytes);
-}
-FREESTONE_EXPORT void* __memmove_chk(void* to, const void* from, usize bytes, usize room) {
+})
+WITH_ROOM(void*, memmove, (void* to, const void* from, usize bytes), {
   expect_room(bytes, room);
   return checked<move>(to, from, bytes);
-}
-FREESTONE_EXPORT void* __mempcpy_chk(void* to, const void* from, usize bytes, usize room) {
+})
+WITH_ROOM(void*, mempcpy, (void* to, const void* from, usize bytes), {
   expect_room(bytes, room);
   return static_cast<char*>(checked<copy>(to, from, bytes)) + bytes;
-}
-FREESTONE_EXPORT void* __memset_chk(void* to, int value, usize bytes, usize room) {
+})
+WITH_ROOM(void*, memset, (void* to, int value, usize bytes), {
   expect_room(bytes, room);
   return checked_set(to, value, bytes);
-}
-FREESTONE_EXPORT char* __strcpy_chk(char* to, const char* from, usize room) {
+})
+WITH_ROOM(char*, strcpy, (char* to, const char* from), {
   copy_string(to, from, room);
   return to;
-}
-FREESTONE_EXPORT char* __stpcpy_chk(char* to, const char* from, usize room) { return copy_string(to, from, room); }
-FREESTONE_EXPORT char* __strncpy_chk(char* to, const char* from, usize bytes, usize room) {
+})
+WITH_ROOM(char*, stpcpy, (char* to, const char* from), { return copy_string(to, from, room); })
+WITH_ROOM(char*, strncpy, (char* to, const char* from, usize bytes), {
   copy_string_padded(to, from, bytes, room);
   return to;
-}
-FREESTONE_EXPORT char* __stpncpy_chk(char* to, const char* from, usize bytes, usize room) {
-  return copy_string_padded(to, from, bytes, room);
-}
-FREESTONE_EXPORT char* __strcat_chk(char* to, const char* from, usize room) {
+})
+WITH_ROOM(char*, stpncpy, (char* to, const char* from, usize bytes),
+          { return copy_string_padded(to, from, bytes, room); })
+WITH_ROOM(char*, strcat, (char* to, const char* from), {
   append_string(to, from, length_of(from), room);
   return to;
-}
-FREESTONE_EXPORT char* __strncat_chk(char* to, const char* from, usize bytes_max, usize room) {
+})
+WITH_ROOM(char*, strncat, (char* to, const char* from, usize bytes_max), {
   append_string(to, from, length_of(from, bytes_max), room);
   return to;
-}
+})
 
 }  // extern "C"

@@ -44,6 +44,17 @@ constexpr T max_of(T a, T b) {
   return a < b ? b : a;
 }
 
+// The first of the indices from `low` to `high` of which `is_before` is not true, by bisection: it is true of a first
+// part of them.
+template <typename Index, typename IsBefore>
+constexpr Index partition_point(Index low, Index high, IsBefore is_before) {
+  while (low < high) {
+    const Index middle = low + (high - low) / 2;
+    is_before(middle) ? low = middle + 1 : high = middle;
+  }
+  return low;
+}
+
 inline usize address_of(const void* pointer) { return reinterpret_cast<usize>(pointer); }
 
 }  // namespace freestone

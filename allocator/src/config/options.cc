@@ -84,13 +84,12 @@ bool parse_number(const char* text, usize length, bool allow_suffix, u64& result
 // The position of the word in "a|b|c", or -1.
 int choice_position(const char* choices, const char* word, usize length) {
   int position = 0;
-  while (true) {
+  for (;; ++position) {
     const char* end = std::strchr(choices, '|');
     const usize word_length = end != nullptr ? static_cast<usize>(end - choices) : std::strlen(choices);
     if (word_length == length && std::memcmp(choices, word, length) == 0) return position;
     if (end == nullptr) return -1;
     choices = end + 1;
-    ++position;
   }
 }
 
@@ -100,6 +99,9 @@ usize append(char* buffer, usize capacity, usize length, const char* text, usize
   return length + taken;
 }
 
+usize append_text(char* buffer, usize capacity, const char* text) {
+  return append(buffer, capacity, 0, text, std::strlen(text));
+}
 usize append_number(char* buffer, usize capacity, u64 number) {
   const Digits digits = Digits::decimal(number);
   return append(buffer, capacity, 0, digits.data(), digits.length());
@@ -119,11 +121,8 @@ const OptionInfo* find_option(const char* name, usize length) {
 
 usize option_text(const OptionInfo& info, char* buffer, usize capacity) {
   switch (info.kind) {
-    case OptionKind::flag: {
-      const char* word = field<bool>(info) ? "true" : "false";
-      return append(buffer, capacity, 0, word, std::strlen(word));
-    }
-    case OptionKind::bytes: return append_number(buffer, capacity, field<usize>(info));
+    case OptionKind::flag: return append_text(buffer, capacity, field<bool>(info) ? "true" : "false");
+    case OptionKind::bytes:
     case OptionKind::number: return append_number(buffer, capacity, field<u64>(info));
     case OptionKind::choice: {
       const char* word = info.unit;
@@ -136,10 +135,7 @@ usize option_text(const OptionInfo& info, char* buffer, usize capacity) {
       const usize length = append_number(buffer, capacity, value & ~kPercentBit);
       return (value & kPercentBit) != 0 ? append(buffer, capacity, length, "%", 1) : length;
     }
-    case OptionKind::text: {
-      const char* value = &field<char>(info);
-      return append(buffer, capacity, 0, value, std::strlen(value));
-    }
+    case OptionKind::text: return append_text(buffer, capacity, &field<char>(info));
   }
   return 0;
 }
@@ -154,11 +150,9 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
       if (good) field<bool>(info) = value[length - 1] == 'n' || length == 4;
       break;
     case OptionKind::bytes:
-      good = parse_number(value, length, true, number) && number >= info.minimum && number <= info.maximum;
-      if (good) field<usize>(info) = number;
-      break;
     case OptionKind::number:
-      good = parse_number(value, length, false, number) && number >= info.minimum && number <= info.maximum;
+      good = parse_number(value, length, info.kind == OptionKind::bytes, number) && number >= info.minimum &&
+             number <= info.maximum;
       if (good) field<u64>(info) = number;
       break;
     case OptionKind::choice: {

@@ -100,6 +100,12 @@ Slot* slot_of(UnitIndex first) {
 usize span_start(const Slot& slot) { return address_of(unit_address(slot.first)); }
 usize span_end(const Slot& slot) { return span_start(slot) + units_to_bytes(SampledRecord(slot.first).units()); }
 
+void forget_locked(Slot& slot) FREESTONE_REQUIRES(guard_lock) {
+  slot.state = State::empty;
+  sampled_closed_bytes.sub_relaxed(slot.closed_bytes);
+  SampledRecord(slot.first).guard().store_relaxed(0);
+}
+
 // Forgets the block that has been free for longest. The caller gives its units back. kNone if there is none, or if it
 // must stay (GUARD-1).
 u32 forget_oldest_locked(UnitIndex& units) FREESTONE_REQUIRES(guard_lock) {
@@ -109,11 +115,14 @@ u32 forget_oldest_locked(UnitIndex& units) FREESTONE_REQUIRES(guard_lock) {
   if (!allow(span_start(slot), span_end(slot))) return kNone;
   oldest_freed = slot.next;
   if (oldest_freed == kNone) newest_freed = kNone;
-  slot.state = State::empty;
-  sampled_closed_bytes.sub_relaxed(slot.closed_bytes);
-  SampledRecord(slot.first).guard().store_relaxed(0);
+  forget_locked(slot);
   units = slot.first;
   return index;
+}
+
+void put_empty_locked(u32 index) FREESTONE_REQUIRES(guard_lock) {
+  slot_at_index(index).next = empty_slots;
+  empty_slots = index;
 }
 
 // A slot that was never used.
@@ -150,8 +159,9 @@ void put_history(const Slot& slot) {
 }
 
 void put_headline(const char* kind, const Slot& slot) {
-  (Message() << kind << " of " << reinterpret_cast<void*>(slot.block) << " (block of " << u64{slot.bytes} << " bytes)")
-      .write();
+  Message line;
+  line << kind << " of " << reinterpret_cast<void*>(slot.block) << " (block of " << u64{slot.bytes} << " bytes)";
+  line.write();
 }
 
 [[noreturn]] void report_misuse(const char* kind, const Slot& slot, const char* where) {
@@ -255,8 +265,7 @@ void* guard_allocate(usize bytes, usize alignment) {
   LockGuard guard(guard_lock);
   Slot& slot = slot_at_index(index);
   if (first == kNoUnit) {
-    slot.next = empty_slots;
-    empty_slots = index;
+    put_empty_locked(index);
     --live_slots;
     return nullptr;
   }
@@ -309,19 +318,12 @@ void guard_deallocate(UnitIndex first) {
     const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
     if (forbid(slot, slot.pages_start, slot.pages_end, true) || !allow(span_start(slot), span_end(slot))) {
       slot.next = kNone;
-      if (newest_freed == kNone) {
-        oldest_freed = index;
-      } else {
-        slot_at_index(newest_freed).next = index;
-      }
+      (newest_freed == kNone ? oldest_freed : slot_at_index(newest_freed).next) = index;
       newest_freed = index;
       return;
     }
-    slot.state = State::empty;
-    sampled_closed_bytes.sub_relaxed(slot.closed_bytes);
-    SampledRecord(first).guard().store_relaxed(0);
-    slot.next = empty_slots;
-    empty_slots = index;
+    forget_locked(slot);
+    put_empty_locked(index);
   }
   return_sampled_units(first);
 }
@@ -333,8 +335,7 @@ void guard_release_freed() {
       LockGuard guard(guard_lock);
       const u32 index = forget_oldest_locked(units);
       if (index == kNone) return;
-      slot_at_index(index).next = empty_slots;
-      empty_slots = index;
+      put_empty_locked(index);
     }
     return_sampled_units(units);
   }

@@ -2,6 +2,7 @@
 
 #include "leaks/leak.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,8 +24,6 @@ struct LostSite {
   const Site* site;
   Amount lost;
 };
-
-u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
 
 bool is_exact() { return static_cast<LeakMode>(options.leak) == LeakMode::exact; }
 
@@ -128,36 +127,30 @@ void write_json(const LeakCounts& counts, const LostSite* sites, unsigned count,
   out << "]}\n";
 }
 
-bool put_json(const LeakCounts& counts, const LostSite* sites, unsigned count, MemoryText& text)
+// Writes into a file or a MemoryText. False if memory is out, or if the file does not take everything.
+template <typename Target>
+bool put_json(const LeakCounts& counts, const LostSite* sites, unsigned count, Target& target)
     FREESTONE_REQUIRES(profile_store.lock) {
-  constexpr usize kBufferBytes = 16 * kKiB;
+  constexpr usize kBufferBytes = 64 * kKiB;
   auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
   ProfileReport report;
   if (buffer == nullptr || !report.gather(false)) return false;
-  Output out(text, buffer, kBufferBytes);
+  Output out(target, buffer, kBufferBytes);
   write_json(counts, sites, count, report, out);
   return out.flush();
 }
 
 void save_json(const LeakCounts& counts, const LostSite* sites, unsigned count) FREESTONE_REQUIRES(profile_store.lock) {
-  constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 32];
   expand_profile_path(options.leak_file, path, sizeof path);
-  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
-  ProfileReport report;
   const os::File file = os::File::create_private(path);
-  bool written = buffer != nullptr && file.is_open() && report.gather(false);
-  if (written) {
-    Output out(file, buffer, kBufferBytes);
-    write_json(counts, sites, count, report, out);
-    written = out.flush();
-  }
-  if (!written) (Message() << "the leak report cannot be written to " << path).write();
+  if (!file.is_open() || !put_json(counts, sites, count, file))
+    (Message() << "the leak report cannot be written to " << path).write();
 }
 
-// Searches, and hands what it found to tell(counts, sites, count).
-template <typename Tell>
-__attribute__((noinline)) LeakCounts search(const ProgramFrames& here, Tell tell) {
+// Searches, and writes the report into `text`, or if that is null to where the options say. Clears `good` if the text
+// has no room.
+FREESTONE_APART LeakCounts search(const ProgramFrames& here, MemoryText* text, bool& good) {
   // Threads run again once the search is over. What they allocate from now on counts neither as lost nor as reachable.
   const u64 asked_ns = os::nanoseconds();
   Reachable reachable;
@@ -184,9 +177,17 @@ __attribute__((noinline)) LeakCounts search(const ProgramFrames& here, Tell tell
     for (unsigned i = 0; i < site_count; ++i) {
       if (sites[i].lost.objects > 0) sites[count++] = sites[i];
     }
-    heap_sort(sites, count, [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; });
+    const auto by_loss = [](const LostSite& a, const LostSite& b) { return a.lost.bytes > b.lost.bytes; };
+    std::make_heap(sites, sites + count, by_loss);
+    std::sort_heap(sites, sites + count, by_loss);
   }
-  tell(counts, sites, count);
+  if (text != nullptr) {
+    good = put_json(counts, sites, count, *text);
+  } else if (options.leak_file[0] == '\0') {
+    print_report(counts, sites, count);
+  } else {
+    save_json(counts, sites, count);
+  }
   profile_store.release_scratch_locked(start);
   return counts;
 }
@@ -195,23 +196,14 @@ __attribute__((noinline)) LeakCounts search(const ProgramFrames& here, Tell tell
 
 LeakCounts report_leaks() {
   const ProgramFrames here;
-  return search(here, [](const LeakCounts& counts, const LostSite* sites, unsigned count)
-                          FREESTONE_REQUIRES(profile_store.lock) {
-    if (options.leak_file[0] == '\0') {
-      print_report(counts, sites, count);
-    } else {
-      save_json(counts, sites, count);
-    }
-  });
+  bool good = true;
+  return search(here, nullptr, good);
 }
 
 int write_leaks(MemoryText& text) {
   const ProgramFrames here;
   bool good = false;
-  search(here, [&](const LeakCounts& counts, const LostSite* sites, unsigned count)
-                   FREESTONE_REQUIRES(profile_store.lock) {
-    good = put_json(counts, sites, count, text);
-  });
+  search(here, &text, good);
   return good ? 0 : ENOMEM;
 }
 

@@ -209,13 +209,8 @@ class Scan {
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
-      usize from = mapping.start;
-      if (program_frames >= mapping.start && program_frames < mapping.end) {
-        from = program_frames;
-      } else {
-        from = StoppedThreads::used_from(mapping.start, mapping.end);
-      }
-      scan_outside(from, mapping.end);
+      const bool is_own_stack = program_frames >= mapping.start && program_frames < mapping.end;
+      scan_outside(is_own_stack ? program_frames : StoppedThreads::used_from(mapping.start, mapping.end), mapping.end);
       return true;
     });
     StoppedThreads::for_each_frame([this](usize start, usize end) { scan(start, end); });
@@ -321,19 +316,12 @@ class Scan {
   }
 
   void reach_mapping(usize value) {
-    usize low = 0;
-    usize high = result_.mapped_count_;
-    while (low < high) {
-      const usize middle = (low + high) / 2;
-      if (result_.mapped_[middle].end <= value) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == result_.mapped_count_ || result_.mapped_[low].start > value || result_.mapped_[low].reached) return;
-    result_.mapped_[low].reached = true;
-    push(result_.mapped_[low].start, result_.mapped_[low].end);
+    const usize index =
+        partition_point(usize{0}, result_.mapped_count_, [&](usize i) { return result_.mapped_[i].end <= value; });
+    Reachable::Mapped& mapped = result_.mapped_[index];
+    if (index == result_.mapped_count_ || mapped.start > value || mapped.reached) return;
+    mapped.reached = true;
+    push(mapped.start, mapped.end);
   }
 
   void push(usize start, usize end) {

@@ -17,6 +17,7 @@
 #include <sys/auxv.h>
 
 #include <cerrno>
+#include <cstring>
 #include <type_traits>
 
 #include "base/atomic.h"
@@ -63,14 +64,6 @@ struct Exports {
   }
 };
 
-bool is_same(const char* a, const char* b) {
-  while (*a == *b && *a != '\0') {
-    ++a;
-    ++b;
-  }
-  return *a == *b;
-}
-
 // The function or variable of that name in its default version, or null. DT_GNU_HASH is a header of four words, a
 // filter of 64-bit words, buckets with the first symbol of each, and a word for each symbol: its hash, and in bit 0
 // whether it ends its bucket.
@@ -97,7 +90,8 @@ const ElfW(Sym)* Exports::find(const char* name) const {
     const unsigned kind = ELF64_ST_TYPE(symbol.st_info);
     const bool has_address = kind == STT_FUNC || kind == STT_GNU_IFUNC || kind == STT_OBJECT;
     if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && has_address &&
-        (versions == nullptr || (versions[index] & kHiddenVersion) == 0) && is_same(names + symbol.st_name, name))
+        (versions == nullptr || (versions[index] & kHiddenVersion) == 0) &&
+        std::strcmp(names + symbol.st_name, name) == 0)
       return &symbol;
     if ((found & 1) != 0) return nullptr;
   }
@@ -190,13 +184,8 @@ constinit Late<int(void*, dl_find_object*), 7> find_object("_dl_find_object");
 #endif
 
 __attribute__((constructor(101))) void find_early() {
-  key_create.find_early();
-  key_delete.find_early();
-  set_specific.find_early();
-  create.find_early();
-  set_stack_size.find_early();
-  set_name.find_early();
-  set_mask.find_early();
+  const auto find_all = [](auto&... each) { (each.find_early(), ...); };
+  find_all(key_create, key_delete, set_specific, create, set_stack_size, set_name, set_mask);
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
   // Stacks are followed in signal handlers too, so it is found before the first.
   find_object.find_early();

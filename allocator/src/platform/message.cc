@@ -97,20 +97,18 @@ SizeClass class_number(usize block_bytes) {
 FREESTONE_SLOW void say(const char* kind, const void* block, const BlockFacts& facts) {
   const bool json = options.on_error_format == kJson;
   Message line = json ? json_start(kind, block) : Message();
-  if (!json) line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";
   if (json) {
     line << ",\"block_bytes\":" << u64{facts.block_bytes} << ",\"class\":" << u64{class_number(facts.block_bytes)};
+  } else {
+    line << kind << " of " << block << " (block of " << u64{facts.block_bytes} << " bytes";
   }
-  if (facts.asked_bytes != BlockFacts::kUnknown) {
-    json ? line << ",\"asked_bytes\":" << u64{facts.asked_bytes}
-         : line << ", " << u64{facts.asked_bytes} << " asked for";
-  }
-  if (facts.wrong_byte != BlockFacts::kUnknown) {
-    json ? line << ",\"wrong_byte\":" << u64{facts.wrong_byte} : line << ", wrong from byte " << u64{facts.wrong_byte};
-  }
-  if (facts.inside != BlockFacts::kUnknown) {
-    json ? line << ",\"inside\":" << u64{facts.inside} : line << ", " << u64{facts.inside} << " behind its start";
-  }
+  const auto add = [&](usize fact, const char* key, const char* before, const char* behind) {
+    if (fact == BlockFacts::kUnknown) return;
+    json ? line << ",\"" << key << "\":" << u64{fact} : line << ", " << before << u64{fact} << behind;
+  };
+  add(facts.asked_bytes, "asked_bytes", "", " asked for");
+  add(facts.wrong_byte, "wrong_byte", "wrong from byte ", "");
+  add(facts.inside, "inside", "", " behind its start");
   (line << (json ? '}' : ')')).write();
   tell_witness(block);
 }

@@ -37,20 +37,13 @@ Atomic<u64> calls_made[kCallKinds];  // relaxed: statistics
 
 CallKind kind_of(long number) {
   switch (number) {
-    case SYS_mmap:
-      return CallKind::map;
-    case SYS_munmap:
-      return CallKind::unmap;
-    case SYS_mprotect:
-      return CallKind::protect;
-    case SYS_madvise:
-      return CallKind::advise;
-    case SYS_mremap:
-      return CallKind::remap;
-    case SYS_futex:
-      return CallKind::wait;
-    default:
-      return CallKind::other;
+    case SYS_mmap: return CallKind::map;
+    case SYS_munmap: return CallKind::unmap;
+    case SYS_mprotect: return CallKind::protect;
+    case SYS_madvise: return CallKind::advise;
+    case SYS_mremap: return CallKind::remap;
+    case SYS_futex: return CallKind::wait;
+    default: return CallKind::other;
   }
 }
 

@@ -63,23 +63,22 @@ enum Text : unsigned {
 };
 static_assert(sizeof kStrings / sizeof kStrings[0] == kFixed);
 
-u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
+void put_head(Output& out, Field field, usize length) {
+  MessageBytes<24> head;
+  head.varint((u64{field} << 3) | 2);
+  head.varint(length);
+  out.raw(head.data(), head.length());
+}
 
 template <usize n>
 void put(Output& out, Field field, const MessageBytes<n>& message) {
-  MessageBytes<24> head;
-  head.varint((u64{field} << 3) | 2);
-  head.varint(message.length());
-  out.raw(head.data(), head.length());
+  put_head(out, field, message.length());
   out.raw(message.data(), message.length());
 }
 
 void put_text(Output& out, const char* text) {
-  MessageBytes<24> head;
-  head.varint((u64{kString} << 3) | 2);
   const usize length = std::strlen(text);
-  head.varint(length);
-  out.raw(head.data(), head.length());
+  put_head(out, kString, length);
   put_as_utf8(text, length, [&](const char* part, usize bytes) { out.raw(part, bytes); });
 }
 
@@ -170,14 +169,8 @@ void write_pprof(const ProfileReport& report, ProfileView view, Output& out) {
     const Site& site = profile_store.site(i);
     if (site.samples == 0) continue;  // of an earlier profile
     const Amount peak = profile_store.peak_of(site);
-    const u64 values[kTypes] = {whole(site.allocated.objects),
-                                whole(site.allocated.bytes),
-                                whole(site.live.objects),
-                                whole(site.live.bytes),
-                                whole(peak.objects),
-                                whole(peak.bytes),
-                                0,
-                                0};
+    const u64 values[kTypes] = {whole(site.allocated.objects), whole(site.allocated.bytes), whole(site.live.objects),
+                                whole(site.live.bytes),        whole(peak.objects),         whole(peak.bytes)};
     put_sample(out, report, site, values, -1);
     for (unsigned k = 0; k < kLifetimes; ++k) {
       if (site.freed[k].objects <= 0) continue;

@@ -21,23 +21,33 @@ Atomic<u32> dump_pending;     // a signal asked for a dump
 Atomic<u32> restart_pending;  // the child of a fork starts anew
 Atomic<u32> dumps;
 
-void write_locked(ProfileReport& report, ProfileFormat format, Output& out) FREESTONE_REQUIRES(profile_store.lock) {
-  const auto view = static_cast<ProfileView>(options.prof_view);
-  report.sample_bytes = profile_sample_bytes.load_relaxed();
-  if (format == ProfileFormat::collapsed) {
-    report.find_symbols();
-    write_collapsed(report, view, out);
-  } else if (format == ProfileFormat::heap_v2) {
-    write_heap_v2(report, out);
-  } else {
-    write_pprof(report, view, out);
+// Writes into a file or a MemoryText. Returns 0 or an errno value.
+template <typename Target>
+int write_locked(Target& target, ProfileFormat format) FREESTONE_REQUIRES(profile_store.lock) {
+  constexpr usize kBufferBytes = 64 * kKiB;
+  const usize start = profile_store.scratch_start_locked();
+  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
+  ProfileReport report;
+  int error = ENOMEM;
+  if (buffer != nullptr && report.gather(static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer)) {
+    const auto view = static_cast<ProfileView>(options.prof_view);
+    Output out(target, buffer, kBufferBytes);
+    report.sample_bytes = profile_sample_bytes.load_relaxed();
+    if (format == ProfileFormat::collapsed) {
+      report.find_symbols();
+      write_collapsed(report, view, out);
+    } else if (format == ProfileFormat::heap_v2) {
+      write_heap_v2(report, out);
+    } else {
+      write_pprof(report, view, out);
+    }
+    error = out.flush() ? 0 : EIO;
   }
+  profile_store.release_scratch_locked(start);
+  return error;
 }
 
-bool ends_at_unmapped() { return static_cast<Unwind>(options.prof_unwind) == Unwind::frame_pointer; }
-
 int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
-  constexpr usize kBufferBytes = 64 * kKiB;
   char path[kOptionTextBytes + 64];
   char temporary[sizeof path + 4];
   const usize length = expand_profile_path(given != nullptr ? given : options.prof_file, path, sizeof path);
@@ -45,21 +55,10 @@ int dump_locked(const char* given) FREESTONE_REQUIRES(profile_store.lock) {
   const bool in_place = os::is_device(path);
   std::memcpy(temporary + length, in_place ? "" : ".tmp", in_place ? 1 : 5);
   dumps.add_relaxed(1);
-  const usize start = profile_store.scratch_start_locked();
-  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
-  ProfileReport report;
-  int error = ENOMEM;
-  if (buffer != nullptr && report.gather(ends_at_unmapped())) {
-    const os::File file = os::File::create_private(temporary);
-    error = file.is_open() ? 0 : EIO;
-    if (error == 0) {
-      Output out(file, buffer, kBufferBytes);
-      write_locked(report, static_cast<ProfileFormat>(options.prof_format), out);
-      if (!out.flush() || (!in_place && !os::rename_file(temporary, path))) error = EIO;
-      if (error != 0 && !in_place) os::remove_file(temporary);
-    }
-  }
-  profile_store.release_scratch_locked(start);
+  const os::File file = os::File::create_private(temporary);
+  int error = file.is_open() ? write_locked(file, static_cast<ProfileFormat>(options.prof_format)) : EIO;
+  if (error == 0 && !in_place && !os::rename_file(temporary, path)) error = EIO;
+  if (error != 0 && file.is_open() && !in_place) os::remove_file(temporary);
   if (error != 0) (Message() << "the profile cannot be written to " << path).write();
   return error;
 }
@@ -176,19 +175,8 @@ int dump_profile(const char* path) {
 }
 
 int write_profile(MemoryText& text, ProfileFormat format) {
-  constexpr usize kBufferBytes = 16 * kKiB;
   ProfileLock lock;
-  const usize start = profile_store.scratch_start_locked();
-  auto* buffer = static_cast<char*>(profile_store.scratch_locked(kBufferBytes));
-  ProfileReport report;
-  bool good = buffer != nullptr && report.gather(ends_at_unmapped());
-  if (good) {
-    Output out(text, buffer, kBufferBytes);
-    write_locked(report, format, out);
-    good = out.flush();
-  }
-  profile_store.release_scratch_locked(start);
-  return good ? 0 : ENOMEM;
+  return write_locked(text, format) == 0 ? 0 : ENOMEM;
 }
 
 void dump_profile_in_signal(int) {

@@ -5,6 +5,8 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
+
 #include "platform/message.h"
 #include "stacks/file_symbols.h"
 
@@ -149,11 +151,9 @@ bool ProfileReport::gather(bool stop) {
     const Site& site = profile_store.site(i);
     for (unsigned k = 0, depth = depth_of(site); k < depth; ++k) addresses[count++] = site.frames[k] - 1;
   }
-  heap_sort(addresses, count, [](usize a, usize b) { return a < b; });
-  usize unique = 0;
-  for (usize i = 0; i < count; ++i) {
-    if (i == 0 || addresses[i] != addresses[i - 1]) addresses[unique++] = addresses[i];
-  }
+  std::make_heap(addresses, addresses + count);  // these sort without recursion, for a small stack
+  std::sort_heap(addresses, addresses + count);
+  const auto unique = static_cast<usize>(std::unique(addresses, addresses + count) - addresses);
   places = static_cast<Place*>(profile_store.scratch_locked(max_of<usize>(unique, 1) * sizeof(Place)));
   if (places == nullptr) return false;
   unsigned module = 0;
@@ -170,33 +170,15 @@ unsigned ProfileReport::depth_of(const Site& site) const {
   if (!stop_at_unmapped) return site.depth;
   for (unsigned k = 0; k < site.depth; ++k) {
     if (is_python_frame(site.frames[k])) continue;
-    unsigned low = 0;
-    unsigned high = module_count;
-    while (low < high) {
-      const unsigned middle = (low + high) / 2;
-      if (modules[middle].end <= site.frames[k] - 1) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == module_count || modules[low].start > site.frames[k] - 1) return max_of(k, 1U);
+    const usize address = site.frames[k] - 1;
+    const unsigned m = partition_point(0U, module_count, [&](unsigned i) { return modules[i].end <= address; });
+    if (m == module_count || modules[m].start > address) return max_of(k, 1U);
   }
   return site.depth;
 }
 
 unsigned ProfileReport::place_of(usize return_address) const {
-  unsigned low = 0;
-  unsigned high = place_count;
-  while (high - low > 1) {
-    const unsigned middle = (low + high) / 2;
-    if (places[middle].address <= return_address - 1) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return partition_point(0U, place_count, [&](unsigned i) { return places[i].address < return_address - 1; });
 }
 
 void ProfileReport::find_symbols() {
@@ -209,19 +191,10 @@ void ProfileReport::find_symbols() {
     SymbolTable table(memory, modules[m]);
     if (first == end || !table.open()) continue;
     table.for_each_function([&](usize start, usize bytes, usize name) {
-      unsigned low = first;
-      unsigned high = end;
-      while (low < high) {
-        const unsigned middle = (low + high) / 2;
-        if (places[middle].address < start) {
-          low = middle + 1;
-        } else {
-          high = middle;
-        }
-      }
-      for (; low < end && places[low].address < start + bytes; ++low) {
-        places[low].symbol = name;
-        places[low].function = start;
+      unsigned i = partition_point(first, end, [&](unsigned k) { return places[k].address < start; });
+      for (; i < end && places[i].address < start + bytes; ++i) {
+        places[i].symbol = name;
+        places[i].function = start;
       }
     });
     for (unsigned i = first; i < end; ++i) {

@@ -53,6 +53,8 @@ class ProfileReport {
 void write_pprof(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 void write_collapsed(const ProfileReport& report, ProfileView view, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(profile_store.lock);
+// A sum of samples as a number of blocks or bytes.
+inline u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
 // One frame as "function" or "module+0x1234". The second form cuts what does not fit and returns the length.
 void write_place(const ProfileReport& report, const Place& place, Output& out);
 usize place_name(const ProfileReport& report, const Place& place, char* name, usize capacity);
@@ -60,26 +62,5 @@ usize place_name(const ProfileReport& report, const Place& place, char* name, us
 // Writes a line such as "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol
 // tables without allocation.
 void print_stack(const usize* frames, unsigned depth);
-
-// Sorts in place and in ascending order, without allocation.
-template <typename T, typename Less>
-void heap_sort(T* items, usize count, Less less) {
-  const auto sift = [&](usize root, usize end) {
-    for (usize child; (child = 2 * root + 1) < end; root = child) {
-      if (child + 1 < end && less(items[child], items[child + 1])) ++child;
-      if (!less(items[root], items[child])) return;
-      T swap = items[root];
-      items[root] = items[child];
-      items[child] = swap;
-    }
-  };
-  for (usize root = count / 2; root-- > 0;) sift(root, count);
-  for (usize end = count; end-- > 1;) {
-    T swap = items[0];
-    items[0] = items[end];
-    items[end] = swap;
-    sift(0, end);
-  }
-}
 
 }  // namespace freestone

@@ -123,12 +123,8 @@ void ProfileStore::replace_frames_locked(const FrameChange* changes, usize count
   for (u32 i = 0; i < site_count_; ++i) {
     const Site& site = *site_at(i);
     for (u32 k = 0; k < site.depth; ++k) {
-      usize low = 0;
-      for (usize high = count; low < high;) {
-        const usize middle = (low + high) / 2;
-        changes[middle].from < site.frames[k] ? low = middle + 1 : high = middle;
-      }
-      if (low < count && changes[low].from == site.frames[k]) site.frames[k] = changes[low].to;
+      const usize at = partition_point(usize{0}, count, [&](usize c) { return changes[c].from < site.frames[k]; });
+      if (at < count && changes[at].from == site.frames[k]) site.frames[k] = changes[at].to;
     }
   }
 }

@@ -1,13 +1,13 @@
 // Room 14, profile: writes a profile as collapsed stacks ("main;f;g 4096", for flame graphs) and as jemalloc's heap_v2
 // (for jeprof).
 
+#include <initializer_list>
+
 #include "profile/profile_report.h"
 
 namespace freestone {
 
 namespace {
-
-u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
 
 void write_stack(const ProfileReport& report, const Site& site, Output& out) {
   const unsigned depth = report.depth_of(site);
@@ -55,12 +55,12 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
     sums[2] += site.samples;
     sums[3] += site.sample_bytes;
   }
-  const auto row = [&](const char* thread, u64 live, u64 live_bytes, u64 all, u64 all_bytes) {
-    out << "  " << thread << ": " << live << ": " << live_bytes << " [" << all << ": " << all_bytes << "]\n";
+  const auto rows = [&](u64 live, u64 live_bytes, u64 all, u64 all_bytes) {
+    for (const char* thread : {"t*", "t0"})
+      out << "  " << thread << ": " << live << ": " << live_bytes << " [" << all << ": " << all_bytes << "]\n";
   };
   out << "heap_v2/" << report.sample_bytes << '\n';
-  row("t*", sums[0], sums[1], sums[2], sums[3]);
-  row("t0", sums[0], sums[1], sums[2], sums[3]);
+  rows(sums[0], sums[1], sums[2], sums[3]);
   for (unsigned i = 0; i < profile_store.site_count(); ++i) {
     const Site& site = profile_store.site(i);
     if (site.samples == 0) continue;  // of an earlier profile
@@ -70,8 +70,7 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
       if (const usize address = address_of_frame(site.frames[k]); address != 0) (out << ' ').hex(address);
     }
     out << '\n';
-    row("t*", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);
-    row("t0", site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);
+    rows(site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);
   }
   out << "\nMAPPED_LIBRARIES:\n";
   const os::File maps = os::File::open_own("maps");

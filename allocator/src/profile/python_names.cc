@@ -23,11 +23,6 @@ PythonFunction* functions = nullptr;
 u32* slots FREESTONE_GUARDED_BY(profile_store.lock) = nullptr;
 unsigned count FREESTONE_GUARDED_BY(profile_store.lock) = 0;
 
-bool same(const PythonFunction& known, usize code, const PythonCode& named) {
-  return known.code == code && known.named.name == named.name && known.named.file == named.file &&
-         known.named.line_table == named.line_table && known.named.first_line == named.first_line;
-}
-
 const char* copy_text(usize text) FREESTONE_REQUIRES(profile_store.lock) {
   char buffer[kTextMax];
   const usize length = python_text(text, buffer, sizeof buffer);
@@ -56,35 +51,41 @@ static usize frame_of(unsigned function, usize instruction) {
          1;
 }
 
+// The slot of the function that is_same says, or the free one for it.
+template <typename IsSame>
+static u32& slot_of(u64 hash, IsSame is_same) FREESTONE_REQUIRES(profile_store.lock) {
+  auto slot = static_cast<u32>(hash) & (kSlots - 1);
+  while (slots[slot] != 0 && !is_same(functions[slots[slot] - 1])) slot = (slot + 1) & (kSlots - 1);
+  return slots[slot];
+}
+
 usize closed_frame_locked(usize start, usize place, const char* name, const char* file) {
   if (!has_room_locked()) return 0;
   u64 hash = 0;
   for (const char* c = name; *c != '\0'; ++c) hash = mix_bits(hash ^ static_cast<u8>(*c));
-  auto slot = static_cast<u32>(hash) & (kSlots - 1);
-  for (; slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
-    const PythonFunction& known = functions[slots[slot] - 1];
-    if (known.lines == nullptr && std::strcmp(known.name, name) == 0 && std::strcmp(known.file, file) == 0) break;
-  }
-  if (slots[slot] == 0) {
-    const usize bytes = std::strlen(name) + std::strlen(file) + 2;
+  u32& slot = slot_of(hash, [&](const PythonFunction& known) {
+    return known.lines == nullptr && std::strcmp(known.name, name) == 0 && std::strcmp(known.file, file) == 0;
+  });
+  if (slot == 0) {
+    const usize name_bytes = std::strlen(name) + 1;
+    const usize file_bytes = std::strlen(file) + 1;
+    const usize bytes = name_bytes + file_bytes;
     auto* copy = static_cast<char*>(count < kFunctionsMax ? profile_store.scratch_locked(bytes) : nullptr);
     if (copy == nullptr) return 0;
-    functions[count] = {start, {}, copy, copy + std::strlen(name) + 1, nullptr, 0};
-    std::memcpy(copy, name, std::strlen(name) + 1);
-    std::memcpy(copy + std::strlen(name) + 1, file, std::strlen(file) + 1);
-    slots[slot] = ++count;
+    functions[count] = {start, {}, copy, copy + name_bytes, nullptr, 0};
+    std::memcpy(copy, name, name_bytes);
+    std::memcpy(copy + name_bytes, file, file_bytes);
+    slot = ++count;
   }
-  return frame_of(slots[slot] - 1, place - start);
+  return frame_of(slot - 1, place - start);
 }
 
 usize python_frame_locked(const PythonCall& call) {
   if (!has_room_locked()) return 0;
   const PythonCode named = python_code(call.code);
-  auto slot = static_cast<u32>(mix_bits(call.code ^ named.first_line)) & (kSlots - 1);
-  for (; slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
-    if (same(functions[slots[slot] - 1], call.code, named)) break;
-  }
-  if (slots[slot] == 0) {
+  u32& slot = slot_of(mix_bits(call.code ^ named.first_line),
+                      [&](const PythonFunction& known) { return known.code == call.code && known.named == named; });
+  if (slot == 0) {
     if (count == kFunctionsMax) return 0;
     usize bytes;
     const u8* lines = python_bytes(named.line_table, &bytes);
@@ -93,9 +94,9 @@ usize python_frame_locked(const PythonCall& call) {
     if (copy == nullptr) return 0;
     std::memcpy(copy, lines, bytes);
     functions[count] = {call.code, named, copy_text(named.name), copy_text(named.file), copy, bytes};
-    slots[slot] = ++count;
+    slot = ++count;
   }
-  return frame_of(slots[slot] - 1, call.instruction);
+  return frame_of(slot - 1, call.instruction);
 }
 
 unsigned python_function_count() { return count; }

@@ -36,50 +36,10 @@ struct ThreadStatistics {
 inline constexpr usize kThreadsListed = 64;
 
 struct Statistics {
-  usize live_bytes;           // handed out, counted by block size
-  usize live_blocks;
-  usize thread_cached_bytes;
-  usize run_cached_bytes;
-  usize slab_free_bytes;
-  usize unbacked_bytes;       // part of slab_free: empty pages of slabs, guards, guarded blocks that were freed
-  usize dirty_bytes;          // free spans with memory behind them
-  usize clean_bytes;          // free spans without
-  usize large_bytes;          // runs above the size classes, part of live
-  usize large_blocks;
-  usize mapped_bytes;         // own mappings, part of live
-  usize mapped_blocks;
-  usize heap_object_bytes;    // spans of heap objects; their live blocks are part of live
-  usize heap_objects;
-  usize metadata_bytes;       // accessible for the allocator's own records
-  usize metadata_resident_bytes;  // process figures left out: all of it
-  usize committed_bytes;      // accessible heap, own mappings excluded
-  usize charged_bytes;        // what limits are about
-  usize peak_bytes;           // the highest charged so far
-  usize reserved_bytes;       // address space
-  usize resident_bytes;       // of the process; 0: not known, as the next
-  usize peak_resident_bytes;
-  usize purged_bytes;         // given back to the kernel since the start
-  usize purge_calls;
-  usize purged_surplus_bytes;   // the same by cause
-  usize purged_decay_bytes;
-  usize purged_slabs_bytes;
-  usize purged_trim_bytes;
-  usize purged_shortage_bytes;
-  usize purged_hardening_bytes;
-  usize unmapped_bytes;
-  usize taken_fresh_bytes;    // memory that was taken without memory behind it
-  usize taken_again_bytes;
-  usize populated_bytes;
-  usize mapped_total_bytes;
-  usize limit_soft_bytes;     // 0: none
-  usize limit_hard_bytes;
-  usize soft_limit_crossings;
-  usize reclaims;             // times everything was given back because an allocation found no memory
-  usize failed_allocations;
-  usize pressure_reactions;
-  usize guard_mappings;       // that guards make where the kernel has no guard regions
-  usize guard_mappings_max;   // 0: guards are no mappings, or there are none
-  usize threads;              // with a cache
+  // Each figure of the table.
+#define FIGURE(name, kind, help) usize name;
+#include "report/figures.def"
+#undef FIGURE
   usize fragmentation_permille;  // the part of charged that is not live
   usize system_calls[os::kCallKinds];
   ClassStatistics classes[kClassEnd];
@@ -112,7 +72,7 @@ struct Figure {
   Kind kind;
   const char* help;
 };
-inline constexpr usize kFigureCount = 44;
+inline constexpr usize kFigureCount = offsetof(Statistics, fragmentation_permille) / sizeof(usize);
 extern const Figure kFigures[kFigureCount];
 extern const char* const kSystemCallNames[os::kCallKinds];
 

@@ -100,17 +100,8 @@ TableReader search_header(const u8* header, const TableBounds& bounds, usize pc)
   if (r.bad || count > static_cast<usize>(r.end - r.at) / sizeof(Entry)) return {};
   const auto entry = [&](u32 index) { return TableReader{r.at + index * sizeof(Entry), r.end}.take<Entry>(); };
   const i64 wanted = static_cast<i64>(pc - reinterpret_cast<usize>(header));
-  u32 low = 0;
-  u32 high = count;
-  while (low < high) {
-    const u32 middle = low + (high - low) / 2;
-    if (entry(middle).start <= wanted) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low == 0 ? TableReader{} : entry_at(bounds, header, entry(low - 1).fde, 16 * kMiB);
+  const u32 behind = partition_point(0U, count, [&](u32 index) { return entry(index).start <= wanted; });
+  return behind == 0 ? TableReader{} : entry_at(bounds, header, entry(behind - 1).fde, 16 * kMiB);
 }
 
 // What an instruction changes. Its last operand is the value.
@@ -166,13 +157,12 @@ constexpr Instruction kInstructions[] = {
     {DW_CFA_AARCH64_negate_ra_state, false, Value::none, Change::nothing},
     {DW_CFA_GNU_args_size, false, Value::uleb, Change::nothing},
 };
-constexpr bool are_in_place() {
+static_assert([] {
   for (unsigned code = 0; code <= DW_CFA_val_expression; ++code) {
     if (kInstructions[code].code != code) return false;
   }
   return true;
-}
-static_assert(are_in_place());
+}());
 // These instructions hold their operand in the six low bits.
 constexpr Instruction kAdvance = {DW_CFA_advance_loc, false, Value::none, Change::advance};
 constexpr Instruction kOffset = {DW_CFA_offset, false, Value::uleb_factored, Change::set_rule, Kind::at_offset};
@@ -180,14 +170,9 @@ constexpr Instruction kRestore = {DW_CFA_restore, false, Value::none, Change::re
 
 const Instruction* find_instruction(u8 code) {
   switch (code & DW_CFA_high_bits) {
-    case DW_CFA_advance_loc:
-      return &kAdvance;
-    case DW_CFA_offset:
-      return &kOffset;
-    case DW_CFA_restore:
-      return &kRestore;
-    default:
-      break;
+    case DW_CFA_advance_loc: return &kAdvance;
+    case DW_CFA_offset: return &kOffset;
+    case DW_CFA_restore: return &kRestore;
   }
   if (code <= DW_CFA_val_expression) return &kInstructions[code];
   for (const Instruction& instruction : kInstructions) {
@@ -206,29 +191,19 @@ Operand take_operand(TableReader& r, Value value, const Frame& frame) {
     return static_cast<i64>(number * static_cast<u64>(frame.data_align));
   };
   switch (value) {
-    case Value::none:
-      break;
-    case Value::byte:
-      return {r.take<u8>()};
-    case Value::half:
-      return {r.take<u16>()};
-    case Value::word:
-      return {r.take<u32>()};
-    case Value::address:
-      return {static_cast<i64>(r.pointer(frame.pointer_encoding, 0))};
-    case Value::uleb:
-      return {static_cast<i64>(r.uleb())};
-    case Value::uleb_factored:
-      return {factored(r.uleb())};
-    case Value::sleb_factored:
-      return {factored(static_cast<u64>(r.sleb()))};
-    case Value::block: {
-      const u8* const block = r.at;
-      r.skip(r.uleb());
-      return {0, block};
-    }
+    case Value::none: return {};
+    case Value::byte: return {r.take<u8>()};
+    case Value::half: return {r.take<u16>()};
+    case Value::word: return {r.take<u32>()};
+    case Value::address: return {static_cast<i64>(r.pointer(frame.pointer_encoding, 0))};
+    case Value::uleb: return {static_cast<i64>(r.uleb())};
+    case Value::uleb_factored: return {factored(r.uleb())};
+    case Value::sleb_factored: return {factored(static_cast<u64>(r.sleb()))};
+    case Value::block: break;
   }
-  return {};
+  const u8* const block = r.at;
+  r.skip(r.uleb());
+  return {0, block};
 }
 
 // Runs call frame instructions up to `pc`.
@@ -246,11 +221,8 @@ bool run_program(TableReader r, const Frame& frame, usize pc, Row& row, const Ro
     const Operand operand = take_operand(r, instruction->value, frame);
     const bool is_known = reg < Registers::kCount;
     switch (instruction->change) {
-      case Change::nothing:
-        break;
-      case Change::set_location:
-        location = static_cast<usize>(operand.number);
-        break;
+      case Change::nothing: break;
+      case Change::set_location: location = static_cast<usize>(operand.number); break;
       case Change::advance:
         location += (instruction == &kAdvance ? low : static_cast<u64>(operand.number)) * frame.code_align;
         break;
@@ -272,15 +244,9 @@ bool run_program(TableReader r, const Frame& frame, usize pc, Row& row, const Ro
         row.cfa_offset = operand.number;
         row.cfa_expression = nullptr;
         [[fallthrough]];
-      case Change::set_cfa_register:
-        row.cfa_register = static_cast<unsigned>(reg);
-        break;
-      case Change::set_cfa_offset:
-        row.cfa_offset = operand.number;
-        break;
-      case Change::set_cfa_expression:
-        row.cfa_expression = operand.block;
-        break;
+      case Change::set_cfa_register: row.cfa_register = static_cast<unsigned>(reg); break;
+      case Change::set_cfa_offset: row.cfa_offset = operand.number; break;
+      case Change::set_cfa_expression: row.cfa_expression = operand.block; break;
     }
   }
   return !r.bad;

@@ -40,6 +40,7 @@ struct PythonCode {
   usize file;
   usize line_table;  // a bytes
   u32 first_line;
+  bool operator==(const PythonCode&) const = default;
 };
 // Only for a code object that PythonStack::capture found, and only on the thread that found it.
 PythonCode python_code(usize code);

@@ -52,48 +52,31 @@ struct TableReader {
   usize pointer(u8 encoding, usize data) {
     if (encoding == DW_EH_PE_omit) return 0;
     const auto here = reinterpret_cast<usize>(at);
-    usize value;
-    switch (encoding & DW_EH_PE_format) {
+    const usize value = encoded(encoding & DW_EH_PE_format);
+    switch (encoding & DW_EH_PE_base) {
+      case DW_EH_PE_absptr: return value;
+      case DW_EH_PE_pcrel: return value + here;
+      case DW_EH_PE_datarel: return value + data;
+    }
+    bad = true;
+    return value;  // only personality routines have indirect pointers, and nobody uses those
+  }
+
+ private:
+  usize encoded(unsigned format) {
+    switch (format) {
       case DW_EH_PE_absptr:
       case DW_EH_PE_udata8:
-      case DW_EH_PE_sdata8:
-        value = take<usize>();
-        break;
-      case DW_EH_PE_uleb128:
-        value = uleb();
-        break;
-      case DW_EH_PE_udata2:
-        value = take<u16>();
-        break;
-      case DW_EH_PE_udata4:
-        value = take<u32>();
-        break;
-      case DW_EH_PE_sleb128:
-        value = static_cast<usize>(sleb());
-        break;
-      case DW_EH_PE_sdata2:
-        value = static_cast<usize>(static_cast<i64>(take<std::int16_t>()));
-        break;
-      case DW_EH_PE_sdata4:
-        value = static_cast<usize>(static_cast<i64>(take<std::int32_t>()));
-        break;
-      default:
-        bad = true;
-        return 0;
+      case DW_EH_PE_sdata8: return take<usize>();
+      case DW_EH_PE_uleb128: return uleb();
+      case DW_EH_PE_udata2: return take<u16>();
+      case DW_EH_PE_udata4: return take<u32>();
+      case DW_EH_PE_sleb128: return static_cast<usize>(sleb());
+      case DW_EH_PE_sdata2: return static_cast<usize>(i64{take<std::int16_t>()});
+      case DW_EH_PE_sdata4: return static_cast<usize>(i64{take<std::int32_t>()});
     }
-    switch (encoding & DW_EH_PE_base) {
-      case DW_EH_PE_absptr:
-        break;
-      case DW_EH_PE_pcrel:
-        value += here;
-        break;
-      case DW_EH_PE_datarel:
-        value += data;
-        break;
-      default:
-        bad = true;
-    }
-    return value;  // only personality routines have indirect pointers, and nobody uses those
+    bad = true;
+    return 0;
   }
 };
 

@@ -86,9 +86,9 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def test_every_figure_of_the_library_has_its_type_and_help() -> None:
-    source = (paths.root() / "allocator/src/report/statistics_print.cc").read_text()
-    rows = re.findall(r'\{"(\w+)", &Statistics::\w+, k(Gauge|Counter),\s+"([^"]+)"\}', source)
-    assert {name: (kind.lower(), text) for name, kind, text in rows} == metrics.FIGURES
+    source = (paths.root() / "allocator/src/report/figures.def").read_text()
+    rows = re.findall(r'^FIGURE\((\w+), (\w+),\s+"([^"]+)"\)$', source, re.MULTILINE)
+    assert {name: (kind, text) for name, kind, text in rows} == metrics.FIGURES
 
 
 def test_processes_of_a_service_are_one_sample_and_the_dead_are_gone(two: list[subprocess.Popen[bytes]]) -> None:
