@@ -96,24 +96,16 @@ class Reader {
 
   void take(const fst_block& head, uint64_t offset, const Bytes& payload) {
     switch (head.type) {
-      case FST_BLOCK_EVENTS:
-        return decode(head, offset, payload);
-      case FST_BLOCK_META:
-        file_.meta.assign(payload.begin(), payload.end());
-        return;
+      case FST_BLOCK_EVENTS: return decode(head, offset, payload);
+      case FST_BLOCK_META: file_.meta.assign(payload.begin(), payload.end()); return;
       case FST_BLOCK_SUMMARY:
         file_.summary.assign(payload.begin(), payload.end());
         file_.incomplete = !says("\"end\":\"") || says("\"end\":\"max-bytes\"") || says("\"end\":\"write-error\"");
         return;
-      case FST_BLOCK_GAP:
-        file_.gaps.push_back({head.thread, head.first_time, head.last_time});
-        return;
-      case FST_BLOCK_SAMPLES:
-        return take_points(head, offset, payload);
-      case FST_BLOCK_STACKS:
-        return take_stacks(head, offset, payload);
-      default:
-        fail(offset, "a block's type is " + std::to_string(head.type));
+      case FST_BLOCK_GAP: file_.gaps.push_back({head.thread, head.first_time, head.last_time}); return;
+      case FST_BLOCK_SAMPLES: return take_points(head, offset, payload);
+      case FST_BLOCK_STACKS: return take_stacks(head, offset, payload);
+      default: fail(offset, "a block's type is " + std::to_string(head.type));
     }
   }
 

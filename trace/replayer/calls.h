@@ -25,33 +25,21 @@ struct Real {
     void* block = nullptr;
     try {
       switch (op.code) {
-        case FST_MALLOC:
-          return malloc(size);
-        case FST_CALLOC:
-          return calloc(1, size);
-        case FST_REALLOC_NULL:
-          return realloc(nullptr, size);
-        case FST_ALIGNED_ALLOC:
-          return aligned_alloc(alignment, size);
+        case FST_MALLOC: return malloc(size);
+        case FST_CALLOC: return calloc(1, size);
+        case FST_REALLOC_NULL: return realloc(nullptr, size);
+        case FST_ALIGNED_ALLOC: return aligned_alloc(alignment, size);
         case FST_POSIX_MEMALIGN:
           return posix_memalign(&block, alignment < sizeof(void*) ? sizeof(void*) : alignment, size) == 0 ? block
                                                                                                           : nullptr;
-        case FST_MEMALIGN:
-          return memalign(alignment, size);
-        case FST_VALLOC:
-          return valloc(size);
-        case FST_PVALLOC:
-          return pvalloc(size);
-        case FST_NEW:
-          return operator new(size);
-        case FST_NEW_ARRAY:
-          return operator new[](size);
-        case FST_NEW_ALIGNED:
-          return operator new(size, std::align_val_t(alignment));
-        case FST_NEW_ARRAY_ALIGNED:
-          return operator new[](size, std::align_val_t(alignment));
-        default:
-          return nullptr;
+        case FST_MEMALIGN: return memalign(alignment, size);
+        case FST_VALLOC: return valloc(size);
+        case FST_PVALLOC: return pvalloc(size);
+        case FST_NEW: return operator new(size);
+        case FST_NEW_ARRAY: return operator new[](size);
+        case FST_NEW_ALIGNED: return operator new(size, std::align_val_t(alignment));
+        case FST_NEW_ARRAY_ALIGNED: return operator new[](size, std::align_val_t(alignment));
+        default: return nullptr;
       }
     } catch (const std::bad_alloc&) {
       return nullptr;
@@ -63,36 +51,19 @@ struct Real {
   static void end(const Op& op, void* block) {
     const auto alignment = std::align_val_t(size_t{1} << op.align_log2);
     switch (op.code) {
-      case FST_FREE_SIZED:
-        free_sized ? free_sized(block, op.size) : free(block);
-        break;
+      case FST_FREE_SIZED: return free_sized ? free_sized(block, op.size) : free(block);
       case FST_FREE_ALIGNED_SIZED:
-        free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block);
-        break;
-      case FST_DELETE:
-        operator delete(block);
-        break;
-      case FST_DELETE_ARRAY:
-        operator delete[](block);
-        break;
-      case FST_DELETE_SIZED:
-        operator delete(block, op.size);
-        break;
-      case FST_DELETE_ARRAY_SIZED:
-        operator delete[](block, op.size);
-        break;
-      case FST_DELETE_ALIGNED:
-        operator delete(block, alignment);
-        break;
-      case FST_DELETE_ARRAY_ALIGNED:
-        operator delete[](block, alignment);
-        break;
+        return free_aligned_sized ? free_aligned_sized(block, static_cast<size_t>(alignment), op.size) : free(block);
+      case FST_DELETE: return operator delete(block);
+      case FST_DELETE_ARRAY: return operator delete[](block);
+      case FST_DELETE_SIZED: return operator delete(block, op.size);
+      case FST_DELETE_ARRAY_SIZED: return operator delete[](block, op.size);
+      case FST_DELETE_ALIGNED: return operator delete(block, alignment);
+      case FST_DELETE_ARRAY_ALIGNED: return operator delete[](block, alignment);
       case FST_REALLOC_ZERO:
         if (void* left = realloc(block, 0)) free(left);
-        break;
-      default:
-        free(block);
-        break;
+        return;
+      default: return free(block);
     }
   }
 

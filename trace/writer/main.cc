@@ -163,10 +163,7 @@ std::string quoted(const std::string& text) {
 }
 
 Block text_block(fst_block_type type, const std::string& text) {
-  Block block;
-  block.type = type;
-  block.payload.assign(text.begin(), text.end());
-  return block;
+  return {type, 0, 0, 0, 0, 0, 0, {text.begin(), text.end()}};
 }
 
 // What is known at the start. It leaves out the program's arguments, which could hold a secret.
@@ -183,14 +180,15 @@ std::string describe(const Options& options) {
 }
 
 std::string summarize(const Counts& counts, uint64_t dropped_calls, uint64_t lost_processes, const std::string& end) {
-  std::string text = "{\"events\":" + std::to_string(counts.events) + ",\"births\":" + std::to_string(counts.births);
-  text += ",\"deaths\":" + std::to_string(counts.deaths) + ",\"unknown_frees\":" + std::to_string(counts.unknown_frees);
-  text +=
-      ",\"lost_frees\":" + std::to_string(counts.lost_frees) + ",\"gap_seconds\":" + std::to_string(counts.gap_seconds);
-  text +=
-      ",\"dropped_calls\":" + std::to_string(dropped_calls) + ",\"lost_processes\":" + std::to_string(lost_processes);
-  text += ",\"threads\":" + std::to_string(counts.threads) + ",\"processes\":" + std::to_string(counts.processes);
-  return text + ",\"end\":" + quoted(end) + "}";
+  const std::pair<const char*, uint64_t> numbers[] = {
+      {"events", counts.events},         {"births", counts.births},
+      {"deaths", counts.deaths},         {"unknown_frees", counts.unknown_frees},
+      {"lost_frees", counts.lost_frees}, {"gap_seconds", counts.gap_seconds},
+      {"dropped_calls", dropped_calls},  {"lost_processes", lost_processes},
+      {"threads", counts.threads},       {"processes", counts.processes}};
+  std::string text = "{";
+  for (const auto& [name, number] : numbers) text += quoted(name) + ":" + std::to_string(number) + ",";
+  return text + "\"end\":" + quoted(end) + "}";
 }
 
 // Where a dormant process looks for what to join. Fails before anything is made or overwritten.

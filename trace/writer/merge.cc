@@ -172,11 +172,12 @@ void Merge::touched(ObjectName object, uint64_t pages) {
 
 void Merge::send(Stream& stream) {
   if (stream.encoder.events()) output_.put(stream.encoder.take());
-  if (!stream.stack.empty() && !stream.frames_to_come) {
-    Block block{FST_BLOCK_STACKS, stream.process, stream.thread, 0, 0, 0, 0, {}};
-    block.payload.swap(stream.stack);
-    output_.put(std::move(block));
-  }
+  if (!stream.stack.empty() && !stream.frames_to_come) send_stacks(stream);
+}
+
+void Merge::send_stacks(Stream& stream) {
+  output_.put({FST_BLOCK_STACKS, stream.process, stream.thread, 0, 0, 0, 0, std::move(stream.stack)});
+  stream.stack = {};
 }
 
 void Merge::send_if_full(Stream& stream) {
@@ -201,14 +202,10 @@ void Merge::watch_output() {
 }
 
 void Merge::end_gap() {
-  Block gap;
-  gap.type = FST_BLOCK_GAP;
-  gap.process = gap.thread = FST_ALL;
-  gap.first_time = gap_from_;
-  gap.last_time = earliest_ = time_of(horizon_);
-  counts_.gap_seconds += (gap.last_time - gap.first_time) / (1000000000 / kStepNs) + 1;
+  earliest_ = time_of(horizon_);
+  counts_.gap_seconds += (earliest_ - gap_from_) / (1000000000 / kStepNs) + 1;
   gap_until_s_ = 0;
-  output_.put(std::move(gap));
+  output_.put({FST_BLOCK_GAP, FST_ALL, FST_ALL, 0, gap_from_, earliest_, 0, {}});
 }
 
 void Merge::look_after() {

@@ -118,11 +118,12 @@ class Merge {
   void take_frame(Stream& stream, uint64_t address);
   bool put_off(Stream& stream, const Event& event);
   void abandon_realloc(Stream& stream, uint64_t time);
-  void clear_address(Stream& stream, uint64_t address, uint64_t time);
+  bool clear_address(Stream& stream, const Event& event, uint64_t time);
   void settle(Stream& stream, uint64_t address, uint64_t size, ObjectName name);
   void forget_large(Process& process, uint64_t address) { process.large.erase(address); }
   void fork(Stream& stream, uint32_t child, uint64_t time);
   void send(Stream& stream);
+  void send_stacks(Stream& stream);
   void send_if_full(Stream& stream);
   void watch_output();
   void end_gap();

@@ -38,14 +38,17 @@ void Merge::settle(Stream& stream, uint64_t address, uint64_t size, ObjectName n
   if (size >= kLargeBytes && is_recorded(name)) process.large[address] = {name, size, ~uint64_t{0}};
 }
 
-// The object that lived at `address` must have been freed unseen.
-void Merge::clear_address(Stream& stream, uint64_t address, uint64_t time) {
+// An object that still lives where another is born must have been freed unseen. False: the event is put off.
+bool Merge::clear_address(Stream& stream, const Event& event, uint64_t time) {
   Process& process = processes_[stream.process];
-  const auto old = process.objects.remove(address);
-  forget_large(process, address);
-  if (!old) return;
+  const auto old = process.objects.find(event.address);
+  if (!old) return true;
+  if (put_off(stream, event)) return false;
+  process.objects.remove(event.address);
+  forget_large(process, event.address);
   counts_.lost_frees++;
   if (is_recorded(*old)) stream.encoder.add({.kind = FST_LOST_FREE, .object = *old}, time);
+  return true;
 }
 
 bool Merge::take_birth(Stream& stream, const Event& event) {
@@ -55,10 +58,7 @@ bool Merge::take_birth(Stream& stream, const Event& event) {
   if (event.address == 0) {
     stream.encoder.add(call, time);
   } else {
-    if (processes_[stream.process].objects.find(event.address)) {
-      if (put_off(stream, event)) return false;
-      clear_address(stream, event.address, time);
-    }
+    if (!clear_address(stream, event, time)) return false;
     ObjectName name{kUnrecorded, 0};
     if (!gap_until_s_) {
       name = {stream.thread, stream.encoder.add(call, time)};
@@ -127,10 +127,7 @@ bool Merge::take_realloc_end(Stream& stream, const Event& event) {
     if (stream.realloc_object && !processes_[stream.process].objects.find(stream.realloc_address))
       settle(stream, stream.realloc_address, 0, *stream.realloc_object);
   } else {
-    if (processes_[stream.process].objects.find(event.address)) {
-      if (put_off(stream, event)) return false;
-      clear_address(stream, event.address, time);
-    }
+    if (!clear_address(stream, event, time)) return false;
     ObjectName name{kUnrecorded, 0};
     if (gap_until_s_) {
       if (known) stream.encoder.add({.kind = FST_LOST_FREE, .object = old}, time);
@@ -155,30 +152,19 @@ bool Merge::take_realloc_end(Stream& stream, const Event& event) {
 void Merge::take_other(Stream& stream, const Event& event) {
   const uint64_t time = time_of(event.tick);
   switch (event.kind) {
-    case kRawBigSize:
-      stream.big_size = event.address;
-      break;
+    case kRawBigSize: stream.big_size = event.address; break;
     case FST_THREAD_START:
-    case FST_THREAD_END:
-      stream.encoder.add({event.kind}, time);
-      break;
+    case FST_THREAD_END: stream.encoder.add({event.kind}, time); break;
     case FST_TOUCH: {
       const auto name = processes_[stream.process].objects.find(event.address);
       if (name && is_recorded(*name)) stream.encoder.add({FST_TOUCH, event.size, 0, *name}, time);
       break;
     }
-    case FST_FORK:
-      fork(stream, static_cast<uint32_t>(event.address), time);
-      break;
+    case FST_FORK: fork(stream, static_cast<uint32_t>(event.address), time); break;
     case kRawGap: {
       abandon_realloc(stream, time);
-      Block gap;
-      gap.type = FST_BLOCK_GAP;
-      gap.process = stream.process;
-      gap.thread = stream.thread;
-      gap.last_time = time;
-      gap.first_time = time - std::min(time, event.size * (1000000000 / kStepNs));
-      output_.put(std::move(gap));
+      const uint64_t begin = time - std::min(time, event.size * (1000000000 / kStepNs));
+      output_.put({FST_BLOCK_GAP, stream.process, stream.thread, 0, begin, time, 0, {}});
       counts_.gap_seconds += event.size;
       break;
     }
@@ -188,8 +174,7 @@ void Merge::take_other(Stream& stream, const Event& event) {
       put_varint(stream.stack, event.size);
       stream.frames_to_come = event.size;
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -197,9 +182,7 @@ void Merge::take_frame(Stream& stream, uint64_t address) {
   put_varint(stream.stack, address);
   stream.frames_to_come--;
   if (stream.frames_to_come || stream.stack.size() < kBlockFullBytes) return;
-  Block block{FST_BLOCK_STACKS, stream.process, stream.thread, 0, 0, 0, 0, {}};
-  block.payload.swap(stream.stack);
-  output_.put(std::move(block));
+  send_stacks(stream);
 }
 
 // The child begins with everything that its parent holds.
