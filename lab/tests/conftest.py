@@ -62,17 +62,13 @@ def compile_to_preload(built: Path) -> Callable[[str, str], Path]:
 @pytest.fixture(scope="session")
 def work(built: Path) -> Path:
     """The program of programs/work.c."""
-    target = built / "work"
-    subprocess.run(["cc", "-O1", "-fno-builtin", str(PROGRAMS / "work.c"), "-o", str(target)], check=True)
-    return target
+    return peers_tools.compiled(built / "work", PROGRAMS / "work.c")
 
 
 @pytest.fixture(scope="session")
 def static_program(built: Path) -> Path:
     """The same program, statically linked."""
-    target = built / "work-static"
-    subprocess.run(["cc", "-static", "-O1", str(PROGRAMS / "work.c"), "-o", str(target)], check=True)
-    return target
+    return peers_tools.compiled(built / "work-static", PROGRAMS / "work.c", "-static")
 
 
 @pytest.fixture(scope="session")

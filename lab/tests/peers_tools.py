@@ -73,21 +73,21 @@ int main(int argc, char **argv) {
 """
 
 
+def compiled(target: Path, source: Path | str, *flags: str) -> Path:
+    """A program made of a file or a text in C, with calls of malloc that stay; a library where the name ends in .so."""
+    text = source.read_text() if isinstance(source, Path) else source
+    shared = ["-shared", "-fPIC", "-Wl,--build-id"] if target.suffix == ".so" else []
+    command = ["cc", "-O1", "-fno-builtin", "-w", *shared, "-xc", "-", "-xnone", *flags, "-o", str(target)]
+    subprocess.run(command, input=text, text=True, check=True)
+    return target
+
+
 def build_library(folder: Path, name: str, source: str) -> Path:
-    """Compiles a shared library, with a build-id."""
-    code, library = folder / f"{name}.c", folder / f"lib{name}.so"
-    code.write_text(source)
-    command = ["cc", "-w", "-shared", "-fPIC", "-O1", "-fno-builtin", "-Wl,--build-id", str(code), "-o", str(library)]
-    subprocess.run(command, check=True)
-    return library
+    return compiled(folder / f"lib{name}.so", source)
 
 
 def build_subject(folder: Path) -> Path:
-    """Compiles the program."""
-    source = folder / "subject.c"
-    source.write_text(SUBJECT)
-    subprocess.run(["cc", "-O1", "-fno-builtin", "-w", str(source), "-o", str(folder / "subject")], check=True)
-    return folder / "subject"
+    return compiled(folder / "subject", SUBJECT)
 
 
 def build_controls(folder: Path) -> Path:

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from peers_tools import compiled
+
 from freestone_lab.core import paths
 
 # Parameters that make every workload run in a fraction of a second.
@@ -194,12 +196,8 @@ def library(folder: Path, **faults: int) -> Path:
     name = "-".join(f"{k}{v}" for k, v in sorted(faults.items())) or "plain"
     out = folder / f"{name}.so"
     if not out.exists():
-        defines = [f"-D{k}={v}" for k, v in ({"MALLOC_NS": 0, "FREE_NS": 0} | faults).items()]
-        source = folder / "faulty.c"
-        source.write_text(FAULTY)
         # The dead store elimination of a compiler that knows what free does would undo the corruption.
-        command = ["gcc", "-O1", "-fno-builtin", "-Wall", "-Wno-unused-function", "-shared", "-fPIC", *defines]
-        subprocess.run([*command, str(source), "-o", str(out)], check=True)
+        compiled(out, FAULTY, *(f"-D{k}={v}" for k, v in ({"MALLOC_NS": 0, "FREE_NS": 0} | faults).items()))
     return out
 
 

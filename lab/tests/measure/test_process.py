@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from peers_tools import compiled
 
 from freestone_lab.measure import counts, process, tree
 from freestone_lab.measure.process import Placement, Request, Run
@@ -35,10 +36,7 @@ def until_seen(pid, looks=3):
 
 @pytest.fixture(scope="module")
 def maps(built: Path) -> Path:
-    target = built / "maps"
-    source = Path(process.__file__).parent / "native"
-    subprocess.run(["cc", "-I", str(source), str(PROGRAMS / "maps.c"), "-o", str(target)], check=True)
-    return target
+    return compiled(built / "maps", PROGRAMS / "maps.c", "-I", str(Path(process.__file__).parent / "native"))
 
 
 def run(folder: Path, argv: Sequence[str], **more: object) -> Run:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from peers_tools import compiled
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
@@ -29,16 +30,13 @@ def account(folder: Path, argv: list[str], preload: str | None = None) -> proof.
 @pytest.fixture(scope="session")
 def own_malloc(built: Path) -> Path:
     """A program that defines malloc itself, so that no preload can reach it."""
-    source = built / "own.c"
-    source.write_text(
+    source = (
         "#include <stddef.h>\nstatic char pool[1 << 20]; static size_t used;\n"
         "void* malloc(size_t n) { void* p = pool + used; used += (n + 15) & ~(size_t)15; return p; }\n"
         "void free(void* p) { (void)p; }\n"
         '#include <stdio.h>\nint main(void) { printf("%d\\n", malloc(10) != 0); return 0; }\n'
     )
-    program = built / "own"
-    subprocess.run(["cc", "-fno-builtin", "-rdynamic", str(source), "-o", str(program)], check=True)
-    return program
+    return compiled(built / "own", source, "-rdynamic")
 
 
 @pytest.mark.parametrize(
@@ -62,10 +60,8 @@ def test_who_serves_is_proven_or_refused(
 
 def test_an_allocator_that_the_program_brings_is_named(tmp_path: Path, built: Path, controls: dict[str, Peer]) -> None:
     library = Path(controls["passthrough"].path or "")
-    program = built / "linked"
-    source = Path(__file__).parents[1] / "programs" / "work.c"
     options = [f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(["cc", "-fno-builtin", str(source), "-o", str(program), *options], check=True)
+    program = compiled(built / "linked", Path(__file__).parents[1] / "programs" / "work.c", *options)
     refusal, notes = proof.judge(account(tmp_path, [str(program)]), GLIBC)
     assert refusal is None
     assert notes == [f"the glibc row is not glibc's malloc: the program brings {library.name}"]

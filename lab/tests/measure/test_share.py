@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from peers_tools import compiled
 
 from freestone_lab.measure import share
 
@@ -36,10 +37,7 @@ int main(int argc, char** argv) {
 
 @pytest.fixture(scope="module")
 def program(built: Path) -> Path:
-    source = built / "shares.c"
-    source.write_text(SOURCE)
-    subprocess.run(["cc", "-O1", "-fno-builtin", str(source), "-o", str(built / "shares")], check=True)
-    return built / "shares"
+    return compiled(built / "shares", SOURCE)
 
 
 def sampled(program: Path, folder: Path, *words: str) -> share.Share:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peers_tools import compiled
 from trace_tools import BUILD, BUILT, PROGRAM
 
 from freestone_lab.core.errors import UserError
@@ -320,10 +321,7 @@ int clock_gettime(clockid_t id, struct timespec *out) {
 def test_a_writer_that_loses_its_processor_dates_no_call_wrongly(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = tmp_path / "late.so"
-    command = ["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(late)]
-    subprocess.run(command, input=LATE_CLOCK, text=True, check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(late))
+    monkeypatch.setenv("LD_PRELOAD", str(compiled(tmp_path / "late.so", LATE_CLOCK)))
     trace = record("in-turns", "20000")
     ended = trace.rows[(trace.rows["kind"] == Kind.FREE) & (trace.rows["object"] != events.NONE)]
     born = trace.rows[ended["object"]]

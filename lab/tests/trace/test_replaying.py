@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peers_tools import compiled
 from trace_tools import BUILD, BUILT, HEADER, PROGRAM, REPLAYER, record, with_right_checksums
 
 from freestone_lab.analysis import claims
@@ -199,9 +200,7 @@ void* malloc(size_t);
 
 
 def test_memory_that_an_allocator_takes_at_its_start_counts(recorded: Recorded, tmp_path: Path) -> None:
-    source, library = tmp_path / "starts.c", tmp_path / "starts.so"
-    source.write_text(STARTS)
-    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    library = compiled(tmp_path / "starts.so", STARTS)
     words = replaying.task(recorded("churn", "3000"), replaying.Way(idle_ms=0)).argv
     plain, started = (replaying.replay(words, preload)["figures"] for preload in (None, str(library)))
     for name in ("rss", "rss_mean"):

@@ -18,6 +18,7 @@ from statistics import median
 
 import numpy as np
 import pytest
+from peers_tools import compiled
 from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
@@ -140,9 +141,7 @@ def test_a_server_hardly_notices(make: Callable[[int, Path], Case], tmp_path: Pa
 @pytest.fixture(scope="module")
 def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = Path(__file__).parents[1] / "programs" / "sixteen.c"
-    target = tmp_path_factory.mktemp("built") / "sixteen"
-    subprocess.run(["cc", "-O2", "-pthread", str(source), "-o", str(target)], check=True)
-    return target
+    return compiled(tmp_path_factory.mktemp("built") / "sixteen", source, "-O2", "-pthread")
 
 
 def cpu_seconds(program: Path, blocks: int, trace: Path | None) -> float:

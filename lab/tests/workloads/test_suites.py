@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import workload_tools as tools
+from peers_tools import compiled
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
@@ -67,18 +68,13 @@ def test_published_covers_what_the_articles_vary() -> None:
     assert laws == {"article", "program"}
 
 
-def compiled(folder: pytest.TempPathFactory, source: Path) -> Path:
-    library = folder.getbasetemp() / f"{source.stem}.so"
-    if not library.exists():
-        subprocess.run(["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", source, "-o", library], check=True)
-    return library
+@pytest.fixture(scope="module")
+def null(built: Path) -> Path:
+    return compiled(built / "null.so", paths.root() / "lab/peers/controls/null.c", "-O2")
 
 
 @pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
-def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
-    run: suites.WorkloadRun, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    null = compiled(tmp_path_factory, paths.root() / "lab/peers/controls/null.c")
+def test_the_quick_suite_runs_under_an_allocator_that_never_frees(run: suites.WorkloadRun, null: Path) -> None:
     out = tools.run(*run.arguments(), preload=null)
     assert (out.status, out.json["failures"]) == (0, 0)
     assert out.json["malloc_owner"] == str(null)
@@ -90,10 +86,8 @@ def test_the_quick_suite_runs_under_an_allocator_that_never_frees(
 @pytest.mark.parametrize(
     "identity", ["burst/threads=1", "micro/published", "realloc/append", "larson/mixed", "pair/new"]
 )
-def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(
-    identity: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    counter = compiled(tmp_path_factory, Path(__file__).parents[1] / "programs/requests.c")
+def test_what_an_allocator_that_never_frees_would_hold_is_what_is_asked_for(identity: str, tmp_path: Path) -> None:
+    counter = compiled(tmp_path / "requests.so", Path(__file__).parents[1] / "programs/requests.c", "-O2")
     (run,) = suites.suite(identity)
     command = [str(tools.program()), *run.arguments()]
     done = subprocess.run(command, env={"LD_PRELOAD": str(counter)}, capture_output=True, text=True, check=True)
