@@ -190,18 +190,6 @@ static void keep_point(long tick, long ms, long rss_kib) {
   points[point_count++] = (struct Point){ms, rss_kib};
 }
 
-static void add_usage(struct rusage* total, const struct rusage* more) {
-  total->ru_utime.tv_sec += more->ru_utime.tv_sec;
-  total->ru_utime.tv_usec += more->ru_utime.tv_usec;
-  total->ru_stime.tv_sec += more->ru_stime.tv_sec;
-  total->ru_stime.tv_usec += more->ru_stime.tv_usec;
-  total->ru_minflt += more->ru_minflt;
-  total->ru_majflt += more->ru_majflt;
-  total->ru_nvcsw += more->ru_nvcsw;
-  total->ru_nivcsw += more->ru_nivcsw;
-  if (more->ru_maxrss > total->ru_maxrss) total->ru_maxrss = more->ru_maxrss;
-}
-
 static void kill_tree(int signal_number) {
   pid_t list[kMaxProcesses];
   int count = tree_of_self(list);
@@ -223,7 +211,6 @@ struct Watch {
   long tick, early_ms, end_rss_kib;
   struct Tree shared;  // the last such look: what the processes hold together, and each by itself
   struct Tree peak;
-  struct rusage usage;
   int status, mapped, left;
   bool timed_out, exited;
 };
@@ -301,8 +288,7 @@ static struct Watch start(const struct Options* o, int exec_error[2]) {
 }
 
 static void reap_child(struct Watch* w) {
-  struct rusage own;
-  if (wait4(w->child, &w->status, 0, &own) == w->child) add_usage(&w->usage, &own);
+  waitpid(w->child, &w->status, 0);
   w->wall_end = now_ns();
   w->exited = true;
   prctl(PR_SET_NAME, "lingering");  // who looks on learns that what still runs has forked away: measure/recognise.py
@@ -323,11 +309,10 @@ static void sleep_until_due(struct Watch* w, const struct Options* o) {
 }
 
 // Takes the status of what has ended of the tree; whether anything of it still lives.
-static bool reap_orphans(struct Watch* w) {
-  int status;
-  struct rusage own;
+static bool reap_orphans(void) {
   pid_t pid;
-  while ((pid = wait4(-1, &status, WNOHANG, &own)) > 0) add_usage(&w->usage, &own);
+  do pid = waitpid(-1, NULL, WNOHANG);
+  while (pid > 0);
   return pid == 0;
 }
 
@@ -365,7 +350,7 @@ static void note(struct Watch* w, const struct Options* o, long page_kib) {
     const int found = maps_name(w->child, o->library);
     if (found >= 0) w->mapped = found;
   }
-  if (w->exited && !reap_orphans(w)) w->end = 0;  // nobody is left to linger for
+  if (w->exited && !reap_orphans()) w->end = 0;  // nobody is left to linger for
 }
 
 // Watches until the child has ended and lingered, the time is up, or this process is told to stop.
@@ -386,18 +371,9 @@ static void watch(struct Watch* w, const struct Options* o) {
 }
 
 // Kills what is left of the tree and waits for all of it.
-static void end_tree(struct Watch* w) {
-  kill_tree(SIGKILL);
-  while (true) {
-    int status;
-    struct rusage rest;
-    const pid_t pid = wait4(-1, &status, 0, &rest);
-    if (pid > 0)
-      add_usage(&w->usage, &rest);
-    else if (errno != EINTR)
-      return;
-    kill_tree(SIGKILL);
-  }
+static void end_tree(void) {
+  do kill_tree(SIGKILL);
+  while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
 }
 
 static double seconds(const struct timeval* t) { return (double)t->tv_sec + (double)t->tv_usec / 1e6; }
@@ -405,7 +381,8 @@ static double seconds(const struct timeval* t) { return (double)t->tv_sec + (dou
 static int report(const struct Watch* w, int exec_errno, int fd) {
   FILE* out = fdopen(fd, "w");
   if (!out) die("--report-fd");
-  const struct rusage* u = &w->usage;
+  struct rusage used;  // of the whole tree: all of it has been waited for
+  if (getrusage(RUSAGE_CHILDREN, &used) != 0) die("getrusage");
   fprintf(out,
           "{\"exec_error\":%d,\"exit_status\":%d,\"signal\":%d,\"timed_out\":%s,\"wall_s\":%.9f,\"user_s\":%.6f,"
           "\"sys_s\":%.6f,\"rss_kib\":%ld,\"pss_kib\":%ld,\"end_rss_kib\":%ld,\"minor_faults\":%ld,"
@@ -413,9 +390,9 @@ static int report(const struct Watch* w, int exec_errno, int fd) {
           "\"mapped\":%d,\"left\":%d,\"rss_series\":[",
           exec_errno, WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1,
           WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0, w->timed_out ? "true" : "false",
-          (double)(w->wall_end - w->start) / 1e9, seconds(&u->ru_utime), seconds(&u->ru_stime), u->ru_maxrss,
-          w->peak.pss_kib, w->end_rss_kib, u->ru_minflt, u->ru_majflt, u->ru_nvcsw, u->ru_nivcsw, w->peak.threads,
-          w->peak.processes, w->mapped, w->left);
+          (double)(w->wall_end - w->start) / 1e9, seconds(&used.ru_utime), seconds(&used.ru_stime), used.ru_maxrss,
+          w->peak.pss_kib, w->end_rss_kib, used.ru_minflt, used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw,
+          w->peak.threads, w->peak.processes, w->mapped, w->left);
   for (int p = 0; p < point_count; p++) fprintf(out, "%s[%ld,%ld]", p ? "," : "", points[p].ms, points[p].rss_kib);
   fprintf(out, "]}\n");
   return fclose(out) == 0 ? 0 : 125;
@@ -427,7 +404,7 @@ int main(int argc, char** argv) {
   become_watcher(&options);
   struct Watch w = start(&options, exec_error);
   watch(&w, &options);
-  end_tree(&w);
+  end_tree();
   int exec_errno = 0;
   if (read(exec_error[0], &exec_errno, sizeof exec_errno) != sizeof exec_errno) exec_errno = 0;
   return report(&w, exec_errno, (int)options.report_fd);

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
 
 #include "laws.h"
 #include "process.h"
@@ -29,21 +28,21 @@
 namespace workload {
 namespace {
 
+// Zero bytes are an empty one.
 class Queue {
  public:
-  explicit Queue(std::uint32_t capacity) : cells_(capacity), mask_(capacity - 1) {}  // a power of two
   // Publishes as many of `blocks` as there is room for; answers how many.
   std::uint32_t push(const Block* blocks, std::uint32_t count) {
     const std::uint32_t head = head_.load(std::memory_order_relaxed);  // relaxed: only this thread writes it
-    const std::uint32_t n = std::min(count, mask_ + 1 - (head - tail_.load(std::memory_order_acquire)));
-    for (std::uint32_t i = 0; i < n; ++i) cells_[(head + i) & mask_] = blocks[i];
+    const std::uint32_t n = std::min(count, kCapacity - (head - tail_.load(std::memory_order_acquire)));
+    for (std::uint32_t i = 0; i < n; ++i) cells_[(head + i) & kMask] = blocks[i];
     head_.store(head + n, std::memory_order_release);  // publishes the cells, and the blocks' contents, to the consumer
     return n;
   }
   std::uint32_t pop(Block* blocks, std::uint32_t count) {
     const std::uint32_t tail = tail_.load(std::memory_order_relaxed);  // relaxed: only this thread writes it
     const std::uint32_t n = std::min(count, head_.load(std::memory_order_acquire) - tail);
-    for (std::uint32_t i = 0; i < n; ++i) blocks[i] = cells_[(tail + i) & mask_];
+    for (std::uint32_t i = 0; i < n; ++i) blocks[i] = cells_[(tail + i) & kMask];
     tail_.store(tail + n, std::memory_order_release);  // hands the cells back to the producer
     return n;
   }
@@ -53,26 +52,12 @@ class Queue {
   static constexpr std::uint32_t kMost = 128;  // blocks moved at a time
 
  private:
-  OwnArray<Block> cells_;
-  std::uint32_t mask_;
+  static constexpr std::uint32_t kCapacity = 1024;  // a power of two
+  static constexpr std::uint32_t kMask = kCapacity - 1;
+  Block cells_[kCapacity];
   alignas(64) std::atomic<std::uint32_t> head_{0};
   alignas(64) std::atomic<std::uint32_t> tail_{0};
   alignas(64) std::atomic<bool> closed_{false};
-};
-
-class Queues {
- public:
-  Queues(unsigned count, std::uint64_t capacity) : all_(count) {
-    for (Queue& queue : all_) new (&queue) Queue(static_cast<std::uint32_t>(capacity));
-  }
-  ~Queues() {
-    for (Queue& queue : all_) queue.~Queue();
-  }
-  Queue& operator[](std::size_t i) { return all_[i]; }
-  std::size_t size() const { return all_.size(); }
-
- private:
-  OwnArray<Queue> all_;
 };
 
 // How a thread waits for another. `rest` uses no CPU time that the allocator would be charged with.
@@ -107,8 +92,7 @@ void drain_to_end(Queue& queue, Touch touch, Tally& tally, Wait wait = ::sched_y
   }
 }
 
-constexpr std::uint64_t kCapacity = 1024;  // of a queue
-constexpr std::size_t kHome = 400;         // `share`: blocks that a thread keeps live for itself
+constexpr std::size_t kHome = 400;  // `share`: blocks that a thread keeps live for itself
 
 enum Pattern : unsigned { share, batch, fan_in, pipeline };
 
@@ -165,7 +149,7 @@ void relay(Queue& in, Queue& out, Touch touch, Tally& tally) {
   out.close();
 }
 
-void collect(Queues& queues, Touch touch, Tally& tally) {
+void collect(OwnArray<Queue>& queues, Touch touch, Tally& tally) {
   bool more = true;
   while (more) {
     more = false;
@@ -189,7 +173,7 @@ void run_cross(const Args& args, Report& report) {
   const std::uint64_t producers = pattern == fan_in ? threads - 1 : pattern == pipeline ? 1 : threads;
   const Course course{args.number("blocks") / producers, pattern == share ? args.number32("remote") : 100,
                       pattern == batch ? Queue::kMost : 1, args.touch()};
-  Queues queues(threads, kCapacity);
+  OwnArray<Queue> queues(threads);
   const Timing timing = run_team(report, threads, [&](Lane& lane) {
     const unsigned me = lane.index();
     Random random(args.number("seed"), me);
@@ -240,7 +224,7 @@ void run_server(const Args& args, Report& report) {
   const std::uint32_t remote = args.number32("remote");
   const std::size_t entries = args.number("entries");
   const Touch touch = args.touch();
-  Queues queues(threads, kCapacity);
+  OwnArray<Queue> queues(threads);
   std::atomic<std::uint64_t> crossed{0};
   std::atomic<std::uint64_t> stored{0};
   double base = 0;
