@@ -86,10 +86,6 @@ def build_library(folder: Path, name: str, source: str) -> Path:
     return compiled(folder / f"lib{name}.so", source)
 
 
-def build_subject(folder: Path) -> Path:
-    return compiled(folder / "subject", SUBJECT)
-
-
 def build_controls(folder: Path) -> Path:
     """Builds lab/peers/controls alone, as it is on disk now."""
     source = paths.root() / "lab" / "peers" / "controls"

@@ -28,16 +28,10 @@ class ElfError(ValueError):
 
 
 class _Section(NamedTuple):
-    name: int
     kind: int
-    flags: int
-    address: int
     offset: int
     size: int
     link: int
-    info: int
-    align: int
-    entry: int
 
 
 class Segment(NamedTuple):
@@ -79,9 +73,8 @@ class Elf:
             segment_size, segments, section_size, sections = self._unpack("HHHH", 54)
             self._segments = [self._unpack("IIQQQQQQ", segments_at + i * segment_size) for i in range(segments)]
             if sections_at:
-                self.sections = [
-                    _Section(*self._unpack("IIQQQQIIQQ", sections_at + i * section_size)) for i in range(sections)
-                ]
+                places = (sections_at + i * section_size for i in range(sections))
+                self.sections = [_Section(*self._unpack("4xI16xQQI20x", at)) for at in places]
 
     def _bytes(self, offset: int, size: int) -> bytes:
         try:

@@ -126,6 +126,13 @@ def _run(command: Sequence[str], cwd: Path, log: Path | None = None, settings: M
     return done.returncode
 
 
+def _judged(tally: Tally, status: int, runner: str) -> Tally:
+    """A runner that fails without naming a test is a failure too."""
+    if status != 0 and tally.failed == 0:
+        tally.add(Tally(failed=1, problems=[f"{runner} ended with status {status}"]))
+    return tally
+
+
 def build_part(part: Part, jobs: int) -> Tally:
     """Configures and builds one preset. A build that fails counts as one failed test."""
     configure = ["cmake", "--preset", part.preset]
@@ -149,11 +156,7 @@ def test_part(part: Part, form: Form, jobs: int) -> Tally:
         settings["FREESTONE_FUZZ_SECONDS"] = FUZZ_SECONDS
         settings["FREESTONE_EXPLORE_PREEMPTIONS"] = EXPLORE_PREEMPTIONS
     status = _run(command, paths.root(), settings=settings)
-    tally = read_junit(report, part.preset)
-    if status != 0 and tally.failed == 0:
-        tally.failed += 1
-        tally.problems.append(f"{part.preset}: ctest ended with status {status}")
-    return tally
+    return _judged(read_junit(report, part.preset), status, f"{part.preset}: ctest")
 
 
 def lab_python() -> str:
@@ -178,11 +181,7 @@ def run_lab(form: Form, python: str, jobs: int) -> Tally:
         command += ["-n", str(jobs), "--dist", "loadfile"]
     status = _run(command, paths.root() / "lab", log)
     print(log.read_text(errors="replace"), file=sys.stderr)
-    tally = read_junit(report, LAB)
-    if status != 0 and tally.failed == 0:
-        tally.failed += 1
-        tally.problems.append(f"{LAB}: pytest ended with status {status}")
-    return tally
+    return _judged(read_junit(report, LAB), status, f"{LAB}: pytest")
 
 
 def run_all(names: Iterable[str], form: Form, say: Callable[[str], None]) -> Tally:

@@ -18,8 +18,6 @@ from typing import Any
 from freestone_lab.core.errors import UserError
 from freestone_lab.measure import native
 
-INTERVAL_MS = 10
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -94,7 +92,7 @@ def _pressure_us() -> float:
 
 
 def _command(request: Request, report_fd: int) -> list[str]:
-    command = [str(native.tool("launch")), "--report-fd", str(report_fd), "--interval-ms", str(INTERVAL_MS)]
+    command = [str(native.tool("launch")), "--report-fd", str(report_fd)]
     options = {
         "--timeout-ms": max(1, round(request.timeout_s * 1000)),
         "--target-cpus": ",".join(map(str, request.placement.target)),

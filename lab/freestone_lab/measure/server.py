@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -114,7 +114,9 @@ def measure(server: Server, request: Request, folder: Path, *, loaded: bool = Tr
             _wait_until_ready(server, running, stdout, stderr, min(server.ready_timeout_s, request.timeout_s))
             stop_s = STOP_TIMEOUT_S
             if request.library:
-                seen["mapped"] = _all_map(tree.descendants(running.pid), request.library)
+                seen["mapped"] = all(
+                    tree.maps_file(pid, request.library) for pid in tree.descendants(running.pid) if tree.alive(pid)
+                )
             if loaded:
                 seen |= _load(server, running, folder, idle)
         except ServerFailed as error:
@@ -128,10 +130,6 @@ def measure(server: Server, request: Request, folder: Path, *, loaded: bool = Tr
     finally:
         running.close()
     return Served(run, failure, notes=tuple(notes), **seen)  # type: ignore[arg-type]
-
-
-def _all_map(pids: Sequence[int], library: str) -> bool:
-    return all(tree.maps_file(pid, library) for pid in pids if tree.alive(pid))
 
 
 def _expect_free(port: int | None, when: str, within_s: float = 0.0) -> None:

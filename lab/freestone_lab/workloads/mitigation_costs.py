@@ -91,30 +91,23 @@ class Cost:
 
 def costs(result: Result) -> list[Cost]:
     return [
-        Cost(_title(e), {p.name: ratio for p in result.peers if (ratio := _relative(e, p.name)) is not None})
+        Cost(
+            "micro, weighted" if e.workload == "micro" else e.id.partition(":")[0].removeprefix("app/"),
+            {p.name: ratio for p in result.peers if (ratio := _relative(e, p.name)) is not None},
+        )
         for e in result.experiments
     ]
 
 
-def _title(experiment: Experiment) -> str:
-    return "micro, weighted" if experiment.workload == "micro" else experiment.id.partition(":")[0].removeprefix("app/")
-
-
 def _relative(experiment: Experiment, peer: str) -> float | None:
-    if experiment.workload == "micro":
-        return _composite(experiment, peer)
-    return _ratio(experiment, peer, claims.headline(experiment)[0])
-
-
-def _ratio(experiment: Experiment, peer: str, figure: str) -> float | None:
-    if peer == FAST:
-        return 1.0
-    estimate = paired.estimate(experiment, peer, FAST, figure)
-    return None if estimate is None else estimate.ratio
-
-
-def _composite(experiment: Experiment, peer: str) -> float | None:
-    ratios = {size: _ratio(experiment, peer, f"malloc_{size}") for size in WEIGHTS}
-    if any(value is None for value in ratios.values()):
-        return None
-    return sum(WEIGHTS[size] * value for size, value in ratios.items() if value is not None)
+    """Over the fast build: of the figure that decides, or, of `micro`, of all sizes by their weights."""
+    weights = {f"malloc_{size}": weight for size, weight in WEIGHTS.items()}
+    if experiment.workload != "micro":
+        weights = {claims.headline(experiment)[0]: 1.0}
+    total = 0.0
+    for figure, weight in weights.items():
+        estimate = None if peer == FAST else paired.estimate(experiment, peer, FAST, figure)
+        if estimate is None and peer != FAST:
+            return None
+        total += weight * (estimate.ratio if estimate else 1.0)
+    return total

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import GLIBC
 from peers_tools import build_library
 
 from freestone_lab.analysis import changes
@@ -30,8 +31,6 @@ from freestone_lab.measure import fingerprint, process, provenance
 from freestone_lab.measure.process import Request, Run
 from freestone_lab.measure.samples import digest
 from freestone_lab.workloads.tasks import workload_program
-
-GLIBC = Peer("glibc", None, "libc")
 
 
 def plan(rounds: int, **more: object) -> Plan:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import GLIBC
 from peers_tools import compiled
 
 from freestone_lab.core.errors import UserError
@@ -15,8 +16,6 @@ from freestone_lab.core.result import Peer
 from freestone_lab.heap import runner
 from freestone_lab.host import target
 from freestone_lab.measure import proof
-
-GLIBC = Peer("glibc", None, "libc")
 
 
 def account(folder: Path, argv: list[str], preload: str | None = None) -> proof.Account:

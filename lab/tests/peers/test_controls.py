@@ -30,7 +30,7 @@ def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return peers_tools.build_subject(tmp_path_factory.mktemp("subject"))
+    return peers_tools.compiled(tmp_path_factory.mktemp("subject") / "subject", peers_tools.SUBJECT)
 
 
 def said(name: str, *command: str | Path, **env: str) -> str:

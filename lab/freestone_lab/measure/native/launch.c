@@ -1,7 +1,7 @@
 // launch: runs one program as a clean child and says what it cost. A static binary, so a preload meant for the
 // program never reaches it.
 //
-//   launch [--interval-ms N] [--timeout-ms N] [--target-cpus LIST] [--own-cpus LIST] [--as-limit-kib N]
+//   launch [--timeout-ms N] [--target-cpus LIST] [--own-cpus LIST] [--as-limit-kib N]
 //          [--library PATH] [--linger-ms N] --report-fd N -- PROGRAM ARG...
 //
 // Prints one JSON object to the report descriptor when everything it started is gone. Why a separate program:
@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kMaxProcesses = 1024, kMaxPoints = 4096 };
+enum { kIntervalMs = 10, kMaxProcesses = 1024, kMaxPoints = 4096 };
 
 struct Point {
   long ms;
@@ -197,7 +197,7 @@ static void kill_tree(int signal_number) {
 }
 
 struct Options {
-  long interval_ms, timeout_ms, as_limit_kib, linger_ms, report_fd;
+  long timeout_ms, as_limit_kib, linger_ms, report_fd;
   const char *target_cpus, *own_cpus, *library;
   char** program;
 };
@@ -216,16 +216,16 @@ struct Watch {
 };
 
 static struct Options parse(int argc, char** argv) {
-  struct Options o = {.interval_ms = 10, .report_fd = -1};
+  struct Options o = {.report_fd = -1};
   const struct {
     const char* name;
     long* number;
     const char** text;
   } known[] = {
-      {"--interval-ms", &o.interval_ms, NULL},   {"--timeout-ms", &o.timeout_ms, NULL},
-      {"--as-limit-kib", &o.as_limit_kib, NULL}, {"--linger-ms", &o.linger_ms, NULL},
-      {"--report-fd", &o.report_fd, NULL},       {"--target-cpus", NULL, &o.target_cpus},
-      {"--own-cpus", NULL, &o.own_cpus},         {"--library", NULL, &o.library},
+      {"--timeout-ms", &o.timeout_ms, NULL},   {"--as-limit-kib", &o.as_limit_kib, NULL},
+      {"--linger-ms", &o.linger_ms, NULL},     {"--report-fd", &o.report_fd, NULL},
+      {"--target-cpus", NULL, &o.target_cpus}, {"--own-cpus", NULL, &o.own_cpus},
+      {"--library", NULL, &o.library},
   };
   const size_t count = sizeof known / sizeof known[0];
   int i = 1;
@@ -247,7 +247,6 @@ static struct Options parse(int argc, char** argv) {
     _exit(125);
   }
   o.program = argv + i + 1;
-  if (o.interval_ms < 1) o.interval_ms = 1;
   return o;
 }
 
@@ -297,8 +296,8 @@ static void reap_child(struct Watch* w) {
 // Sleeps until the next look is due or the child ends. Looks come at 1, 2, 4 and 8 ms, so that a short program is seen
 // too, then every interval.
 static void sleep_until_due(struct Watch* w, const struct Options* o) {
-  const bool early = w->early_ms < o->interval_ms;
-  long long wait = w->start + (early ? w->early_ms : o->interval_ms * (w->tick + 1)) * 1000000LL - now_ns();
+  const bool early = w->early_ms < kIntervalMs;
+  long long wait = w->start + (early ? w->early_ms : kIntervalMs * (w->tick + 1)) * 1000000LL - now_ns();
   if (wait < 0) wait = 0;
   struct timespec pause = {wait / 1000000000LL, wait % 1000000000LL};
   struct pollfd poll_child = {w->pidfd, POLLIN, 0};
@@ -324,11 +323,11 @@ static long held(const struct Watch* w, const struct Tree* tree) {
 
 static void note(struct Watch* w, const struct Options* o, long page_kib) {
   const long long t = now_ns();
-  const bool early = w->early_ms < o->interval_ms;
+  const bool early = w->early_ms < kIntervalMs;
   if (early)
     w->early_ms *= 2;
   else
-    w->tick = (long)((t - w->start) / 1000000LL / o->interval_ms);
+    w->tick = (long)((t - w->start) / 1000000LL / kIntervalMs);
   const struct Tree tree = look(false, page_kib);
   // Processes of one tree share pages, so the memory that they hold together is their PSS. smaps_rollup walks page
   // tables: the next look comes after twenty times the CPU time of the last one, and of several processes with every

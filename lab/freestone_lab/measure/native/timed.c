@@ -210,16 +210,15 @@ __attribute__((destructor)) static void end_here(void) {
   const unsigned long long timed = atomic_load(&calls), longer = atomic_load(&long_calls);
   const double taken = (double)atomic_load(&cycles) - (double)clock * (double)timed;
   cpu -= (double)clock * (double)(timed + longer) / per_ns / 1e9;  // what the timing itself took
-  const long mapped = mapped_kib();
   const long whole = kib("/proc/self/status", "VmHWM:", -1);
   const long peak = whole - kib("/proc/self/status", "RssFile:", -1) -
                     kib("/proc/self/status", "RssShmem:", -1) - kib("/proc/self/smaps", "Anonymous:", 1) - base_kib -
-                    mapped;
+                    mapped_kib();
   char line[320];
   const int length = snprintf(
-      line, sizeof line, "{\"calls\":%llu,\"long_calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"mapped_kib\":%ld,"
-      "\"rss_kib\":%ld,\"cpu_s\":%.9f,\"faults\":%ld}\n",
-      timed + longer, longer, taken / per_ns / 1e9, peak, mapped, whole, cpu, faulted);
+      line, sizeof line, "{\"calls\":%llu,\"seconds\":%.9f,\"peak_kib\":%ld,\"rss_kib\":%ld,"
+      "\"cpu_s\":%.9f,\"faults\":%ld}\n",
+      timed + longer, taken / per_ns / 1e9, peak, whole, cpu, faulted);
   const int fd = said[0] ? open(said, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
   if (fd >= 0 && write(fd, line, (size_t)length) != length) _exit(1);
 }
