@@ -33,7 +33,8 @@ constexpr u64 stretch_starts(u64 word, unsigned length) {
 
 // The length of the longest stretch of set bits. Doubling finds the highest power of two that fits; halving refines it.
 constexpr unsigned longest_stretch(u64 word) {
-  if (word == 0) return 0;
+  const u64 beyond_first = word + (word & -word);
+  if ((word & beyond_first) == 0) return count_bits(word);  // one stretch or none
   u64 stretches[7] = {word};  // stretches[k]: where stretches of at least 2^k bits start
   unsigned k = 0;
   while (k < 6) {

@@ -148,6 +148,7 @@ bool SpanMap::are_free(UnitIndex first, usize units) const {
 }
 
 usize SpanMap::count_dirty(UnitIndex first, usize units) const {
+  if (dirty_units() == 0) return 0;
   usize dirty = 0;
   for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
     dirty += count_bits(dirty_word(word) & mask);
