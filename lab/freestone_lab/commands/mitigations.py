@@ -22,7 +22,7 @@ def run(options: Namespace) -> int:
     plans = [(task, plan) for task in mitigation_costs.tasks(say)]
     path = outputs.usable(options.output or outputs.new_name("mitigations", ".json.gz"), say)
     with terminal.progress(terminal.console(stderr=True), len(plans)) as tell:
-        outcome = session.run(plans, chosen, ["freestone", *sys.argv[1:]], tell, say=say)
+        outcome = session.Sitting(plans, chosen, ["freestone", *sys.argv[1:]], tell, say=say).run()
     if not outcome.result.experiments:
         raise UserError("nothing was measured")
     outputs.write(path, lambda place: save(outcome.result, place), say)

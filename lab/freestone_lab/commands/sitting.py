@@ -41,16 +41,16 @@ def hold(
     with ends_are_kept() as ended:
         if answer == "card only":
             with board(out) as (show_standing, tell):
-                outcome = session.run(
+                outcome = session.Sitting(
                     tasks, chosen, command, tell, programs=programs, keep=to.keep, budget=budget, board=show_standing,
                     say=lambda text: out.print(text, markup=False, soft_wrap=True),
-                )  # fmt: skip
+                ).run()  # fmt: skip
         else:
             with terminal.progress(out, len(tasks)) as tell:
-                outcome = session.run(
+                outcome = session.Sitting(
                     tasks, chosen, command, tell, programs=programs, keep=to.keep, budget=budget,
                     say=preparation.to_stderr,
-                )  # fmt: skip
+                ).run()  # fmt: skip
     if any(engine.nothing_to_win for engine in outcome.engines):
         print(card.nothing_to_win(outcome.engines[0].experiment, outcome.result.baseline))
         return 0

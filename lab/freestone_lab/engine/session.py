@@ -172,10 +172,3 @@ def _least_s(task: Task, chosen: Sequence[Peer]) -> float:
     """What a first look takes, if a run takes what the task says: a proof and LEAST_ROUNDS of everybody."""
     rows = 1 + sum(p.name not in task.unfit for p in chosen)
     return (1 + LEAST_ROUNDS) * rows * task.seconds
-
-
-def run(
-    tasks: Sequence[tuple[Task, Plan]], chosen: Sequence[Peer], command: Sequence[str], report: Report, **more: object
-) -> Outcome:
-    """One sitting; `more` are the other fields of Sitting."""
-    return Sitting(tasks, chosen, command, report, **more).run()  # type: ignore[arg-type]

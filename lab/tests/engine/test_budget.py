@@ -64,8 +64,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def compare(seconds: float, jobs: list[Task] = JOBS, decide: bool = False, **more: Any) -> session.Outcome:
-    plan = Plan(rounds=100, decide=decide)
-    return session.run([(job, plan) for job in jobs], PEERS, ["x"], lambda _: None, budget=Budget(seconds, **more))
+    plans = [(job, Plan(rounds=100, decide=decide)) for job in jobs]
+    return session.Sitting(plans, PEERS, ["x"], lambda _: None, budget=Budget(seconds, **more)).run()
 
 
 def rounds(outcome: session.Outcome) -> dict[str, dict[str, int]]:
@@ -112,7 +112,7 @@ def test_who_is_left_out_is_drawn_by_lot(clock: Clock) -> None:
     left = set()
     for seed in range(20):
         plan = [(JOBS[0], Plan(rounds=100, seed=seed))]
-        left |= set(session.run(plan, PEERS, ["x"], lambda _: None, budget=Budget(6.0)).not_run)
+        left |= set(session.Sitting(plan, PEERS, ["x"], lambda _: None, budget=Budget(6.0)).run().not_run)
     assert left >= {"a", "b", "c", "d", "e"}
 
 

@@ -272,7 +272,7 @@ def test_interruption_keeps_the_rounds_that_were_measured(work: Path) -> None:
         if progress.round == 4:
             raise KeyboardInterrupt
 
-    outcome = session.run([(task(work), plan(9))], [GLIBC], ["x"], stop)
+    outcome = session.Sitting([(task(work), plan(9))], [GLIBC], ["x"], stop).run()
     assert outcome.interrupted
     assert {s.round for s in outcome.result.experiments[0].samples} == {1, 2, 3}
 

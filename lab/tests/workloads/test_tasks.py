@@ -129,7 +129,7 @@ def test_the_default_jobs_are_short_and_print_the_same_twice(tmp_path: Path) -> 
 def test_an_experiment_that_fails_under_the_baseline_is_left_out_and_said(work: Path) -> None:
     tasks = [Task("bad", "w", ("/bin/false",), cwd=Path("/")), Task("good", "w", (str(work),), cwd=Path("/"))]
     said: list[str] = []
-    outcome = session.run([(t, ONCE) for t in tasks], [GLIBC], ["x"], lambda p: None, say=said.append)
+    outcome = session.Sitting([(t, ONCE) for t in tasks], [GLIBC], ["x"], lambda p: None, say=said.append).run()
     assert [e.id for e in outcome.result.experiments] == ["good"]
     assert said == ["'/bin/false' fails under glibc: exit status 1"]
 
@@ -159,8 +159,9 @@ def test_the_forecast_names_rounds_allocators_and_time() -> None:
 
 
 def sitting(work: Path, seconds: float) -> session.Outcome:
-    tasks = [Task(f"t{i}", "w", (str(work), "5", "10", "10"), cwd=Path("/"), seconds=0.3) for i in range(3)]
-    return session.run([(t, Plan(rounds=10)) for t in tasks], [GLIBC], ["x"], lambda p: None, budget=Budget(seconds))
+    task = Task("", "w", (str(work), "5", "10", "10"), cwd=Path("/"), seconds=0.3)
+    plans = [(dataclasses.replace(task, id=f"t{i}"), Plan(rounds=10)) for i in range(3)]
+    return session.Sitting(plans, [GLIBC], ["x"], lambda p: None, budget=Budget(seconds)).run()
 
 
 def test_a_sitting_runs_every_experiment(work: Path) -> None:

@@ -97,15 +97,12 @@ inline bool check_range(const char* p, std::size_t bytes, std::uint64_t stamp, s
 
 inline void mark(char* p, std::size_t bytes, std::uint64_t stamp, Touch touch) {
   switch (touch) {
-    case Touch::none:
-      return;
+    case Touch::none: return;
     case Touch::single:
       if (bytes != 0) p[bytes / 2] = static_cast<char>(stamp);
       return;
-    case Touch::first64:
-      return fill_range(p, 0, bytes < 64 ? bytes : 64, stamp);
-    case Touch::full:
-      return fill_range(p, 0, bytes, stamp);
+    case Touch::first64: return fill_range(p, 0, bytes < 64 ? bytes : 64, stamp);
+    case Touch::full: return fill_range(p, 0, bytes, stamp);
     case Touch::ends:
     case Touch::page:
       if (bytes < 16) return fill_range(p, 0, bytes, stamp);
@@ -118,17 +115,13 @@ inline void mark(char* p, std::size_t bytes, std::uint64_t stamp, Touch touch) {
 }
 inline bool check(const char* p, std::size_t bytes, std::uint64_t stamp, Touch touch, std::uint64_t& sum) {
   switch (touch) {
-    case Touch::none:
-      sum += stamp;
-      return true;
+    case Touch::none: sum += stamp; return true;
     case Touch::single:
       if (bytes == 0) return true;
       sum += static_cast<std::uint8_t>(p[bytes / 2]);
       return p[bytes / 2] == static_cast<char>(stamp);
-    case Touch::first64:
-      return check_range(p, bytes < 64 ? bytes : 64, stamp, sum);
-    case Touch::full:
-      return check_range(p, bytes, stamp, sum);
+    case Touch::first64: return check_range(p, bytes < 64 ? bytes : 64, stamp, sum);
+    case Touch::full: return check_range(p, bytes, stamp, sum);
     case Touch::ends:
     case Touch::page: {
       if (bytes < 16) return check_range(p, bytes, stamp, sum);

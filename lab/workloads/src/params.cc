@@ -122,9 +122,11 @@ std::size_t Args::swept_index() const {
   return i;
 }
 
-void Args::expect_in_order(const char* low, const char* high) const {
-  if (number(low) > number(high))
-    usage_error(workload_->name, "--%s=%lu: expected at most --%s=%lu", low, number(low), high, number(high));
+std::pair<std::uint64_t, std::uint64_t> Args::range() const {
+  const std::uint64_t low = number("low");
+  const std::uint64_t high = number("high");
+  if (low > high) usage_error(workload_->name, "--low=%lu: expected at most --high=%lu", low, high);
+  return {low, high};
 }
 
 void Args::expect_power_of_two(const char* name) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "block.h"
 
@@ -73,7 +74,7 @@ class Args {
   const Value& value(const char* name) const;
 
   // These exit with status 2 as well.
-  void expect_in_order(const char* low, const char* high) const;
+  std::pair<std::uint64_t, std::uint64_t> range() const;  // of --low and --high, which must be in order
   void expect_power_of_two(const char* name) const;
 
   const Workload& workload() const { return *workload_; }

@@ -138,9 +138,7 @@ std::uint32_t run_burst(const OwnArray<Step>& steps, OwnArray<Block>& live, std:
   for (const Step& step : steps) {
     const auto place = static_cast<std::uint32_t>(std::uint64_t{step.place} * count >> 32);
     switch (step.what.call) {
-      case CfracCall::malloc_call:
-        take(live[count++], step.what.bytes, number++, Touch::full, tally);
-        break;
+      case CfracCall::malloc_call: take(live[count++], step.what.bytes, number++, Touch::full, tally); break;
       case CfracCall::calloc_call: {
         void* at = std::calloc(1, step.what.bytes);
         hide(at);

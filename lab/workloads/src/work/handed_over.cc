@@ -167,9 +167,7 @@ void collect(OwnArray<Queue>& queues, Touch touch, Tally& tally) {
 void run_cross(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const auto pattern = static_cast<Pattern>(args.pick("pattern"));
-  const std::uint64_t low = args.number("low");
-  const std::uint64_t high = args.number("high");
-  args.expect_in_order("low", "high");
+  const auto [low, high] = args.range();
   const std::uint64_t producers = pattern == fan_in ? threads - 1 : pattern == pipeline ? 1 : threads;
   const Course course{args.number("blocks") / producers, pattern == share ? args.number32("remote") : 100,
                       pattern == batch ? Queue::kMost : 1, args.touch()};

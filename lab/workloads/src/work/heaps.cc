@@ -289,9 +289,7 @@ void run_grow_shrink(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const std::uint64_t swing = (args.number("mib") << 20) / threads;
   const std::uint64_t cycles = args.number("cycles");
-  const std::uint64_t low = args.number("low");
-  const std::uint64_t high = args.number("high");
-  args.expect_in_order("low", "high");
+  const auto [low, high] = args.range();
   const Touch touch = args.touch();
   double base = 0;
   double grown = 0;

@@ -122,13 +122,9 @@ enum Call : unsigned { call_malloc, call_calloc, call_new };
 
 void* allocate(Call call, std::size_t bytes) {
   switch (call) {
-    case call_malloc:
-      return std::malloc(bytes);
-    case call_calloc:
-      return std::calloc(1, bytes);
-    case call_new:
-      try {
-        return ::operator new(bytes);
+    case call_malloc: return std::malloc(bytes);
+    case call_calloc: return std::calloc(1, bytes);
+    case call_new: try { return ::operator new(bytes);
       } catch (const std::bad_alloc&) {
         return nullptr;
       }

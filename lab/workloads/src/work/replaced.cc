@@ -40,11 +40,10 @@ double kib_of(const OwnArray<std::uint64_t>& bytes) { return std::accumulate(byt
 
 void run_aligned(const Args& args, Report& report) {
   const unsigned threads = args.threads();
-  const std::uint64_t low = args.number("low");
   args.expect_power_of_two("low");
   args.expect_power_of_two("high");
-  args.expect_in_order("low", "high");
-  const auto octaves = static_cast<std::uint64_t>(std::bit_width(args.number("high")) - std::bit_width(low) + 1);
+  const auto [low, high] = args.range();
+  const auto octaves = static_cast<std::uint64_t>(std::bit_width(high) - std::bit_width(low) + 1);
   const std::uint64_t top = args.number("top");
   const std::uint32_t live = args.number32("live");
   const std::uint64_t steps = args.number("steps");
@@ -106,9 +105,7 @@ struct Step {
 
 void run_large(const Args& args, Report& report) {
   const unsigned threads = args.threads();
-  const std::uint64_t low = args.number("low");
-  const std::uint64_t high = args.number("high");
-  args.expect_in_order("low", "high");
+  const auto [low, high] = args.range();
   const std::uint32_t live = args.number32("live");
   const Touch touch = args.touch();
   const Timing timing = run_team(report, threads, [&](Lane& lane) {

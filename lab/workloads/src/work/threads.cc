@@ -26,12 +26,10 @@ struct Pick {
 void run_larson(const Args& args, Report& report) {
   const unsigned threads = args.threads();
   const std::uint32_t blocks = args.number32("blocks");
-  args.expect_in_order("low", "high");
   const std::uint64_t generations = args.number("generations");
   const std::uint32_t steps = args.number32("steps");
   const Touch touch = args.touch();
-  const std::uint64_t low = args.number("low");
-  const std::uint64_t high = args.number("high");
+  const auto [low, high] = args.range();
   Random random(args.number("seed"), 0);
   const auto draw_size = [&] { return random.between(low, high); };
   const auto picks = drawn(1u << 16, [&] { return Pick{random.below(blocks), draw_size()}; });
