@@ -280,14 +280,15 @@ class Runner {
       if (block) free_plain<Allocator>(block);
       return;
     }
-    put(copy, self, op, block);
+    put<Allocator>(copy, self, op, block);
+  }
+
+  template <class Allocator>
+  static void put(Copy& copy, PerThread& self, const Op& op, const void* block) {
+    if (!block && op.size) self.failures++;
     touch<Allocator>(reinterpret_cast<uintptr_t>(block), op);
     copy.slots[op.slot].store(block ? reinterpret_cast<uintptr_t>(block) : kNoMemory,
                               std::memory_order_release);  // PLAN-1
-  }
-
-  static void put(Copy&, PerThread& self, const Op& op, const void* block) {
-    if (!block && op.size) self.failures++;
   }
 
   template <class Allocator>
@@ -317,10 +318,7 @@ class Runner {
       return;
     }
     if (op.old_slot != op.slot) slot.store(0, std::memory_order_relaxed);  // as above
-    put(copy, self, op, moved);
-    touch<Allocator>(reinterpret_cast<uintptr_t>(moved), op);
-    copy.slots[op.slot].store(moved ? reinterpret_cast<uintptr_t>(moved) : kNoMemory,
-                              std::memory_order_release);  // PLAN-1
+    put<Allocator>(copy, self, op, moved);
   }
 
   void gather(Outcome& outcome) {

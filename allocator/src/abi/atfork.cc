@@ -23,20 +23,16 @@ constinit Mutex callbacks_lock{LockName::callbacks};
 
 namespace {
 
-void before_fork() {
-  option_lock.hold_for_fork();
-  snapshot_lock.hold_for_fork();
-  callbacks_lock.hold_for_fork();
+Mutex* const locks[] = {&option_lock, &snapshot_lock, &callbacks_lock};  // as they rank
+
+FREESTONE_NO_ANALYSIS void before_fork() {
+  for (Mutex* lock : locks) lock->hold_for_fork();
 }
 void after_fork_in_parent() {
-  callbacks_lock.release_after_fork();
-  snapshot_lock.release_after_fork();
-  option_lock.release_after_fork();
+  for (Mutex* lock : locks) lock->release_after_fork();
 }
-void after_fork_in_child() {
-  callbacks_lock.reset_in_child();
-  snapshot_lock.reset_in_child();
-  option_lock.reset_in_child();
+FREESTONE_NO_ANALYSIS void after_fork_in_child() {
+  for (Mutex* lock : locks) lock->reset_in_child();
 }
 
 }  // namespace

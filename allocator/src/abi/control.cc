@@ -129,16 +129,12 @@ FREESTONE_EXPORT ABI(int, mallopt(int parameter, int value)) {
   constexpr int kFastBytesMax = 80 * int{sizeof(usize)} / 4;
   constexpr usize kNoTrim = usize{1} << 40;  // the most that the option takes
   if (ensure_started() != Mode::active) return 0;
-  const auto set = [](usize& option, usize bytes) {
-    const OpenedSeal seal;
-    if (seal.is_open()) option = bytes;
-    return seal.is_open() ? 1 : 0;
-  };
   switch (parameter) {
-    case M_TRIM_THRESHOLD: return set(options.dirty_bytes, value < 0 ? kNoTrim : static_cast<usize>(value));
+    case M_TRIM_THRESHOLD:
+      return set_sealed(options.dirty_bytes, value < 0 ? kNoTrim : static_cast<usize>(value)) ? 1 : 0;
     case M_MMAP_THRESHOLD:
       if (value < 0 || static_cast<usize>(value) > kRunBytesMax) return 0;
-      return set(options.map_bytes, max_of(static_cast<usize>(value), kSharedRunBytesMax));
+      return set_sealed(options.map_bytes, max_of(static_cast<usize>(value), kSharedRunBytesMax)) ? 1 : 0;
     case M_ARENA_MAX:  // 0: the library chooses, as it does anyway
       if (value > 0) set_shard_count(1U << highest_bit(min_of(static_cast<u64>(value), u64{kShardsMax})));
       return 1;

@@ -38,4 +38,8 @@ FREESTONE_INLINE usize serve_usable_size(const void* block) {
   return kChecksEveryCall ? hardened::usable_bytes_checked(block) : usable_bytes(block);
 }
 
+// The realloc that reallocarray leads to: ours, or the one of a program that has a malloc of its own but no
+// reallocarray: glibc's reallocarray leads there, too.
+void* realloc_in_use(void* block, usize bytes);
+
 }  // namespace freestone

@@ -1,4 +1,5 @@
-// Room 20, abi: limits, callbacks, walking and heap objects of freestone.h. It checks arguments and decides nothing.
+// Room 20, abi: limits, callbacks, walking, heap objects, the profiler and the search for leaks of freestone.h. It
+// checks arguments and decides nothing.
 
 #include <cerrno>
 #include <cstring>
@@ -10,11 +11,14 @@
 #include "front/heap.h"
 #include "front/reclaim.h"
 #include "heaps/heap_object.h"
+#include "leaks/leak.h"
 #include "limits/limits.h"
 #include "platform/message.h"
 #include "platform/seal.h"
+#include "profile/profile.h"
 #include "region/account.h"
 #include "report/walk.h"
+#include "sampling/sampling.h"
 
 using namespace freestone;
 
@@ -153,6 +157,22 @@ FREESTONE_EXPORT int freestone_heap_validate(freestone_heap* heap) { return obje
 FREESTONE_EXPORT size_t freestone_heap_walk(freestone_heap* heap, freestone_visitor visit, void* context) {
   Visitor visitor{visit, context};
   return object(heap)->walk(call_visitor, &visitor);
+}
+
+FREESTONE_EXPORT void freestone_prof_start() {
+  if (ensure_started() == Mode::active) start_profile();
+}
+FREESTONE_EXPORT void freestone_prof_stop() {
+  if (ensure_started() == Mode::active) stop_profile();
+}
+FREESTONE_EXPORT int freestone_prof_is_active() {
+  return ensure_started() == Mode::active && profile_is_active() ? 1 : 0;
+}
+FREESTONE_EXPORT int freestone_prof_dump(const char* path) {
+  return ensure_started() == Mode::active ? dump_profile(path) : 0;
+}
+FREESTONE_EXPORT size_t freestone_leak_check() {
+  return ensure_started() == Mode::active ? static_cast<size_t>(report_leaks().lost_samples) : 0;
 }
 
 }  // extern "C"

@@ -5,8 +5,9 @@
 
 #include "abi/mallctl_nodes.h"
 
+#include <functional>
+
 #include "abi/locks.h"
-#include "cache/quarantine.h"
 #include "cache/slow.h"
 #include "config/options.h"
 #include "freestone/freestone.h"
@@ -85,20 +86,16 @@ Statistics of_arena(usize number) {
   return s;
 }
 
-template <usize Value(const Statistics&)>
+// A member of Statistics, or a function of it.
+template <auto Value>
 int statistic(const MallctlRequest& r) {
-  return r.read_only(Value(snapshot_now()));
+  return r.read_only(std::invoke(Value, snapshot_now()));
 }
-template <usize Value(const Statistics&)>
+template <auto Value>
 int arena_statistic(const MallctlRequest& r) {
-  return is_arena(r.number) ? r.read_only(Value(of_arena(r.number))) : ENOENT;
+  return is_arena(r.number) ? r.read_only(std::invoke(Value, of_arena(r.number))) : ENOENT;
 }
 
-usize allocated(const Statistics& s) { return s.live_bytes; }
-usize metadata(const Statistics& s) { return s.metadata_bytes; }
-usize charged(const Statistics& s) { return s.charged_bytes; }
-usize backed(const Statistics& s) { return s.backed_bytes(); }
-usize retained(const Statistics& s) { return s.clean_bytes; }
 usize zero(const Statistics&) { return 0; }
 usize active_pages(const Statistics& s) { return pages(active_bytes(s)); }
 usize dirty_pages(const Statistics& s) { return pages(s.dirty_bytes); }
@@ -113,16 +110,22 @@ constexpr char kNothing[] = "";
 constexpr char kDisabled[] = "disabled";
 constexpr char kDefault[] = "default";
 constexpr char kFalse[] = "false";
-template <const char* Text>
-int text(const MallctlRequest& r) {
-  return r.read_only(Text);
-}
 
-template <typename Value>
-bool set_sealed(Value& option, Value value) {
-  const OpenedSeal seal;
-  if (seal.is_open()) option = value;
-  return seal.is_open();
+// A setting that never changes. A new value must be the same, or any will do.
+template <auto Value, bool Any = false>
+int unchanging(const MallctlRequest& r) {
+  auto wanted = Value;
+  if (r.fresh != nullptr && (!r.take(wanted) || (!Any && wanted != Value))) return EINVAL;
+  return r.give(Value);
+}
+constexpr auto background_limit = unchanging<usize{1}>;  // there is at most one background thread
+constexpr auto thread_cache_enabled = unchanging<true>;
+constexpr auto growth_limit = unchanging<usize{PTRDIFF_MAX}, true>;  // growth takes what it needs, whatever its limit
+constexpr auto muzzy_decay_time = unchanging<Signed{0}, true>;       // there is no second stage of decay
+
+template <auto Answer>
+int in_arena(const MallctlRequest& r) {
+  return is_arena(r.number) ? Answer(r) : EFAULT;
 }
 
 int background(const MallctlRequest& r) {
@@ -138,19 +141,6 @@ int background(const MallctlRequest& r) {
 }
 
 int background_count(const MallctlRequest& r) { return r.read_only(usize{background_runs() ? 1U : 0U}); }
-
-// There is at most one background thread; other numbers are refused.
-int background_limit(const MallctlRequest& r) {
-  usize wanted = 1;
-  if (r.fresh != nullptr && (!r.take(wanted) || wanted != 1)) return EINVAL;
-  return r.give(usize{1});
-}
-
-int flush_thread(const MallctlRequest& r) {
-  if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  if (this_thread.cache_offset != 0) flush_all(thread_cache());
-  return 0;
-}
 
 // A thread may name an arena for itself. malloc takes from arena 0 all the same, so that it stays fast.
 int thread_arena(const MallctlRequest& r) {
@@ -185,17 +175,9 @@ int arena_is_made(const MallctlRequest& r) { return r.read_only(is_arena(r.numbe
 
 // No arena takes memory by sbrk.
 int arena_dss(const MallctlRequest& r) {
-  if (!is_arena(r.number)) return EFAULT;
   const char* wanted = kDisabled;
   if (r.fresh != nullptr && !r.take(wanted)) return EINVAL;
   return std::strcmp(wanted, kDisabled) == 0 ? r.give(&kDisabled[0]) : EFAULT;
-}
-
-// Growth takes what it needs, so a limit of its steps changes nothing.
-int arena_growth_limit(const MallctlRequest& r) {
-  usize wanted = 0;
-  if (!is_arena(r.number)) return EFAULT;
-  return r.fresh != nullptr && !r.take(wanted) ? EINVAL : r.give(usize{PTRDIFF_MAX});
 }
 
 // Which arena a block is in.
@@ -236,23 +218,10 @@ int flush_cache(const MallctlRequest& r) {
   return 0;
 }
 
-int thread_cache_enabled(const MallctlRequest& r) {
-  bool wanted = true;
-  if (r.fresh != nullptr && (!r.take(wanted) || !wanted)) return EINVAL;
-  return r.give(true);
-}
-
-int purge_arena(const MallctlRequest& r) {
-  if (!is_arena(r.number)) return EFAULT;
+template <auto Work>
+int work(const MallctlRequest& r) {
   if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  if (mode() == Mode::active) trim(0);
-  return 0;
-}
-
-int decay_arena(const MallctlRequest& r) {
-  if (!is_arena(r.number)) return EFAULT;
-  if (r.fresh != nullptr || r.old != nullptr) return EPERM;
-  if (mode() == Mode::active) tick(ensure_cache());
+  if (mode() == Mode::active) Work();
   return 0;
 }
 
@@ -269,17 +238,10 @@ int decay_time(const MallctlRequest& r) {
 }
 // The arenas share the free memory, so what is set for a made one changes nothing.
 int arena_decay_time(const MallctlRequest& r) {
-  if (!is_arena(r.number)) return EFAULT;
   if (arena(r.number) == nullptr) return decay_time(r);
   Signed wanted = 0;
   if (r.fresh != nullptr && (!r.take(wanted) || wanted < -1)) return EINVAL;
   return decay_time({r.number, 0, r.old, r.old_bytes, nullptr, 0});
-}
-// There is no second stage of decay.
-int muzzy_decay_time(const MallctlRequest& r) {
-  Signed wanted;
-  if (r.fresh != nullptr && !r.take(wanted)) return EINVAL;
-  return r.give(Signed{0});
 }
 
 int thread_count(const MallctlRequest& r) {
@@ -336,7 +298,7 @@ int dump_profile(const MallctlRequest& r) {
 }
 
 constexpr MallctlNode kNodes[] = {
-    {"version", text<kMallctlVersion>},
+    {"version", constant<kMallctlVersion>},
     {"epoch", renew_epoch},
     {"background_thread", background},
     {"max_background_threads", background_limit},
@@ -344,7 +306,7 @@ constexpr MallctlNode kNodes[] = {
     {"config.debug", constant<false>},
     {"config.fill", constant<false>},
     {"config.lazy_lock", constant<false>},
-    {"config.malloc_conf", text<kNothing>},
+    {"config.malloc_conf", constant<kNothing>},
     {"config.opt_safety_checks", constant<false>},
     {"config.prof", constant<true>},
     {"config.prof_libgcc", constant<false>},
@@ -358,38 +320,38 @@ constexpr MallctlNode kNodes[] = {
     {"opt.max_background_threads", background_limit},
     {"opt.dirty_decay_ms", decay_time},
     {"opt.muzzy_decay_ms", muzzy_decay_time},
-    {"opt.dss", text<kDisabled>},
-    {"opt.junk", text<kFalse>},
+    {"opt.dss", constant<kDisabled>},
+    {"opt.junk", constant<kFalse>},
     {"opt.lg_tcache_max", constant<usize{17}>},
-    {"opt.metadata_thp", text<kDisabled>},
+    {"opt.metadata_thp", constant<kDisabled>},
     {"opt.narenas", constant<1U>},
-    {"opt.percpu_arena", text<kDisabled>},
+    {"opt.percpu_arena", constant<kDisabled>},
     {"opt.prof", constant<false>},
     {"opt.retain", constant<true>},
     {"opt.stats_print", constant<false>},
     {"opt.tcache", constant<true>},
     {"opt.tcache_max", constant<kCachedBytesMax>},
-    {"opt.thp", text<kDefault>},
+    {"opt.thp", constant<kDefault>},
     {"opt.utrace", constant<false>},
     {"opt.xmalloc", constant<false>},
     {"opt.zero", constant<false>},
     {"thread.arena", thread_arena},
-    {"thread.idle", flush_thread},
+    {"thread.idle", work<freestone_flush_thread>},
     {"thread.tcache.enabled", thread_cache_enabled},
-    {"thread.tcache.flush", flush_thread},
+    {"thread.tcache.flush", work<freestone_flush_thread>},
     {"prof.active", profiler_active},
     {"prof.dump", dump_profile},
     {"tcache.create", new_cache},
     {"tcache.flush", flush_cache<true>},
     {"tcache.destroy", flush_cache<false>},
     {"arena.#.initialized", arena_is_made},
-    {"arena.#.purge", purge_arena},
-    {"arena.#.decay", decay_arena},
+    {"arena.#.purge", in_arena<work<[] { trim(0); }>>},
+    {"arena.#.decay", in_arena<work<[] { tick(ensure_cache()); }>>},
     {"arena.#.reset", clear_arena<reset_arena>},
     {"arena.#.destroy", clear_arena<destroy_arena>},
-    {"arena.#.dss", arena_dss},
-    {"arena.#.retain_grow_limit", arena_growth_limit},
-    {"arena.#.dirty_decay_ms", arena_decay_time},
+    {"arena.#.dss", in_arena<arena_dss>},
+    {"arena.#.retain_grow_limit", in_arena<growth_limit>},
+    {"arena.#.dirty_decay_ms", in_arena<arena_decay_time>},
     {"arena.#.muzzy_decay_ms", muzzy_decay_time},
     {"arenas.narenas", arenas_in_all},
     {"arenas.create", new_arena},
@@ -406,23 +368,23 @@ constexpr MallctlNode kNodes[] = {
     {"arenas.bin.#.slab_size", bin_slab},
     {"arenas.nlextents", constant<kLargeClasses>},
     {"arenas.lextent.#.size", large_size},
-    {"stats.allocated", statistic<allocated>},
+    {"stats.allocated", statistic<&Statistics::live_bytes>},
     {"stats.active", statistic<active_bytes>},
-    {"stats.metadata", statistic<metadata>},
+    {"stats.metadata", statistic<&Statistics::metadata_bytes>},
     {"stats.metadata_thp", statistic<zero>},
-    {"stats.resident", statistic<backed>},
-    {"stats.mapped", statistic<charged>},
-    {"stats.retained", statistic<retained>},
+    {"stats.resident", statistic<&Statistics::backed_bytes>},
+    {"stats.mapped", statistic<&Statistics::charged_bytes>},
+    {"stats.retained", statistic<&Statistics::clean_bytes>},
     {"stats.zero_reallocs", statistic<zero>},
     {"stats.background_thread.num_threads", background_count},
     {"stats.arenas.#.nthreads", thread_count},
     {"stats.arenas.#.pactive", arena_statistic<active_pages>},
     {"stats.arenas.#.pdirty", arena_statistic<dirty_pages>},
     {"stats.arenas.#.pmuzzy", arena_statistic<zero>},
-    {"stats.arenas.#.mapped", arena_statistic<charged>},
-    {"stats.arenas.#.retained", arena_statistic<retained>},
-    {"stats.arenas.#.resident", arena_statistic<backed>},
-    {"stats.arenas.#.base", arena_statistic<metadata>},
+    {"stats.arenas.#.mapped", arena_statistic<&Statistics::charged_bytes>},
+    {"stats.arenas.#.retained", arena_statistic<&Statistics::clean_bytes>},
+    {"stats.arenas.#.resident", arena_statistic<&Statistics::backed_bytes>},
+    {"stats.arenas.#.base", arena_statistic<&Statistics::metadata_bytes>},
     {"stats.arenas.#.internal", arena_statistic<zero>},
     {"stats.arenas.#.small.allocated", arena_statistic<small_bytes>},
     {"stats.arenas.#.bins.#.curregs", bin_statistic<&BinFigures::blocks>},

@@ -9,7 +9,6 @@
 
 #include "abi/entry.h"
 #include "abi/names.h"
-#include "abi/realloc_in_use.h"
 #include "base/compiler.h"
 #include "heaps/arena.h"
 

@@ -1,7 +1,7 @@
-// Room 20, abi: see realloc_in_use.h. A separate file, because a compiler that sees our definitions may call them.
+// Room 20, abi: the realloc that reallocarray leads to. A separate file, because a compiler that sees our definitions
+// may call them.
 
-#include "abi/realloc_in_use.h"
-
+#include "abi/entry.h"
 #include "abi/names.h"
 #include "base/compiler.h"
 

@@ -52,19 +52,22 @@ bool parse(const char* text, usize length, u64& value) {
   return at != text;
 }
 
-// Reads the number in a file of the folder. False if there is no number, as in "max".
-bool read_number(Path folder, const char* name, u64& value) {
+// Reads a file of the folder. Returns the number of bytes; 0 on failure.
+usize read(Path folder, const char* name, char* text, usize capacity) {
   folder += "/";
   folder += name;
-  char text[32];
-  return parse(text, os::read_file(folder.text, text, sizeof text), value);
+  return os::read_file(folder.text, text, capacity);
 }
 
-bool exists(Path folder, const char* name) {
-  folder += "/";
-  folder += name;
+// Reads the number in such a file. False if there is no number, as in "max".
+bool read_number(const Path& folder, const char* name, u64& value) {
+  char text[32];
+  return parse(text, read(folder, name, text, sizeof text), value);
+}
+
+bool exists(const Path& folder, const char* name) {
   char text[1];
-  return os::read_file(folder.text, text, sizeof text) > 0;
+  return read(folder, name, text, sizeof text) > 0;
 }
 
 // Finds the group's folder in one of the two hierarchies. In /proc/self/cgroup its line has `marker` from the first
@@ -125,10 +128,9 @@ bool is_near_high(const Path& folder) {
 }
 
 // Whether some thread waited for memory for more than a twentieth of the time since the last look.
-bool was_stalled(Path folder, u64 elapsed_ms) FREESTONE_REQUIRES(attention_lock) {
-  folder += "/memory.pressure";
+bool was_stalled(const Path& folder, u64 elapsed_ms) FREESTONE_REQUIRES(attention_lock) {
   char text[256];
-  usize length = os::read_file(folder.text, text, sizeof text - 1);
+  usize length = read(folder, "memory.pressure", text, sizeof text - 1);
   if (length == 0 && options.cgroup[0] == '\0') length = os::read_file("/proc/pressure/memory", text, sizeof text - 1);
   text[length] = '\0';
   const char* total = std::strstr(text, "total=");

@@ -31,6 +31,14 @@ class [[nodiscard]] OpenedSeal {
   bool is_open_;
 };
 
+// False: the kernel refuses.
+template <typename Value>
+bool set_sealed(Value& option, Value value) {
+  const OpenedSeal seal;
+  if (seal.is_open()) option = value;
+  return seal.is_open();
+}
+
 // In the child of a fork, by the thread that settles it.
 void repair_seal_in_child();
 

@@ -18,17 +18,19 @@ constinit Mutex report_lock{LockName::report};
 
 namespace {
 
-struct FileSink {
-  int file;
-  bool good;
-  usize used;
-  char buffer[kKiB];  // some reports run on the smallest stack that a thread can have
-
-  void open(int to) {
+class FileSink {
+ public:
+  // Writes the whole report. False if the file does not take everything.
+  bool write(int to, const Statistics& statistics, Format format) {
     file = to;
     good = true;
     used = 0;
+    print_statistics(statistics, format, put, this);
+    flush();
+    return good;
   }
+
+ private:
   void flush() {
     good = good && os::write_all(file, buffer, used);
     used = 0;
@@ -39,6 +41,11 @@ struct FileSink {
     std::memcpy(sink.buffer + sink.used, text, length);  // a piece is at most one Message long
     sink.used += length;
   }
+
+  int file;
+  bool good;
+  usize used;
+  char buffer[kKiB];  // some reports run on the smallest stack that a thread can have
 };
 
 struct Scratch {
@@ -87,23 +94,16 @@ bool write_report_locked() FREESTONE_REQUIRES(report_lock) {
   char path[kOptionTextBytes + 32];
   const usize length = report_path(path, sizeof path);
   collect_statistics(scratch.statistics, ProcessFigures::asked);
-  FileSink& sink = scratch.sink;
-  if (length == 0) {
-    sink.open(os::stderr_file());
-    print_statistics(scratch.statistics, Format::text, FileSink::put, &sink);
-    sink.flush();
-    return sink.good;
-  }
+  if (length == 0) return scratch.sink.write(os::stderr_file(), scratch.statistics, Format::text);
   char draft[sizeof path + 8];
   std::memcpy(draft, path, length);
   const bool in_place = os::is_device(path);
   std::memcpy(draft + length, in_place ? "" : ".new", in_place ? 1 : 5);
-  sink.open(os::create_file(draft, 0644));
-  if (sink.file < 0) return false;
-  print_statistics(scratch.statistics, format_of(path, length), FileSink::put, &sink);
-  sink.flush();
-  os::close_file(sink.file);
-  if (in_place || (sink.good && os::rename_file(draft, path))) return sink.good;
+  const int file = os::create_file(draft, 0644);
+  if (file < 0) return false;
+  const bool good = scratch.sink.write(file, scratch.statistics, format_of(path, length));
+  os::close_file(file);
+  if (in_place || (good && os::rename_file(draft, path))) return good;
   os::remove_file(draft);
   return false;
 }
@@ -126,10 +126,7 @@ FREESTONE_AT_START void write_final_report() {
   if (options.stats_print) {
     LockGuard guard(report_lock);
     collect_statistics(scratch.statistics, ProcessFigures::asked);
-    FileSink& sink = scratch.sink;
-    sink.open(os::stderr_file());
-    print_statistics(scratch.statistics, Format::text, FileSink::put, &sink);
-    sink.flush();
+    scratch.sink.write(os::stderr_file(), scratch.statistics, Format::text);
   }
   if (options.stats_file[0] != '\0') write_report();
   if (options.live_page) remove_live_page();
@@ -172,10 +169,7 @@ bool write_statistics(int file, Format format) {
   Statistics statistics;
   collect_statistics(statistics, ProcessFigures::asked);
   FileSink sink;
-  sink.open(file);
-  print_statistics(statistics, format, FileSink::put, &sink);
-  sink.flush();
-  return sink.good;
+  return sink.write(file, statistics, format);
 }
 
 }  // namespace freestone

@@ -8,15 +8,8 @@
 namespace freestone {
 
 struct Rule {
-  enum class Kind : u8 {
-    same,
-    undefined,
-    at_offset,
-    is_offset,
-    at_expression,
-    is_expression,
-    in_register
-  } kind = Kind::same;
+  enum class Kind : u8 { same, undefined, at_offset, is_offset, at_expression, is_expression, in_register };
+  Kind kind = Kind::same;
   std::int32_t offset = 0;         // from the CFA; or the register
   const u8* expression = nullptr;  // starts with its length
 };

@@ -47,17 +47,11 @@ class LineReader {
 };
 
 u64 take_hex(const char*& text) {
+  constexpr char kHexDigits[] = "0123456789abcdef";
   u64 value = 0;
-  for (;; ++text) {
-    const char c = *text;
-    if (c >= '0' && c <= '9') {
-      value = value * 16 + static_cast<u64>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      value = value * 16 + static_cast<u64>(c - 'a' + 10);
-    } else {
-      return value;
-    }
-  }
+  for (; const auto* digit = std::memchr(kHexDigits, *text, 16); ++text)
+    value = value * 16 + static_cast<u64>(static_cast<const char*>(digit) - kHexDigits);
+  return value;
 }
 
 void skip_field(const char*& text) {

@@ -70,12 +70,8 @@ usize first_frame(const Layout& is, usize state, usize* cframe) {
 }
 
 // Whether the innermost frame looks as the layout says. These reads may fail without a fault.
-bool proven(const Layout& is, usize state) {
-  const MemoryReader memory;
-  usize frame = 0, code = 0, type = 0, name = 0, name_type = 0;
-  if (!memory.read(state + is.state_link, &frame, sizeof frame)) return false;
-  if (is.cframe_frame != is.cframe_previous && !memory.read(frame + is.cframe_frame, &frame, sizeof frame))
-    return false;
+bool proven(const Layout& is, const MemoryReader& memory, usize frame) {
+  usize code = 0, type = 0, name = 0, name_type = 0;
   return memory.read(frame + is.frame_code, &code, sizeof code) && memory.read(code + kType, &type, sizeof type) &&
          type == address_of(PyCode_Type) && memory.read(code + kCodeName, &name, sizeof name) &&
          memory.read(name + kType, &name_type, sizeof name_type) && name_type == address_of(PyUnicode_Type);
@@ -95,7 +91,7 @@ bool trusted(const Layout& is, usize state) {
       return false;
     u8 owner = 0;
     if (is.frame_owner != 0 && (!memory.read(link + is.frame_owner, &owner, 1) || owner == kOwnedByC)) return false;
-    trust.store_relaxed(proven(is, state) ? kProven : kRefuted);
+    trust.store_relaxed(proven(is, memory, link) ? kProven : kRefuted);
   }
   return trust.load_relaxed() == kProven;
 }
