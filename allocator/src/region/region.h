@@ -64,7 +64,7 @@ enum class RunState : u8 {
 struct HeapObjectSpan {
   u64 object;          // its address, in every unit
   UnitIndex first;     // the span's first unit, in every unit
-  UnitIndex next;      // first unit: the list that the span is in; a retired slab's: see span/dedicated.cc
+  UnitIndex next;      // first unit: the list that the span is in
   UnitIndex previous;
   u32 live;            // first unit: blocks in use
 };
@@ -80,10 +80,16 @@ struct alignas(64) Record {
   RunState run_state;      // run, hardened
   u32 run_units;           // run: its length; slab, hardened: with its guard
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
-  u64 request_bytes;       // run: the bytes asked for (hardened) or sampled; slab: see look_of (slab_purge.cc)
+  union {
+    u64 request_bytes;     // run: the bytes asked for (hardened) or sampled
+    u64 last_look;         // slab: see look_of (slab_purge.cc)
+  };
   Atomic<u64> empty_pages; // slab: pages without memory behind them (SLAB-5)
   Atomic<u64> words[16];   // slab, also a heap object's: a set bit is a free block
-  HeapObjectSpan heap;
+  union {
+    HeapObjectSpan heap;     // unit of a heap object
+    UnitIndex next_retired;  // retired slab: see span/dedicated.cc
+  };
 };
 static_assert(sizeof(Record) == 192);
 

@@ -59,8 +59,8 @@ u64 look_of(SizeClass size_class, const u64* words, u64 empty_pages) {
   for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) look = (look ^ words[w]) * 0x9E3779B97F4A7C15u + 1;
   return look;
 }
-u64 last_look(const Record& record) { return __atomic_load_n(&record.request_bytes, __ATOMIC_RELAXED); }
-void set_last_look(Record& record, u64 look) { __atomic_store_n(&record.request_bytes, look, __ATOMIC_RELAXED); }
+u64 last_look(const Record& record) { return __atomic_load_n(&record.last_look, __ATOMIC_RELAXED); }
+void set_last_look(Record& record, u64 look) { __atomic_store_n(&record.last_look, look, __ATOMIC_RELAXED); }
 
 // Gives back the free pages of one slab. Returns the bytes.
 usize purge_slab(SizeClass size_class, UnitIndex unit, SlabUser& user, WentBack why, Retiring& retiring) {

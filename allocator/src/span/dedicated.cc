@@ -27,12 +27,12 @@ constinit Grown fresh FREESTONE_GUARDED_BY(span_lock);  // whole groups
 constinit bool next_is_unguarded FREESTONE_GUARDED_BY(span_lock) = false;
 // How many slabs, in use or retired, have a guard of their own.
 constinit usize guarded_slabs FREESTONE_GUARDED_BY(span_lock);
-// 1 + the first unit of the slab that retired last; 0: none. Record::heap.next chains the others. One store changes a
+// 1 + the first unit of the slab that retired last; 0: none. Record::next_retired chains the others. One store changes a
 // chain (FORK-3).
 FREESTONE_FAR constinit UnitIndex retired[kLastSmallClass + 1] FREESTONE_GUARDED_BY(span_lock);
 
 void push(SizeClass size_class, UnitIndex first) FREESTONE_REQUIRES(span_lock) {
-  record_of(first).heap.next = retired[size_class];
+  record_of(first).next_retired = retired[size_class];
   order_stores();
   retired[size_class] = first + 1;
 }
@@ -40,7 +40,7 @@ void push(SizeClass size_class, UnitIndex first) FREESTONE_REQUIRES(span_lock) {
 UnitIndex pop(SizeClass size_class) FREESTONE_REQUIRES(span_lock) {
   if (retired[size_class] == 0) return kNoUnit;
   const UnitIndex first = retired[size_class] - 1;
-  retired[size_class] = record_of(first).heap.next;
+  retired[size_class] = record_of(first).next_retired;
   return first;
 }
 
