@@ -24,9 +24,14 @@ FAILED, FOREIGN = 0x20, 0x40
 ONE_BIRTH = struct.pack("<6I", 1, 1, 0, 0, 0, 0) + b"\x01\x10"  # a malloc of 16 bytes
 
 
+def recorder(output: Path, *command: str, **options: object) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment of a recording."""
+    return recording.command_line(recording.Request(output, command, **options))  # type: ignore[arg-type]
+
+
 def record(output: Path, *command: str, **options: object) -> Path:
     """A recording of a command, which must end with status 0."""
-    line, env = recording.command_line(recording.Request(output, command, **options))  # type: ignore[arg-type]
+    line, env = recorder(output, *command, **options)
     subprocess.run(line, env=env, check=True, capture_output=True)
     return output
 

@@ -82,10 +82,7 @@ def part(rows: Array, chosen: Array) -> Array:
 def read(path: Path, *, partial: bool = False) -> Trace:
     """The whole trace; TraceError if it is damaged, UserError if it cannot be read. With `partial`, a trace that was
     cut short is read as far as it goes, and `cut` says so."""
-    try:
-        inputs.read_whole(path, 1)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    inputs.read_whole(path, 1)
     program = str(builds.built(REPLAYER))
     try:
         data = replayer([program, "rows", *(["--partial"] if partial else []), str(path)])

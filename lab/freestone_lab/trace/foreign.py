@@ -25,10 +25,7 @@ Call = tuple[Kind, int, int, int]  # kind, address or 0, its size, the old addre
 
 def read(path: Path) -> Trace:
     """The trace in a foreign file; UserError when it is none that is known."""
-    try:
-        data = inputs.read_whole(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    data = inputs.read_whole(path)
     try:
         if data[:4] == b"\x28\xb5\x2f\xfd":
             data = _unpacked(data)

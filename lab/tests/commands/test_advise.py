@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_tools import freestone
+from trace_tools import record
 
 from freestone_lab.commands import options
 from freestone_lab.core import paths
@@ -261,9 +262,7 @@ def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> 
     build = paths.build_dir()
     if not (build / recording.REPLAYER).exists():
         pytest.skip("the recorder is not built")
-    request = recording.Request(tmp_path / "app.fst", (str(build / "trace_program"), "in-turns", "20000"))
-    line, env = recording.command_line(request)
-    subprocess.run(line, env=env, check=True, capture_output=True)
+    record(tmp_path / "app.fst", str(build / "trace_program"), "in-turns", "20000")
     done = freestone(tmp_path, "advise", *only, "--trace", "app.fst", "--runs", "5", "--adopt", "link")
     assert done.returncode == 0, done.stderr
     card = card_of(done.stdout)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from peers_tools import compiled
-from trace_tools import BUILD, BUILT, PROGRAM
+from trace_tools import BUILD, BUILT, PROGRAM, recorder
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.trace import describe, events, recording
@@ -30,9 +30,7 @@ PRELOADED = {**os.environ, "LD_PRELOAD": str(BUILD / recording.LIBRARY)}
 def record(tmp_path: Path) -> Record:
     def recorded(*words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object) -> Trace:
         output = tmp_path / "t.fst"
-        command = (str(PROGRAM), *words)
-        request = recording.Request(output, command, **options)  # type: ignore[arg-type]
-        line, env = recording.command_line(request)
+        line, env = recorder(output, str(PROGRAM), *words, **options)
         done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, preexec_fn=preexec)
         assert done.returncode == status, done.stderr
         return events.read(output)
@@ -122,8 +120,7 @@ def ready(words: Sequence[str], env: dict[str, str], stderr: int | None = None) 
 
 
 def until_told(output: Path, count: int, **options: object) -> tuple[list[str], dict[str, str]]:
-    request = recording.Request(output, (str(PROGRAM), "until-told", str(count)), **options)  # type: ignore[arg-type]
-    return recording.command_line(request)
+    return recorder(output, str(PROGRAM), "until-told", str(count), **options)
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
@@ -133,8 +130,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_forks_away_and_lives_on_is_said_and_ends_with_the_recording(tmp_path: Path, number: int) -> None:
     output = tmp_path / "t.fst"
-    command = ("sh", "-c", f"{PROGRAM} until-told 100 >/dev/null & echo $!")
-    line, env = recording.command_line(recording.Request(output, command))
+    line, env = recorder(output, "sh", "-c", f"{PROGRAM} until-told 100 >/dev/null & echo $!")
     with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         left = process.stdout.readline().strip()
@@ -208,8 +204,7 @@ def test_a_slow_disk_drops_whole_seconds_and_says_so(tmp_path: Path) -> None:
     """A pipe that nobody reads for a while stands for the disk."""
     pipe, output = tmp_path / "pipe", tmp_path / "t.fst"
     os.mkfifo(pipe)
-    request = recording.Request(pipe, (str(PROGRAM), "hand-over", "3000000"), buffer_bytes=1 << 21)
-    line, env = recording.command_line(request)
+    line, env = recorder(pipe, str(PROGRAM), "hand-over", "3000000", buffer_bytes=1 << 21)
     with subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True) as process, pipe.open("rb") as read:
         held = read.read(1)
         while not children(process):
@@ -266,7 +261,7 @@ def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
     assert control.exists()
     output = tmp_path / "t.fst"
     output.write_text("kept")
-    line, _ = recording.command_line(recording.Request(output, pid=process.pid))
+    line, _ = recorder(output, pid=process.pid)
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     control.unlink()
     assert done.returncode == 2 and f"there is no process {process.pid}" in done.stderr

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from peers_tools import compiled
 from server_tools import free_port, need, write_nginx
+from trace_tools import recorder
 
 from freestone_lab.core import paths
 from freestone_lab.trace import events, recording
@@ -88,7 +89,7 @@ def serving(make: Callable[[int, Path], Case], folder: Path, trace: Path | None)
     need(case.server[0], case.load[0])
     words, env = list(case.server), None
     if trace:
-        words, env = recording.command_line(recording.Request(trace, case.server))
+        words, env = recorder(trace, *case.server)
     with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         running = Running(process, case, trace is not None)
         while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
@@ -147,7 +148,7 @@ def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cpu_seconds(program: Path, blocks: int, trace: Path | None) -> float:
     words, env = [str(program), str(blocks)], None
     if trace:
-        words, env = recording.command_line(recording.Request(trace, tuple(words)))
+        words, env = recorder(trace, *words)
     return float(subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout)
 
 

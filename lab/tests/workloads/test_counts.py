@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import workload_tools as tools
+from trace_tools import record
 
 from freestone_lab.core import paths
 from freestone_lab.trace import events, recording
@@ -22,10 +22,7 @@ MIB = 1 << 20
 @pytest.fixture
 def recorded(tmp_path: Path) -> Recorded:
     def run(*words: str) -> Trace:
-        command = (str(tools.program()), *words, "--idle-ms=0")
-        line, env = recording.command_line(recording.Request(tmp_path / "t.fst", command))
-        subprocess.run(line, env=env, capture_output=True, check=True)
-        return events.read(tmp_path / "t.fst")
+        return events.read(record(tmp_path / "t.fst", str(tools.program()), *words, "--idle-ms=0"))
 
     return run
 
