@@ -27,8 +27,8 @@ constinit Grown fresh FREESTONE_GUARDED_BY(span_lock);  // whole groups
 constinit bool next_is_unguarded FREESTONE_GUARDED_BY(span_lock) = false;
 // How many slabs, in use or retired, have a guard of their own.
 constinit usize guarded_slabs FREESTONE_GUARDED_BY(span_lock);
-// 1 + the first unit of the slab that retired last; 0: none. Record::next_retired chains the others. One store changes a
-// chain (FORK-3).
+// 1 + the first unit of the slab that retired last; 0: none. Record::next_retired chains the others. One store changes
+// a chain (FORK-3).
 FREESTONE_FAR constinit UnitIndex retired[kLastSmallClass + 1] FREESTONE_GUARDED_BY(span_lock);
 
 void push(SizeClass size_class, UnitIndex first) FREESTONE_REQUIRES(span_lock) {
