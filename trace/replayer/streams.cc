@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 namespace freestone::trace {
 namespace {
@@ -105,27 +106,23 @@ Object* Streams::find(uint32_t thread, uint64_t birth) {
 void Streams::look_ahead() {
   for (Stream& stream : streams_) {
     uint64_t births = 0;
-    for (size_t i = 0; i < stream.end; i++) {
-      if (stream.from->events[i].birth == kNone) continue;
-      if (births++ == 0) stream.first_birth = stream.from->events[i].birth;
+    for (const Event& event : std::span(stream.from->events).first(stream.end)) {
+      if (event.birth == kNone) continue;
+      if (births++ == 0) stream.first_birth = event.birth;
     }
     stream.objects.resize(births);
     calls_ += stream.end;
   }
-  for (Stream& stream : streams_) {
-    for (size_t i = 0; i < stream.end; i++) {
-      const Event& event = stream.from->events[i];
-      if (event.birth != kNone) {
-        Object* made = find(stream.from->thread, event.birth);
-        made->size = event.size;
-        made->maker = stream.target;
-        made->align_log2 = event.align_log2;
-      }
+  for (const Stream& stream : streams_)
+    for (const Event& event : std::span(stream.from->events).first(stream.end)) {
+      if (event.birth == kNone) continue;
+      Object* made = find(stream.from->thread, event.birth);
+      made->size = event.size;
+      made->maker = stream.target;
+      made->align_log2 = event.align_log2;
     }
-  }
-  for (Stream& stream : streams_) {
-    for (size_t i = 0; i < stream.end; i++) {
-      const Event& event = stream.from->events[i];
+  for (const Stream& stream : streams_)
+    for (const Event& event : std::span(stream.from->events).first(stream.end)) {
       Object* object = event.ref_thread == kNoThread ? nullptr : find(event.ref_thread, event.ref_birth);
       if (!object) continue;
       if (event.kind == FST_TOUCH) {
@@ -135,7 +132,6 @@ void Streams::look_ahead() {
         object->foreign = true;
       }
     }
-  }
 }
 
 }  // namespace freestone::trace

@@ -7,6 +7,7 @@
 // NEW-2  If another library's malloc and free come first, the operators call these, as libstdc++'s do.
 
 #include <cstddef>
+#include <type_traits>
 
 #include "abi/entry.h"
 #include "abi/names.h"
@@ -218,30 +219,21 @@ FREESTONE_INLINE void release(void* block, Origin origin, usize bytes = kUnknown
   serve_free(block, origin, bytes);
 }
 
-// The calls that forms of delete pass.
-using Destroy = void (*)(void*, std::align_val_t) noexcept;
-constexpr Destroy kDestroy = [](void* block, std::align_val_t) noexcept { operators_in_use.destroy(block); };
-constexpr Destroy kDestroyArray = [](void* block, std::align_val_t) noexcept { operators_in_use.destroy_array(block); };
-constexpr Destroy kDestroyAligned = [](void* block, std::align_val_t alignment) noexcept {
-  operators_in_use.destroy_aligned(block, alignment);
-};
-constexpr Destroy kDestroyAlignedArray = [](void* block, std::align_val_t alignment) noexcept {
-  operators_in_use.destroy_aligned_array(block, alignment);
-};
-
 // A block at an alignment that no call named.
 constexpr std::align_val_t kPlain{1};
 
-template <Destroy Target>
-constexpr bool kIsAligned = Target == kDestroyAligned || Target == kDestroyAlignedArray;
+// Each form of delete names the operator that it passes, `Target`.
+template <auto Target>
+constexpr bool kIsAligned = std::is_same_v<decltype(Target), decltype(&Operators::destroy_aligned)>;
 
-template <Destroy Target>
+template <auto Target>
 FREESTONE_SLOW void delete_first_or_replaced(void* block, Origin family, std::align_val_t alignment,
                                              usize bytes) noexcept {
-  return forms_are_replaced() ? Target(block, alignment)
-                              : release<kIsAligned<Target>>(block, aligned(family, alignment), bytes);
+  if (!forms_are_replaced()) return release<kIsAligned<Target>>(block, aligned(family, alignment), bytes);
+  if constexpr (kIsAligned<Target>) return (operators_in_use.*Target)(block, alignment);
+  if constexpr (!kIsAligned<Target>) return (operators_in_use.*Target)(block);
 }
-template <Destroy Target>
+template <auto Target>
 FREESTONE_INLINE void delete_form(void* block, Origin family, std::align_val_t alignment, usize bytes = kUnknownBytes) {
   const auto outside = [=]() __attribute__((always_inline)) {
     delete_first_or_replaced<Target>(block, family, alignment, bytes);
@@ -288,36 +280,36 @@ EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const
 }
 
 EXPORT void operator delete(void* block) noexcept { release<false>(block, kObject); }
-EXPORT void operator delete[](void* block) noexcept { delete_form<kDestroy>(block, kArray, kPlain); }
+EXPORT void operator delete[](void* block) noexcept { delete_form<&Operators::destroy>(block, kArray, kPlain); }
 EXPORT void operator delete(void* block, const std::nothrow_t&) noexcept {
-  delete_form<kDestroy>(block, kObject, kPlain);
+  delete_form<&Operators::destroy>(block, kObject, kPlain);
 }
 EXPORT void operator delete[](void* block, const std::nothrow_t&) noexcept {
-  delete_form<kDestroyArray>(block, kArray, kPlain);
+  delete_form<&Operators::destroy_array>(block, kArray, kPlain);
 }
 EXPORT void operator delete(void* block, std::size_t bytes) noexcept {
-  delete_form<kDestroy>(block, kObject, kPlain, bytes);
+  delete_form<&Operators::destroy>(block, kObject, kPlain, bytes);
 }
 EXPORT void operator delete[](void* block, std::size_t bytes) noexcept {
-  delete_form<kDestroyArray>(block, kArray, kPlain, bytes);
+  delete_form<&Operators::destroy_array>(block, kArray, kPlain, bytes);
 }
 EXPORT void operator delete(void* block, std::align_val_t alignment) noexcept {
   release<true>(block, aligned(kObject, alignment));
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment) noexcept {
-  delete_form<kDestroyAligned>(block, kArray, alignment);
+  delete_form<&Operators::destroy_aligned>(block, kArray, alignment);
 }
 EXPORT void operator delete(void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  delete_form<kDestroyAligned>(block, kObject, alignment);
+  delete_form<&Operators::destroy_aligned>(block, kObject, alignment);
 }
 EXPORT void operator delete[](void* block, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  delete_form<kDestroyAlignedArray>(block, kArray, alignment);
+  delete_form<&Operators::destroy_aligned_array>(block, kArray, alignment);
 }
 EXPORT void operator delete(void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  delete_form<kDestroyAligned>(block, kObject, alignment, bytes);
+  delete_form<&Operators::destroy_aligned>(block, kObject, alignment, bytes);
 }
 EXPORT void operator delete[](void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
-  delete_form<kDestroyAlignedArray>(block, kArray, alignment, bytes);
+  delete_form<&Operators::destroy_aligned_array>(block, kArray, alignment, bytes);
 }
 
 // What replaced_operators.cc compares with the operators in use.

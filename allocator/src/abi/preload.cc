@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "config/options.h"
 #include "front/heap.h"
+#include "platform/file.h"
 #include "platform/os.h"
 
 extern "C" FREESTONE_HIDDEN const ElfW(Ehdr) __ehdr_start;  // of this library; the linker defines it
@@ -22,18 +23,10 @@ namespace {
 
 constexpr u32 kOnce = 1;  // the position of the word in options.def
 
-const char* file_name(const char* path) {
-  const char* name = path;
-  for (; *path != '\0'; ++path) {
-    if (*path == '/') name = path + 1;
-  }
-  return name;
-}
-
 // The loader's name of this library may be longer than the entry: it has searched for the file, but kept its name.
 int find_own_name(dl_phdr_info* object, usize, void* name) {
   if (object->dlpi_addr != reinterpret_cast<usize>(&__ehdr_start)) return 0;
-  *static_cast<const char**>(name) = file_name(object->dlpi_name);
+  *static_cast<const char**>(name) = os::file_name(object->dlpi_name);
   return 1;
 }
 

@@ -1,6 +1,8 @@
 // Room 4, platform: files of the kernel, and files for reports. The contract of os.h holds.
 #pragma once
 
+#include <cstring>
+
 #include "base/units.h"
 
 namespace freestone::os {
@@ -58,6 +60,12 @@ void keep_stderr();
 int stderr_file();
 // Writes all of `text` to that descriptor. Gives up on any error but EINTR.
 void write_stderr(const char* text, usize length);
+// The part of a path behind its last slash.
+inline const char* file_name(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
 // Reads a whole small file into `buffer`. Returns the number of bytes; 0 on failure.
 usize read_file(const File& file, char* buffer, usize capacity);
 usize read_file(const char* path, char* buffer, usize capacity);

@@ -14,6 +14,7 @@
 
 #include "base/compiler.h"
 #include "config/options.h"
+#include "platform/file.h"
 #include "platform/os.h"
 #include "platform/system_call.h"
 
@@ -142,11 +143,8 @@ usize program_name(char* buffer, usize capacity) {
   constexpr usize kLengthMax = 15;  // as in the kernel
   const auto* path = reinterpret_cast<const char*>(kernel_value(AT_EXECFN));
   if (path == nullptr) return 0;
-  const char* name = path;
-  for (; *path != '\0'; ++path) {
-    if (*path == '/') name = path + 1;
-  }
-  const usize length = min_of(min_of(static_cast<usize>(path - name), kLengthMax), capacity);
+  const char* name = file_name(path);
+  const usize length = min_of(min_of(std::strlen(name), kLengthMax), capacity);
   std::memcpy(buffer, name, length);
   return length;
 }

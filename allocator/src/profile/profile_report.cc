@@ -115,17 +115,10 @@ bool ProfileReport::gather(bool stop) {
   names = text;
   text[0] = '\0';
   usize text_used = 1;
-  usize image = 0;
-  u64 image_inode = 0;
   for_each_mapped([&](const Mapping& mapping) {
-    if (mapping.inode != 0 && mapping.file_offset == 0 && mapping.inode != image_inode) {
-      image = mapping.start;
-      image_inode = mapping.inode;
-    }
     if (!mapping.executable || module_count == kModulesMax) return true;
     Module& module = modules[module_count++];
-    module = {mapping.start, mapping.end, mapping.file_offset, 0, 0, {}};
-    if (mapping.inode == image_inode && mapping.inode != 0) module.image = image;
+    module = {mapping.start, mapping.end, mapping.file_offset, mapping.image, 0, {}};
     if (std::strcmp(mapping.name, "[vdso]") == 0) module.image = mapping.start;
     const usize length = std::strlen(mapping.name) + 1;
     if (length > 1 && text_used + length <= kNamesMax) {
@@ -223,8 +216,7 @@ void write_place(const ProfileReport& report, const Place& place, Output& out) {
     out.hex(place.address);
   } else {
     const Module& module = report.modules[place.module - 1];
-    const char* name = report.names + module.name;
-    if (const char* slash = std::strrchr(name, '/'); slash != nullptr) name = slash + 1;
+    const char* name = os::file_name(report.names + module.name);
     out << (*name != '\0' ? name : "anonymous") << '+';
     out.hex(place.address - module.start + module.file_offset);
   }
@@ -255,16 +247,10 @@ void print_stack(const usize* frames, unsigned depth) {
     }
     Module module{};
     char name[512] = "";
-    usize image = 0;
-    u64 inode = 0;
     for_each_mapped([&](const Mapping& mapping) {
-      if (mapping.file_offset == 0 && mapping.inode != inode) {
-        image = mapping.start;
-        inode = mapping.inode;
-      }
       if (mapping.end <= address) return true;
       if (mapping.start > address) return false;
-      module = {mapping.start, mapping.end, mapping.file_offset, mapping.inode != 0 ? image : 0, 0, {}};
+      module = {mapping.start, mapping.end, mapping.file_offset, mapping.image, 0, {}};
       std::memcpy(name, mapping.name, min_of(std::strlen(mapping.name), sizeof name - 1));
       return false;
     });
@@ -288,9 +274,7 @@ void print_stack(const usize* frames, unsigned depth) {
                                                                  text, sizeof text, &into) != 0) {
       line << text << '+' << reinterpret_cast<const void*>(into + 1) << ' ';
     }
-    if (const char* slash = std::strrchr(name, '/'); slash != nullptr)
-      std::memmove(name, slash + 1, std::strlen(slash));
-    line << '(' << (name[0] != '\0' ? name : "unknown") << '+'
+    line << '(' << (name[0] != '\0' ? os::file_name(name) : "unknown") << '+'
          << reinterpret_cast<const void*>(module.end != 0 ? frames[k] - module.start + module.file_offset : frames[k])
          << ')';
     line.write();

@@ -82,9 +82,7 @@ enum class Format : u8 { text, json, xml, openmetrics, prometheus };
 // Prints the statistics as they are now, without the figures of the process, or those in `statistics`.
 void print_statistics(Format format, TextSink sink, void* context);
 void print_statistics(const Statistics& statistics, Format format, TextSink sink, void* context);
-void print_statistics_text(const Statistics& statistics, TextSink sink, void* context);
 void print_statistics_json(const Statistics& statistics, TextSink sink, void* context);
-void print_statistics_xml(const Statistics& statistics, TextSink sink, void* context);
 // Prints one of the two formats for metrics; in openmetrics.cc.
 void print_statistics_metrics(const Statistics& statistics, Format format, TextSink sink, void* context);
 

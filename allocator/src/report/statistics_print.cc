@@ -1,6 +1,7 @@
 // Room 18, report: prints statistics as text for people, as JSON and as malloc_info's XML.
 
 #include <cstring>
+#include <initializer_list>
 
 #include "platform/lock_counts.h"
 #include "platform/message.h"
@@ -48,10 +49,15 @@ void sum_line(Output& out, char sign, usize bytes, const char* what) {
   out.put(line);
 }
 
-void count_line(Output& out, usize count, const char* what) {
+struct Column {
+  u64 number;
+  unsigned width;
+};
+void row(Output& out, std::initializer_list<Column> columns, const char* name = "") {
   Message line("  ");
-  padded(line, count, 14) << "  " << what << '\n';
-  out.put(line);
+  for (const Column& each : columns) padded(line, each.number, each.width);
+  if (*name != '\0') line << "  " << name;
+  out.put(line << '\n');
 }
 
 // Only in a build that counts them.
@@ -60,11 +66,8 @@ void count_line(Output& out, usize count, const char* what) {
   for (unsigned k = 0; k < kLockNames; ++k) {
     const LockCount& lock = lock_counts[k];
     if (lock.taken.load_relaxed() == 0) continue;
-    Message line("  ");
-    padded(line, lock.taken.load_relaxed(), 8);
-    padded(line, lock.waited.load_relaxed(), 12);
-    padded(line, lock.held_ns.load_relaxed(), 16) << "  " << kLockNameTexts[k] << '\n';
-    out.put(line);
+    row(out, {{lock.taken.load_relaxed(), 8}, {lock.waited.load_relaxed(), 12}, {lock.held_ns.load_relaxed(), 16}},
+        kLockNameTexts[k]);
   }
 }
 
@@ -92,7 +95,7 @@ void plain_name(Message& line) {
 
 }  // namespace
 
-void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
+static void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
   Output out(sink, context);
   Message title("freestone " FREESTONE_VERSION " (" FREESTONE_BUILD "), process ");
   out.put(title << os::process_id() << '\n');
@@ -127,14 +130,14 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
   if (s.limit_soft_bytes != 0) sum_line(out, ' ', s.limit_soft_bytes, "soft limit");
   if (s.limit_hard_bytes != 0) sum_line(out, ' ', s.limit_hard_bytes, "hard limit");
   out.text("\n");
-  count_line(out, s.live_blocks, "live blocks");
-  count_line(out, s.threads, "threads with a cache");
-  if (s.guard_mappings_max != 0) count_line(out, s.guard_mappings, "mappings that guards make");
-  if (s.guard_mappings_max != 0) count_line(out, s.guard_mappings_max, "mappings that guards may make");
-  count_line(out, s.fragmentation_permille, "per mille of charged that is not live (fragmentation)");
-  count_line(out, s.purge_calls, "purge calls");
-  count_line(out, s.reclaims, "times all was given back for want of memory");
-  count_line(out, s.failed_allocations, "failed allocations");
+  row(out, {{s.live_blocks, 14}}, "live blocks");
+  row(out, {{s.threads, 14}}, "threads with a cache");
+  if (s.guard_mappings_max != 0) row(out, {{s.guard_mappings, 14}}, "mappings that guards make");
+  if (s.guard_mappings_max != 0) row(out, {{s.guard_mappings_max, 14}}, "mappings that guards may make");
+  row(out, {{s.fragmentation_permille, 14}}, "per mille of charged that is not live (fragmentation)");
+  row(out, {{s.purge_calls, 14}}, "purge calls");
+  row(out, {{s.reclaims, 14}}, "times all was given back for want of memory");
+  row(out, {{s.failed_allocations, 14}}, "failed allocations");
   Message calls("  system calls:");
   for (unsigned k = 0; k < os::kCallKinds; ++k) calls << ' ' << kSystemCallNames[k] << ' ' << u64{s.system_calls[k]};
   out.put(calls << '\n');
@@ -142,22 +145,12 @@ void print_statistics_text(const Statistics& s, TextSink sink, void* context) {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
     if (k.live_blocks + k.cached_blocks == 0) continue;
-    Message line("  ");
-    padded(line, k.block_bytes, 8);
-    padded(line, k.live_blocks, 12);
-    padded(line, k.cached_blocks, 10);
-    padded(line, k.live_blocks * k.block_bytes, 16) << '\n';
-    out.put(line);
+    row(out, {{k.block_bytes, 8}, {k.live_blocks, 12}, {k.cached_blocks, 10}, {k.live_blocks * k.block_bytes, 16}});
   }
   out.text("threads: id, cached bytes, capacity, refills and flushes\n");
   for (usize i = 0; i < s.listed_count; ++i) {
     const ThreadStatistics& t = s.listed[i];
-    Message line("  ");
-    padded(line, t.thread_id, 8);
-    padded(line, t.cached_bytes, 12);
-    padded(line, t.capacity_bytes, 10);
-    padded(line, t.slow_paths, 16) << '\n';
-    out.put(line);
+    row(out, {{t.thread_id, 8}, {t.cached_bytes, 12}, {t.capacity_bytes, 10}, {t.slow_paths, 16}});
   }
   if constexpr (kCountsLocks) print_locks_text(out);
 }
@@ -209,7 +202,7 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
 
 // By the names and rules of glibc's malloc_info, version 1: a size is one of free blocks, and what is in use follows as
 // current - fast - rest + mmap.
-void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
+static void print_statistics_xml(const Statistics& s, TextSink sink, void* context) {
   Output out(sink, context);
   usize cached = 0;
   usize in_slabs = 0;

@@ -65,6 +65,8 @@ bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* c
   const os::File file = os::File::open_own("maps");
   if (!file.is_open()) return false;
   LineReader lines(file);
+  usize image = 0;
+  u64 image_inode = 0;
   while (const char* at = lines.next()) {
     // start-end perms offset device inode name
     Mapping mapping{};
@@ -81,6 +83,11 @@ bool read_mappings(bool (*visit)(void* context, const Mapping& mapping), void* c
     ++at;
     skip_field(at);
     mapping.inode = take_decimal(at);
+    if (mapping.inode != 0 && mapping.file_offset == 0 && mapping.inode != image_inode) {
+      image = mapping.start;
+      image_inode = mapping.inode;
+    }
+    if (mapping.inode == image_inode) mapping.image = image;
     while (*at == ' ') ++at;
     mapping.name = at;
     if (!visit(context, mapping)) break;

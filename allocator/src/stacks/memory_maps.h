@@ -15,6 +15,7 @@ struct Mapping {
   bool executable;
   bool shared;
   u64 inode;          // 0: no file behind it
+  usize image;        // where the first byte of its file is mapped; 0: nowhere below
   const char* name;   // "" for anonymous memory; valid during the visit only
 };
 
