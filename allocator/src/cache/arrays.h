@@ -6,10 +6,10 @@
 
 namespace freestone {
 
-// Fast build: the process's first kLooks frees above a mark, and then each class's first after a refill, look the block
-// up in its slab and among the last that were freed: kLookPlaces of them at first, then kRunPlaces. A question for the
-// size of a block does the same (TrustedBytes in front/heap.h).
-inline constexpr u32 kLooks = 5 * 1024;
+// Fast build: the process's first kCloseLooks frees above a mark, and then each class's first after a refill, look the
+// block up in its slab and among the last that were freed: kLookPlaces of them at first, then kRunPlaces. A question
+// for the size of a block does the same (TrustedBytes in front/heap.h).
+inline constexpr u32 kCloseLooks = 5 * 1024;
 inline constexpr usize kLookPlaces = 64;
 // What a class above the slabs has at most: each of its frees is looked up among all.
 inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
@@ -36,9 +36,9 @@ void return_class_blocks(SizeClass size_class, SlabUser& user, void* const* bloc
 // Blocks of a class that are live or in a cache.
 usize class_blocks_outside(SizeClass size_class);
 
-// Fast build: how many looks the process has made, up to kLooks. Relaxed: one more or less does not matter.
+// Fast build: how many looks the process has made, up to kCloseLooks. Relaxed: one more or less does not matter.
 extern FREESTONE_HIDDEN Atomic<u32> looks_made;
-FREESTONE_INLINE bool looks_closely() { return looks_made.load_relaxed() < kLooks; }
+FREESTONE_INLINE bool looks_closely() { return looks_made.load_relaxed() < kCloseLooks; }
 // Fast build: raises the mark after a free was looked up, for `blocks` more at least. False: the array is full.
 FREESTONE_INLINE bool raise_mark(Cache& cache, SizeClass size_class, unsigned blocks) {
   if (kChecksEveryCall || cache.counting != nullptr || cache.base[size_class] == nullptr) return false;

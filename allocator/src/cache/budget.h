@@ -10,7 +10,7 @@ namespace freestone {
 // How often a class was found full after it was found empty, or empty after full. A program that grows or shrinks makes
 // few turns.
 struct Turns {
-  static constexpr u8 kMost = 0xff;
+  static constexpr u8 kCountMax = 0xff;
   static constexpr u8 kOften = 8;
   // Smaller blocks miss seldom: a refill brings many.
   static constexpr SizeClass kFirst = class_of(256) + 1;
@@ -19,7 +19,7 @@ struct Turns {
 
   void note(bool full) {
     if (full == (count % 2 != 0)) return;
-    count = count == kMost ? kMost - 1 : static_cast<u8>(count + 1);
+    count = count == kCountMax ? kCountMax - 1 : static_cast<u8>(count + 1);
   }
   void halve() { count = static_cast<u8>(count / 4 * 2 + count % 2); }
 };

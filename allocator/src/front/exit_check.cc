@@ -25,7 +25,7 @@ class Seen {
   // the table, as much as it needs, because the other end lies on pages of the stack that nobody has touched.
   void expect(usize count) {
     places_log_ = highest_bit(2 * count - 1) + 1;
-    place_ = table_ + kPlaces - places();
+    place_ = table_ + kSeenPlaces - places();
     std::memset(place_, 0, places() * sizeof *place_);
   }
   // False when it was there already.
@@ -42,8 +42,8 @@ class Seen {
  private:
   usize places() const { return usize{1} << places_log_; }
 
-  static constexpr usize kPlaces = 2 * kBlocksMax;
-  const void* table_[kPlaces];
+  static constexpr usize kSeenPlaces = 2 * kBlocksMax;
+  const void* table_[kSeenPlaces];
   const void** place_ = nullptr;
   unsigned places_log_ = 0;
 };

@@ -35,10 +35,10 @@ void* out_of_memory() {
 
 // A block whose memory is zero, when finding one costs less than clearing; null otherwise.
 void* take_known_zero(Cache& cache, SizeClass size_class) {
-  constexpr usize kWorthIt = 2 * kKiB;  // below, clearing is cheaper than looking
+  constexpr usize kLookedAtFrom = 2 * kKiB;  // below, clearing is cheaper than looking
   const ClassInfo& info = class_info(size_class);
   const bool has_used = cache.top[size_class] != cache.base[size_class];
-  if (info.bytes < kWorthIt || has_used) return nullptr;
+  if (info.bytes < kLookedAtFrom || has_used) return nullptr;
   if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache.user) : nullptr;
   bool zeroed = true;
   void* block = take_class_run(size_class, cache.user.shard, zeroed);

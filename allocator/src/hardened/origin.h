@@ -16,8 +16,10 @@ constexpr Origin family_of(Origin origin) {
 constexpr u8 alignment_of(Origin origin) { return static_cast<u8>(static_cast<u8>(origin) >> kOriginFamilyBits); }
 // A value that is not an alignment matches none.
 constexpr Origin with_alignment(Origin family, usize alignment) {
-  constexpr unsigned kNone = 63;
-  const unsigned logarithm = !is_power_of_two(alignment) ? kNone : alignment <= kGranule ? 0 : highest_bit(alignment);
+  constexpr unsigned kNoAlignment = 63;
+  const unsigned logarithm = !is_power_of_two(alignment) ? kNoAlignment
+                             : alignment <= kGranule     ? 0
+                                                         : highest_bit(alignment);
   return static_cast<Origin>(static_cast<u8>(family) | logarithm << kOriginFamilyBits);
 }
 inline constexpr usize kUnknownBytes = ~usize{0};

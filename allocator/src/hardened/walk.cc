@@ -57,8 +57,7 @@ bool forks_alone = false;
 // where libc has none.
 constexpr const unsigned*& libc_threads = sealed_page.libc_threads;
 __attribute__((constructor(101))) void find_thread_count() {
-  if constexpr (kChecksEveryCall)
-    libc_threads = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__nptl_nthreads"));
+  if constexpr (kChecksEveryCall) libc_threads = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__nptl_nthreads"));
 }
 
 // There is no other thread, with a cache or without.
@@ -86,7 +85,7 @@ void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
     return n < info.blocks && (n >= 64 || (untouched & bit(n)) == 0) && !pages.hold(usize{n} * info.bytes, info.bytes);
   };
   // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
-  constexpr usize kStretch = kKiB;
+  constexpr usize kLookedAtOnce = kKiB;
   u64 words[kSlabWordsMax];
   if constexpr (kMitigations.zero_on_free) load_words(info, record_of(first), words);
   usize clear_until = 0;
@@ -100,8 +99,8 @@ void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
       if (is_touched(n + 1)) expect_clear(block + info.bytes - kBeside, kBeside);
       continue;
     }
-    if (kMitigations.zero_on_free && info.bytes < kStretch && offset >= next_look) {
-      const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kStretch);
+    if (kMitigations.zero_on_free && info.bytes < kLookedAtOnce && offset >= next_look) {
+      const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kLookedAtOnce);
       const u32 last = min_of(block_number(info, offset + bytes - 1), info.blocks - 1);
       const bool is_free = all_set(words, n, last);  // STATE-1
       if (is_free) next_look = offset + bytes;
@@ -151,7 +150,7 @@ void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_sho
 // Else: so many bytes of all together, from where the last call stopped. The last group is checked to its end.
 static void check_heap(usize bytes_max, bool at_exit) {
   constexpr usize kLookBytes = 4 * kKiB;  // as many are checked while a run or the tags of a group are looked at
-  static Atomic<UnitIndex> next_group;  // relaxed: two threads may well check the same groups
+  static Atomic<UnitIndex> next_group;    // relaxed: two threads may well check the same groups
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();

@@ -20,7 +20,7 @@ namespace freestone {
 
 namespace {
 
-constexpr usize kWorthIt = 4 * kMiB;     // surplus for which caches are emptied
+constexpr usize kSurplusForCaches = 4 * kMiB;     // surplus for which caches are emptied
 constexpr usize kLookBytes = kMiB;       // growth from one look at the surplus to the next
 constexpr u32 kEventsPerLook = 128;      // the same in refills and flushes of a thread
 constexpr usize kLeftBytes = kMiB;       // so little is left where it is, and with the next fraction it is the share
@@ -213,7 +213,7 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
   const usize stays = note_use(found, tick);
   const usize surplus = found.unused() - min_of(found.unused(), stays);
   state.peak = max_of(state.peak, found.blocks);
-  const bool became_few = found.blocks <= state.peak / 2 && surplus >= kWorthIt;
+  const bool became_few = found.blocks <= state.peak / 2 && surplus >= kSurplusForCaches;
   if (became_few) {
     state.peak = found.blocks;
   } else if (surplus > 0) {
