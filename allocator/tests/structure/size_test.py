@@ -13,11 +13,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LINES = 108_660
-FILE_OF_SRC = 469  # lines of the longest
+LINES = 106_260
+FILE_OF_SRC = 440  # lines of the longest
 FOLDER = 32  # source files
 IN_CIRCLES = 5  # units
-CHOSEN = 112  # constants
+CHOSEN = 110  # constants
 NOT_COUNTED = re.compile(r"^docs/results/|^trace/corpus/|\.(svg|png)$|lock|requirements.*\.txt$")
 ROOTS = ("allocator/src", "trace")
 CONSTANT = re.compile(r"constexpr [\w:]+ k(?!\w*(?:Shift|Bits) )\w+ = ([^;{]*);")
