@@ -66,7 +66,8 @@ ELSEWHERE = {
     r"--push": "needs a server that takes profiles: heap/test_agent.py",
     r"musl|MITIGATIONS|TESTS=OFF|build/locks|--preset (fuzz|aarch64|dev)": "builds another variant of everything",
     r"STORM|SCALE=40|WORKLOADS=1000|torture\.whole|enumerated --|-R (hardened|stress|model)": "takes many minutes",
-    r"FOLDER|freestone (advise|agent|record|stats|top|trace|(profile|leaks)( -\S+( \S+\.json)?)?)$": "a mention only",
+    r"FOLDER|before\.heap": "names what only the reader has",
+    r"freestone (advise|agent|record|run|stats|top|trace|(profile|leaks)( -\S+( \S+\.json)?)?)$": "a mention only",
     r"--with (isoalloc|mimalloc)": "needs what is not always installed, or built",
 }
 

@@ -448,6 +448,7 @@ def test_empty_profile_page_explains_itself(tmp_path: Path) -> None:
 
 def test_configuration_keeps_the_users_settings_and_refuses_odd_folders(tmp_path: Path) -> None:
     found = profiling.configuration("confirm:true", tmp_path, profiling.Form.pprof, 4096)
-    assert found == f"confirm:true,prof:true,prof_file:{tmp_path}/profile.%p,prof_sample_bytes:4096,prof_format:pprof"
+    sampled = f"prof:true,prof_file:{tmp_path}/profile.%p,prof_sample_bytes:4096,prof_format:pprof"
+    assert found == f"confirm:true,{sampled},background_purge:true"
     with pytest.raises(UserError, match="cannot stand in FREESTONE_CONF"):
         profiling.configuration("", Path("/tmp/a,b"), profiling.Form.pprof, 1)
