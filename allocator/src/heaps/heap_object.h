@@ -2,7 +2,7 @@
 //
 // A heap object takes spans and cuts the small ones into blocks, with the classes and bitmaps of the slab room. Its
 // purpose is to bound memory and to free everything at once, not to run many threads at full speed. Its units carry the
-// tag kTagHeapObject and the heap's address, so another heap, and free(), refuse its blocks.
+// tag kTagHeapObject and the heap's address, so another heap, and free(), refuse its blocks. It has one lock.
 //
 // OBJECT-1  A span is in exactly one list: `partial` of its class while it has a free block, else `full`, which also
 //           holds large spans.

@@ -8,9 +8,8 @@
 // stops the others as freestone_leak_check does.
 //
 // REQUEST-1  A request is taken once, by one exchange, and only if the word is kRequestMagic with an errand and its
-// time
-//            is not over: what a fault of the program writes there by chance asks for nothing. A request names no file
-//            and no address. The child of a fork forgets what its parent was asked.
+//            time is not over: a word that a fault of the program writes there by chance asks for nothing. A request
+//            names no file and no address. The child of a fork forgets what its parent was asked.
 // REQUEST-2  What a look switched on ends by itself. The looker moves `look_until_ms` on while it lives. When that is
 //            over, or `look` is another's or none, the next slow path ends it. A sampled allocation is one.
 // REQUEST-3  One thread at a time answers. Its text stays until the next answer.

@@ -23,8 +23,12 @@ inline size_t fill(size_t size, size_t most = SIZE_MAX) {
   };
   Link* list = nullptr;
   size_t total = 0;
-  for (void* block; total < most && (block = api().malloc(size)) != nullptr; total += size)
+  for (; total < most; total += size) {
+    errno = 0;
+    void* const block = api().malloc(size);
+    if (block == nullptr) break;
     list = new (block) Link{list};
+  }
   while (list != nullptr) {
     Link* next = list->next;
     api().free(list);

@@ -26,7 +26,6 @@ int broken(const char* what) {
 
 int fill_with_each(std::initializer_list<size_t> sizes, size_t percent, size_t limit) {
   for (const size_t size : sizes) {
-    errno = 0;
     const size_t had = fill(size);
     const int error = errno;
     std::fprintf(stderr, "%zu bytes in blocks of %zu: %zu %% of the limit\n", had, size, had * 100 / limit);
