@@ -306,18 +306,23 @@ class Siblings : public HardenedTest {
 
   static void expect_own_blocks(pid_t (*make_child)()) {
     for (const size_t bytes : kSizes) {
-      std::set<Addresses> different;
-      std::map<uintptr_t, int> firsts;
-      int most = 0;
-      for (int k = 0; k < kChildren; ++k) {
-        const Addresses addresses = next_in_child(make_child, bytes);
-        different.insert(addresses);
-        most = std::max(most, ++firsts[addresses[0]]);
+      int most = kChildren;
+      // Few cached blocks may make one state of the parent an exception. A draw that is not made anew fails in each.
+      for (int state = 0; state < (bytes > 700 ? 1 : 4) && most > kChildren / 2; ++state) {
+        std::set<Addresses> different;
+        std::map<uintptr_t, int> firsts;
+        most = 0;
+        for (int k = 0; k < kChildren; ++k) {
+          const Addresses addresses = next_in_child(make_child, bytes);
+          different.insert(addresses);
+          most = std::max(most, ++firsts[addresses[0]]);
+        }
+        EXPECT_EQ(different.size(), size_t{kChildren}) << bytes << " bytes";
+        EXPECT_EQ(different.count(Addresses{}), 0u) << bytes << " bytes: a child died";
+        for (int k = 0; k < 9; ++k) static_cast<void>(api().malloc(bytes));
       }
-      EXPECT_EQ(different.size(), size_t{kChildren}) << bytes << " bytes";
-      EXPECT_EQ(different.count(Addresses{}), 0u) << bytes << " bytes: a child died";
-      if (bytes > 700) continue;  // few blocks of a larger class wait in a cache
-      EXPECT_LE(most, kChildren / 2) << bytes << " bytes: the first block is the same in most children";
+      if (bytes <= 700)
+        EXPECT_LE(most, kChildren / 2) << bytes << " bytes: the first block is the same in most children";
     }
   }
 };
