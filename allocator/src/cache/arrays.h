@@ -16,7 +16,7 @@ inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 
 // Called when a class was found empty or full: a larger array, if the budget has room for it.
 void grow(Cache& cache, SizeClass size_class, bool full);
-// Lowers the capacity of a class; what does not fit goes back.
+// Lowers the capacity of a class; blocks that no longer fit go back to their slabs.
 void shrink_to(Cache& cache, SizeClass size_class, unsigned capacity);
 // Drops the array of a class that holds nothing.
 void drop_array(Cache& cache, SizeClass size_class);

@@ -65,7 +65,7 @@ struct Queue {
   void** base = nullptr;
   void** top = nullptr;
   void** end = nullptr;
-  bool was_full = false;  // since somebody last looked for idle queues
+  bool was_full = false;  // since the last search for idle queues
 
   unsigned count() const { return static_cast<unsigned>(top - base); }
   unsigned capacity() const { return static_cast<unsigned>(end - base); }

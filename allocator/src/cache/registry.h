@@ -16,7 +16,7 @@ void enter_registry(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock);
 void leave_registry(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock);
 // Says who works on the cache from now on; 0: it is parked.
 void set_worker(Cache& cache, usize worker) FREESTONE_REQUIRES(cache_registry_lock);
-// In the child of a fork, the caches that were made before it are nobody's but for one (lifetime.h).
+// In the child of a fork, every cache made before the fork but one has no owner (lifetime.h).
 inline bool is_orphan(const Cache& cache) { return cache.generation != process_generation(); }
 // Any orphan, or null.
 Cache* find_orphan() FREESTONE_REQUIRES(cache_registry_lock);

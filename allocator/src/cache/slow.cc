@@ -24,7 +24,7 @@ constexpr u32 kEventsPerClock = 8;
 // A thread with fewer between two ticks may go on without any.
 constexpr u64 kFewRefills = 256;
 
-// Of what was not needed since the last adaptation three quarters go back. The capacity halves if half of it was not
+// Three quarters of the blocks not needed since the last adaptation go back. The capacity halves if half of it was not
 // needed, or if the thread is over its budget.
 FREESTONE_APART void adapt(Cache& cache) {
   cache.events = 0;
@@ -87,7 +87,7 @@ void tick(Cache* cache) {
   decay_spans();
   give_back_cold(cache, true);
   if (cache == nullptr) return;
-  // The law keeps more than its share, of which time makes less; what the arrays answer would not see it pass.
+  // Memory beyond the share must go with time, which only slow paths see: without arrays the thread meets one soon.
   if (keepable_units.load_relaxed() == 0 && cache->refills - cache->refills_at_tick < kFewRefills) flush_arrays(*cache);
   cache->refills_at_tick = cache->refills;
 }
