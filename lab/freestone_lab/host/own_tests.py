@@ -178,7 +178,7 @@ def run_lab(form: Form, python: str, jobs: int) -> Tally:
     report.unlink(missing_ok=True)
     command = [python, "-m", "pytest", "-m", MARKS[form], f"--junitxml={report}"]
     if form is not Form.TIMING:
-        command += ["-n", str(jobs), "--dist", "loadfile"]
+        command += ["-n", str(jobs), "--dist", "loadfile", "--max-worker-restart", "1"]
     status = _run(command, paths.root() / "lab", log)
     print(log.read_text(errors="replace"), file=sys.stderr)
     return _judged(read_junit(report, LAB), status, f"{LAB}: pytest")
