@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "platform/os.h"
+
 #if FREESTONE_PREFIXED
 namespace freestone {
 bool operators_are_replaced() { return false; }
@@ -96,6 +98,7 @@ constexpr Operators operators_in_use = {
 
 constinit Atomic<u8> operators_passed_on;
 constexpr MallocCalls malloc_in_use = {std::malloc, std::aligned_alloc, std::free};
+constinit Atomic<usize> entry_to_own;
 
 namespace {
 
@@ -126,6 +129,11 @@ FREESTONE_SLOW bool another_malloc_serves(bool aligned) {
   asm("" : "+r"(in_use), "+r"(own_aligned), "+r"(own_release));
   if (in_use->allocate == nullptr || in_use->release == own_release) return false;
   if ((aligned && in_use->allocate_aligned == own_aligned) || count_own_operators() == 0) return false;
+  if (os::is_entry_of_program != nullptr && os::object_ahead("malloc") == nullptr &&
+      os::is_entry_of_program("malloc", reinterpret_cast<const void*>(in_use->allocate))) {
+    entry_to_own.store_relaxed(reinterpret_cast<usize>(in_use->allocate));
+    return false;
+  }
   operators_passed_on.store_relaxed(1);
   return true;
 }

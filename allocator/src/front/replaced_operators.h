@@ -67,11 +67,13 @@ bool another_malloc_serves(bool aligned);
 inline bool malloc_is_anothers() { return false; }
 #else
 extern "C" FREESTONE_HIDDEN void* freestone_own_malloc(usize);  // abi/malloc.cc
+// The address of the program's own entry for malloc, if that leads to ours. Debian's python3 has one.
+extern FREESTONE_HIDDEN Atomic<usize> entry_to_own;
 FREESTONE_INLINE bool malloc_is_anothers() {
   const auto* in_use = &malloc_in_use;
   auto* own = freestone_own_malloc;
   asm("" : "+r"(in_use), "+r"(own));  // a compiler may take two names for two functions, and a constant for constant
-  return in_use->allocate != own;
+  return in_use->allocate != own && reinterpret_cast<usize>(in_use->allocate) != entry_to_own.load_relaxed();
 }
 #endif
 inline bool operators_pass_on(bool aligned) {

@@ -46,7 +46,7 @@ struct Exports {
       if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) read(object.dlpi_phdr[i].p_vaddr);
   }
 
-  const ElfW(Sym)* find(const char* name) const;
+  const ElfW(Sym)* find(const char* name, bool defined = true) const;
 
  private:
   void read(usize table) {
@@ -64,10 +64,11 @@ struct Exports {
   }
 };
 
-// The function or variable of that name in its default version, or null. DT_GNU_HASH is a header of four words, a
+// The function or variable of that name in its default version, or null. If not `defined`, the program's entry for
+// another's function, where that is the function's address for everybody. DT_GNU_HASH is a header of four words, a
 // filter of 64-bit words, buckets with the first symbol of each, and a word for each symbol: its hash, and in bit 0
 // whether it ends its bucket.
-const ElfW(Sym)* Exports::find(const char* name) const {
+const ElfW(Sym)* Exports::find(const char* name, bool defined) const {
   constexpr u16 kHiddenVersion = 0x8000;
   if (symbols == nullptr || names == nullptr || hashes == nullptr) return nullptr;
   u32 hash = 5381;
@@ -89,7 +90,7 @@ const ElfW(Sym)* Exports::find(const char* name) const {
     const ElfW(Sym)& symbol = symbols[index];
     const unsigned kind = ELF64_ST_TYPE(symbol.st_info);
     const bool has_address = kind == STT_FUNC || kind == STT_GNU_IFUNC || kind == STT_OBJECT;
-    if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && has_address &&
+    if ((found | 1) == (hash | 1) && (symbol.st_shndx != SHN_UNDEF) == defined && has_address &&
         (versions == nullptr || (versions[index] & kHiddenVersion) == 0) &&
         std::strcmp(names + symbol.st_name, name) == 0)
       return &symbol;
@@ -205,6 +206,21 @@ const char* freestone::os::object_ahead(const char* name, bool also_behind) {
   Search search{name};
   dl_iterate_phdr(look, &search);
   return !also_behind || search.behind != nullptr ? search.ahead : nullptr;
+}
+
+bool freestone::os::is_entry_of_program(const char* name, const void* address) {
+  struct Entry {
+    const char* name;
+    usize address = 0;
+  } entry{name};
+  const auto look_in_program = [](dl_phdr_info* info, usize, void* data) {
+    auto& wanted = *static_cast<Entry*>(data);
+    const Exports program(*info);
+    if (const ElfW(Sym)* symbol = program.find(wanted.name, false)) wanted.address = program.base + symbol->st_value;
+    return 1;  // the program comes first
+  };
+  dl_iterate_phdr(look_in_program, &entry);
+  return entry.address == reinterpret_cast<usize>(address);
 }
 
 extern "C" {

@@ -93,6 +93,9 @@ bool is_emulated();
 // there is none, or, if `also_behind`, if none behind this library defines it. Only the shared library for glibc has it
 // (late_libc.cc); elsewhere its address is null.
 FREESTONE_HIDDEN const char* object_ahead(const char* name, bool also_behind = false) __attribute__((weak));
+// Whether this address, by which everybody knows a function, is only where a program of fixed place calls it. Weak, as
+// above.
+FREESTONE_HIDDEN bool is_entry_of_program(const char* name, const void* address) __attribute__((weak));
 
 // Calls visit(context, tid) for each thread of this process. False if there may be more.
 bool for_each_thread(void (*visit)(void* context, unsigned tid), void* context);

@@ -59,6 +59,16 @@ class Counting(unittest.TestCase):
         self.assertIn("one thread: 44 0 ", done.out)
 
 
+    def test_not_by_a_program_whose_entries_lead_to_the_library(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        probe = PROBES / "fixed_place_probe"
+        self.assertEqual(run([probe]).out, "1\n")
+        mismatched = run([probe, "mismatch"])
+        self.assertEqual("mismatched free" in mismatched.err, harness.IS_HARDENED, mismatched)
+        counted = run([probe, "mismatch"], library=None, also_preload=[PROBES / "counting.so", harness.LIBRARY])
+        self.assertEqual((counted.status, counted.out), (0, f"{harness.IS_HARDENED:d}\n"))
+
+
 class Replaced(unittest.TestCase):
     """NEW-1: programs that replace some of the operators new and delete and leave the other forms to the library."""
 
