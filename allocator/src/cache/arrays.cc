@@ -70,15 +70,21 @@ FREESTONE_APART bool exchange_array(Cache& cache, SizeClass c, unsigned capacity
 }  // namespace
 
 void return_class_blocks(SizeClass c, SlabUser& user, void* const* blocks, unsigned count, bool wanted) {
-  if (is_slab_class(c)) return return_blocks(c, user, blocks, count);
-  return_class_runs(c, user.shard, blocks, count, wanted);
+  if (!is_slab_class(c)) return return_class_runs(c, user.shard, blocks, count, wanted);
+  const unsigned given = wanted && uses_transfer(c) ? give_to_transfer(c, user.shard, blocks, count) : 0;
+  if (given < count) return_blocks(c, user, blocks + given, count - given);
 }
 
 void* take_class_block(SizeClass c, SlabUser& user) {
   bool zeroed;
   if (!is_slab_class(c)) return take_class_run(c, user.shard, zeroed);
-  void* block = nullptr;
-  return take_blocks(c, user, 1, 1, &block) == 1 ? block : nullptr;
+  void* blocks[8];  // the rest for the next calls of any thread
+  const bool shares = uses_transfer(c);
+  if (shares && take_from_transfer(c, user.shard, 1, blocks) == 1) return blocks[0];
+  const unsigned most = shares ? min_of<unsigned>(class_info(c).batch, sizeof blocks / sizeof *blocks) : 1;
+  const unsigned got = take_blocks(c, user, 1, most, blocks);
+  if (got > 1) return_class_blocks(c, user, blocks, got - 1, true);
+  return got != 0 ? blocks[got - 1] : nullptr;
 }
 
 usize class_blocks_outside(SizeClass size_class) {
@@ -89,8 +95,7 @@ void flush(Cache& cache, SizeClass c, unsigned count, bool wanted) {
   if (count == 0) return;
   void** base = cache.base[c];
   const unsigned left = cache.count(c) - count;
-  const unsigned given = wanted && uses_transfer(c) ? give_to_transfer(c, cache.user.shard, base, count) : 0;
-  if (given < count) return_class_blocks(c, cache.user, base + given, count - given, wanted);
+  return_class_blocks(c, cache.user, base, count, wanted);
   std::memmove(base, base + count, left * sizeof(void*));
   cache.top[c] = base + left;
   const auto low = static_cast<unsigned>(cache.low[c] - base);

@@ -43,12 +43,19 @@ unsigned bin_capacity(const ClassInfo& info) {
   return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes));
 }
 
+FREESTONE_INLINE void copy_blocks(void** to, void* const* from, u32 count) {
+  for (; count != 0; --count) {
+    *to++ = *from++;
+    asm("" : "+r"(to));  // mostly few: no call of memcpy
+  }
+}
+
 unsigned take_from_bin(Bin& bin, unsigned room, void** out) {
   if (bin.count.load_relaxed() == 0 || !bin.enter()) return 0;
   const u32 have = bin.count.load_relaxed();
   const u32 got = min_of<u32>(have, room);
   const u32 left = have - got;
-  std::memcpy(out, bin.blocks + left, got * sizeof(void*));
+  copy_blocks(out, bin.blocks + left, got);
   bin.count.store_relaxed(left);
   bin.low = min_of(bin.low, left);
   bin.leave();
@@ -75,7 +82,7 @@ unsigned give_to_transfer(SizeClass c, unsigned shard, void* const* blocks, unsi
   if (bin.count.load_relaxed() >= capacity || !bin.enter()) return 0;
   const u32 have = bin.count.load_relaxed();
   const u32 given = min_of<u32>(count, capacity - min_of(capacity, have));
-  std::memcpy(bin.blocks + have, blocks, given * sizeof(void*));
+  copy_blocks(bin.blocks + have, blocks, given);
   bin.count.store_relaxed(have + given);
   FREESTONE_CHECK("TRANSFER-3", have + given <= capacity);
   bin.leave();
