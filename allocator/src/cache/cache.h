@@ -105,6 +105,7 @@ struct alignas(64) Cache {
   SlabUser user;
   Atomic<u8> changing;                     // the class that a slow path is at work on; 0: none
   Turns turns[kClassEnd - Turns::kFirst];  // halved at each adaptation
+  bool was_full[kClassEnd] = {};  // when a slow path last found the class full or empty
   u32 events = 0;                          // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;

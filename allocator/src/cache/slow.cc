@@ -110,8 +110,10 @@ void* pop_slow(Cache& cache, SizeClass c) {
     grow(cache, c, false);
     const unsigned have = cache.count(c);
     // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
-    // meet either end.
-    const unsigned room = (cache.capacity(c) == before ? (before + 1) / 2 : cache.capacity(c)) - have;
+    // meet either end. One that was found empty twice in turn, or full, is filled or emptied whole.
+    const bool halves = cache.capacity(c) == before && cache.was_full[c];
+    cache.was_full[c] = false;
+    const unsigned room = (halves ? (before + 1) / 2 : cache.capacity(c)) - have;
     if (room == 0 && have == 0) return take_class_block(c, cache.user);
     if (refill(cache, c, room) + have == 0) return nullptr;
     block = *--cache.top[c];
@@ -131,7 +133,8 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     }
     grow(cache, c, true);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
-    if (cache.capacity(c) == capacity) flush(cache, c, (capacity + 1) / 2, true);
+    if (cache.capacity(c) == capacity) flush(cache, c, cache.was_full[c] ? capacity : (capacity + 1) / 2, true);
+    cache.was_full[c] = true;
     cache.push(c, cache.top[c], block);
     raise_mark(cache, c, 0);
   }
