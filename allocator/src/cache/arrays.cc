@@ -126,7 +126,7 @@ void grow(Cache& cache, SizeClass c, bool full) {
   if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].note(full);
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
   if (wanted <= old) return;
-  if (fits_budget(cache.capacity_bytes, usize{wanted - old} * info.bytes, cache.turns_often(c)))
+  if (fits_budget(cache.capacity_bytes, usize{wanted - old} * info.bytes, cache.needs(c, wanted)))
     exchange_array(cache, c, wanted);
 }
 

@@ -13,17 +13,16 @@ alignas(64) constinit Atomic<u32> caches_in_use;
 alignas(64) constinit Atomic<usize> all_capacity_bytes;
 
 unsigned first_capacity(const ClassInfo& info) {
-  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(7, 4 * kKiB / info.bytes)));
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(kCacheBlocksNeeded, 4 * kKiB / info.bytes)));
 }
 
-bool fits_budget(usize now, usize more, bool turns) {
+bool fits_budget(usize now, usize more, bool needed) {
   const usize bytes = now + more;
-  if (bytes > (turns ? options.cache_bytes : min_of(options.cache_bytes, kCacheBytesCommon))) return false;
+  if (bytes > options.cache_bytes) return false;
   if (bytes <= kCacheBytesFloor) return true;
   if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
-  if (bytes <= kCacheBytesSmall) return true;
   return all_capacity_bytes.load_relaxed() + more <=
-         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (turns ? kCacheTurnsDivisor : kCacheHeapDivisor));
+         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (needed ? kCacheNeededDivisor : kCacheHeapDivisor));
 }
 
 }  // namespace freestone

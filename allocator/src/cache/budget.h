@@ -12,7 +12,7 @@ namespace freestone {
 struct Turns {
   static constexpr u8 kCountMax = 0xff;
   static constexpr u8 kOften = 8;
-  // Smaller blocks miss seldom: a refill brings many.
+  // Of smaller blocks a few are cheap.
   static constexpr SizeClass kFirst = class_of(256) + 1;
   // Odd: the class was found full the last time.
   u8 count = 0;
@@ -33,8 +33,8 @@ extern FREESTONE_HIDDEN Atomic<usize> all_capacity_bytes;
 unsigned first_capacity(const ClassInfo& info);
 
 // Whether the arrays of a thread, which may hold `now` bytes, may hold `more`. Three bounds: its own, its share of
-// kCacheBytesTotal, and beyond kCacheBytesSmall the sum of all caches against the size of the heap. A class that
-// `turns` may have more: its blocks would else lie free in slabs, and each would be a miss.
-bool fits_budget(usize now, usize more, bool turns);
+// kCacheBytesTotal, and beyond kCacheBytesFloor the sum of all caches against the size of the heap. For blocks that
+// are `needed` (Cache::needs) the sum may be larger.
+bool fits_budget(usize now, usize more, bool needed);
 
 }  // namespace freestone

@@ -130,8 +130,12 @@ struct alignas(64) Cache {
   unsigned capacity(SizeClass c) const {
     return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4
   }
-  bool turns_often(SizeClass c) const {
-    return kGrowsForTurns && c >= Turns::kFirst && turns[c - Turns::kFirst].count >= Turns::kOften;
+  // Whether the class, with room for fewer blocks than these, would miss at each few calls.
+  bool needs(SizeClass c, unsigned blocks) const {
+    const usize bytes = blocks * class_info(c).bytes;
+    if (c < Turns::kFirst) return bytes <= kCacheBlocksNeeded * class_bytes(Turns::kFirst - 1);
+    if (blocks > kCacheBlocksNeeded || (blocks > 1 && bytes > kSmallBytesMax)) return false;
+    return turns[c - Turns::kFirst].count >= Turns::kOften;
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };

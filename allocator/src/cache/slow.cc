@@ -37,7 +37,7 @@ FREESTONE_APART void adapt(Cache& cache) {
     if (unused >= capacity / 2 && cache.count(c) == 0) {
       drop_array(cache, c);
     } else if (capacity / 2 >= first_capacity(class_info(c)) &&
-               (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes, 0, cache.turns_often(c)))) {
+               (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes, 0, cache.needs(c, capacity)))) {
       shrink_to(cache, c, capacity / 2);
     }
     if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();

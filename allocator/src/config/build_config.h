@@ -44,17 +44,16 @@ inline constexpr usize kKeptRunsBytesMax = 6 * kMiB;
 // is no mapping left, it is a run (up to kGrownRunBytesMax).
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
-// Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesSmall only while all threads
+// Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesFloor only while all threads
 // together hold less than 1/kCacheHeapDivisor of the heap and less than kCacheBytesBeyond.
-inline constexpr usize kCacheBytesSmall = 256 * kKiB;
-inline constexpr usize kCacheHeapDivisor = 8;
-// Beyond kCacheBytesCommon only size classes grow that run full and empty in turns; their bound is 1/kCacheTurnsDivisor
-// of the heap.
-inline constexpr usize kCacheBytesCommon = kMiB;
-inline constexpr usize kCacheTurnsDivisor = 4;
+inline constexpr usize kCacheBytesFloor = 16 * kKiB;
+inline constexpr usize kCacheHeapDivisor = 16;
+// With fewer blocks than these a class that runs full and empty in turns would miss at each few calls: for them all
+// threads together may hold 1/kCacheNeededDivisor of the heap.
+inline constexpr unsigned kCacheBlocksNeeded = 7;
+inline constexpr usize kCacheNeededDivisor = 4;
 inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
 inline constexpr usize kCacheBytesTotal = 16 * kMiB;
-inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 // What all threads together may keep in runs.
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.

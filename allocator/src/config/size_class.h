@@ -67,10 +67,13 @@ struct ClassInfo {
 inline constexpr unsigned kInverseShift = 40;
 inline constexpr unsigned kSlabWordsMax = 16;
 
-// 64 blocks, one bitmap word, where that is between one unit and sixteen.
+// Room for kSlabBlocksMin blocks, where kSlabUnitsMax allow: what a slab's class does not use, no other class may. More
+// if blocks are handed out in random order: among few places a guess comes true.
+inline constexpr u32 kSlabUnitsMax = kMitigations.random_order ? 16 : 4;
+inline constexpr usize kSlabBlocksMin = kMitigations.random_order ? 64 : 8;
 constexpr u32 slab_units(usize bytes) {
   u32 units = 1;
-  while (units < 16 && units_to_bytes(units) < bytes * 64) units *= 2;
+  while (units < kSlabUnitsMax && units_to_bytes(units) < bytes * kSlabBlocksMin) units *= 2;
   return units;
 }
 

@@ -37,7 +37,6 @@ static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
   if constexpr (kMitigations.quarantine) hardening_hooks.release_sealed();
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
-  flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();
     flush_all(*cache);
@@ -52,6 +51,7 @@ static void empty_caches() {
       left_by_walk.store_relaxed(unused_slab_bytes());
     }
   }
+  flush_runs();
 }
 
 usize give_back_everything() {
@@ -116,13 +116,13 @@ bool trim(usize keep_bytes) {
     hardening_hooks.release_sealed();
     hardening_hooks.check_next_part();
   }
-  flush_runs();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);
     release_parked_caches();
     drain_transfer(cache->user);
     given += purge_slabs(cache->user, WentBack::trim);
   }
+  flush_runs();
   given += purge_spans(keep_bytes, WentBack::trim);
   given += unmap_stuck();
   return given > 0;

@@ -60,10 +60,6 @@ inline constexpr bool kSortsReturns =
     kMitigations.random_order || kMitigations.quarantine || kMitigations.zero_on_free;
 // Frames of 2 MiB get their memory at once. Off if guards lie in them.
 inline constexpr bool kFillsFrames = !kMitigations.guards;
-// A thread cache may grow further for classes that it finds full and empty in turns. Off if blocks are reused in
-// random order: with all mitigations, `git` gave four times as many pages inside slabs back and took them again.
-inline constexpr bool kGrowsForTurns = !kMitigations.random_order && !kMitigations.quarantine;
-
 // The bytes of each block that the program cannot use: its check word.
 inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 

@@ -23,7 +23,8 @@ namespace {
 constexpr usize kSurplusForCaches = 4 * kMiB;     // surplus for which caches are emptied
 constexpr usize kLookBytes = kMiB;       // growth from one look at the surplus to the next
 constexpr u32 kEventsPerLook = 128;      // the same in refills and flushes of a thread
-constexpr usize kLeftBytes = kMiB;       // so little is left where it is, and with the next fraction it is the share
+// So little is left where it is, and with the next fraction it is the share. Less where only its class can use it.
+constexpr usize kLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
 constexpr usize kShareDivisor = 32;
 constexpr usize kUnitsPerGrown = 32;     // that the hand passes
 constexpr u64 kTicksPerRound = kTicksPerHalfLife / 8;

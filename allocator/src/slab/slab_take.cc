@@ -16,6 +16,7 @@
 #include "span/dedicated.h"
 #include "span/frames.h"
 #include "span/free_memory.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -113,8 +114,12 @@ void begin_slab(SizeClass size_class, SlabUser& user, const Span& span) {
 
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
-  const Span span = dedicates_slabs() ? take_slab_units(size_class)
-                                      : take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
+  Span span;
+  if constexpr (kKeepsClassRuns) span.first = take_kept_class_run(user.shard, info.units, info.units);
+  if (span.first == kNoUnit) {
+    span = dedicates_slabs() ? take_slab_units(size_class)
+                             : take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
+  }
   if (span.first != kNoUnit) begin_slab(size_class, user, span);
   return span.first;
 }
@@ -193,8 +198,9 @@ FREESTONE_APART void touch_pages(Record& record, SizeClass size_class, unsigned 
 }
 
 // Gives back the units of a released slab. A unit with only empty pages goes back as clean.
-void return_slab_units(SizeClass size_class, UnitIndex unit, u64 empty_pages, bool dirty) {
+void return_slab_units(SizeClass size_class, SlabUser& user, UnitIndex unit, u64 empty_pages, bool dirty) {
   const ClassInfo& info = class_info(size_class);
+  if (kKeepsClassRuns && empty_pages == 0 && dirty && keep_class_run(user.shard, unit, info.units)) return;
   if (empty_pages == 0) return return_guarded_span(unit, info.units, slab_guard(info), dirty);
   const usize page = os::page_bytes();
   empty_bytes[size_class].sub_relaxed(count_bits(empty_pages) * page);
@@ -310,7 +316,7 @@ usize try_release(SizeClass size_class, UnitIndex unit, SlabUser& user, Retiring
         return units_to_bytes(info.units);
       }
       const bool dirty = info.blocks > 64 || record.zero_blocks.load_relaxed() != full_word(info, 0);
-      return_slab_units(size_class, unit, empty_pages, dirty);
+      return_slab_units(size_class, user, unit, empty_pages, dirty);
       return 0;
     }
     u64 words = 0;

@@ -35,15 +35,14 @@ static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
 alignas(64) Atomic<u64> large_slot[kLargeSlots];
 Atomic<u32> large_length[kLargeSlots];  // relaxed: of the run that came back last
 
-// Slots of class runs, for each of their lengths.
-constexpr usize kClassUnitsMin = (kSmallBytesMax >> kUnitShift) + 1;
+// Slots of class runs and slabs, for each length.
 constexpr usize kClassUnitsMax = kCachedBytesMax >> kUnitShift;
 constexpr unsigned kClassSlots = 8;
 struct alignas(64) ClassSlots {
   Atomic<u64> slot[kClassSlots];
 };
 struct ClassSet {
-  ClassSlots of[kClassUnitsMax - kClassUnitsMin + 1];
+  ClassSlots of[kClassUnitsMax];
 };
 ClassSet class_sets[kSets];
 
@@ -249,7 +248,7 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
     return false;
   // The time of the last tick needs no look at the clock. A run may go a tick early.
   const u64 run = u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
-  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - kClassUnitsMin].slot) {
+  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - 1].slot) {
     u64 empty = 0;
     if (slot.load_relaxed() != 0) continue;
     kept_units.add_relaxed(units);
@@ -262,12 +261,11 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
   return false;
 }
 
-UnitIndex take_kept_class_run(unsigned shard, usize units) {
+UnitIndex take_kept_class_run(unsigned shard, usize units, usize alignment) {
   if (class_runs_kept.load_relaxed() == 0) return kNoUnit;
-  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - kClassUnitsMin].slot) {
-    if (slot.load_relaxed() == 0) continue;
-    const u64 run = slot.exchange_seq(0);
-    if (run == 0) continue;
+  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - 1].slot) {
+    u64 run = slot.load_relaxed();
+    if (run == 0 || first_of(run) % alignment != 0 || !slot.replace_seq(run, 0)) continue;
     kept_units.sub_relaxed(units);
     return first_of(run);
   }

@@ -7,9 +7,9 @@
 // half-life. Smaller runs stay until a limit, memory pressure or `malloc_trim`. In front of all each thread keeps one
 // run. A run that is kept has length 0 in its record, so a second free of it is seen.
 //
-// Class runs, which belong to the thread caches, pass through here in the fast build. Of those that a cache has no room
-// for, a few of each length wait for the next thread that needs one: no lock, no search. They count as dirty
-// memory and are freed before any clean unit is taken.
+// Class runs, which belong to the thread caches, and free slabs pass through here in the fast build. A few of each
+// length wait for the next thread that needs one: no lock, no search. They count as dirty memory and are freed before
+// any clean unit is taken.
 #pragma once
 
 #include "policy/policy.h"
@@ -76,10 +76,10 @@ void hold_run(HeldRun& held, unsigned shard, UnitIndex first);
 // Gives what is kept to the span heap.
 void release_held_run(HeldRun& held);
 
-// Keeps a used class run that was returned; false: the caller gives it to the span heap. A run of this length that was
-// kept; kNoUnit when there is none.
+// Keeps a used class run or slab that was returned; false: the caller gives it to the span heap.
 bool keep_class_run(unsigned shard, UnitIndex first, usize units);
-UnitIndex take_kept_class_run(unsigned shard, usize units);
+// One of this length that was kept, at a multiple of `alignment` units; kNoUnit when there is none.
+UnitIndex take_kept_class_run(unsigned shard, usize units, usize alignment = 1);
 // Empties their slots, if any may hold one.
 extern Atomic<u32> class_runs_kept;
 void release_class_runs();

@@ -51,9 +51,9 @@ TEST(Mallctl, PurgesAsRedisDoes) {
 TEST(Mallctl, DecaysPagesInsideSlabs) {
   const auto decay_ms = get<ssize_t>("arenas.dirty_decay_ms");
   ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -1), 0);
-  Blocks stays(6000, 4000), goes(16000, 1000);
+  Blocks stays(15000, 4000), goes(48000, 1000);
   for (size_t k = 0; k < goes.size(); ++k) {
-    if (k % 64 != 0) free(std::exchange(goes[k], nullptr));
+    if (k % 8 != 0) free(std::exchange(goes[k], nullptr));
   }
   ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 2), 0);
   const uint64_t purged = stats().purged_bytes;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "platform/message.h"
+#include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -11,6 +12,8 @@ Region region;
 const FailureWitness failure_witness = nullptr;
 
 Span take_span(usize, usize) { return {}; }
+UnitIndex take_kept_class_run(unsigned, usize, usize) { return kNoUnit; }
+bool keep_class_run(unsigned, UnitIndex, usize) { return false; }
 bool fill_frame_around(UnitIndex, usize) { return false; }
 bool has_plain_pages(UnitIndex) { return false; }
 Span take_guarded_span(usize, usize, usize) {

@@ -286,6 +286,7 @@ void give_what_another_took() {
 
 // Prints the first of the calls that makes this system call. False where none could be traced.
 bool print_walk(const char* name, void (*calls)(), uint64_t system_call) {
+  static_cast<void>(Stepped(calls));  // what this process allocates for one it has for the next
   const int marks = Stepped(calls).marks_before(system_call);
   const Stepped child(calls);
   for (int mark = 0; mark < marks; ++mark)

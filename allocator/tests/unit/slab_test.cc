@@ -228,8 +228,8 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   const auto taken = [&](SizeClass c, usize bytes) { return taken_blocks(user, c, bytes); };
   const SizeClass other = class_of(4 * kKiB);
   const SizeClass cold = class_of(kKiB);
-  std::vector<void*> stays = taken(other, 24 * kMiB);
-  std::vector<void*> goes = taken(cold, 16 * kMiB);
+  std::vector<void*> stays = taken(other, 72 * kMiB);
+  std::vector<void*> goes = taken(cold, 48 * kMiB);
   purge_cold_pages(user, true);
   std::vector<void*> survivors = survivors_of(user, cold, goes);
   const auto decay_ms = options.dirty_decay_ms;

@@ -40,11 +40,11 @@ inline std::vector<void*> taken_blocks(SlabUser& user, SizeClass c, usize bytes)
   return held;
 }
 
-// Returns the blocks to their slabs, except every 64th: those are the result.
+// Returns the blocks to their slabs, except one of each slab, or of 64: those are the result.
 inline std::vector<void*> survivors_of(SlabUser& user, SizeClass c, std::vector<void*>& blocks) {
   std::vector<void*> survivors;
   for (usize k = 0; k < blocks.size(); ++k) {
-    if (k % 64 == 0) {
+    if (k % min_of(class_info(c).blocks, 64U) == 0) {
       survivors.push_back(blocks[k]);
     } else {
       return_blocks(c, user, &blocks[k], 1);
