@@ -133,7 +133,7 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
     }
     grow(cache, c, true);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
-    if (cache.capacity(c) == capacity) flush(cache, c, cache.was_full[c] ? capacity : (capacity + 1) / 2, true);
+    if (cache.capacity(c) == capacity) flush(cache, c, cache.was_full[c] ? cache.count(c) : (capacity + 1) / 2, true);
     cache.was_full[c] = true;
     cache.push(c, cache.top[c], block);
     raise_mark(cache, c, 0);
