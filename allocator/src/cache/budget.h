@@ -2,8 +2,11 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/compiler.h"
+#include "config/options.h"
 #include "config/size_class.h"
+#include "region/account.h"
 
 namespace freestone {
 
@@ -30,11 +33,20 @@ extern FREESTONE_HIDDEN Atomic<u32> caches_in_use;
 extern FREESTONE_HIDDEN Atomic<usize> all_capacity_bytes;
 
 // The first capacity of a class: one small array, so that a thread that allocates little stays small.
-unsigned first_capacity(const ClassInfo& info);
+inline unsigned first_capacity(const ClassInfo& info) {
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(kCacheBlocksNeeded, 4 * kKiB / info.bytes)));
+}
 
 // Whether the arrays of a thread, which may hold `now` bytes, may hold `more`. Three bounds: its own, its share of
 // kCacheBytesTotal, and beyond kCacheBytesFloor the sum of all caches against the size of the heap. For blocks that
 // are `needed` (Cache::needs) the sum may be larger.
-bool fits_budget(usize now, usize more, bool needed);
+inline bool fits_budget(usize now, usize more, bool needed) {
+  const usize bytes = now + more;
+  if (bytes > options.cache_bytes) return false;
+  if (bytes <= kCacheBytesFloor) return true;
+  if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
+  return all_capacity_bytes.load_relaxed() + more <=
+         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (needed ? kCacheNeededDivisor : kCacheHeapDivisor));
+}
 
 }  // namespace freestone

@@ -61,20 +61,23 @@ void give_back_cold_for(SlabUser& user, Cache* cache, bool due) {
   purge_slabs(user, WentBack::slabs);
 }
 
+// A program that goes on with little must not keep what it needed before.
+FREESTONE_APART void let_time_pass(Cache& cache) {
+  if (FREESTONE_UNLIKELY(tick_is_due())) {
+    tick(&cache);
+  } else {
+    give_back_cold(&cache, look_is_due(cache.events));
+  }
+  if (cache.events >= kEventsPerAdaptation) adapt(cache);
+}
+
 // Called at the end of each slow path, outside its class.
 void note_event(Cache& cache) {
   drain_orphans(cache);
   __atomic_store_n(&cache.refills, cache.refills + 1, __ATOMIC_RELAXED);
   if (const u32 epoch = pressure_epoch.load_relaxed(); FREESTONE_UNLIKELY(epoch != cache.pressure_seen))
     answer_pressure(cache, epoch);
-  ++cache.events;
-  // A program that goes on with little must not keep what it needed before.
-  if (cache.events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) {
-    tick(&cache);
-  } else {
-    give_back_cold(&cache, look_is_due(cache.events));
-  }
-  if (cache.events >= kEventsPerAdaptation) adapt(cache);
+  if (++cache.events % kEventsPerClock == 0) let_time_pass(cache);
   attend();
 }
 

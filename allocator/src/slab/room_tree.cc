@@ -32,13 +32,18 @@ void RoomTree::offer(UnitIndex unit) {
   if (super < hint().load_seq()) lower_hint(super);
 }
 
-bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
+// `word` has the slab's bit.
+static FREESTONE_INLINE bool claim_in(Atomic<u64>& word, UnitIndex unit, Atomic<UnitIndex>& watch) {
   const u64 unit_bit = bit(unit % kGroupUnits);
-  Atomic<u64>& word = slabs(unit / kGroupUnits);
-  if ((word.load_seq() & unit_bit) == 0) return false;
-  settle_child();
   watch.store_relaxed(unit);  // read only by the repair of a child
   return (word.fetch_and_seq(~unit_bit) & unit_bit) != 0;
+}
+
+bool RoomTree::claim(UnitIndex unit, Atomic<UnitIndex>& watch) {
+  Atomic<u64>& word = slabs(unit / kGroupUnits);
+  if ((word.load_seq() & bit(unit % kGroupUnits)) == 0) return false;
+  settle_child();
+  return claim_in(word, unit, watch);
 }
 
 void RoomTree::repair(usize group) const {
@@ -67,15 +72,16 @@ UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
       const unsigned position = lowest_bit(occupied);
       const usize group = usize{super} * kSuperGroups + position;
       watch.store_relaxed(static_cast<UnitIndex>(group * kGroupUnits));  // for the bit of the group, which is cleared
-      while (const u64 word = slabs(group).load_seq()) {
-        const auto unit = static_cast<UnitIndex>(group * kGroupUnits + lowest_bit(word));
-        if (claim(unit, watch)) {
+      Atomic<u64>& word = slabs(group);
+      while (const u64 seen = word.load_seq()) {
+        const auto unit = static_cast<UnitIndex>(group * kGroupUnits + lowest_bit(seen));
+        if (claim_in(word, unit, watch)) {
           if (super > start) raise_hint(start, super);
           return unit;
         }
       }
       groups(super).and_seq(~bit(position));
-      if (slabs(group).load_seq() != 0) {
+      if (word.load_seq() != 0) {
         groups(super).or_seq(bit(position));
         lower_hint(super);  // the offer of that slab may have read the hint before another search raised it
       }

@@ -124,12 +124,9 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   return span.first;
 }
 
-// The token of the slab to take blocks from. kNoUnit when memory is out.
-UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
-  UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
-  FREESTONE_CHECK("SLAB-4",
-                  unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
-  if (unit != kNoUnit) return unit;
+// Of another shard, or a fresh one.
+FREESTONE_APART UnitIndex claim_other_slab(SizeClass size_class, SlabUser& user) {
+  UnitIndex unit;
   const unsigned shards = shards_used.load_relaxed();
   for (unsigned k = 1; k < shards; ++k) {
     unit = RoomTree((user.shard + k) % shards, size_class).claim_lowest(user.token);
@@ -140,6 +137,14 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
     }
   }
   return carve_slab(size_class, user);
+}
+
+// The token of the slab to take blocks from. kNoUnit when memory is out.
+FREESTONE_INLINE UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
+  const UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
+  FREESTONE_CHECK("SLAB-4",
+                  unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
+  return unit != kNoUnit ? unit : claim_other_slab(size_class, user);
 }
 
 // How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in

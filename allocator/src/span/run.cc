@@ -41,10 +41,11 @@ constexpr unsigned kClassSlots = 8;
 struct alignas(64) ClassSlots {
   Atomic<u64> slot[kClassSlots];
 };
-struct ClassSet {
-  ClassSlots of[kClassUnitsMax];
-};
-ClassSet class_sets[kSets];
+ClassSlots class_slots[kSets * kClassUnitsMax];
+// The number of those for a length, and of their bit in class_runs_kept.
+unsigned class_row(unsigned shard, usize units) {
+  return static_cast<unsigned>(shard % kSets * kClassUnitsMax + units - 1);
+}
 
 Atomic<usize> runs_taken;  // relaxed: statistics; from the span heap, so those in slots are included
 Atomic<usize> units_taken;
@@ -96,11 +97,9 @@ bool is_old(u64 slot, u64 now) {
 }
 
 template <typename Visit>
-void for_class_slots(Visit visit) {
-  for (ClassSet& set : class_sets) {
-    for (ClassSlots& slots : set.of) {
-      for (Atomic<u64>& slot : slots.slot) visit(slot);
-    }
+void for_class_slots(u64 rows, Visit visit) {
+  for (; rows != 0; rows &= rows - 1) {
+    for (Atomic<u64>& slot : class_slots[lowest_bit(rows)].slot) visit(slot);
   }
 }
 
@@ -116,7 +115,7 @@ void keep(unsigned shard, UnitIndex first, usize units) {
 }
 
 void evict_class_run(Atomic<u64>& slot) {
-  // Seq, as both steps of keep_class_run: either this sees the run, or that sees class_runs_kept at 0 and sets it.
+  // Seq, as both steps of keep_class_run: either this sees the run, or that sees the bit cleared and sets it.
   const u64 run = slot.load_seq() != 0 ? slot.exchange_seq(0) : 0;
   if (run == 0) return;
   kept_units.sub_relaxed(units_of(run));
@@ -240,7 +239,8 @@ bool resize_run(UnitIndex first, usize units) {
   return true;
 }
 
-constinit Atomic<u32> class_runs_kept;  // 1: perhaps
+constinit Atomic<u32> class_runs_kept;  // a bit for each row of slots: set where it may hold a run
+static_assert(kSets * kClassUnitsMax <= 32);
 
 bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
   const usize kept = kept_units.load_relaxed() + units;
@@ -248,12 +248,13 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
     return false;
   // The time of the last tick needs no look at the clock. A run may go a tick early.
   const u64 run = u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
-  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - 1].slot) {
+  const unsigned row = class_row(shard, units);
+  for (Atomic<u64>& slot : class_slots[row].slot) {
     u64 empty = 0;
     if (slot.load_relaxed() != 0) continue;
     kept_units.add_relaxed(units);
     if (slot.replace_seq(empty, run)) {
-      if (class_runs_kept.load_seq() == 0) class_runs_kept.store_seq(1);
+      if ((class_runs_kept.load_seq() & bit(row)) == 0) class_runs_kept.or_seq(static_cast<u32>(bit(row)));
       return true;
     }
     kept_units.sub_relaxed(units);
@@ -262,8 +263,9 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
 }
 
 UnitIndex take_kept_class_run(unsigned shard, usize units, usize alignment) {
-  if (class_runs_kept.load_relaxed() == 0) return kNoUnit;
-  for (Atomic<u64>& slot : class_sets[shard % kSets].of[units - 1].slot) {
+  const unsigned row = class_row(shard, units);
+  if ((class_runs_kept.load_relaxed() & bit(row)) == 0) return kNoUnit;
+  for (Atomic<u64>& slot : class_slots[row].slot) {
     u64 run = slot.load_relaxed();
     if (run == 0 || first_of(run) % alignment != 0 || !slot.replace_seq(run, 0)) continue;
     kept_units.sub_relaxed(units);
@@ -274,8 +276,7 @@ UnitIndex take_kept_class_run(unsigned shard, usize units, usize alignment) {
 
 void release_class_runs() {
   if (class_runs_kept.load_relaxed() == 0) return;
-  class_runs_kept.store_seq(0);
-  for_class_slots(evict_class_run);
+  for_class_slots(class_runs_kept.exchange_seq(0), evict_class_run);
 }
 
 void flush_runs() {
@@ -296,8 +297,7 @@ void release_old_runs() {
   for (Atomic<u64>& slot : large_slot) {
     if (is_old(slot.load_relaxed(), now)) evict_large(slot);
   }
-  if (class_runs_kept.load_relaxed() == 0) return;
-  for_class_slots([now](Atomic<u64>& slot) {
+  for_class_slots(class_runs_kept.load_relaxed(), [now](Atomic<u64>& slot) {
     if (is_old(slot.load_relaxed(), now)) evict_class_run(slot);
   });
 }
@@ -317,7 +317,8 @@ RunCounts run_counts() {
   const usize runs = runs_taken.load_relaxed();
   const usize units = units_taken.load_relaxed();
   usize class_units = 0;
-  for_class_slots([&](const Atomic<u64>& slot) { class_units += units_of(slot.load_relaxed()); });
+  for_class_slots(class_runs_kept.load_relaxed(),
+                  [&](const Atomic<u64>& slot) { class_units += units_of(slot.load_relaxed()); });
   return {runs, runs - min_of(runs, cached), units_to_bytes(units - min_of(units, cached_units)),
           units_to_bytes(cached_units + class_units)};
 }
