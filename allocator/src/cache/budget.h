@@ -34,7 +34,7 @@ extern FREESTONE_HIDDEN Atomic<usize> all_capacity_bytes;
 
 // The first capacity of a class: one small array, so that a thread that allocates little stays small.
 inline unsigned first_capacity(const ClassInfo& info) {
-  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(kCacheBlocksNeeded, 4 * kKiB / info.bytes)));
+  return static_cast<unsigned>(max_of<usize>(1, min_of<usize>(kCacheBlocksNeeded, kCacheSmallNeeded / info.bytes)));
 }
 
 // Whether the arrays of a thread, which may hold `now` bytes, may hold `more`. Three bounds: its own, its share of

@@ -133,7 +133,7 @@ struct alignas(64) Cache {
   // Whether the class, with room for fewer blocks than these, would miss at each few calls.
   bool needs(SizeClass c, unsigned blocks) const {
     const usize bytes = blocks * class_info(c).bytes;
-    if (c < Turns::kFirst) return bytes <= kCacheBlocksNeeded * class_bytes(Turns::kFirst - 1);
+    if (c < Turns::kFirst) return bytes <= kCacheSmallNeeded;
     if (blocks > kCacheBlocksNeeded || (blocks > 1 && bytes > kSmallBytesMax)) return false;
     return turns[c - Turns::kFirst].count >= Turns::kOften;
   }

@@ -48,9 +48,10 @@ inline constexpr usize kRunBytesMax = 32 * kMiB;
 // together hold less than 1/kCacheHeapDivisor of the heap and less than kCacheBytesBeyond.
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 16;
-// With fewer blocks than these a class that runs full and empty in turns would miss at each few calls: for them all
-// threads together may hold 1/kCacheNeededDivisor of the heap.
+// With fewer blocks than these a class that runs full and empty in turns, or whose blocks are small, would miss at each
+// few calls: for them all threads together may hold 1/kCacheNeededDivisor of the heap. Of small blocks so many bytes.
 inline constexpr unsigned kCacheBlocksNeeded = 7;
+inline constexpr usize kCacheSmallNeeded = 4 * kKiB;
 inline constexpr usize kCacheNeededDivisor = 4;
 inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
 inline constexpr usize kCacheBytesTotal = 16 * kMiB;
