@@ -123,7 +123,7 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
 void grow(Cache& cache, SizeClass c, bool full) {
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
-  if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].note(full);
+  cache.misses[c].note(full, uses_transfer(c));
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
   if (wanted <= old) return;
   if (fits_budget(cache.capacity_bytes, usize{wanted - old} * info.bytes, cache.needs(c, wanted)))

@@ -11,20 +11,20 @@
 namespace freestone {
 
 // How often a class was found full after it was found empty, or empty after full. A program that grows or shrinks makes
-// few turns.
-struct Turns {
-  static constexpr u8 kCountMax = 0xff;
+// few such turns. A thread that passes its blocks on to others, or gets them from there, makes none: beside other
+// threads each time counts.
+struct Misses {
   static constexpr u8 kOften = 8;
   // Of smaller blocks a few are cheap.
   static constexpr SizeClass kFirst = class_of(256) + 1;
-  // Odd: the class was found full the last time.
   u8 count = 0;
+  bool full = false;  // the last time
 
-  void note(bool full) {
-    if (full == (count % 2 != 0)) return;
-    count = count == kCountMax ? kCountMax - 1 : static_cast<u8>(count + 1);
+  void note(bool now_full, bool beside_others) {
+    if ((now_full != full || beside_others) && count != 0xff) ++count;
+    full = now_full;
   }
-  void halve() { count = static_cast<u8>(count / 4 * 2 + count % 2); }
+  void halve() { count /= 2; }
 };
 
 // The caches of threads that live. Written under the registry's lock.
@@ -38,15 +38,16 @@ inline unsigned first_capacity(const ClassInfo& info) {
 }
 
 // Whether the arrays of a thread, which may hold `now` bytes, may hold `more`. Three bounds: its own, its share of
-// kCacheBytesTotal, and beyond kCacheBytesFloor the sum of all caches against the size of the heap. For blocks that
+// kCacheBytesTotal, and beyond a floor the sum of all caches against the size of the heap. For blocks that
 // are `needed` (Cache::needs) the sum may be larger.
 inline bool fits_budget(usize now, usize more, bool needed) {
   const usize bytes = now + more;
   if (bytes > options.cache_bytes) return false;
-  if (bytes <= kCacheBytesFloor) return true;
-  if (bytes * caches_in_use.load_relaxed() > kCacheBytesTotal) return false;
+  const usize of_all = bytes * caches_in_use.load_relaxed();
+  if (bytes <= kCacheBytesFloor / 4 || (bytes <= kCacheBytesFloor && of_all <= kMiB)) return true;
+  if (of_all > kCacheBytesTotal) return false;
   return all_capacity_bytes.load_relaxed() + more <=
-         min_of(kCacheBytesBeyond, account.charged.load_relaxed() / (needed ? kCacheNeededDivisor : kCacheHeapDivisor));
+         min_of(kCacheBytesTotal, account.charged.load_relaxed() / (needed ? kCacheNeededDivisor : kCacheHeapDivisor));
 }
 
 }  // namespace freestone

@@ -103,10 +103,9 @@ struct alignas(64) Cache {
 
   void** base[kClassEnd] = {};
   SlabUser user;
-  Atomic<u8> changing;                     // the class that a slow path is at work on; 0: none
-  Turns turns[kClassEnd - Turns::kFirst];  // halved at each adaptation
-  bool was_full[kClassEnd] = {};  // when a slow path last found the class full or empty
-  u32 events = 0;                          // refills and flushes since the last adaptation
+  Atomic<u8> changing;       // the class that a slow path is at work on; 0: none
+  Misses misses[kClassEnd];  // halved at each adaptation
+  u32 events = 0;            // refills and flushes since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
   Atomic<usize> worker;          // own_thread() of its owner, or of who takes it apart; 0: parked (PARK-1)
@@ -133,9 +132,9 @@ struct alignas(64) Cache {
   // Whether the class, with room for fewer blocks than these, would miss at each few calls.
   bool needs(SizeClass c, unsigned blocks) const {
     const usize bytes = blocks * class_info(c).bytes;
-    if (c < Turns::kFirst) return bytes <= kCacheSmallNeeded;
+    if (c < Misses::kFirst) return bytes <= kCacheSmallNeeded;
     if (blocks > kCacheBlocksNeeded || (blocks > 1 && bytes > kSmallBytesMax)) return false;
-    return turns[c - Turns::kFirst].count >= Turns::kOften;
+    return misses[c].count >= Misses::kOften;
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };

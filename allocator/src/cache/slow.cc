@@ -40,18 +40,24 @@ FREESTONE_APART void adapt(Cache& cache) {
                (unused >= capacity / 2 || !fits_budget(cache.capacity_bytes, 0, cache.needs(c, capacity)))) {
       shrink_to(cache, c, capacity / 2);
     }
-    if (c >= Turns::kFirst) cache.turns[c - Turns::kFirst].halve();
+    cache.misses[c].halve();
     cache.low[c] = cache.top[c];
   }
   shrink_idle_queues(cache);
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
-  drain_unused_transfer(cache.user);
 }
 
 FREESTONE_SLOW void answer_pressure(Cache& cache, u32 epoch) {
   cache.pressure_seen = epoch;
   flush_all(cache);
+}
+
+template <typename Work>
+void with_user(Cache* cache, Work work) {
+  if (cache != nullptr) return work(cache->user);
+  Seated seated;
+  work(seated.user());
 }
 
 void give_back_cold_for(SlabUser& user, Cache* cache, bool due) {
@@ -87,6 +93,7 @@ bool tick_is_due() { return os::coarse_milliseconds() - last_tick_ms.load_relaxe
 
 void tick(Cache* cache) {
   release_parked_caches(options.dirty_decay_ms);
+  if (cache_count() > 1) with_user(cache, [](SlabUser& user) { drain_transfer(user, false); });
   decay_spans();
   give_back_cold(cache, true);
   if (cache == nullptr) return;
@@ -96,9 +103,7 @@ void tick(Cache* cache) {
 }
 
 void give_back_cold(Cache* cache, bool due) {
-  if (cache != nullptr) return give_back_cold_for(cache->user, cache, due);
-  Seated seated;
-  give_back_cold_for(seated.user(), nullptr, due);
+  with_user(cache, [=](SlabUser& user) { give_back_cold_for(user, cache, due); });
 }
 
 void* pop_slow(Cache& cache, SizeClass c) {
@@ -110,12 +115,12 @@ void* pop_slow(Cache& cache, SizeClass c) {
       return *--cache.top[c];
     }
     const unsigned before = cache.capacity(c);
+    const bool was_full = cache.misses[c].full;
     grow(cache, c, false);
     const unsigned have = cache.count(c);
     // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
     // meet either end. One that was found empty twice in turn, or full, is filled or emptied whole.
-    const bool halves = cache.capacity(c) == before && cache.was_full[c];
-    cache.was_full[c] = false;
+    const bool halves = cache.capacity(c) == before && was_full;
     const unsigned room = (halves ? (before + 1) / 2 : cache.capacity(c)) - have;
     if (room == 0 && have == 0) return take_class_block(c, cache.user);
     if (refill(cache, c, room) + have == 0) return nullptr;
@@ -134,10 +139,10 @@ void push_slow(Cache& cache, SizeClass c, void* block) {
       cache.push(c, cache.top[c], block);
       return;
     }
+    const bool was_full = cache.misses[c].full;
     grow(cache, c, true);
     if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
-    if (cache.capacity(c) == capacity) flush(cache, c, cache.was_full[c] ? cache.count(c) : (capacity + 1) / 2, true);
-    cache.was_full[c] = true;
+    if (cache.capacity(c) == capacity) flush(cache, c, was_full ? cache.count(c) : (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
     raise_mark(cache, c, 0);
   }

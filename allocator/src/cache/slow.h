@@ -2,8 +2,8 @@
 //
 // An event is a refill or a flush. Some events ask the coarse clock whether a tick is due; the half-life of the law of
 // retention has kTicksPerHalfLife ticks. A tick gives back what time made superfluous, in this order: parked caches,
-// runs that wait, free units, pages inside slabs. While more must go, a thread with few refills loses its arrays, which
-// brings it back to a slow path.
+// blocks that lay unused in transfer bins, runs that wait, free units, pages inside slabs. While more must go, a thread
+// with few refills loses its arrays, which brings it back to a slow path.
 #pragma once
 
 #include "cache/cache.h"

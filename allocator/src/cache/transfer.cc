@@ -98,16 +98,11 @@ unsigned take_from_transfer(SizeClass c, unsigned shard, unsigned room, void** o
   return 0;
 }
 
-void drain_unused_transfer(SlabUser& user) {
-  Shard& shard = shards[user.shard];
-  if (shard.used.load_relaxed() == 0) return;
-  for (SizeClass c = 1; c < kBins; ++c) drain_bin(shard.bins[c], c, user, false);
-}
-
-void drain_transfer(SlabUser& user) {
-  for (Shard& shard : shards) {
+void drain_transfer(SlabUser& user, bool all) {
+  for (unsigned k = 0; k < shards_to_search(); ++k) {
+    Shard& shard = shards[k];
     if (shard.used.load_relaxed() == 0) continue;
-    for (SizeClass c = 1; c < kBins; ++c) drain_bin(shard.bins[c], c, user, true);
+    for (SizeClass c = 1; c < kBins; ++c) drain_bin(shard.bins[c], c, user, all);
   }
 }
 

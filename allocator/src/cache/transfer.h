@@ -7,7 +7,7 @@
 // TRANSFER-1  A thread enters a bin with one compare-exchange; if that fails, it goes to the slabs. No thread waits for
 //             a bin.
 // TRANSFER-2  The blocks of a bin are live nowhere else. Statistics count them with the thread caches.
-// TRANSFER-3  A bin holds at most kTransferBytesPerBin. Threads of its shard drain what lay there unused.
+// TRANSFER-3  A bin holds at most kTransferBytesPerBin. A tick drains what lay there unused.
 #pragma once
 
 #include "slab/slab.h"
@@ -18,10 +18,8 @@ namespace freestone {
 unsigned give_to_transfer(SizeClass size_class, unsigned shard, void* const* blocks, unsigned count);
 // Moves up to `room` blocks into `out`, from the shard's own bin if it has any; returns how many.
 unsigned take_from_transfer(SizeClass size_class, unsigned shard, unsigned room, void** out);
-// Gives to the slabs what lay in the user's shard since the last call.
-void drain_unused_transfer(SlabUser& user);
-// Gives to the slabs what lies in any shard.
-void drain_transfer(SlabUser& user);
+// Gives to the slabs what lies in the bins; without `all`, what lay there since the last call.
+void drain_transfer(SlabUser& user, bool all = true);
 
 // For statistics and walks; other threads may go on.
 void count_transfer(usize (&blocks)[kClassEnd]);

@@ -44,8 +44,9 @@ inline constexpr usize kKeptRunsBytesMax = 6 * kMiB;
 // is no mapping left, it is a run (up to kGrownRunBytesMax).
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
-// Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesFloor only while all threads
-// together hold less than 1/kCacheHeapDivisor of the heap and less than kCacheBytesBeyond.
+// Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesFloor, or its share of 1 MiB
+// beside more than 64 threads, only while all threads together hold less than 1/kCacheHeapDivisor of the heap and less
+// than kCacheBytesTotal.
 inline constexpr usize kCacheBytesFloor = 16 * kKiB;
 inline constexpr usize kCacheHeapDivisor = 16;
 // With fewer blocks than these a class that runs full and empty in turns, or whose blocks are small, would miss at each
@@ -53,8 +54,7 @@ inline constexpr usize kCacheHeapDivisor = 16;
 inline constexpr unsigned kCacheBlocksNeeded = 7;
 inline constexpr usize kCacheSmallNeeded = 4 * kKiB;
 inline constexpr usize kCacheNeededDivisor = 4;
-inline constexpr usize kCacheBytesBeyond = 8 * kMiB;
-inline constexpr usize kCacheBytesTotal = 16 * kMiB;
+inline constexpr usize kCacheBytesTotal = 8 * kMiB;
 // What all threads together may keep in runs.
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.

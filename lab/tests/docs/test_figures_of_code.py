@@ -1,6 +1,6 @@
 """What documents and comments say of the code in figures is what the code says.
 
-A figure with a name of the code in brackets behind it, `16 MiB (kCacheBytesTotal)`, or a name with a figure in brackets
+A figure with a name of the code in brackets behind it, `8 MiB (kCacheBytesTotal)`, or a name with a figure in brackets
 behind it, is the value of that constant or the default of that option. So a figure is tested by naming its constant.
 The outputs that a page shows have the words of real outputs.
 """
@@ -94,8 +94,8 @@ def test_there_are_figures_to_check() -> None:
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
-        ("at most 16 MiB (`kCacheBytesTotal`)", []),
-        ("at most 8 MiB (`kCacheBytesTotal`)", ["kCacheBytesTotal"]),
+        ("at most 8 MiB (`kCacheBytesTotal`)", []),
+        ("at most 16 MiB (`kCacheBytesTotal`)", ["kCacheBytesTotal"]),
         ("the first 5,120 looks (`kLooks`)", []),
         ("the first 5,120\n// looks\n// (kLooks)", []),
         ("an eighth (`kDirtyLiveDivisor`) of it", []),
