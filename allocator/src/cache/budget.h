@@ -17,14 +17,14 @@ struct Misses {
   static constexpr u8 kOften = 8;
   // Of smaller blocks a few are cheap.
   static constexpr SizeClass kFirst = class_of(256) + 1;
-  u8 count = 0;
-  bool full = false;  // the last time
+  u8 count : 7 = 0;
+  bool full : 1 = false;  // the last time
 
   void note(bool now_full, bool beside_others) {
-    if ((now_full != full || beside_others) && count != 0xff) ++count;
+    if ((now_full != full || beside_others) && count != 0x7f) ++count;
     full = now_full;
   }
-  void halve() { count /= 2; }
+  void halve() { count = count / 2 & 0x3f; }
 };
 
 // The caches of threads that live. Written under the registry's lock.

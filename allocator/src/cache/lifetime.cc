@@ -12,6 +12,7 @@
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/metadata.h"
+#include "slab/ground.h"
 #include "span/purge.h"
 
 namespace freestone {
@@ -245,6 +246,7 @@ bool is_struck_at_work(const Cache* cache) {
 
 FREESTONE_SLOW void repair_caches_in_child(Cache* own) {
   forget_slab_purge();
+  repair_ground_in_child();
   orphans_lock.reset_in_child();
   repair_registry_in_child(own);
   repair_trees_in_child();

@@ -8,6 +8,7 @@
 
 #include "base/stack_need.h"
 #include "cache/arrays.h"
+#include "cache/registry.h"
 #include "cache/quarantine.h"
 #include "cache/slow.h"
 #include "front/hardening.h"
@@ -18,6 +19,7 @@
 #include "platform/message.h"
 #include "region/account.h"
 #include "slab/class_run.h"
+#include "slab/ground.h"
 #include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"
@@ -46,6 +48,14 @@ void* take_known_zero(Cache& cache, SizeClass size_class) {
   return block;
 }
 
+// Another block of the class in place of one on ground, at an alignment that divides the size.
+FREESTONE_APART void* exchange_aligned(void* block, SizeClass size_class) {
+  deallocate(block);
+  Seated seated;
+  void* aligned = nullptr;
+  return take_blocks(size_class, seated.user(), 1, 1, &aligned, BlockPlace::slab) == 1 ? aligned : nullptr;
+}
+
 // With `zeroed`, prefers a block whose memory is known to be zero; sets it to whether that is so.
 void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr) {
   Cache* cache = ensure_cache();
@@ -70,7 +80,9 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     void* const popped = pop_of(size_class);
     // Where no slab fits, a run may; the hardened build finds a block's end by its size.
     const bool fits_better = !kChecksEveryCall && class_info(size_class).units > class_info(kShortestRun).units;
-    return popped != nullptr || !is_slab_class(size_class) || !fits_better ? popped : pop_of(kShortestRun);
+    void* const found = popped != nullptr || !is_slab_class(size_class) || !fits_better ? popped : pop_of(kShortestRun);
+    const bool fits = !kSharesGround || address_of(found) % alignment == 0;
+    return FREESTONE_LIKELY(fits) ? found : exchange_aligned(found, size_class);
   };
   if (block == nullptr) block = pop();
   for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);) block = pop();
@@ -172,6 +184,16 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
 
 FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {
   if (!push_unsampled(size_class, block)) deallocate_class_block(size_class, block);
+}
+
+FREESTONE_APART void deallocate_on_ground(void* block) {
+  const SizeClass size_class = class_on_ground(block);
+  if (FREESTONE_UNLIKELY(size_class == 0)) fail_invalid("invalid free", block);
+  Cache& cache = thread_cache();
+  void** const top = cache.top[size_class];
+  const bool usual = top != cache.high[size_class] && cache.counting == nullptr && top[-1] != block;
+  if (FREESTONE_UNLIKELY(!usual)) return deallocate_in_class(size_class, block);
+  cache.push(size_class, top, block);
 }
 
 FREESTONE_APART void deallocate_sampled(void* block) {
@@ -288,6 +310,7 @@ void deallocate_outside(void* block) noexcept {
 
 void deallocate_slow(void* block, usize tag) noexcept {
   need_stack();
+  if (kSharesGround && tag == kTagGround) return deallocate_on_ground(block);
   if (tag == kTagClassRun) return deallocate_class_run(block);
   if (tag == kTagRun) return deallocate_checked_run(block);
   switch (tag) {
@@ -340,9 +363,11 @@ void* allocate_aligned_slow(usize bytes, usize alignment) {
 
 void* reallocate(void* block, usize bytes) {
   if (!in_window(block)) return reallocate_outside(block, bytes);
-  const u8 tag = tag_of(unit_of(block));
+  const u8 tag = tag_of_block(block);
   if (tag != kTagNone && tag <= kLastSmallClass) return reallocate_slab_block(tag, block, bytes);
   switch (tag) {
+    case kTagGround:
+      fail_invalid("invalid realloc", block);
     case kTagRun:
       if (!starts_unit(block)) fail_invalid("invalid realloc", block);
       return reallocate_large(block, run_bytes(block), bytes, false);
@@ -370,7 +395,7 @@ usize usable_bytes_slow(const void* block) {
     fail_invalid(call, block);
   }
   const UnitIndex unit = unit_of(block);
-  const u8 tag = tag_of(unit);
+  const u8 tag = tag_of_block(block);
   if (tag != kTagNone && tag <= kLastSmallClass) {
     const SlabPlace place = place_in_slab(tag, block);
     if (place == SlabPlace::no_block) fail_inside(call, tag, block);

@@ -67,6 +67,7 @@ FREESTONE_INLINE auto pop_aligned(usize bytes, usize below, Hit hit, Miss miss) 
   }
   void** top = cache.top[size_class];
   if (FREESTONE_UNLIKELY(top == cache.low[size_class])) return miss();
+  if (kSharesGround && FREESTONE_UNLIKELY((address_of(top[-1]) & below) != 0)) return miss();
   retreat(cache.top[size_class], top);
   return hit(top[-1]);
 }
@@ -83,7 +84,7 @@ template <void (*Slow)(void*, usize) noexcept = deallocate_slow, typename Outsid
 FREESTONE_INLINE void deallocate(void* block, usize base, Outside outside) {
   const usize offset = address_of(block) - base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return outside();
-  const usize tag = reinterpret_cast<const u8*>(base)[offset >> kUnitShift];
+  const usize tag = tag_at(base, offset);
   Cache& cache = thread_cache();
   void** top = cache.top[tag];
   if (FREESTONE_UNLIKELY(top == cache.high[tag])) return Slow(block, tag);
@@ -133,7 +134,7 @@ FREESTONE_INLINE usize block_bytes_of(usize tag) {
 FREESTONE_INLINE usize usable_bytes(const void* block) {
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return usable_bytes_slow(block);
-  const usize bytes = block_bytes_of(tag_table()[offset >> kUnitShift]);
+  const usize bytes = block_bytes_of(tag_at(region.base, offset));
   return FREESTONE_LIKELY(bytes != 0) ? bytes : usable_bytes_slow(block);
 }
 
@@ -160,7 +161,7 @@ FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   if constexpr (kChecksEveryCall) return false;
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
-  const usize tag = tag_table()[offset >> kUnitShift];
+  const usize tag = tag_at(region.base, offset);
   const usize block_bytes = block_bytes_of(tag);
   if (block_bytes - bytes >= block_bytes / 2) return false;
   void* const* const top = thread_cache().top[tag];

@@ -18,7 +18,7 @@
 #include "profile/profile_store.h"
 #include "region/metadata.h"
 #include "region/region.h"
-#include "slab/slab.h"
+#include "slab/ground.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -287,6 +287,11 @@ class Scan {
     u8 tag = tag_of(unit);
     if (tag == kTagForeign) return reach_mapping(value);
     if (is_nothing(tag)) return;
+    if (tag == kTagGround) {
+      const GroundBlock block = find_on_ground(reinterpret_cast<const void*>(value));
+      if (block.start != nullptr) reach(address_of(block.start), block.bytes);
+      return;
+    }
     if (tag <= kLastSmallClass) {
       void* block = block_start(tag, reinterpret_cast<const void*>(value));
       if (block != nullptr && !is_block_free(tag, block)) reach(address_of(block), class_info(tag).bytes);

@@ -15,6 +15,7 @@ enum class LockName : u8 {
   span,
   mapping,
   slab_purge,
+  ground,
   cache_registry,
   orphans,
   start,
@@ -31,10 +32,10 @@ enum class LockName : u8 {
   end
 };
 inline constexpr unsigned kLockNames = static_cast<unsigned>(LockName::end);
-inline constexpr const char* kLockNameTexts[] = {"metadata",       "growth",   "span",   "mapping",      "slab_purge",
-                                                 "cache_registry", "orphans",  "start",  "seal",         "heap_objects",
-                                                 "heap_object",    "profile",  "guard",  "report",       "upkeep",
-                                                 "option",         "snapshot", "callbacks"};
+inline constexpr const char* kLockNameTexts[] = {"metadata",       "growth",  "span",    "mapping",   "slab_purge",
+                                                 "ground",         "cache_registry", "orphans", "start", "seal",
+                                                 "heap_objects",   "heap_object", "profile", "guard", "report",
+                                                 "upkeep",         "option",  "snapshot", "callbacks"};
 static_assert(sizeof kLockNameTexts / sizeof *kLockNameTexts == kLockNames);
 
 // All relaxed: statistics.

@@ -60,6 +60,10 @@ inline constexpr bool kSortsReturns =
     kMitigations.random_order || kMitigations.quarantine || kMitigations.zero_on_free;
 // Frames of 2 MiB get their memory at once. Off if guards lie in them.
 inline constexpr bool kFillsFrames = !kMitigations.guards;
+// Sparse slabs become ground, whose holes serve every class. Off if addresses serve one class, or if what a block holds
+// beside the program's bytes follows from its place in a slab.
+inline constexpr bool kSharesGround = kMitigationBits == 0;
+
 // The bytes of each block that the program cannot use: its check word.
 inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 

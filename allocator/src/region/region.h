@@ -45,7 +45,8 @@ inline constexpr u8 kTagHeapObject = kTagClassEnd + 3;  // a unit that a heap ob
 inline constexpr u8 kTagClassRun = kTagClassEnd + 4;
 inline constexpr u8 kTagGuard = kTagClassEnd + 5;    // free or behind a span, and it faults
 inline constexpr u8 kTagForeign = kTagClassEnd + 6;  // skipped: somebody else may have mapped something there
-inline constexpr unsigned kTagCount = kTagClassEnd + 7;
+inline constexpr u8 kTagGround = kTagClassEnd + 7;   // a unit of ground (slab/ground.h)
+inline constexpr unsigned kTagCount = kTagClassEnd + 8;
 
 constexpr bool is_nothing(u8 tag) { return tag == kTagNone || tag == kTagGuard || tag == kTagForeign; }
 
@@ -68,6 +69,15 @@ struct HeapObjectSpan {
   UnitIndex previous;
   u32 live;            // first unit: blocks in use
 };
+// What a record says about a unit of ground. The bitmaps lie in the metadata room.
+struct GroundUnit {
+  Atomic<u64>* starts;  // in every unit: of the whole ground; `lasts` lie behind them
+  UnitIndex first;      // in every unit
+  UnitIndex next;       // first unit: the list that the ground is in
+  UnitIndex previous;
+  u16 hole;             // first unit: the length of a hole, in granules; 0: none is known
+  u16 hole_at;
+};
 // The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
 // is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
 // there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
@@ -78,7 +88,7 @@ struct alignas(64) Record {
   u8 size_class;           // slab, class run: fixed while it exists
   u8 is_fresh;             // slab: 1 while its empty pages never had memory
   RunState run_state;      // run, hardened
-  u32 run_units;           // run: its length; slab, hardened: with its guard
+  u32 run_units;           // run, unit of ground: its length; slab, hardened: with its guard
   Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
   union {
     u64 request_bytes;     // run: the bytes asked for (hardened) or sampled
@@ -88,6 +98,7 @@ struct alignas(64) Record {
   Atomic<u64> words[16];   // slab, also a heap object's: a set bit is a free block
   union {
     HeapObjectSpan heap;     // unit of a heap object
+    GroundUnit ground;       // unit of ground
     UnitIndex next_retired;  // retired slab: see span/dedicated.cc
   };
 };
@@ -97,7 +108,7 @@ static_assert(sizeof(Record) == 192);
 // these pages.
 struct alignas(4096) Octet {
   Record records[kOctetGroups * kGroupUnits];
-  Atomic<u64> slabs_with_room[kShardsMax][kTagCount][kOctetGroups];
+  Atomic<u64> slabs_with_room[kShardsMax][kLastSmallClass + 1][kOctetGroups];
 };
 
 // What is free in a piece of the heap, in units (span/free_tree.h).
@@ -123,7 +134,7 @@ struct alignas(4096) Super {
   FreeSummary free_in_group[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_octet[kSuperGroups / kOctetGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_super FREESTONE_GUARDED_BY(span_lock);
-  Atomic<u64> groups_with_room[kShardsMax][kTagCount];
+  Atomic<u64> groups_with_room[kShardsMax][kLastSmallClass + 1];
 };
 
 // How memory is made to fault: not at all; by withdrawing access, which costs mappings (guarding.h); by the kernel's
@@ -167,6 +178,11 @@ inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_c
 
 inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
 inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
+// The tag by an offset from the region's base, for the fast paths: as Atomic::load_operand.
+FREESTONE_INLINE u8 tag_at(usize base, usize offset) {
+  const u8* const tag = reinterpret_cast<const u8*>(base) + (offset >> kUnitShift);
+  return FREESTONE_SANITIZED ? __atomic_load_n(tag, __ATOMIC_RELAXED) : *tag;
+}
 // Relaxed: a thread that may free the block got its address from this one, by something that orders memory.
 inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
 inline void set_tags(UnitIndex first, usize units, u8 tag) {

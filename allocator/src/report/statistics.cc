@@ -15,6 +15,7 @@
 #include "region/guarding.h"
 #include "region/metadata.h"
 #include "region/traffic.h"
+#include "slab/ground.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -51,7 +52,8 @@ FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts&
     k.live_blocks = outside - k.cached_blocks;
     if (c <= kLastSmallClass) {
       const SlabUse use = slab_use(c);
-      k.slabs = use.slabs;
+      const usize per_slab = class_info(c).blocks;
+      k.slabs = use.slabs + (blocks_on_ground(c) + per_slab - 1) / per_slab;
       k.free_blocks = use.free_bytes / k.block_bytes;
       s.unbacked_bytes += use.empty_bytes;
     } else if (guards_spans()) {

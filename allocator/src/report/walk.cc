@@ -13,6 +13,7 @@
 #include "heaps/heap_object.h"
 #include "platform/os.h"
 #include "report/statistics.h"
+#include "slab/ground.h"
 #include "span/mapping.h"
 #include "span/run.h"
 #include "span/span_heap.h"
@@ -74,6 +75,9 @@ class Walker {
     }
     return true;
   }
+  bool see_ground(UnitIndex unit) {
+    return for_each_on_ground(unit, [this](void* block, usize bytes) { return see(block, bytes); });
+  }
   // Returns how many units to step forward; 0 to stop.
   usize see_unit(UnitIndex unit) {
     const u8 tag = tag_of(unit);
@@ -82,6 +86,7 @@ class Walker {
       const bool on = is_slab_class(c) ? see_slab(unit, c) : see(unit_address(unit), class_info(c).bytes);
       return on ? class_info(c).units : 0;
     }
+    if (tag == kTagGround) return see_ground(unit) ? ground_units_at(unit) : 0;
     if (tag == kTagRun) {
       const usize units = run_units(unit);  // 0: in the run cache
       return units == 0 || see(unit_address(unit), units_to_bytes(units)) ? max_of<usize>(units, 1) : 0;
@@ -154,6 +159,7 @@ const char* find_damage() {
   drain_orphans();
   if (!spans_are_valid()) return "the bitmaps of free spans contradict their counters";
   if (!slabs_are_valid()) return "a slab's bitmap contradicts its summary";
+  if (!ground_is_valid()) return "ground's bitmaps contradict each other";
   if (!caches_are_valid()) return "a thread cache is out of order";
   if (!heap_objects_are_valid()) return "a heap object's lists contradict its counters";
   Statistics s;

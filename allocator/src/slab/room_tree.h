@@ -17,8 +17,8 @@ namespace freestone {
 
 // What a shard knows of each class. All of it lies together: a program with one thread uses only the first row.
 struct alignas(64) ShardRow {
-  Atomic<u32> lowest_super[kTagCount];  // TREE-1
-  Atomic<u64> blocks_out[kTagCount];    // blocks taken less blocks returned, by threads of the shard
+  Atomic<u32> lowest_super[kLastSmallClass + 1];  // TREE-1
+  Atomic<u64> blocks_out[kLastSmallClass + 1];    // blocks taken less blocks returned, by threads of the shard
 };
 extern ShardRow shard_rows[kShardsMax];
 

@@ -47,7 +47,10 @@ inline u64 next_random(SlabUser& user) {
 // Takes up to `room` free blocks of a class into `out`, the lowest address last; at least `want`, unless memory runs
 // out. `room` >= `want` >= 1. Prefers the shard's slabs, then whole slabs of other shards, then a fresh one. Returns
 // how many.
-unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out);
+// A block in a slab lies at a multiple of whatever divides its size, one elsewhere at 16 bytes.
+enum class BlockPlace : u8 { anywhere, slab };
+unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out,
+                     BlockPlace place = BlockPlace::anywhere);
 
 // Gives blocks of one class back; slabs that become wholly free return to the span room.
 // Aborts when an address is not the start of a block, or is free already.
@@ -74,7 +77,10 @@ inline UnitIndex slab_start(const ClassInfo& info, UnitIndex unit) { return unit
 void* block_start(SizeClass size_class, const void* pointer);
 // What the bitmap says of an address in a slab. A block in a thread cache counts as in use.
 enum class SlabPlace : u8 { used_block, free_block, no_block };
+SlabPlace place_on_ground(SizeClass size_class, const void* pointer);
 inline SlabPlace place_in_slab(SizeClass size_class, const void* pointer) {
+  if (kSharesGround && FREESTONE_UNLIKELY(tag_of(unit_of(pointer)) == kTagGround))
+    return place_on_ground(size_class, pointer);
   const ClassInfo& info = class_info(size_class);
   const UnitIndex start = slab_start(info, unit_of(pointer));
   const usize offset = address_of(pointer) - address_of(unit_address(start));

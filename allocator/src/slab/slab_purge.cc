@@ -13,6 +13,7 @@
 
 #include "config/options.h"
 #include "platform/os.h"
+#include "slab/ground.h"
 #include "slab/holding.h"
 #include "span/purge.h"
 
@@ -119,6 +120,8 @@ void look(Look& found) FREESTONE_REQUIRES(looking) {
     found.blocks += use.outside_bytes;
     found.touched += use.bytes - use.empty_bytes;
   }
+  found.blocks += ground_use().used_bytes;
+  found.touched += ground_use().bytes;
 }
 
 // Tells the law what is in use; returns how many bytes may stay beyond it.
@@ -151,6 +154,7 @@ void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIR
       found.free[tag] -= min_of(found.free[tag], went);
       given += went;
     }
+    if (tag == kTagGround) given += purge_ground(unit, WentBack::slabs);
     walked += state.hand - first;
     state.hand = first;
   }
@@ -169,6 +173,11 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   }
   retiring.finish();
   user.token.store_relaxed(kNoUnit);
+  if (ground_use().bytes != 0) {
+    for (UnitIndex unit = region.heap_start; unit < region.frontier.load_acquire(); ++unit) {
+      if (tag_of(unit) == kTagGround) purged += purge_ground(unit, why);
+    }
+  }
   return purged;
 }
 
@@ -181,7 +190,8 @@ SlabUse slab_use(SizeClass size_class) {
   use.bytes = units_to_bytes(units);
   const usize room = use.slabs * info.blocks * info.bytes;
   // May be read between a taker's steps and a giver's.
-  use.outside_bytes = min_of(blocks_outside(size_class) * info.bytes, room);
+  const usize outside = blocks_outside(size_class), on_ground = blocks_on_ground(size_class);
+  use.outside_bytes = min_of((outside - min_of(outside, on_ground)) * info.bytes, room);
   use.empty_bytes = min_of(empty_bytes[size_class].load_relaxed(), use.bytes);
   use.free_bytes = room - min_of(room, use.outside_bytes + use.empty_bytes);
   return use;
@@ -191,7 +201,7 @@ bool look_is_due(u32 events) { return events % kEventsPerLook == 0; }
 
 // At most so many bytes of slabs have memory, free blocks and used ones together.
 static usize touched_slab_bytes() {
-  usize bytes = 0;
+  usize bytes = ground_use().bytes;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c)
     bytes += units_to_bytes(slab_units_in_use[c].load_relaxed()) - empty_bytes[c].load_relaxed();
   return bytes;
@@ -229,7 +239,7 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
 }
 
 usize unused_slab_bytes() {
-  usize bytes = 0;
+  usize bytes = ground_use().bytes - ground_use().used_bytes;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes += slab_use(c).bytes - slab_use(c).outside_bytes;
   return bytes;
 }

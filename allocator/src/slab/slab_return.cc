@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "policy/policy.h"
 #include "region/account.h"
+#include "slab/ground.h"
 #include "slab/holding.h"
 #include "span/dedicated.h"
 
@@ -30,6 +31,7 @@ void return_to_word(SizeClass size_class, SlabUser& user, UnitIndex unit, unsign
       break;
     }
   }
+  if (kSharesGround && FREESTONE_UNLIKELY(tag_of(unit) == kTagGround)) return collect_from_words(unit);  // GROUND-2
   const ClassInfo& info = class_info(size_class);
   // What only its class can use may stay there, until a look at free pages meets it (slab_purge.cc).
   if (dedicates_slabs() && !is_limited()) return;
@@ -168,6 +170,17 @@ static_assert(kSlabWordsMax <= kUnitBytes);
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   if constexpr (kSortsReturns) {
     return_sorted(size_class, user, blocks, count);
+  } else if (kSharesGround && blocks_on_ground(size_class) != 0) {
+    for (unsigned from = 0, to = 0; from < count; from = to) {
+      const bool on_ground = is_on_ground(blocks[from]);
+      while (++to < count && is_on_ground(blocks[to]) == on_ground) {
+      }
+      if (on_ground) {
+        return_to_ground(size_class, blocks + from, to - from);
+      } else {
+        return_in_turn(size_class, user, blocks + from, to - from);
+      }
+    }
   } else {
     return_in_turn(size_class, user, blocks, count);
   }

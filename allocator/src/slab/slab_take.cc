@@ -12,6 +12,7 @@
 #include "platform/message.h"
 #include "platform/os.h"
 #include "policy/policy.h"
+#include "slab/ground.h"
 #include "slab/holding.h"
 #include "span/dedicated.h"
 #include "span/frames.h"
@@ -124,27 +125,31 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   return span.first;
 }
 
-// Of another shard, or a fresh one.
-FREESTONE_APART UnitIndex claim_other_slab(SizeClass size_class, SlabUser& user) {
-  UnitIndex unit;
+FREESTONE_APART UnitIndex claim_of_other_shard(SizeClass size_class, SlabUser& user) {
   const unsigned shards = shards_used.load_relaxed();
   for (unsigned k = 1; k < shards; ++k) {
-    unit = RoomTree((user.shard + k) % shards, size_class).claim_lowest(user.token);
+    const UnitIndex unit = RoomTree((user.shard + k) % shards, size_class).claim_lowest(user.token);
     if (unit != kNoUnit) {
       // Ours from here on: the thread that frees into it offers it to this shard.
       record_of(unit).shard.store_relaxed(static_cast<u8>(user.shard));
       return unit;
     }
   }
-  return carve_slab(size_class, user);
+  return kNoUnit;
 }
 
-// The token of the slab to take blocks from. kNoUnit when memory is out.
-FREESTONE_INLINE UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
+// The token of a slab with room; kNoUnit when there is none.
+FREESTONE_INLINE UnitIndex claim_with_room(SizeClass size_class, SlabUser& user) {
   const UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
   FREESTONE_CHECK("SLAB-4",
                   unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
-  return unit != kNoUnit ? unit : claim_other_slab(size_class, user);
+  return unit != kNoUnit ? unit : claim_of_other_shard(size_class, user);
+}
+
+// The token of the slab to take blocks from. kNoUnit when memory is out.
+UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
+  const UnitIndex unit = claim_with_room(size_class, user);
+  return unit != kNoUnit ? unit : carve_slab(size_class, user);
 }
 
 // How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in
@@ -343,11 +348,20 @@ void begin_shard(unsigned shard) {
 unsigned shards_to_search() { return shards_used.load_relaxed(); }
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
-unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out) {
+unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out, BlockPlace place) {
   void** const end = out + room;
   void** top = end;
   while (end - top < static_cast<std::ptrdiff_t>(want)) {
-    const UnitIndex unit = claim_slab(size_class, user);
+    UnitIndex unit = claim_with_room(size_class, user);
+    if (unit == kNoUnit && kSharesGround && place == BlockPlace::anywhere) {
+      const auto lacking = want - static_cast<unsigned>(end - top);
+      if (const unsigned got = take_from_ground(size_class, user, lacking, top - lacking); got != 0) {
+        std::memmove(top - got, top - lacking, got * sizeof(void*));
+        top -= got;
+        continue;
+      }
+    }
+    if (unit == kNoUnit) unit = carve_slab(size_class, user);
     if (unit == kNoUnit) break;
     top = take_from_slab(size_class, user, unit, out, top);
   }

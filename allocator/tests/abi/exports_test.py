@@ -54,7 +54,7 @@ STATIC_TLS_BYTES = 512
 # A program maps the code around what it runs. The start, the slow paths and a fork, by their mangled names, and what
 # only reports, options and repairs need.
 EVERY_PROGRAM = """malloc free calloc realloc __register_atfork _ZN9freestone12place_regionEv
-_ZN9freestone12commit_unitsEmm _ZN9freestone11take_blocksEjRNS_8SlabUserEjjPPv
+_ZN9freestone12commit_unitsEmm _ZN9freestone11take_blocksEjRNS_8SlabUserEjjPPvNS_10BlockPlaceE
 _ZN9freestone13return_blocksEjRNS_8SlabUserEPKPvj _ZN9freestone8pop_slowERNS_5CacheEj
 _ZN9freestone9push_slowERNS_5CacheEjPv _ZN9freestone12create_cacheEv _ZN9freestone13allocate_slowEm
 _ZN9freestone16remove_live_pageEv _ZN9freestone17guard_before_forkEv""".split()

@@ -25,7 +25,7 @@ LIMITS = {
     "malloc": 16,
     "malloc_16000": 22,
     "new": 16,
-    "posix_memalign": 22,
+    "posix_memalign": 26,
     "aligned_alloc": 22,
     "memalign": 22,
     "aligned_new": 22,

@@ -22,8 +22,9 @@ class Unchanged(harness.FreestoneTest):
         """The instructions of the paths that take more than the table says."""
         code = golden.disassembly()
         least: dict[str, int] = {}
-        for _ in range(6):  # a call that happens to meet the end of what may be popped takes the slow path
+        for phase in range(6):  # a call that happens to meet an end of the array takes the slow path
             extra = {"FREESTONE_EXPECT_LIBRARY": str(harness.LIBRARY), "FREESTONE_CONF": conf}
+            extra["TRACE_PHASE"] = str(phase)
             done = harness.run([harness.PROBES / "trace_probe", *words], extra=extra)
             if done.status == harness.SKIPPED:
                 self.skipTest("single-stepping is not allowed here")

@@ -103,7 +103,7 @@ TEST(slab, BlocksAreDistinctInsideTheirSlabAndMarkedInUse) {
       if (random.below(2) == 0 || held.empty()) {
         void* blocks[64];
         const unsigned want = static_cast<unsigned>(random.between(1, 8));
-        const unsigned got = take_blocks(c, user, want, 64, blocks);
+        const unsigned got = take_blocks(c, user, want, 64, blocks, BlockPlace::slab);
         ASSERT_GE(got, want);
         for (unsigned i = 0; i < got; ++i) {
           ASSERT_TRUE(held.insert(blocks[i]).second) << "handed out twice";
@@ -155,7 +155,7 @@ TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
   resident.reserve(64);
   while (resident.size() < 40) {
     ASSERT_LT(count + 64, std::size(held));
-    const unsigned got = take_blocks(c, user, 1, 64, held + count);
+    const unsigned got = take_blocks(c, user, 1, 64, held + count, BlockPlace::slab);
     ASSERT_GT(got, 0u);
     const UnitIndex slab = slab_start(info, unit_of(held[count]));
     if (slab != last) resident.push_back(resident_pages_of_slab(c, held[count]));
@@ -202,7 +202,8 @@ TEST(slab, PagesThatWentBackAreKnown) {
     std::vector<void*> held(info.blocks * 2);
     usize count = 0;
     while (count < info.blocks) {
-      const unsigned got = take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count);
+      const unsigned got = take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count,
+                                       BlockPlace::slab);
       ASSERT_GT(got, 0u);
       for (unsigned k = 0; k < got; ++k) std::memset(held[count + k], 0, info.bytes);
       count += got;

@@ -35,7 +35,8 @@ inline void run_threads(unsigned count, const std::function<void(unsigned)>& bod
 inline std::vector<void*> taken_blocks(SlabUser& user, SizeClass c, usize bytes) {
   std::vector<void*> held(bytes / class_info(c).bytes);
   for (usize count = 0; count < held.size();)
-    count += take_blocks(c, user, 1, static_cast<unsigned>(min_of<usize>(64, held.size() - count)), &held[count]);
+    count += take_blocks(c, user, 1, static_cast<unsigned>(min_of<usize>(64, held.size() - count)), &held[count],
+                         BlockPlace::slab);
   for (void* block : held) std::memset(block, 1, class_info(c).bytes);
   return held;
 }

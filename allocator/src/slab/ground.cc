@@ -1,0 +1,398 @@
+// Room 7, slab: see ground.h.
+
+#include "slab/ground.h"
+
+#include <utility>
+
+#include "base/bits.h"
+#include "platform/os.h"
+#include "region/metadata.h"
+#include "region/traffic.h"
+#include "slab/ground_giver.h"
+#include "slab/ground_map.h"
+#include "slab/holding.h"
+#include "span/span_heap.h"
+
+namespace freestone {
+
+namespace {
+
+constexpr unsigned kBands = highest_bit(kSlabUnitsMax * kGranulesPerUnit) + 1;  // of the known hole, by doubling
+constexpr u16 kUnlisted = static_cast<u16>(~0U);  // as the place of a hole: the ground is in no list
+
+constexpr unsigned kLooks = 4;  // at grounds whose known hole may be too short, before the heap grows
+constexpr unsigned kSkippedMost = 4 * kLooks - 1;  // searches for a giver, after some were in vain
+
+Mutex ground_lock{LockName::ground};
+struct State {
+  UnitIndex bands[kBands] = {};  // 0: none
+  UnitIndex walk = 0;            // look_for_holes goes on here
+  unsigned skip = 0;             // so many searches for a giver are left out
+  unsigned skip_next = 0;
+  bool abandoned = false;        // GROUND-4
+};
+FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(ground_lock);
+
+// Written under the lock; relaxed.
+Atomic<usize> units_of_ground;
+Atomic<usize> blocks_of[kLastSmallClass + 1];
+
+// GROUND-2: the reader of a tag sees the bits.
+void see_ground(const void* block) {
+  [[maybe_unused]] const u8 tag = __atomic_load_n(tag_table() + unit_of(block), __ATOMIC_ACQUIRE);
+  FREESTONE_CHECK("GROUND-2", tag == kTagGround);
+}
+
+unsigned band_of(usize hole) { return highest_bit(hole); }
+
+void leave_list(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
+  const GroundUnit& facts = ground.facts();
+  if (facts.hole == 0) return;
+  if (facts.previous != 0) {
+    record_of(facts.previous).ground.next = facts.next;
+  } else {
+    state.bands[band_of(facts.hole)] = facts.next;
+  }
+  if (facts.next != 0) record_of(facts.next).ground.previous = facts.previous;
+}
+
+// The hole of which new blocks are taken.
+void set_hole(const Ground& ground, usize at, usize granules) FREESTONE_REQUIRES(ground_lock) {
+  GroundUnit& facts = ground.facts();
+  if (facts.hole_at == kUnlisted) return;
+  const bool moves = facts.hole == 0 || granules == 0 || band_of(granules) != band_of(facts.hole);
+  if (moves) leave_list(ground);
+  facts.hole = static_cast<u16>(granules);
+  facts.hole_at = static_cast<u16>(at);
+  if (!moves || granules == 0) return;
+  UnitIndex& head = state.bands[band_of(granules)];
+  facts.previous = 0;
+  facts.next = head;
+  if (head != 0) record_of(head).ground.previous = ground.first;
+  head = ground.first;
+}
+
+// Looks for the longest hole. Returns its length.
+usize look_for_hole(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
+  usize longest = 0, at = 0;
+  ground.for_each_hole([&](usize from, usize length) {
+    if (length > longest) longest = length, at = from;
+  });
+  set_hole(ground, at, longest);
+  return longest;
+}
+
+// Takes blocks from the known hole; they go below `top`, down to `bottom` at most.
+void** take_from(const Ground& ground, SizeClass size_class, void** bottom, void** top)
+    FREESTONE_REQUIRES(ground_lock) {
+  const usize granules = granules_of(size_class);
+  usize at = ground.facts().hole_at, left = ground.facts().hole;
+  for (; left >= granules && top != bottom; at += granules, left -= granules) {
+    ground.put(at, granules);
+    *--top = ground.at(at);
+  }
+  set_hole(ground, at, left);
+  return top;
+}
+
+// Ground that is all free, until it goes back to the span room outside the lock.
+struct Ended {
+  UnitIndex first[8];
+  usize units[8];
+  unsigned count = 0;
+};
+
+void end_if_free(const Ground& ground, usize hole, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
+  GroundUnit& facts = ground.facts();
+  if (hole != ground.granules() || facts.hole_at == kUnlisted || ended.count == 8) return;
+  leave_list(ground);
+  const usize units = ground.words / kWordsPerUnit;
+  Record& record = ground.record();
+  set_tags(ground.first, units, kTagNone);
+  record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
+  units_of_ground.sub_relaxed(units);
+  return_metadata(ground.starts, 2 * ground.words * sizeof(u64));
+  ended.first[ended.count] = ground.first;
+  ended.units[ended.count++] = units;
+}
+
+// A block of so many granules comes back. Returns the hole in which it lies then.
+usize put_back(const Ground& ground, usize from, usize granules) FREESTONE_REQUIRES(ground_lock) {
+  ground.remove(from, granules);
+  const usize begin = Ground::behind_last(ground.lasts, from);
+  const usize end = Ground::next(ground.starts, from, ground.granules());
+  if (state.abandoned) return 0;
+  if (end - begin > ground.facts().hole) set_hole(ground, begin, end - begin);
+  return end - begin;
+}
+
+// What was given to the words of the slab that the ground was.
+void collect(const Ground& ground, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
+  Record& record = ground.record();
+  const SizeClass size_class = record.size_class;
+  const usize granules = granules_of(size_class);
+  usize hole = 0;
+  for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) {
+    for (u64 left = record.words[w].exchange_seq(0); left != 0; left &= left - 1) {
+      blocks_of[size_class].sub_relaxed(1);
+      hole = put_back(ground, (w * 64 + lowest_bit(left)) * granules, granules);
+    }
+  }
+  end_if_free(ground, hole, ended);
+}
+
+void finish(const Ended& ended) {
+  for (unsigned k = 0; k < ended.count; ++k) return_span(ended.first[k], ended.units[k], true);
+}
+
+// Makes ground of a slab. False if somebody else holds its token, or memory is out.
+bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
+  const ClassInfo& info = class_info(size_class);
+  Record& record = record_of(unit);
+  const usize words = info.units * kWordsPerUnit;
+  auto* maps = static_cast<Atomic<u64>*>(take_metadata(2 * words * sizeof(u64)));
+  if (maps == nullptr) return false;
+  if (!tree_of(record, size_class).claim(unit, user.token)) {
+    return_metadata(maps, 2 * words * sizeof(u64));
+    return false;
+  }
+  begin_holding(record);
+  for (u32 k = 0; k < info.units; ++k)
+    record_of(unit + k).ground = {maps, unit, 0, 0, 0, 0}, record_of(unit + k).run_units = info.units;
+  const Ground ground(unit);
+  const usize granules = granules_of(size_class);
+  usize used = 0;
+  for (unsigned w = 0; w < slab_words(info); ++w) {
+    const u64 live = full_word(info, w) & ~record.words[w].exchange_seq(0);
+    used += count_bits(live);
+    for (u64 left = live; left != 0; left &= left - 1) ground.put((w * 64 + lowest_bit(left)) * granules, granules);
+  }
+  blocks_of[size_class].add_relaxed(used);
+  empty_bytes[size_class].sub_relaxed(count_bits(record.empty_pages.load_relaxed()) * os::page_bytes());
+  record.empty_pages.store_relaxed(0);
+  record.zero_blocks.store_relaxed(0);
+  slab_units_in_use[size_class].sub_relaxed(info.units);
+  units_of_ground.add_relaxed(info.units);
+  // GROUND-2
+  for (u32 k = 0; k < info.units; ++k) __atomic_store_n(tag_table() + unit + k, kTagGround, __ATOMIC_RELEASE);
+  look_for_hole(ground);
+  order_all();
+  user.token.store_relaxed(kNoUnit);
+  collect(ground, ended);
+  return true;
+}
+
+// A ground whose known hole has so many granules.
+UnitIndex find_hole(usize granules) FREESTONE_REQUIRES(ground_lock) {
+  unsigned band = band_of(granules);
+  unsigned missed = 0;
+  for (UnitIndex unit = state.bands[band]; unit != 0 && missed < kLooks; ++missed) {
+    const GroundUnit& facts = record_of(unit).ground;
+    if (facts.hole >= granules) return unit;
+    unit = facts.next;
+  }
+  while (++band < kBands) {
+    if (state.bands[band] != 0) return state.bands[band];
+  }
+  return kNoUnit;
+}
+
+// Of each ground only one hole is known. Looks for holes in a few others, on a walk round the heap; kNoUnit if none has
+// so many granules.
+UnitIndex look_for_holes(usize granules) FREESTONE_REQUIRES(ground_lock) {
+  unsigned looks = 0;
+  for (unsigned step = 0; step < 4 * kGroupUnits && looks < kLooks; ++step) {
+    if (state.walk < region.heap_start || state.walk >= region.frontier.load_acquire()) state.walk = region.heap_start;
+    const UnitIndex unit = state.walk++;
+    if (tag_of(unit) != kTagGround) continue;
+    const Ground ground(unit);
+    state.walk = ground.first + static_cast<UnitIndex>(ground.words / kWordsPerUnit);
+    if (ground.facts().hole_at == kUnlisted) continue;
+    ++looks;
+    if (look_for_hole(ground) >= granules) return ground.first;
+  }
+  return kNoUnit;
+}
+
+// Makes ground of a sparse slab of one of the classes with most room.
+bool enlarge(SizeClass taker, SlabUser& user, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
+  if (state.skip != 0) {
+    --state.skip;
+    return false;
+  }
+  const Giver giver = find_giver(taker);
+  const bool found = giver.unit != kNoUnit && make_ground(giver.size_class, giver.unit, user, ended);
+  state.skip_next = found ? 0 : min_of(2 * state.skip_next + 1, kSkippedMost);
+  state.skip = state.skip_next;
+  return found;
+}
+
+}  // namespace
+
+unsigned take_from_ground(SizeClass size_class, SlabUser& user, unsigned room, void** out) {
+  if (!ground_lock.try_lock()) return 0;
+  void** const end = out + room;
+  void** top = end;
+  Ended ended;
+  const usize granules = granules_of(size_class);
+  while (top != out && !state.abandoned) {
+    UnitIndex unit = find_hole(granules);
+    if (unit == kNoUnit && top == end) unit = look_for_holes(granules);
+    if (unit != kNoUnit) {
+      top = take_from(Ground(unit), size_class, out, top);
+    } else if (top != end || !enlarge(size_class, user, ended)) {
+      break;
+    }
+  }
+  const auto count = static_cast<unsigned>(end - top);
+  blocks_of[size_class].add_relaxed(count);
+  ground_lock.unlock();
+  finish(ended);
+  if (top != out) {
+    for (unsigned k = 0; k < count; ++k) out[k] = top[k];
+  }
+  return count;
+}
+
+void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count) {
+  const usize granules = granules_of(size_class);
+  for (unsigned k = 0; k < count;) {
+    Ended ended;
+    {
+      LockGuard guard(ground_lock);
+      for (; k < count && ended.count < 8; ++k) {
+        if (class_on_ground(blocks[k]) != size_class) fail("double free", blocks[k], "nothing is allocated there");
+        const Ground ground(blocks[k]);
+        blocks_of[size_class].sub_relaxed(1);
+        end_if_free(ground, put_back(ground, ground.granule_of(blocks[k]), granules), ended);
+      }
+    }
+    finish(ended);
+  }
+}
+
+void collect_from_words(UnitIndex unit) {
+  Ended ended;
+  {
+    LockGuard guard(ground_lock);
+    if (tag_of(unit) == kTagGround) collect(Ground(unit), ended);
+  }
+  finish(ended);
+}
+
+GroundBlock find_on_ground(const void* pointer) {
+  see_ground(pointer);
+  const Ground ground(pointer);
+  const usize granule = ground.granule_of(pointer);
+  const usize behind_start = Ground::behind_last(ground.starts, granule + 1);
+  if (behind_start == 0) return {};
+  const usize last = Ground::next(ground.lasts, behind_start - 1, ground.granules());
+  if (last < granule || last == ground.granules()) return {};
+  return {ground.at(behind_start - 1), (last - behind_start + 2) * kGranule};
+}
+
+SizeClass class_on_ground(const void* block) {
+  see_ground(block);
+  const GroundUnit& unit = record_of(unit_of(block)).ground;
+  const usize offset = address_of(block) - address_of(unit_address(unit.first));
+  const usize w = offset / kGranule / 64;
+  const auto at = static_cast<unsigned>(offset / kGranule % 64);
+  const u64 start = unit.starts[w].load_relaxed() >> at;
+  if (FREESTONE_UNLIKELY((start & 1) == 0 || offset % kGranule != 0)) return 0;
+  const Atomic<u64>* const lasts = unit.starts + record_of(unit_of(block)).run_units * kWordsPerUnit;
+  u64 last = lasts[w].load_relaxed() >> at;
+  if (FREESTONE_LIKELY(last != 0)) return class_of((lowest_bit(last) + 1) * kGranule);
+  usize words = 1;
+  while ((last = lasts[w + words].load_relaxed()) == 0) ++words;
+  return class_of((words * 64 - at + lowest_bit(last) + 1) * kGranule);
+}
+
+SlabPlace place_on_ground(SizeClass size_class, const void* pointer) {
+  return class_on_ground(pointer) == size_class ? SlabPlace::used_block : SlabPlace::no_block;
+}
+
+usize ground_units_at(UnitIndex unit) { return record_of(unit).run_units; }
+
+usize blocks_on_ground(SizeClass size_class) { return blocks_of[size_class].load_relaxed(); }
+
+GroundUse ground_use() {
+  GroundUse use = {units_to_bytes(units_of_ground.load_relaxed()), 0};
+  if (use.bytes == 0) return use;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c) use.used_bytes += blocks_of[c].load_relaxed() * class_info(c).bytes;
+  use.used_bytes = min_of(use.used_bytes, use.bytes);
+  return use;
+}
+
+// The whole pages that lie in holes, as bits.
+static u64 pages_in_holes(const Ground& ground, usize page) {
+  u64 pages = 0;
+  ground.for_each_hole([&](usize from, usize length) {
+    const usize first = (from * kGranule + page - 1) / page, end = (from + length) * kGranule / page;
+    if (first < end) pages |= low_mask(static_cast<unsigned>(end)) & ~low_mask(static_cast<unsigned>(first));
+  });
+  return pages;
+}
+
+usize purge_ground(UnitIndex unit, WentBack why) {
+  const usize page = os::page_bytes();
+  u64 pages = 0;
+  {
+    LockGuard guard(ground_lock);
+    if (tag_of(unit) != kTagGround || state.abandoned) return 0;
+    const Ground ground(unit);
+    if (ground.first != unit || ground.facts().hole_at == kUnlisted) return 0;
+    if (ground.granules() * kGranule % page != 0) return 0;  // a page that reaches into neighbours is not ours to purge
+    u64 look = 1;
+    for (usize w = 0; w < ground.words; ++w) look = (look ^ ground.starts[w].load_relaxed()) * 0x9E3779B97F4A7C15u + 1;
+    if (__atomic_exchange_n(&ground.record().last_look, look, __ATOMIC_RELAXED) == look) return 0;
+    pages = pages_in_holes(ground, page);
+    if (pages == 0) return 0;
+    leave_list(ground);  // nobody takes from it while the kernel does
+    ground.facts().hole = 0;
+    ground.facts().hole_at = kUnlisted;
+  }
+  usize purged = 0;
+  for (u64 left = pages; left != 0 && !purges_pause();) {
+    const unsigned first = lowest_bit(left), count = trailing_ones(left >> first);
+    if (purge_range(unit_address(unit) + first * page, count * page, why)) purged += count * page;
+    left &= ~(low_mask(count) << first);
+  }
+  Ended ended;
+  {
+    LockGuard guard(ground_lock);
+    const Ground ground(unit);
+    ground.facts().hole_at = 0;
+    end_if_free(ground, look_for_hole(ground), ended);
+  }
+  finish(ended);
+  return purged;
+}
+
+bool ground_is_valid() {
+  {
+    LockGuard guard(ground_lock);
+    if (state.abandoned) return true;
+  }
+  bool valid = true;
+  for (UnitIndex unit = region.heap_start; unit < region.frontier.load_acquire(); ++unit) {
+    if (tag_of(unit) != kTagGround) continue;
+    const Ground ground(unit);
+    usize end = 0;
+    for (usize at = 0; (at = Ground::next(ground.starts, at, ground.granules())) != ground.granules(); ++at) {
+      const SizeClass size_class = class_on_ground(ground.at(at));
+      if (at < end || size_class == 0 || size_class > kLastSmallClass) valid = false;
+      end = at + granules_of(size_class);
+      if (end > ground.granules() || granules_of(size_class) * kGranule != class_info(size_class).bytes) valid = false;
+    }
+    unit = ground.first + static_cast<UnitIndex>(ground.words / kWordsPerUnit) - 1;
+  }
+  return valid;
+}
+
+void repair_ground_in_child() {
+  if (!ground_lock.seize_in_child()) return;
+  state.abandoned = true;
+  ground_lock.unlock();
+}
+
+}  // namespace freestone

@@ -1,0 +1,81 @@
+// Room 7, slab: ground, sparse slabs of classes that went out of fashion, whose holes serve every class. Fast build.
+//
+// A slab becomes ground when another class needs room and finds no slab with any. Its live blocks stay where they are.
+// Its holes, in granules of 16 bytes, serve any class, the lowest hole that is long enough first; neighbouring holes
+// merge. Ground that is all free goes back as a span.
+//
+//   slab     | used |      | used |      |      |      | used |      |      of class A
+//   ground   | A    |      | A    | C | B       |      | A    | C |  |      starts and lasts say where blocks lie
+//
+// A cache holds blocks of ground like any others, so the hit paths do not change. Only their free takes the slow path:
+// the tag says ground, and two bitmaps say how long the block is.
+//
+// GROUND-1  Of each block outside, and of no other granule, `starts` has the bit of the first granule and `lasts` the
+//           bit of the last. Its length is that of a class. Whoever has the block may read its bits without the lock.
+// GROUND-2  The bits are there before the tags. A thread that read the tag before may still give a block to the slab's
+//           words. It then reads the tag; who makes ground reads the words after it set the tags: one of the two brings
+//           the block home (collect_from_words).
+// GROUND-3  The summary of ground is busy, so that nobody offers it. Its generation rises at its end (SLAB-2).
+// GROUND-4  The child of a fork that finds another thread inside takes nothing from ground any more and lets none go.
+#pragma once
+
+#include "slab/slab.h"
+
+namespace freestone {
+
+// Takes up to `room` blocks of a class, at 16 bytes each, into `out`, the lowest address last. Returns how many; 0 if
+// the class should have a slab of its own.
+unsigned take_from_ground(SizeClass size_class, SlabUser& user, unsigned room, void** out);
+// Gives blocks on ground back. Aborts when one is not a live block of the class.
+void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count);
+// A block was given to the words of a slab that had become ground.
+void collect_from_words(UnitIndex unit);
+
+// The block on ground whose granules include this address, and its bytes; null if none does.
+struct GroundBlock {
+  char* start = nullptr;
+  usize bytes = 0;
+};
+GroundBlock find_on_ground(const void* pointer);
+// The class of the block that starts here; 0 if none does.
+SizeClass class_on_ground(const void* block);
+inline bool is_on_ground(const void* block) { return kSharesGround && tag_of(unit_of(block)) == kTagGround; }
+// What the unit of a block is for its class: its tag, or the class of the block that starts there on ground.
+inline u8 tag_of_block(const void* block) {
+  const u8 tag = tag_of(unit_of(block));
+  if (!kSharesGround || FREESTONE_LIKELY(tag != kTagGround)) return tag;
+  const SizeClass size_class = class_on_ground(block);
+  return size_class != 0 ? static_cast<u8>(size_class) : tag;
+}
+// The units of the ground that starts at `unit`, which is one; visit(start, bytes) for its blocks. At rest.
+usize ground_units_at(UnitIndex unit);
+template <typename Visit>
+bool for_each_on_ground(UnitIndex unit, Visit visit) {
+  char* const start = unit_address(unit);
+  for (usize at = 0; at < units_to_bytes(ground_units_at(unit));) {
+    const GroundBlock block = find_on_ground(start + at);
+    if (block.start == nullptr) {
+      at += kGranule;
+      continue;
+    }
+    if (!visit(block.start, block.bytes)) return false;
+    at = static_cast<usize>(block.start - start) + block.bytes;
+  }
+  return true;
+}
+
+// Blocks of a class that lie on ground and are live or in caches.
+usize blocks_on_ground(SizeClass size_class);
+struct GroundUse {
+  usize bytes;       // of all units
+  usize used_bytes;  // in blocks that are live or in caches
+};
+GroundUse ground_use();
+// Gives whole free pages of the ground that starts at `unit`, if one does, to the kernel. Returns the bytes given.
+usize purge_ground(UnitIndex unit, WentBack why);
+// Debug: GROUND-1, at rest.
+bool ground_is_valid();
+// GROUND-4
+void repair_ground_in_child();
+
+}  // namespace freestone

@@ -1,0 +1,98 @@
+// Room 7, slab: the bitmaps of one ground (GROUND-1), for ground.cc.
+#pragma once
+
+#include <utility>
+
+#include "base/bits.h"
+#include "region/region.h"
+
+namespace freestone {
+
+inline constexpr usize kGranulesPerUnit = kUnitBytes / kGranule;
+inline constexpr usize kWordsPerUnit = kGranulesPerUnit / 64;
+inline usize granules_of(SizeClass size_class) { return class_info(size_class).bytes / kGranule; }
+
+class Ground {
+ public:
+  explicit Ground(const void* block) : Ground(unit_of(block)) {}
+  explicit Ground(UnitIndex unit) {
+    const GroundUnit& of_unit = record_of(unit).ground;
+    first = of_unit.first;
+    words = record_of(unit).run_units * kWordsPerUnit;
+    starts = of_unit.starts;
+    lasts = starts + words;
+  }
+  usize granules() const { return words * 64; }
+  usize granule_of(const void* pointer) const {
+    return (address_of(pointer) - address_of(unit_address(first))) / kGranule;
+  }
+  char* at(usize granule) const { return unit_address(first) + granule * kGranule; }
+  Record& record() const { return record_of(first); }
+  GroundUnit& facts() const { return record().ground; }
+
+  static bool has(const Atomic<u64>* map, usize granule) {
+    return (map[granule / 64].load_relaxed() & bit(granule % 64)) != 0;
+  }
+  // The first granule from `from` on whose bit is set; `end` if none is before that.
+  static usize next(const Atomic<u64>* map, usize from, usize end) {
+    for (usize w = from / 64; w * 64 < end; ++w) {
+      u64 word = map[w].load_relaxed();
+      if (w == from / 64) word &= ~u64{0} << (from % 64);
+      if (word != 0) return min_of(end, w * 64 + lowest_bit(word));
+    }
+    return end;
+  }
+  // One more than the last granule before `end` whose bit is set; 0 if none is.
+  static usize behind_last(const Atomic<u64>* map, usize end) {
+    for (usize w = (end + 63) / 64; w-- > 0;) {
+      u64 word = map[w].load_relaxed();
+      if (w == end / 64) word &= low_mask(end % 64);
+      if (word != 0) return w * 64 + highest_bit(word) + 1;
+    }
+    return 0;
+  }
+  // Under the lock.
+  void put(usize from, usize granules) const {
+    change(lasts, from + granules - 1);
+    change(starts, from);
+  }
+  void remove(usize from, usize granules) const { put(from, granules); }
+
+  // Calls visit(from, granules) for each hole, in the order of addresses. Under the lock.
+  template <typename Visit>
+  void for_each_hole(Visit visit) const {
+    u64 last_before = 0, borrow = 0;
+    usize from = 0, length = 0;  // of the hole at the end of the words so far
+    for (usize w = 0; w < words; ++w) {
+      // Twice the lasts less the starts, as one number, has the bits of all granules in use.
+      const u64 last = lasts[w].load_relaxed(), start = starts[w].load_relaxed();
+      const u64 twice = last << 1 | last_before;
+      const u64 used = twice - start - borrow;
+      borrow = twice < start || (twice == start && borrow != 0) ? 1 : 0;
+      last_before = last >> 63;
+      u64 left = ~used;
+      if ((left & 1) == 0 && length != 0) visit(from, std::exchange(length, usize{0}));
+      while (left != 0) {
+        const unsigned at = lowest_bit(left), run = trailing_ones(left >> at);
+        if (length == 0) from = w * 64 + at;
+        length += run;
+        if (at + run == 64) break;
+        visit(from, std::exchange(length, usize{0}));
+        left &= ~u64{0} << (at + run);
+      }
+    }
+    if (length != 0) visit(from, length);
+  }
+
+  UnitIndex first;
+  usize words;
+  Atomic<u64>* starts;
+  Atomic<u64>* lasts;
+
+ private:
+  static void change(Atomic<u64>* map, usize granule) {
+    map[granule / 64].store_relaxed(map[granule / 64].load_relaxed() ^ bit(granule % 64));
+  }
+};
+
+}  // namespace freestone
