@@ -199,7 +199,7 @@ TEST(slab, PagesThatWentBackAreKnown) {
     const SizeClass c = class_of(bytes);
     const ClassInfo& info = class_info(c);
     SlabUser user;
-    std::vector<void*> held(info.blocks * 2);
+    std::vector<void*> held(info.blocks * 2 + 8);
     usize count = 0;
     while (count < info.blocks) {
       const unsigned got = take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count,
