@@ -20,8 +20,8 @@ namespace {
 constexpr unsigned kBands = highest_bit(kSlabUnitsMax * kGranulesPerUnit) + 1;  // of the known hole, by doubling
 constexpr u16 kUnlisted = static_cast<u16>(~0U);  // as the place of a hole: the ground is in no list
 
-constexpr unsigned kLooks = 4;  // at grounds whose known hole may be too short, before the heap grows
-constexpr unsigned kSkippedMost = 4 * kLooks - 1;  // searches for a giver, after some were in vain
+constexpr unsigned kGroundsTried = 4;  // at grounds whose known hole may be too short, before the heap grows
+constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a giver, after some were in vain
 
 Mutex ground_lock{LockName::ground};
 struct State {
@@ -186,7 +186,7 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
 UnitIndex find_hole(usize granules) FREESTONE_REQUIRES(ground_lock) {
   unsigned band = band_of(granules);
   unsigned missed = 0;
-  for (UnitIndex unit = state.bands[band]; unit != 0 && missed < kLooks; ++missed) {
+  for (UnitIndex unit = state.bands[band]; unit != 0 && missed < kGroundsTried; ++missed) {
     const GroundUnit& facts = record_of(unit).ground;
     if (facts.hole >= granules) return unit;
     unit = facts.next;
@@ -201,7 +201,7 @@ UnitIndex find_hole(usize granules) FREESTONE_REQUIRES(ground_lock) {
 // so many granules.
 UnitIndex look_for_holes(usize granules) FREESTONE_REQUIRES(ground_lock) {
   unsigned looks = 0;
-  for (unsigned step = 0; step < 4 * kGroupUnits && looks < kLooks; ++step) {
+  for (unsigned step = 0; step < 4 * kGroupUnits && looks < kGroundsTried; ++step) {
     if (state.walk < region.heap_start || state.walk >= region.frontier.load_acquire()) state.walk = region.heap_start;
     const UnitIndex unit = state.walk++;
     if (tag_of(unit) != kTagGround) continue;
