@@ -2,7 +2,7 @@
 
 #include "slab/ground.h"
 
-#include <utility>
+#include <cstring>
 
 #include "base/bits.h"
 #include "platform/os.h"
@@ -20,8 +20,8 @@ namespace {
 constexpr unsigned kBands = highest_bit(kSlabUnitsMax * kGranulesPerUnit) + 1;  // of the known hole, by doubling
 constexpr u16 kUnlisted = static_cast<u16>(~0U);  // as the place of a hole: the ground is in no list
 
-constexpr unsigned kGroundsTried = 4;  // at grounds whose known hole may be too short, before the heap grows
-constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a giver, after some were in vain
+constexpr unsigned kGroundsTried = 4;  // whose known hole may be too short, before the heap grows
+constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a giver, after searches in vain
 
 Mutex ground_lock{LockName::ground};
 struct State {
@@ -88,7 +88,7 @@ void** take_from(const Ground& ground, SizeClass size_class, void** bottom, void
   const usize granules = granules_of(size_class);
   usize at = ground.facts().hole_at, left = ground.facts().hole;
   for (; left >= granules && top != bottom; at += granules, left -= granules) {
-    ground.put(at, granules);
+    ground.toggle(at, granules);
     *--top = ground.at(at);
   }
   set_hole(ground, at, left);
@@ -118,7 +118,7 @@ void end_if_free(const Ground& ground, usize hole, Ended& ended) FREESTONE_REQUI
 
 // A block of so many granules comes back. Returns the hole in which it lies then.
 usize put_back(const Ground& ground, usize from, usize granules) FREESTONE_REQUIRES(ground_lock) {
-  ground.remove(from, granules);
+  ground.toggle(from, granules);
   const usize begin = Ground::behind_last(ground.lasts, from);
   const usize end = Ground::next(ground.starts, from, ground.granules());
   if (state.abandoned) return 0;
@@ -165,7 +165,7 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
   for (unsigned w = 0; w < slab_words(info); ++w) {
     const u64 live = full_word(info, w) & ~record.words[w].exchange_seq(0);
     used += count_bits(live);
-    for (u64 left = live; left != 0; left &= left - 1) ground.put((w * 64 + lowest_bit(left)) * granules, granules);
+    for (u64 left = live; left != 0; left &= left - 1) ground.toggle((w * 64 + lowest_bit(left)) * granules, granules);
   }
   blocks_of[size_class].add_relaxed(used);
   empty_bytes[size_class].sub_relaxed(count_bits(record.empty_pages.load_relaxed()) * os::page_bytes());
@@ -214,7 +214,7 @@ UnitIndex look_for_holes(usize granules) FREESTONE_REQUIRES(ground_lock) {
   return kNoUnit;
 }
 
-// Makes ground of a sparse slab of one of the classes with most room.
+// Makes ground of a sparse slab, if another class has one with room.
 bool enlarge(SizeClass taker, SlabUser& user, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
   if (state.skip != 0) {
     --state.skip;
@@ -248,9 +248,7 @@ unsigned take_from_ground(SizeClass size_class, SlabUser& user, unsigned room, v
   blocks_of[size_class].add_relaxed(count);
   ground_lock.unlock();
   finish(ended);
-  if (top != out) {
-    for (unsigned k = 0; k < count; ++k) out[k] = top[k];
-  }
+  if (top != out) std::memmove(out, top, count * sizeof(void*));
   return count;
 }
 

@@ -1,8 +1,8 @@
 // Room 7, slab: ground, sparse slabs of classes that went out of fashion, whose holes serve every class. Fast build.
 //
 // A slab becomes ground when another class needs room and finds no slab with any. Its live blocks stay where they are.
-// Its holes, in granules of 16 bytes, serve any class, the lowest hole that is long enough first; neighbouring holes
-// merge. Ground that is all free goes back as a span.
+// Its holes, in granules of 16 bytes, serve any class; neighbouring holes merge. Of each ground one hole is known, and
+// blocks are taken from it. Ground that is all free goes back as a span.
 //
 //   slab     | used |      | used |      |      |      | used |      |      of class A
 //   ground   | A    |      | A    | C | B       |      | A    | C |  |      starts and lasts say where blocks lie
@@ -23,8 +23,8 @@
 
 namespace freestone {
 
-// Takes up to `room` blocks of a class, at 16 bytes each, into `out`, the lowest address last. Returns how many; 0 if
-// the class should have a slab of its own.
+// Takes up to `room` blocks of a class, at multiples of 16 bytes, into `out`. Returns how many; 0 if no hole is found,
+// or another thread is at work on ground.
 unsigned take_from_ground(SizeClass size_class, SlabUser& user, unsigned room, void** out);
 // Gives blocks on ground back. Aborts when one is not a live block of the class.
 void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count);

@@ -30,9 +30,6 @@ class Ground {
   Record& record() const { return record_of(first); }
   GroundUnit& facts() const { return record().ground; }
 
-  static bool has(const Atomic<u64>* map, usize granule) {
-    return (map[granule / 64].load_relaxed() & bit(granule % 64)) != 0;
-  }
   // The first granule from `from` on whose bit is set; `end` if none is before that.
   static usize next(const Atomic<u64>* map, usize from, usize end) {
     for (usize w = from / 64; w * 64 < end; ++w) {
@@ -51,12 +48,11 @@ class Ground {
     }
     return 0;
   }
-  // Under the lock.
-  void put(usize from, usize granules) const {
+  // These granules become a block, or are one no longer. Under the lock.
+  void toggle(usize from, usize granules) const {
     change(lasts, from + granules - 1);
     change(starts, from);
   }
-  void remove(usize from, usize granules) const { put(from, granules); }
 
   // Calls visit(from, granules) for each hole, in the order of addresses. Under the lock.
   template <typename Visit>
