@@ -20,6 +20,7 @@ namespace {
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerClock = 8;
+constexpr u32 kEventsPerLook = 128;  // at memory inside slabs
 
 // A thread with fewer between two ticks may go on without any.
 constexpr u64 kFewRefills = 256;
@@ -72,7 +73,7 @@ FREESTONE_APART void let_time_pass(Cache& cache) {
   if (FREESTONE_UNLIKELY(tick_is_due())) {
     tick(&cache);
   } else {
-    give_back_cold(&cache, look_is_due(cache.events));
+    give_back_cold(&cache, cache.events % kEventsPerLook == 0);
   }
   if (cache.events >= kEventsPerAdaptation) adapt(cache);
 }

@@ -102,7 +102,6 @@ void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   void* block = allocate_large(bytes, alignment, zeroed);
   for (Shortage shortage; FREESTONE_UNLIKELY(block == nullptr) && reclaim_memory(bytes, shortage);)
     block = allocate_large(bytes, alignment, zeroed);
-  if (cache != nullptr) give_back_cold(cache, false);
   attend();
   if (block == nullptr) return out_of_memory();
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));

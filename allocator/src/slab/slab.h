@@ -132,8 +132,6 @@ usize purge_slabs(SlabUser& user, WentBack why);
 bool purge_cold_pages(SlabUser& user, bool due);
 // Of slabs in use, what is in no block outside them, with memory or without.
 usize unused_slab_bytes();
-// Whether a thread that counts its refills and flushes looks closer now.
-bool look_is_due(u32 events);
 
 // After a fork: a thread that was purging slabs is not in the child.
 void forget_slab_purge();

@@ -2,9 +2,8 @@
 //
 // The law of retention (span/retention.h) says how much of it stays, all classes taken together: when live blocks
 // shrink, the larger of the share and the last swing. More than that is surplus. While there is surplus, a hand goes
-// down the heap and gives free pages back: 32 units for each unit that the heap grew by, and with time at most once
-// round the heap in an eighth of the half-life; a look passes 1 GiB and gives back 2 MiB at most. When at least half of
-// the pages that went back are used again, free pages count as used, which ends purge-and-fault loops.
+// down the heap and gives free pages back: as much as the heap grew by since the last look, and with time all of the
+// surplus in an eighth of the half-life; a look passes a quarter of the heap and gives back 2 MiB at most.
 //
 // All of them go at once when the blocks outside the slabs fell to half of their peak and do not swing: a program that
 // goes idle then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
@@ -21,13 +20,11 @@ namespace freestone {
 
 namespace {
 
-constexpr usize kSurplusForCaches = 4 * kMiB;     // surplus for which caches are emptied
 constexpr usize kLookBytes = kMiB;       // growth from one look at the surplus to the next
-constexpr u32 kEventsPerLook = 128;      // the same in refills and flushes of a thread
+constexpr usize kSurplusForCaches = 4 * kMiB;     // surplus for which caches are emptied
 // So little is left where it is, and with the next fraction it is the share. Less where only its class can use it.
 constexpr usize kLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
 constexpr usize kShareDivisor = 32;
-constexpr usize kUnitsPerGrown = 32;     // that the hand passes
 constexpr u64 kTicksPerRound = kTicksPerHalfLife / 8;
 constexpr usize kGivenPerLook = 2 * kMiB;   // the most, to bound how long a call takes; as the next
 constexpr usize kUnitsPerLook = 64 * kKiB;
@@ -37,19 +34,15 @@ Atomic<u64> looked_at;  // relaxed: what had come by the last look
 struct State {
   Retention law;        // of bytes in blocks outside the slabs
   usize peak = 0;       // the most of them since the slabs were last purged as a whole
-  usize gave = 0;       // bytes that went back lately: half of it is forgotten from look to look
-  u64 used_again = 0;   // the same of bytes that went back and are used again
-  u64 refilled = 0;     // refilled_bytes at the last look
   u64 tick = 0;         // of the last look
   UnitIndex hand = 0;   // the walk goes on below this unit
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
-// What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and
-// so on.
+// What the heap grew by, and what went back and is used again.
 u64 came_bytes() {
   const auto of = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
-  return of(Came::fresh) + of(Came::again) - refilled_bytes.load_relaxed();
+  return of(Came::fresh) + of(Came::again);
 }
 
 // What decides whether a slab has free pages with memory, in one number. A slab that looks as when it was last purged
@@ -126,12 +119,7 @@ void look(Look& found) FREESTONE_REQUIRES(looking) {
 
 // Tells the law what is in use; returns how many bytes may stay beyond it.
 usize note_use(const Look& found, u64 tick) FREESTONE_REQUIRES(looking) {
-  const u64 refilled = refilled_bytes.load_relaxed();
-  state.used_again = state.used_again / 2 + (refilled - state.refilled);
-  state.refilled = refilled;
-  const bool in_vain = state.used_again > state.gave / 2;
-  state.gave /= 2;
-  state.law.note(found.blocks + (in_vain ? min_of(found.unused(), found.blocks / 2) : 0), tick);
+  state.law.note(found.blocks, tick);
   const usize share = kLeftBytes + found.blocks / kShareDivisor;
   const usize kept = state.law.kept(found.blocks, share);
   return options.dirty_bytes == 0 ? share : max_of(kept, share);
@@ -158,7 +146,6 @@ void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIR
     walked += state.hand - first;
     state.hand = first;
   }
-  state.gave += given;
 }
 
 }  // namespace
@@ -197,27 +184,14 @@ SlabUse slab_use(SizeClass size_class) {
   return use;
 }
 
-bool look_is_due(u32 events) { return events % kEventsPerLook == 0; }
-
-// At most so many bytes of slabs have memory, free blocks and used ones together.
-static usize touched_slab_bytes() {
-  usize bytes = ground_use().bytes;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c)
-    bytes += units_to_bytes(slab_units_in_use[c].load_relaxed()) - empty_bytes[c].load_relaxed();
-  return bytes;
-}
-
-// `came`: what had come by now.
-FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
-  if (touched_slab_bytes() <= kLeftBytes) {
-    looked_at.store_relaxed(came);
-    return false;
-  }
+bool purge_cold_pages(SlabUser& user, bool due) {
+  const u64 came = came_bytes();
+  if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;
   if (!looking.try_lock()) return false;
-  Look found;
-  look(found);
   const u64 grown = came - looked_at.load_relaxed();
   looked_at.store_relaxed(came);
+  Look found;
+  look(found);
   const u64 tick = ticks_at(os::coarse_milliseconds());
   const u64 ticks = min_of(tick - state.tick, kTicksPerRound);
   state.tick = tick;
@@ -229,9 +203,8 @@ FREESTONE_APART static bool purge_cold_pages_slow(SlabUser& user, u64 came) {
     state.peak = found.blocks;
   } else if (surplus > 0) {
     const usize heap = region.frontier.load_acquire() - region.heap_start;
-    const usize for_growth = (min_of<u64>(grown, kGivenPerLook) >> kUnitShift) * kUnitsPerGrown;
-    const usize units = for_growth + heap * ticks / kTicksPerRound;
-    walk(user, found, min_of(units, min_of(heap, kUnitsPerLook)), min_of(surplus, kGivenPerLook));
+    walk(user, found, min_of(heap / kTicksPerRound, kUnitsPerLook),
+         min_of(min_of(surplus, kGivenPerLook), grown + surplus * ticks / kTicksPerRound));
   }
   user.token.store_relaxed(kNoUnit);
   looking.unlock();
@@ -242,12 +215,6 @@ usize unused_slab_bytes() {
   usize bytes = ground_use().bytes - ground_use().used_bytes;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes += slab_use(c).bytes - slab_use(c).outside_bytes;
   return bytes;
-}
-
-bool purge_cold_pages(SlabUser& user, bool due) {
-  const u64 came = came_bytes();
-  if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;
-  return purge_cold_pages_slow(user, came);
 }
 
 void forget_slab_purge() { looking.reset_in_child(); }
