@@ -131,10 +131,8 @@ struct alignas(64) Cache {
   }
   // Whether the class, with room for fewer blocks than these, would miss at each few calls.
   bool needs(SizeClass c, unsigned blocks) const {
-    const usize bytes = blocks * class_info(c).bytes;
-    if (c < Misses::kFirst) return bytes <= kCacheSmallNeeded;
-    if (blocks > kCacheBlocksNeeded || (blocks > 1 && bytes > kSmallBytesMax)) return false;
-    return misses[c].count >= Misses::kOften;
+    if (c < Misses::kFirst) return blocks * class_info(c).bytes <= kCacheSmallNeeded;
+    return blocks <= kCacheBlocksNeeded && misses[c].count >= Misses::kOften;
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };

@@ -20,7 +20,7 @@ namespace {
 
 constexpr u32 kEventsPerAdaptation = 1024;
 constexpr u32 kEventsPerClock = 8;
-constexpr u32 kEventsPerLook = 128;  // at memory inside slabs
+constexpr u32 kEventsPerLook = 256;  // at memory inside slabs
 
 // A thread with fewer between two ticks may go on without any.
 constexpr u64 kFewRefills = 256;

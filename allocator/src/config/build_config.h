@@ -54,7 +54,7 @@ inline constexpr usize kCacheHeapDivisor = 16;
 inline constexpr unsigned kCacheBlocksNeeded = 7;
 inline constexpr usize kCacheSmallNeeded = 4 * kKiB;
 inline constexpr usize kCacheNeededDivisor = 4;
-inline constexpr usize kCacheBytesTotal = 8 * kMiB;
+inline constexpr usize kCacheBytesTotal = 16 * kMiB;
 // What all threads together may keep in runs.
 inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.
