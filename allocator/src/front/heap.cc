@@ -134,7 +134,19 @@ FREESTONE_INLINE void expect_live(const char* call, SizeClass size_class, const 
 
 // Frees of each kind of block: check it, tell an observer, give it back.
 
+// The block is in use, or in a cache.
+FREESTONE_APART void deallocate_used(SizeClass size_class, void* block) {
+  expect_live("double free", size_class, block);
+  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
+  Cache* cache = cache_for_free();
+  if (cache == nullptr) return return_one(size_class, block);
+  void** const top = cache->top[size_class];
+  if (top == cache->high[size_class] && !raise_mark(*cache, size_class, 1)) return push_slow(*cache, size_class, block);
+  cache->push(size_class, top, block);
+}
+
 FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
+  if (push_unsampled(size_class, block)) return;
   if (is_slab_class(size_class)) {
     const SlabPlace place = place_in_slab(size_class, block);
     if (FREESTONE_UNLIKELY(place == SlabPlace::no_block)) fail_inside("invalid free", size_class, block);
@@ -143,13 +155,7 @@ FREESTONE_APART void deallocate_class_block(SizeClass size_class, void* block) {
   } else if (!starts_unit(block)) {
     fail_invalid("invalid free", block);
   }
-  expect_live("double free", size_class, block);
-  if (FREESTONE_UNLIKELY(sampling.load_relaxed() == Sampling::every_block)) sample_freed(block);
-  Cache* cache = cache_for_free();
-  if (cache == nullptr) return return_one(size_class, block);
-  void** const top = cache->top[size_class];
-  if (top == cache->high[size_class] && !raise_mark(*cache, size_class, 1)) return push_slow(*cache, size_class, block);
-  cache->push(size_class, top, block);
+  deallocate_used(size_class, block);
 }
 
 // Class runs have no bitmap that would show a second free, so each free looks at those in the thread's cache.
@@ -181,18 +187,14 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   deallocate_other_run(block);
 }
 
-FREESTONE_APART void deallocate_in_class(SizeClass size_class, void* block) {
-  if (!push_unsampled(size_class, block)) deallocate_class_block(size_class, block);
-}
-
 FREESTONE_APART void deallocate_on_ground(void* block) {
   const SizeClass size_class = class_on_ground(block);
   if (FREESTONE_UNLIKELY(size_class == 0)) fail_invalid("invalid free", block);
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
-  const bool usual = top != cache.high[size_class] && cache.counting == nullptr && top[-1] != block;
-  if (FREESTONE_UNLIKELY(!usual)) return deallocate_in_class(size_class, block);
-  cache.push(size_class, top, block);
+  if (FREESTONE_LIKELY(top != cache.high[size_class] && cache.counting == nullptr && top[-1] != block))
+    return cache.push(size_class, top, block);
+  if (!push_unsampled(size_class, block)) deallocate_used(size_class, block);
 }
 
 FREESTONE_APART void deallocate_sampled(void* block) {
@@ -325,7 +327,7 @@ void deallocate_slow(void* block, usize tag) noexcept {
     case kTagInside:
       fail_invalid("invalid free", block);
     default:
-      return deallocate_in_class(static_cast<SizeClass>(tag), block);
+      return deallocate_class_block(static_cast<SizeClass>(tag), block);
   }
 }
 

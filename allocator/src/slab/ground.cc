@@ -2,8 +2,6 @@
 
 #include "slab/ground.h"
 
-#include <cstring>
-
 #include "base/bits.h"
 #include "platform/os.h"
 #include "region/metadata.h"
@@ -25,15 +23,14 @@ constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a give
 
 Mutex ground_lock{LockName::ground};
 struct State {
-  UnitIndex bands[kBands] = {};  // 0: none
-  UnitIndex walk = 0;            // look_for_holes goes on here
-  unsigned skip = 0;             // so many searches for a giver are left out
+  UnitIndex lists[kBands + 1] = {};  // 0: none; the last: those whose hole is not known
+  unsigned skip = 0;                 // so many searches for a giver are left out
   unsigned skip_next = 0;
-  bool abandoned = false;        // GROUND-4
+  bool abandoned = false;  // GROUND-4
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(ground_lock);
 
-// Written under the lock; relaxed.
+// Relaxed.
 Atomic<usize> units_of_ground;
 Atomic<usize> blocks_of[kLastSmallClass + 1];
 
@@ -45,27 +42,30 @@ void see_ground(const void* block) {
 
 unsigned band_of(usize hole) { return highest_bit(hole); }
 
+// The head of the list for such a hole; 0: it is not known.
+UnitIndex& list_for(usize hole) FREESTONE_REQUIRES(ground_lock) {
+  return state.lists[hole == 0 ? kBands : band_of(hole)];
+}
+
 void leave_list(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
-  const GroundUnit& facts = ground.facts();
-  if (facts.hole == 0) return;
-  if (facts.previous != 0) {
-    record_of(facts.previous).ground.next = facts.next;
-  } else {
-    state.bands[band_of(facts.hole)] = facts.next;
-  }
+  GroundUnit& facts = ground.facts();
+  if (facts.is_listed == 0) return;
+  facts.is_listed = 0;
+  (facts.previous != 0 ? record_of(facts.previous).ground.next : list_for(facts.hole)) = facts.next;
   if (facts.next != 0) record_of(facts.next).ground.previous = facts.previous;
 }
 
-// The hole of which new blocks are taken.
-void set_hole(const Ground& ground, usize at, usize granules) FREESTONE_REQUIRES(ground_lock) {
+// The hole of which new blocks are taken. 0 granules and `listed`: it is not known.
+void set_hole(const Ground& ground, usize at, usize granules, bool listed) FREESTONE_REQUIRES(ground_lock) {
   GroundUnit& facts = ground.facts();
   if (facts.hole_at == kUnlisted) return;
-  const bool moves = facts.hole == 0 || granules == 0 || band_of(granules) != band_of(facts.hole);
-  if (moves) leave_list(ground);
-  facts.hole = static_cast<u16>(granules);
+  const bool stays = facts.is_listed != 0 && listed && &list_for(facts.hole) == &list_for(granules);
+  if (!stays) leave_list(ground);
+  facts.hole = granules & 0x7fff;
   facts.hole_at = static_cast<u16>(at);
-  if (!moves || granules == 0) return;
-  UnitIndex& head = state.bands[band_of(granules)];
+  if (stays || !listed) return;
+  UnitIndex& head = list_for(granules);
+  facts.is_listed = 1;
   facts.previous = 0;
   facts.next = head;
   if (head != 0) record_of(head).ground.previous = ground.first;
@@ -78,7 +78,7 @@ usize look_for_hole(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
   ground.for_each_hole([&](usize from, usize length) {
     if (length > longest) longest = length, at = from;
   });
-  set_hole(ground, at, longest);
+  set_hole(ground, at, longest, longest != 0);
   return longest;
 }
 
@@ -91,7 +91,7 @@ void** take_from(const Ground& ground, SizeClass size_class, void** bottom, void
     ground.toggle(at, granules);
     *--top = ground.at(at);
   }
-  set_hole(ground, at, left);
+  set_hole(ground, at, left < granules ? 0 : left, true);
   return top;
 }
 
@@ -107,7 +107,7 @@ void end_if_free(const Ground& ground, usize hole, Ended& ended) FREESTONE_REQUI
   if (hole != ground.granules() || facts.hole_at == kUnlisted || ended.count == 8) return;
   leave_list(ground);
   const usize units = ground.words / kWordsPerUnit;
-  Record& record = ground.record();
+  Record& record = *ground.head;
   set_tags(ground.first, units, kTagNone);
   record.summary.store_seq((generation_of(record.summary.load_relaxed()) + 1) << kGenerationShift);  // SLAB-2
   units_of_ground.sub_relaxed(units);
@@ -116,19 +116,20 @@ void end_if_free(const Ground& ground, usize hole, Ended& ended) FREESTONE_REQUI
   ended.units[ended.count++] = units;
 }
 
-// A block of so many granules comes back. Returns the hole in which it lies then.
+// A block of so many granules comes back. Returns the hole in which it lies then. Aborts when there is no such block.
 usize put_back(const Ground& ground, usize from, usize granules) FREESTONE_REQUIRES(ground_lock) {
-  ground.toggle(from, granules);
+  const usize end = ground.next(ground.starts, from + 1);
+  if (end < from + granules || !ground.toggle(from, granules))
+    fail("double free", ground.at(from), "nothing is allocated there");
   const usize begin = Ground::behind_last(ground.lasts, from);
-  const usize end = Ground::next(ground.starts, from, ground.granules());
   if (state.abandoned) return 0;
-  if (end - begin > ground.facts().hole) set_hole(ground, begin, end - begin);
+  if (end - begin > ground.facts().hole) set_hole(ground, begin, end - begin, true);
   return end - begin;
 }
 
 // What was given to the words of the slab that the ground was.
 void collect(const Ground& ground, Ended& ended) FREESTONE_REQUIRES(ground_lock) {
-  Record& record = ground.record();
+  Record& record = *ground.head;
   const SizeClass size_class = record.size_class;
   const usize granules = granules_of(size_class);
   usize hole = 0;
@@ -158,7 +159,7 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
   }
   begin_holding(record);
   for (u32 k = 0; k < info.units; ++k)
-    record_of(unit + k).ground = {maps, unit, 0, 0, 0, 0}, record_of(unit + k).run_units = info.units;
+    record_of(unit + k).ground = {maps, unit, 0, 0, 0, 0, 0}, record_of(unit + k).run_units = info.units;
   const Ground ground(unit);
   const usize granules = granules_of(size_class);
   usize used = 0;
@@ -186,29 +187,21 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
 UnitIndex find_hole(usize granules) FREESTONE_REQUIRES(ground_lock) {
   unsigned band = band_of(granules);
   unsigned missed = 0;
-  for (UnitIndex unit = state.bands[band]; unit != 0 && missed < kGroundsTried; ++missed) {
+  for (UnitIndex unit = state.lists[band]; unit != 0 && missed < kGroundsTried; ++missed) {
     const GroundUnit& facts = record_of(unit).ground;
     if (facts.hole >= granules) return unit;
     unit = facts.next;
   }
   while (++band < kBands) {
-    if (state.bands[band] != 0) return state.bands[band];
+    if (state.lists[band] != 0) return state.lists[band];
   }
   return kNoUnit;
 }
 
-// Of each ground only one hole is known. Looks for holes in a few others, on a walk round the heap; kNoUnit if none has
-// so many granules.
+// Looks for holes in a few grounds whose hole was used up; kNoUnit if none has so many granules.
 UnitIndex look_for_holes(usize granules) FREESTONE_REQUIRES(ground_lock) {
-  unsigned looks = 0;
-  for (unsigned step = 0; step < 4 * kGroupUnits && looks < kGroundsTried; ++step) {
-    if (state.walk < region.heap_start || state.walk >= region.frontier.load_acquire()) state.walk = region.heap_start;
-    const UnitIndex unit = state.walk++;
-    if (tag_of(unit) != kTagGround) continue;
-    const Ground ground(unit);
-    state.walk = ground.first + static_cast<UnitIndex>(ground.words / kWordsPerUnit);
-    if (ground.facts().hole_at == kUnlisted) continue;
-    ++looks;
+  for (unsigned looks = 0; looks < kGroundsTried && list_for(0) != 0; ++looks) {
+    const Ground ground(list_for(0));
     if (look_for_hole(ground) >= granules) return ground.first;
   }
   return kNoUnit;
@@ -229,39 +222,36 @@ bool enlarge(SizeClass taker, SlabUser& user, Ended& ended) FREESTONE_REQUIRES(g
 
 }  // namespace
 
-unsigned take_from_ground(SizeClass size_class, SlabUser& user, unsigned room, void** out) {
-  if (!ground_lock.try_lock()) return 0;
-  void** const end = out + room;
-  void** top = end;
+void** take_from_ground(SizeClass size_class, SlabUser& user, void** bottom, void** top) {
+  if (!ground_lock.try_lock()) return top;
+  void** const end = top;
   Ended ended;
   const usize granules = granules_of(size_class);
-  while (top != out && !state.abandoned) {
+  while (top != bottom && !state.abandoned) {
     UnitIndex unit = find_hole(granules);
     if (unit == kNoUnit && top == end) unit = look_for_holes(granules);
     if (unit != kNoUnit) {
-      top = take_from(Ground(unit), size_class, out, top);
+      top = take_from(Ground(unit), size_class, bottom, top);
     } else if (top != end || !enlarge(size_class, user, ended)) {
       break;
     }
   }
-  const auto count = static_cast<unsigned>(end - top);
-  blocks_of[size_class].add_relaxed(count);
+  blocks_of[size_class].add_relaxed(static_cast<usize>(end - top));
   ground_lock.unlock();
   finish(ended);
-  if (top != out) std::memmove(out, top, count * sizeof(void*));
-  return count;
+  return top;
 }
 
 void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count) {
   const usize granules = granules_of(size_class);
+  blocks_of[size_class].sub_relaxed(count);
   for (unsigned k = 0; k < count;) {
     Ended ended;
     {
       LockGuard guard(ground_lock);
-      for (; k < count && ended.count < 8; ++k) {
-        if (class_on_ground(blocks[k]) != size_class) fail("double free", blocks[k], "nothing is allocated there");
-        const Ground ground(blocks[k]);
-        blocks_of[size_class].sub_relaxed(1);
+      for (Ground ground(blocks[k]); k < count && ended.count < 8; ++k) {
+        if (ground.granule_of(blocks[k]) >= ground.granules()) ground = Ground(blocks[k]);
+        if (address_of(blocks[k]) % kGranule != 0) fail_block("invalid free", blocks[k], class_info(size_class).bytes);
         end_if_free(ground, put_back(ground, ground.granule_of(blocks[k]), granules), ended);
       }
     }
@@ -284,7 +274,7 @@ GroundBlock find_on_ground(const void* pointer) {
   const usize granule = ground.granule_of(pointer);
   const usize behind_start = Ground::behind_last(ground.starts, granule + 1);
   if (behind_start == 0) return {};
-  const usize last = Ground::next(ground.lasts, behind_start - 1, ground.granules());
+  const usize last = ground.next(ground.lasts, behind_start - 1);
   if (last < granule || last == ground.granules()) return {};
   return {ground.at(behind_start - 1), (last - behind_start + 2) * kGranule};
 }
@@ -342,7 +332,7 @@ usize purge_ground(UnitIndex unit, WentBack why) {
     if (ground.granules() * kGranule % page != 0) return 0;  // a page that reaches into neighbours is not ours to purge
     u64 look = 1;
     for (usize w = 0; w < ground.words; ++w) look = (look ^ ground.starts[w].load_relaxed()) * 0x9E3779B97F4A7C15u + 1;
-    if (__atomic_exchange_n(&ground.record().last_look, look, __ATOMIC_RELAXED) == look) return 0;
+    if (__atomic_exchange_n(&ground.head->last_look, look, __ATOMIC_RELAXED) == look) return 0;
     pages = pages_in_holes(ground, page);
     if (pages == 0) return 0;
     leave_list(ground);  // nobody takes from it while the kernel does
@@ -376,7 +366,7 @@ bool ground_is_valid() {
     if (tag_of(unit) != kTagGround) continue;
     const Ground ground(unit);
     usize end = 0;
-    for (usize at = 0; (at = Ground::next(ground.starts, at, ground.granules())) != ground.granules(); ++at) {
+    for (usize at = 0; (at = ground.next(ground.starts, at)) != ground.granules(); ++at) {
       const SizeClass size_class = class_on_ground(ground.at(at));
       if (at < end || size_class == 0 || size_class > kLastSmallClass) valid = false;
       end = at + granules_of(size_class);

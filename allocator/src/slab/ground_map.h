@@ -15,43 +15,38 @@ inline usize granules_of(SizeClass size_class) { return class_info(size_class).b
 class Ground {
  public:
   explicit Ground(const void* block) : Ground(unit_of(block)) {}
-  explicit Ground(UnitIndex unit) {
-    const GroundUnit& of_unit = record_of(unit).ground;
-    first = of_unit.first;
-    words = record_of(unit).run_units * kWordsPerUnit;
-    starts = of_unit.starts;
+  explicit Ground(UnitIndex unit) : head(&record_of(unit)) {
+    first = head->ground.first;
+    words = head->run_units * kWordsPerUnit;
+    starts = head->ground.starts;
     lasts = starts + words;
+    if (first != unit) head = &record_of(first);
   }
   usize granules() const { return words * 64; }
   usize granule_of(const void* pointer) const {
     return (address_of(pointer) - address_of(unit_address(first))) / kGranule;
   }
   char* at(usize granule) const { return unit_address(first) + granule * kGranule; }
-  Record& record() const { return record_of(first); }
-  GroundUnit& facts() const { return record().ground; }
+  GroundUnit& facts() const { return head->ground; }
 
-  // The first granule from `from` on whose bit is set; `end` if none is before that.
-  static usize next(const Atomic<u64>* map, usize from, usize end) {
-    for (usize w = from / 64; w * 64 < end; ++w) {
-      u64 word = map[w].load_relaxed();
-      if (w == from / 64) word &= ~u64{0} << (from % 64);
-      if (word != 0) return min_of(end, w * 64 + lowest_bit(word));
-    }
-    return end;
+  // The first granule from `from` on whose bit is set; granules() if there is none.
+  usize next(const Atomic<u64>* map, usize from) const {
+    usize w = from / 64;
+    if (w == words) return granules();
+    u64 word = map[w].load_relaxed() & ~u64{0} << (from % 64);
+    while (word == 0 && ++w != words) word = map[w].load_relaxed();
+    return word != 0 ? w * 64 + lowest_bit(word) : granules();
   }
   // One more than the last granule before `end` whose bit is set; 0 if none is.
   static usize behind_last(const Atomic<u64>* map, usize end) {
-    for (usize w = (end + 63) / 64; w-- > 0;) {
-      u64 word = map[w].load_relaxed();
-      if (w == end / 64) word &= low_mask(end % 64);
-      if (word != 0) return w * 64 + highest_bit(word) + 1;
-    }
-    return 0;
+    usize w = end / 64;
+    u64 word = end % 64 != 0 ? map[w].load_relaxed() & low_mask(end % 64) : 0;
+    while (word == 0 && w != 0) word = map[--w].load_relaxed();
+    return word != 0 ? w * 64 + highest_bit(word) + 1 : 0;
   }
-  // These granules become a block, or are one no longer. Under the lock.
-  void toggle(usize from, usize granules) const {
-    change(lasts, from + granules - 1);
-    change(starts, from);
+  // These granules become a block, or are one no longer. Whether they had both bits. Under the lock.
+  bool toggle(usize from, usize granules) const {
+    return (change(lasts, from + granules - 1) & change(starts, from)) != 0;
   }
 
   // Calls visit(from, granules) for each hole, in the order of addresses. Under the lock.
@@ -62,6 +57,12 @@ class Ground {
     for (usize w = 0; w < words; ++w) {
       // Twice the lasts less the starts, as one number, has the bits of all granules in use.
       const u64 last = lasts[w].load_relaxed(), start = starts[w].load_relaxed();
+      if ((last | start | last_before) == 0) {  // as the granule before
+        if (borrow != 0) continue;
+        if (length == 0) from = w * 64;
+        length += 64;
+        continue;
+      }
       const u64 twice = last << 1 | last_before;
       const u64 used = twice - start - borrow;
       borrow = twice < start || (twice == start && borrow != 0) ? 1 : 0;
@@ -80,14 +81,17 @@ class Ground {
     if (length != 0) visit(from, length);
   }
 
+  Record* head;  // of the first unit
   UnitIndex first;
   usize words;
   Atomic<u64>* starts;
   Atomic<u64>* lasts;
 
  private:
-  static void change(Atomic<u64>* map, usize granule) {
-    map[granule / 64].store_relaxed(map[granule / 64].load_relaxed() ^ bit(granule % 64));
+  static u64 change(Atomic<u64>* map, usize granule) {
+    const u64 before = map[granule / 64].load_relaxed();
+    map[granule / 64].store_relaxed(before ^ bit(granule % 64));
+    return before >> (granule % 64) & 1;
   }
 };
 

@@ -151,6 +151,12 @@ UnitIndex claim_slab(SizeClass size_class, SlabUser& user) {
   return unit != kNoUnit ? unit : carve_slab(size_class, user);
 }
 
+// Of more than a unit only the first: many would fill all ground, and searches of their bitmaps are long.
+bool suits_ground(SizeClass size_class) {
+  const ClassInfo& info = class_info(size_class);
+  return info.bytes <= kUnitBytes || blocks_outside(size_class) < info.blocks;
+}
+
 // How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in
 // which it took them, while these neighbours lie within half a KiB and one group of them is above the other.
 constexpr unsigned kNeighboursMost = 16;
@@ -351,13 +357,10 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
   void** top = end;
   while (end - top < static_cast<std::ptrdiff_t>(want)) {
     UnitIndex unit = claim_with_room(size_class, user);
-    if (unit == kNoUnit && kSharesGround && place == BlockPlace::anywhere) {
-      const auto lacking = want - static_cast<unsigned>(end - top);
-      if (const unsigned got = take_from_ground(size_class, user, lacking, top - lacking); got != 0) {
-        std::memmove(top - got, top - lacking, got * sizeof(void*));
-        top -= got;
-        continue;
-      }
+    if (unit == kNoUnit && kSharesGround && place == BlockPlace::anywhere && suits_ground(size_class)) {
+      void** const before = top;
+      top = take_from_ground(size_class, user, end - want, top);
+      if (top != before) continue;
     }
     if (unit == kNoUnit) unit = carve_slab(size_class, user);
     if (unit == kNoUnit) break;

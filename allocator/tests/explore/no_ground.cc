@@ -3,7 +3,7 @@
 
 namespace freestone {
 
-unsigned take_from_ground(SizeClass, SlabUser&, unsigned, void**) { return 0; }
+void** take_from_ground(SizeClass, SlabUser&, void**, void** top) { return top; }
 void return_to_ground(SizeClass, void* const*, unsigned) {}
 void collect_from_words(UnitIndex) {}
 SlabPlace place_on_ground(SizeClass, const void*) { return SlabPlace::no_block; }
