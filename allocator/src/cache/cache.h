@@ -129,10 +129,11 @@ struct alignas(64) Cache {
   unsigned capacity(SizeClass c) const {
     return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4
   }
-  // Whether the class, with room for fewer blocks than these, would miss at each few calls.
+  // Whether the class, with room for fewer blocks than these, would miss at each few calls. More bytes must save more.
   bool needs(SizeClass c, unsigned blocks) const {
-    if (c < Misses::kFirst) return blocks * class_info(c).bytes <= kCacheSmallNeeded;
-    return blocks <= kCacheBlocksNeeded && misses[c].count >= Misses::kOften;
+    const usize bytes = blocks * class_info(c).bytes;
+    if (c < Misses::kFirst) return bytes <= kCacheSmallNeeded;
+    return blocks <= kCacheBlocksNeeded && misses[c].count >= Misses::kOften * bytes_to_units(bytes);
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };
