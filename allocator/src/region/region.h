@@ -178,24 +178,24 @@ inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_c
 }
 
 inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }
-inline u8 tag_of(UnitIndex unit) { return __atomic_load_n(tag_table() + unit, __ATOMIC_RELAXED); }
-// The tag by an offset from the region's base, for the fast paths: as Atomic::load_operand.
+inline Atomic<u8>& tag_place(UnitIndex unit) { return reinterpret_cast<Atomic<u8>*>(region.base)[unit]; }
+inline u8 tag_of(UnitIndex unit) { return tag_place(unit).load_relaxed(); }
+// The tag by an offset from the region's base, for the fast paths.
 FREESTONE_INLINE u8 tag_at(usize base, usize offset) {
-  const u8* const tag = reinterpret_cast<const u8*>(base) + (offset >> kUnitShift);
-  return FREESTONE_SANITIZED ? __atomic_load_n(tag, __ATOMIC_RELAXED) : *tag;
+  return reinterpret_cast<const Atomic<u8>*>(base)[offset >> kUnitShift].load_operand();
 }
 // Relaxed: a thread that may free the block got its address from this one, by something that orders memory.
-inline void set_tag(UnitIndex unit, u8 tag) { __atomic_store_n(tag_table() + unit, tag, __ATOMIC_RELAXED); }
+inline void set_tag(UnitIndex unit, u8 tag) { tag_place(unit).store_relaxed(tag); }
 inline void set_tags(UnitIndex first, usize units, u8 tag) {
   const u64 eight = u64{0x0101010101010101} * tag;
-  u8* at = tag_table() + first;
-  u8* const end = at + units;
+  Atomic<u8>* at = &tag_place(first);
+  Atomic<u8>* const end = at + units;
   while (at != end) {
     if (address_of(at) % sizeof eight == 0 && end - at >= static_cast<std::ptrdiff_t>(sizeof eight)) {
       __atomic_store_n(reinterpret_cast<u64*>(at), eight, __ATOMIC_RELAXED);
       at += sizeof eight;
     } else {
-      __atomic_store_n(at++, tag, __ATOMIC_RELAXED);
+      at++->store_relaxed(tag);
     }
   }
 }

@@ -36,7 +36,7 @@ Atomic<usize> blocks_of[kLastSmallClass + 1];
 
 // GROUND-2: the reader of a tag sees the bits.
 void see_ground(const void* block) {
-  [[maybe_unused]] const u8 tag = __atomic_load_n(tag_table() + unit_of(block), __ATOMIC_ACQUIRE);
+  [[maybe_unused]] const u8 tag = tag_place(unit_of(block)).load_acquire();
   FREESTONE_CHECK("GROUND-2", tag == kTagGround);
 }
 
@@ -175,7 +175,7 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
   slab_units_in_use[size_class].sub_relaxed(info.units);
   units_of_ground.add_relaxed(info.units);
   // GROUND-2
-  for (u32 k = 0; k < info.units; ++k) __atomic_store_n(tag_table() + unit + k, kTagGround, __ATOMIC_RELEASE);
+  for (u32 k = 0; k < info.units; ++k) tag_place(unit + k).store_release(kTagGround);
   look_for_hole(ground);
   order_all();
   user.token.store_relaxed(kNoUnit);

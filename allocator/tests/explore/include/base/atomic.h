@@ -19,6 +19,7 @@ class Atomic {
   Atomic& operator=(const Atomic&) = delete;
 
   T load_relaxed() const { return load(explore::Order::relaxed); }
+  T load_operand() const { return load_relaxed(); }
   T load_acquire() const { return load(explore::Order::acquire); }
   T load_seq() const { return load(explore::Order::sequential); }
   void store_relaxed(T value) { store(value, explore::Order::relaxed); }
