@@ -132,14 +132,13 @@ void collect(const Ground& ground, Ended& ended) FREESTONE_REQUIRES(ground_lock)
   Record& record = *ground.head;
   const SizeClass size_class = record.size_class;
   const usize granules = granules_of(size_class);
-  usize hole = 0;
   for (unsigned w = 0; w < slab_words(class_info(size_class)); ++w) {
     for (u64 left = record.words[w].exchange_seq(0); left != 0; left &= left - 1) {
       blocks_of[size_class].sub_relaxed(1);
-      hole = put_back(ground, (w * 64 + lowest_bit(left)) * granules, granules);
+      put_back(ground, (w * 64 + lowest_bit(left)) * granules, granules);
     }
   }
-  end_if_free(ground, hole, ended);
+  end_if_free(ground, ground.facts().hole, ended);
 }
 
 void finish(const Ended& ended) {
@@ -177,7 +176,6 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
   // GROUND-2
   for (u32 k = 0; k < info.units; ++k) tag_place(unit + k).store_release(kTagGround);
   look_for_hole(ground);
-  order_all();
   user.token.store_relaxed(kNoUnit);
   collect(ground, ended);
   return true;

@@ -13,8 +13,9 @@
 // GROUND-1  Of each block outside, and of no other granule, `starts` has the bit of the first granule and `lasts` the
 //           bit of the last. Its length is that of a class. Whoever has the block may read its bits without the lock.
 // GROUND-2  The bits are there before the tags. A thread that read the tag before may still give a block to the slab's
-//           words. It then reads the tag; who makes ground reads the words after it set the tags: one of the two brings
-//           the block home (collect_from_words).
+//           words. It then reads the tag; who makes ground takes the words after it set the tags. Both change the same
+//           word, so whoever is second sees what the first had done before: one of the two brings the block home
+//           (collect_from_words).
 // GROUND-3  The summary of ground is busy, so that nobody offers it. Its generation rises at its end (SLAB-2).
 // GROUND-4  The child of a fork that finds another thread inside takes nothing from ground any more and lets none go.
 #pragma once
