@@ -46,6 +46,7 @@ struct Thread {
   jmp_buf place{};
   bool started = false;
   bool ended = false;
+  bool waits = false;  // until another thread stores something
   View view;
   View fence;  // what was seen before the last fence
 };
@@ -78,6 +79,7 @@ unsigned choose(unsigned count) {
   if (count <= 1) return 0;
   std::vector<Choice>& path = *running->path;
   if (running->depth == path.size()) path.push_back({0, count});
+  if (path[running->depth].count != count) broken("explorer", "an execution can be repeated");
   return path[running->depth++].taken;
 }
 
@@ -96,7 +98,8 @@ void back_to_scheduler() {
 std::vector<size_t> others_that_run() {
   std::vector<size_t> others;
   for (size_t t = 0; t < running->threads->size(); ++t)
-    if (t != running->current && !(*running->threads)[t].ended) others.push_back(t);
+    if (const Thread& thread = (*running->threads)[t]; t != running->current && !thread.ended && !thread.waits)
+      others.push_back(t);
   return others;
 }
 
@@ -152,6 +155,7 @@ void append(Location& location, size_t number, uint64_t value, Order order, cons
   location.history.push_back({value, carried});
   if (order == Order::sequential) raise(running->sequential, number, index);
   location.write(location.place, value);
+  for (Thread& waiting : *running->threads) waiting.waits = false;
 }
 
 // One execution along the path. Returns what is wrong.
@@ -178,6 +182,7 @@ std::string run_once(const Scenario& scenario, Bounds bounds, std::vector<Choice
         switch_to(others[choose(static_cast<unsigned>(others.size()))]);
         thread = &team[execution.current];
       }
+      for (const Thread& other : team) execution.stuck |= thread->ended && !other.ended;
     }
     if (!thread->ended) {
       if (thread->started) _longjmp(thread->place, 1);
@@ -280,6 +285,7 @@ void order_all() {
 
 void wait() {
   ++running->steps;
+  (*running->threads)[running->current].waits = true;
   const std::vector<size_t> others = others_that_run();
   if (others.empty()) running->stuck = true;
   if (running->steps > kStepsMax) running->stuck = true;

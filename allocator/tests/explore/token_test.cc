@@ -67,7 +67,7 @@ Outcome search(const Case& made, const std::vector<size_t>& held, const std::vec
       for (const size_t block : actor.gives) return_blocks(made.size_class, users[t], &made.blocks[block], 1);
       if (actor.takes == 0) return;
       void* out[64];
-      const unsigned got = take_blocks(made.size_class, users[t], actor.takes, actor.takes, out);
+      const unsigned got = take_blocks(made.size_class, users[t], actor.takes, actor.takes, out, BlockPlace::slab);
       taken.insert(taken.end(), out, out + got);
     });
   }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "platform/message.h"
+#include "region/metadata.h"
 #include "span/run.h"
 #include "span/span_heap.h"
 
@@ -21,6 +22,9 @@ Span take_guarded_span(usize, usize, usize) {
   explore::next_span = kNoUnit;
   return {first, false};
 }
+// No slab becomes ground, but for a test that has memory for it.
+[[gnu::weak]] void* take_metadata(usize) { return nullptr; }
+[[gnu::weak]] void return_metadata(void*, usize) {}
 void return_span(UnitIndex, usize, bool) { ++explore::spans_returned; }
 void return_guarded_span(UnitIndex, usize, usize, bool) { ++explore::spans_returned; }
 
