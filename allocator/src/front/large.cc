@@ -102,7 +102,11 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
     void* moved = bytes > old_bytes ? remap_block(block, with_headroom(bytes)) : nullptr;
     return moved != nullptr ? moved : remap_block(block, bytes);
   }
-  return bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes)) ? block : nullptr;
+  if (bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes))) return block;
+  if (kMitigations.guards || old_bytes < kGrowByMappingBytes || bytes <= old_bytes) return nullptr;
+  void* const mapping = map_block(with_headroom(bytes), 1);
+  if (mapping != nullptr) move_run(unit_of(block), mapping);
+  return mapping;
 }
 
 void* place_for_growth(usize old_bytes, usize bytes) {

@@ -2,10 +2,13 @@
 
 #include "span/run.h"
 
+#include <cstring>
+
 #include "base/bits.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "policy/policy.h"
+#include "region/account.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/span_heap.h"
@@ -23,7 +26,7 @@ constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
 
 // A slot holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time is
-// that of large runs, in steps of kStampMs.
+// in steps of kStampMs.
 struct alignas(64) Set {
   Atomic<u64> slot[kSlots];
 };
@@ -33,7 +36,6 @@ constexpr u64 kAgesPerHalfLife = 8;  // what is asked for less often does as wel
 constexpr unsigned kStampShift = 48;
 static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
 alignas(64) Atomic<u64> large_slot[kLargeSlots];
-Atomic<u32> large_length[kLargeSlots];  // relaxed: of the run that came back last
 
 // Slots of class runs and slabs, for each length.
 constexpr usize kClassUnitsMax = kCachedBytesMax >> kUnitShift;
@@ -61,14 +63,18 @@ Atomic<u64>& slot_for(unsigned shard, usize units) {
 // Whether a free run is zero (HARD-2). A large one is kept only then.
 bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).run_state != RunState::used; }
 
+void end_run(UnitIndex first, usize units) {
+  runs_taken.sub_relaxed(1);
+  units_taken.sub_relaxed(units);
+  set_tags(first, units, kTagNone);
+}
+
 // What was cleared and is not too large keeps its memory: the faults of its next use would cost more than the clearing.
 void return_to_spans(UnitIndex first, usize units) {
   const usize bytes = units_to_bytes(units);
   const bool is_zero = is_emptied(first);
   if (is_zero) expect_run_clear(unit_address(first), bytes);
-  runs_taken.sub_relaxed(1);
-  units_taken.sub_relaxed(units);
-  set_tags(first, units, kTagNone);
+  end_run(first, units);
   const usize guard = guards_spans() ? 1 : 0;
   if (is_zero && bytes <= kSharedRunBytesMax) return return_guarded_span(first, units, guard, true);
   return_used_span(first, units, guard);
@@ -89,7 +95,10 @@ void evict(u64 slot) {
   if (slot != 0) return_to_spans(first_of(slot), units_of(slot));
 }
 
-u64 stamp() { return os::coarse_milliseconds() / kStampMs; }
+// Of the last tick, which needs no look at the clock. A run may go a tick early.
+u64 stamped(UnitIndex first, usize units) {
+  return u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
+}
 
 bool is_old(u64 slot, u64 now) {
   const u64 age = (now - (slot >> kStampShift)) & low_mask(64 - kStampShift);
@@ -103,15 +112,18 @@ void for_class_slots(u64 rows, Visit visit) {
   }
 }
 
-void keep(unsigned shard, UnitIndex first, usize units) {
-  u64 run = u64{first} | u64{units} << 32;
-  if (units > kUnitsMax) {
-    run |= stamp() << kStampShift;
-    kept_units.add_relaxed(units);
+void empty_slot(Atomic<u64>& slot) {
+  const u64 run = slot.exchange_seq(0);
+  kept_units.sub_relaxed(units_of(run));
+  evict(run);
+}
+
+template <typename Visit>
+void for_run_slots(Visit visit) {
+  for (Set& set : sets) {
+    for (Atomic<u64>& slot : set.slot) visit(slot);
   }
-  const u64 old = slot_for(shard, units).exchange_seq(run);
-  if (units_of(old) > kUnitsMax) kept_units.sub_relaxed(units_of(old));
-  evict(old);
+  for (Atomic<u64>& slot : large_slot) visit(slot);
 }
 
 void evict_class_run(Atomic<u64>& slot) {
@@ -122,22 +134,25 @@ void evict_class_run(Atomic<u64>& slot) {
   return_span(first_of(run), units_of(run), true);
 }
 
-void evict_large(Atomic<u64>& slot) {
-  const u64 run = slot.exchange_seq(0);
-  kept_units.sub_relaxed(units_of(run));
-  evict(run);
+// Whether slots may hold so many units more: a share of the heap, as caches have. None where options give free memory
+// back at once.
+bool fits_share(usize units) {
+  return options.dirty_decay_ms != 0 && options.dirty_bytes != 0 &&
+         units_to_bytes(kept_units.load_relaxed() + units) <= account.charged.load_relaxed() / kCacheHeapDivisor;
 }
 
-// Whether a freed large run is kept: if the one before it had the same length, since most programs free a large block
-// once. Never where options give free memory back at once. Remembers the length.
-bool keeps_large(usize units) {
-  if (!is_large_kept_run(units_to_bytes(units)) || options.dirty_decay_ms == 0 || options.dirty_bytes == 0)
-    return false;
-  Atomic<u32>& length = large_length[large_number(units)];
-  const bool came_before = length.load_relaxed() == units;
-  length.store_relaxed(static_cast<u32>(units));
-  const usize kept = units_to_bytes(kept_units.load_relaxed() + units);
-  return came_before && kept <= kKeptRunsBytesMax;
+bool keeps(UnitIndex first, usize units) {
+  const usize bytes = units_to_bytes(units);
+  const bool fits_large = is_large_kept_run(bytes) && (!kMitigations.zero_on_free || is_emptied(first));
+  return (is_kept_run(bytes) || fits_large) && fits_share(units);
+}
+
+void put_away(unsigned shard, UnitIndex first, usize units) {
+  if (!keeps(first, units)) return return_to_spans(first, units);
+  kept_units.add_relaxed(units);
+  const u64 old = slot_for(shard, units).exchange_seq(stamped(first, units));
+  kept_units.sub_relaxed(units_of(old));
+  evict(old);
 }
 
 // A kept run of exactly this length. One of another length leaves its slot, so that the next run of this length is
@@ -146,7 +161,7 @@ UnitIndex pop(unsigned shard, usize units) {
   Atomic<u64>& slot = slot_for(shard, units);
   if (slot.load_relaxed() == 0) return kNoUnit;
   const u64 run = slot.exchange_seq(0);
-  if (units_of(run) > kUnitsMax) kept_units.sub_relaxed(units_of(run));
+  kept_units.sub_relaxed(units_of(run));
   if (FREESTONE_LIKELY(units_of(run) == units)) return first_of(run);
   evict(run);
   return kNoUnit;
@@ -177,22 +192,29 @@ UnitIndex take_kept_large_run(usize units) {
 
 UnitIndex take_run_to_grow(usize units) { return begin_run(take_span_to_grow(units, 2 * units), units); }
 
-bool may_keep_large_run(usize bytes) {
-  const usize units = bytes_to_units(bytes);
-  return is_large_kept_run(bytes) && large_length[large_number(units)].load_relaxed() == units;
-}
+bool may_keep_large_run(usize bytes) { return is_large_kept_run(bytes) && fits_share(bytes_to_units(bytes)); }
 
 bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
   if (units == 0) return false;
   record_of(first).run_units = 0;
-  const bool large_is_kept = keeps_large(units) && (!kMitigations.zero_on_free || is_emptied(first));
-  if (is_kept_run(units_to_bytes(units)) || large_is_kept) {
-    keep(shard, first, units);
-  } else {
-    return_to_spans(first, units);
-  }
+  put_away(shard, first, units);
   return true;
+}
+
+void move_run(UnitIndex first, void* to) {
+  constexpr usize kPiece = 256 * kKiB;
+  const u32 units = record_of(first).run_units;
+  record_of(first).run_units = 0;
+  char* const from = unit_address(first);
+  bool emptied = true;
+  for (usize at = 0; at < units_to_bytes(units); at += kPiece) {
+    const usize bytes = min_of(kPiece, units_to_bytes(units) - at);
+    std::memcpy(static_cast<char*>(to) + at, from + at, bytes);
+    emptied &= purge_range(from + at, bytes, WentBack::surplus);
+  }
+  end_run(first, units);
+  return_span(first, units, !emptied);
 }
 
 void seal_run(UnitIndex first) {
@@ -212,7 +234,7 @@ void hold_run(HeldRun& held, unsigned shard, UnitIndex first) {
   const u32 old_units = held.units.load_relaxed();
   held.units.store_release(0);
   held.put(first, record_of(first));
-  if (old_units != 0) keep(shard, old_first, old_units);
+  if (old_units != 0) put_away(shard, old_first, old_units);
 }
 
 void release_held_run(HeldRun& held) {
@@ -246,8 +268,7 @@ bool keep_class_run(unsigned shard, UnitIndex first, usize units) {
   const usize kept = kept_units.load_relaxed() + units;
   if (options.dirty_decay_ms == 0 || units_to_bytes(kept) > options.dirty_bytes || kept > keepable_units.load_relaxed())
     return false;
-  // The time of the last tick needs no look at the clock. A run may go a tick early.
-  const u64 run = u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
+  const u64 run = stamped(first, units);
   const unsigned row = class_row(shard, units);
   for (Atomic<u64>& slot : class_slots[row].slot) {
     u64 empty = 0;
@@ -281,22 +302,15 @@ void release_class_runs() {
 
 void flush_runs() {
   release_class_runs();
-  for (Set& set : sets) {
-    for (Atomic<u64>& slot : set.slot) evict(slot.exchange_seq(0));
-  }
-  release_large_runs();
-}
-
-void release_large_runs() {
-  for (Atomic<u64>& slot : large_slot) evict_large(slot);
+  for_run_slots(empty_slot);
 }
 
 void release_old_runs() {
   if (kept_units.load_relaxed() == 0) return;
-  const u64 now = stamp();
-  for (Atomic<u64>& slot : large_slot) {
-    if (is_old(slot.load_relaxed(), now)) evict_large(slot);
-  }
+  const u64 now = os::coarse_milliseconds() / kStampMs;
+  for_run_slots([now](Atomic<u64>& slot) {
+    if (is_old(slot.load_relaxed(), now)) empty_slot(slot);
+  });
   for_class_slots(class_runs_kept.load_relaxed(), [now](Atomic<u64>& slot) {
     if (is_old(slot.load_relaxed(), now)) evict_class_run(slot);
   });
@@ -310,10 +324,7 @@ RunCounts run_counts() {
     cached += run != 0 ? 1 : 0;
     cached_units += units_of(run);
   };
-  for (const Atomic<u64>& slot : large_slot) count(slot);
-  for (const Set& set : sets) {
-    for (const Atomic<u64>& slot : set.slot) count(slot);
-  }
+  for_run_slots(count);
   const usize runs = runs_taken.load_relaxed();
   const usize units = units_taken.load_relaxed();
   usize class_units = 0;

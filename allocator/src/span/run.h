@@ -1,15 +1,15 @@
 // Room 6, span: runs, the blocks between the thread cache's largest and kRunBytesMax.
 //
 // A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
-// small cache: up to 1 MiB one slot per doubling in each of a few sets, less than 8 MiB together, taken and filled by
-// one atomic exchange; above, one slot per doubling for all threads, from the second run of a length on, 6 MiB in all.
-// Large runs count as dirty memory (purge.h) and go back to the free units if no thread takes them for an eighth of the
-// half-life. Smaller runs stay until a limit, memory pressure or `malloc_trim`. In front of all each thread keeps one
+// small cache, a sixteenth of the heap at most: up to 1 MiB one slot per doubling in each of a few sets, taken and
+// filled by one atomic exchange; above, one slot per doubling for all threads. In front of all each thread keeps one
 // run. A run that is kept has length 0 in its record, so a second free of it is seen.
 //
 // Class runs, which belong to the thread caches, and free slabs pass through here in the fast build. A few of each
-// length wait for the next thread that needs one: no lock, no search. They count as dirty memory and are freed before
-// any clean unit is taken.
+// length wait for the next thread that needs one: no lock, no search. They are freed before any clean unit is taken.
+//
+// What waits counts as dirty memory (purge.h) and goes back to the free units if no thread takes it for an eighth of
+// the half-life.
 #pragma once
 
 #include "policy/policy.h"
@@ -19,11 +19,9 @@ namespace freestone {
 
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
-// Those of which the process keeps one per doubling, up to kKeptRunsBytesMax in all.
-constexpr bool is_large_kept_run(usize bytes) {
-  constexpr usize kMost = kMitigations.quarantine ? min_of(kSealedBytesMax, kKeptRunBytesMax) : kKeptRunBytesMax;
-  return bytes > kSharedRunBytesMax && bytes <= kMost;
-}
+// Those of which the process keeps one per doubling.
+constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
+static_assert(kKeptRunBytesMax <= kSealedBytesMax, "the hardened build seals longer ones");
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.
@@ -38,6 +36,9 @@ UnitIndex take_run_to_grow(usize units);
 bool may_keep_large_run(usize bytes);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
+// Copies what a run holds and takes it back. Each piece of it goes to the kernel behind its copy, so that there is
+// never memory for both. Not where freed memory must be zero.
+void move_run(UnitIndex first, void* to);
 // A run that is free and whose units all fault is no longer among the live ones. When it comes back, they fault until
 // the run is taken again.
 void seal_run(UnitIndex first);
@@ -86,8 +87,6 @@ void release_class_runs();
 
 // Empties all slots.
 void flush_runs();
-// Empties those of large runs.
-void release_large_runs();
 // Empties the slots of large runs and of class runs that nobody asked for during an eighth of the half-life; cheap when
 // there are none.
 void release_old_runs();

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "config/options.h"
 #include "span/purge.h"
@@ -231,18 +232,22 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   EXPECT_TRUE(span_map.is_valid());
 }
 
-// Of what is freed the newest of each doubling is kept for whoever asks for just that length, and goes when nobody did
-// for the half-life.
+// Of what is freed the newest of each doubling is kept for whoever asks for just that length, within a share of the
+// heap, and goes when nobody did for the half-life.
 TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   if (kMitigations.zero_on_free) GTEST_SKIP() << "a run is kept only if it was cleared";
-  const usize units = bytes_to_units(5 * kMiB);
+  const usize units = bytes_to_units(3 * kMiB);
   const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
   flush_runs();
   bool zeroed;
   const UnitIndex first = take_run(0, units, 1, zeroed);
   const UnitIndex second = take_run(0, units, 1, zeroed);
+  const usize small = units_to_bytes(units) * (kCacheHeapDivisor - 1);
+  ASSERT_LT(account.charged.load_relaxed(), small);
   EXPECT_TRUE(return_run(0, first));
-  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "no other of that length came before";
+  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "the heap is too small";
+  const UnitIndex beside = take_run(0, bytes_to_units(small) + 2 * units, 1, zeroed);
+  ASSERT_NE(beside, kNoUnit);
   EXPECT_EQ(take_run(0, units, 1, zeroed), first);
   EXPECT_TRUE(return_run(0, first));
   EXPECT_EQ(kept_units.load_relaxed(), units);
@@ -260,7 +265,27 @@ TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
   const UnitIndex third = take_run(0, units, 1, zeroed);
   EXPECT_TRUE(return_run(0, third));
   EXPECT_EQ(kept_units.load_relaxed(), 0u) << "nothing is kept where free memory goes at once";
+  EXPECT_TRUE(return_run(0, beside));
   options.dirty_decay_ms = decay_ms;
+  expect_valid_heap();
+}
+
+TEST(span, ARunThatMovesLeavesNoMemoryBehind) {
+  if (kMitigations.zero_on_free) GTEST_SKIP() << "freed memory must be zero";
+  constexpr usize kBytes = 2 * kMiB + kUnitBytes;
+  bool zeroed;
+  const UnitIndex first = take_run(0, bytes_to_units(kBytes), 1, zeroed);
+  auto* const from = unit_address(first);
+  for (usize k = 0; k < kBytes; ++k) from[k] = static_cast<char>(k >> 12);
+  std::vector<char> to(kBytes);
+  const usize dirty = span_map.purgeable_units();
+  const usize charged = account.charged.load_relaxed();
+  move_run(first, to.data());
+  for (usize k = 0; k < kBytes; k += 512) ASSERT_EQ(to[k], static_cast<char>(k >> 12)) << k;
+  EXPECT_FALSE(return_run(0, first)) << "taken back already";
+  EXPECT_LE(span_map.purgeable_units(), dirty);
+  EXPECT_LE(account.charged.load_relaxed() + kBytes, charged);
+  EXPECT_EQ(from[0], 0) << "its memory is still there";
   expect_valid_heap();
 }
 
