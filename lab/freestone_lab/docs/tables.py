@@ -28,9 +28,8 @@ from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs, suites
 
-ATTACKS, COMPATIBILITY, HARDENING, LAB, PROGRAMS, RULES, TORTURE, TRACE = (
-    Path(f"docs/{name}.md")
-    for name in ("ATTACKS", "COMPATIBILITY", "HARDENING", "LAB", "PROGRAMS", "RULES", "TORTURE", "TRACE")
+ATTACKS, COMPATIBILITY, HARDENING, LAB, PROGRAMS, TORTURE, TRACE = (
+    Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING", "LAB", "PROGRAMS", "TORTURE", "TRACE")
 )
 PLOT = Path("docs/plots/mitigations-cost.svg")
 ONCE = "commit 55b542e"  # has the tools of what was measured once
@@ -402,22 +401,6 @@ _RUN = _plain(real_programs.SCHEMA, real_programs.COMMAND)
 _ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
 
 
-def rules(found: dict[str, Any]) -> str:
-    def row(rule: dict[str, Any]) -> list[str]:
-        ratios = [f"{rule['programs'][figure]:.3f}" for figure in ("instructions", "faults", "peak")]
-        moved = "; ".join(f"{name} {value:.2f}" for name, value in rule["moved"].items()) or "nothing"
-        return [f"{rule['rule']} (`{Path(rule['file']).relative_to('allocator/src')}`)", rule["what"], *ratios, moved]
-
-    said = (
-        "Off relative to on. `docs/results/rules.json` has each row's edit of the sources of commit "
-        f"{found['commit']}. The figures of the programs are geometric means over {len(found['programs'])} replayed "
-        "programs, instructions those of the whole replay. The last column has medians of "
-        f"{found['rounds']} rounds that differ by more than 5 % and by more than any two rounds with all rules on."
-    )
-    headings = ["rule (file)", "what it does", "instructions", "faults", "peak", "workloads that move"]
-    return below(said, headings, map(row, found["rules"]), "---")
-
-
 TABLES = (
     Table(HARDENING, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
     Table(HARDENING, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
@@ -429,6 +412,5 @@ TABLES = (
     Table(TRACE, "recording cost", RECORDING, lambda path: ElementTree.parse(path).getroot(), recording),
     Table(LAB, "recording whole", WHOLE, _plain("freestone-recording-cost/1", ONCE), recording_whole),
     Table(LAB, "known costs", RESULTS / "known-costs.json", _plain("freestone-known-costs/1", ONCE), known_costs),
-    Table(RULES, "rules", RESULTS / "rules.json", _plain("freestone-rules/1", ONCE), rules),
     Table(TORTURE, "torture", RESULTS / "torture.json", _plain("freestone-torture/1", TORTURED), torture),
 )

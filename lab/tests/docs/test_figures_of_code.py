@@ -94,8 +94,8 @@ def test_there_are_figures_to_check() -> None:
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
-        ("at most 8 MiB (`kCacheBytesTotal`)", []),
-        ("at most 16 MiB (`kCacheBytesTotal`)", ["kCacheBytesTotal"]),
+        ("at most 16 MiB (`kCacheBytesTotal`)", []),
+        ("at most 8 MiB (`kCacheBytesTotal`)", ["kCacheBytesTotal"]),
         ("the first 5,120 looks (`kLooks`)", []),
         ("the first 5,120\n// looks\n// (kLooks)", []),
         ("an eighth (`kDirtyLiveDivisor`) of it", []),
