@@ -15,7 +15,7 @@ namespace freestone {
 namespace {
 
 constexpr usize kOld = 208;
-constexpr usize kNew = 1152;
+constexpr usize kNew = 1408;
 
 struct Filled {
   unsigned char* block = nullptr;
