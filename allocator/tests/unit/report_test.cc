@@ -26,14 +26,17 @@ TEST(report, DamageInTheAccountIsFound) {
 }
 
 TEST(report, DamageInASlabsSummaryIsFound) {
-  void* block = allocate(3000);
-  Record& record = record_of(slab_start(class_info(class_of(3000)), unit_of(block)));
+  const SizeClass c = class_of(3000);
+  SlabUser user;
+  void* block;
+  ASSERT_EQ(take_blocks(c, user, 1, 1, &block, BlockPlace::slab), 1u);
+  Record& record = record_of(slab_start(class_info(c), unit_of(block)));
   const u64 summary = record.summary.load_relaxed();
   record.summary.or_seq(bit(16));  // busy, though nobody holds the slab
   EXPECT_NE(damage().find("slab"), std::string::npos);
   record.summary.store_seq(summary);
   EXPECT_EQ(damage(), "");
-  deallocate(block);
+  return_blocks(c, user, &block, 1);
 }
 
 TEST(report, DamageInTheSpansBitmapsIsFound) {
