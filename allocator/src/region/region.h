@@ -166,12 +166,15 @@ inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroup
 
 inline Super& super_at(usize index) { return *reinterpret_cast<Super*>(region.metadata + index * kSuperStride); }
 inline Octet& octet_of_group(usize group) {
-  const usize octet = group % kSuperGroups / kOctetGroups;
-  return *reinterpret_cast<Octet*>(region.metadata + group / kSuperGroups * kSuperStride + sizeof(Super) +
-                                   octet * sizeof(Octet));
+  return *reinterpret_cast<Octet*>(region.metadata + group / kSuperGroups * sizeof(Super) +
+                                   group / kOctetGroups * sizeof(Octet) + sizeof(Super));
 }
-inline Record& record_of(UnitIndex unit) {
-  return octet_of_group(unit / kGroupUnits).records[unit % (kOctetGroups * kGroupUnits)];
+// Of its octet's `records`, in fewer steps than through the octet.
+inline Record& record_of(usize unit) {
+  constexpr usize kBehindRecords = sizeof(Octet) - sizeof(Octet::records);
+  return *reinterpret_cast<Record*>(region.metadata + unit / (kSuperGroups * kGroupUnits) * sizeof(Super) +
+                                    unit / (kOctetGroups * kGroupUnits) * kBehindRecords + unit * sizeof(Record) +
+                                    sizeof(Super));
 }
 inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_class) {
   return octet_of_group(group).slabs_with_room[shard][size_class][group % kOctetGroups];
