@@ -23,7 +23,7 @@ constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a give
 
 Mutex ground_lock{LockName::ground};
 struct State {
-  UnitIndex lists[kBands + 1] = {};  // 0: none; the last: those whose hole is not known
+  UnitIndex lists[kBands + 1] = {};  // by band_of their hole; 0: none
   unsigned skip = 0;                 // so many searches for a giver are left out
   unsigned skip_next = 0;
   bool abandoned = false;  // GROUND-4
@@ -35,17 +35,14 @@ Atomic<usize> units_of_ground;
 Atomic<usize> blocks_of[kLastSmallClass + 1];
 
 // GROUND-2: the reader of a tag sees the bits.
-void see_ground(const void* block) {
-  [[maybe_unused]] const u8 tag = tag_place(unit_of(block)).load_acquire();
+void see_ground(UnitIndex unit) {
+  [[maybe_unused]] const u8 tag = tag_place(unit).load_acquire();
   FREESTONE_CHECK("GROUND-2", tag == kTagGround);
 }
 
-unsigned band_of(usize hole) { return highest_bit(hole); }
-
-// The head of the list for such a hole; 0: it is not known.
-UnitIndex& list_for(usize hole) FREESTONE_REQUIRES(ground_lock) {
-  return state.lists[hole == 0 ? kBands : band_of(hole)];
-}
+// 0: no hole is known.
+unsigned band_of(usize hole) { return highest_bit(2 * hole + 1); }
+UnitIndex& list_for(usize hole) FREESTONE_REQUIRES(ground_lock) { return state.lists[band_of(hole)]; }
 
 void leave_list(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
   GroundUnit& facts = ground.facts();
@@ -59,7 +56,7 @@ void leave_list(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
 void set_hole(const Ground& ground, usize at, usize granules, bool listed) FREESTONE_REQUIRES(ground_lock) {
   GroundUnit& facts = ground.facts();
   if (facts.hole_at == kUnlisted) return;
-  const bool stays = facts.is_listed != 0 && listed && &list_for(facts.hole) == &list_for(granules);
+  const bool stays = facts.is_listed != 0 && listed && band_of(facts.hole) == band_of(granules);
   if (!stays) leave_list(ground);
   facts.hole = granules & 0x7fff;
   facts.hole_at = static_cast<u16>(at);
@@ -190,7 +187,7 @@ UnitIndex find_hole(usize granules) FREESTONE_REQUIRES(ground_lock) {
     if (facts.hole >= granules) return unit;
     unit = facts.next;
   }
-  while (++band < kBands) {
+  while (++band <= kBands) {
     if (state.lists[band] != 0) return state.lists[band];
   }
   return kNoUnit;
@@ -240,21 +237,27 @@ void** take_from_ground(SizeClass size_class, SlabUser& user, void** bottom, voi
   return top;
 }
 
-void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count) {
+unsigned return_to_ground(SizeClass size_class, void* const* blocks, unsigned count) {
   const usize granules = granules_of(size_class);
-  blocks_of[size_class].sub_relaxed(count);
-  for (unsigned k = 0; k < count;) {
+  unsigned k = 0;
+  do {
     Ended ended;
     {
       LockGuard guard(ground_lock);
       for (Ground ground(blocks[k]); k < count && ended.count < 8; ++k) {
-        if (ground.granule_of(blocks[k]) >= ground.granules()) ground = Ground(blocks[k]);
-        if (address_of(blocks[k]) % kGranule != 0) fail_block("invalid free", blocks[k], class_info(size_class).bytes);
-        end_if_free(ground, put_back(ground, ground.granule_of(blocks[k]), granules), ended);
+        void* const block = blocks[k];
+        if (ground.granule_of(block) >= ground.granules()) {
+          if (!is_on_ground(block)) break;
+          ground = Ground(block);
+        }
+        if (address_of(block) % kGranule != 0) fail_block("invalid free", block, class_info(size_class).bytes);
+        end_if_free(ground, put_back(ground, ground.granule_of(block), granules), ended);
       }
     }
     finish(ended);
-  }
+  } while (k < count && is_on_ground(blocks[k]));
+  blocks_of[size_class].sub_relaxed(k);
+  return k;
 }
 
 void collect_from_words(UnitIndex unit) {
@@ -267,7 +270,7 @@ void collect_from_words(UnitIndex unit) {
 }
 
 GroundBlock find_on_ground(const void* pointer) {
-  see_ground(pointer);
+  see_ground(unit_of(pointer));
   const Ground ground(pointer);
   const usize granule = ground.granule_of(pointer);
   const usize behind_start = Ground::behind_last(ground.starts, granule + 1);
@@ -278,19 +281,19 @@ GroundBlock find_on_ground(const void* pointer) {
 }
 
 SizeClass class_on_ground(const void* block) {
-  see_ground(block);
-  const GroundUnit& unit = record_of(unit_of(block)).ground;
-  const usize offset = address_of(block) - address_of(unit_address(unit.first));
-  const usize w = offset / kGranule / 64;
-  const auto at = static_cast<unsigned>(offset / kGranule % 64);
-  const u64 start = unit.starts[w].load_relaxed() >> at;
-  if (FREESTONE_UNLIKELY((start & 1) == 0 || offset % kGranule != 0)) return 0;
-  const Atomic<u64>* const lasts = unit.starts + record_of(unit_of(block)).run_units * kWordsPerUnit;
-  u64 last = lasts[w].load_relaxed() >> at;
-  if (FREESTONE_LIKELY(last != 0)) return class_of((lowest_bit(last) + 1) * kGranule);
-  usize words = 1;
-  while ((last = lasts[w + words].load_relaxed()) == 0) ++words;
-  return class_of((words * 64 - at + lowest_bit(last) + 1) * kGranule);
+  const UnitIndex unit = unit_of(block);
+  see_ground(unit);
+  const Record& record = record_of(unit);
+  const usize offset = address_of(block) - address_of(unit_address(record.ground.first));
+  const Atomic<u64>* const start = record.ground.starts + offset / kGranule / 64;
+  const unsigned at = offset / kGranule % 64;
+  if (FREESTONE_UNLIKELY((start->load_relaxed() >> at & 1) == 0 || offset % kGranule != 0)) return 0;
+  const Atomic<u64>* const first = start + record.run_units * kWordsPerUnit;
+  if (const u64 last = first->load_relaxed() >> at; FREESTONE_LIKELY(last != 0))
+    return class_of((lowest_bit(last) + 1) * kGranule);
+  const Atomic<u64>* last = first + 1;
+  while (last->load_operand() == 0) ++last;
+  return class_of((static_cast<usize>(last - first) * 64 - at + lowest_bit(last->load_relaxed()) + 1) * kGranule);
 }
 
 SlabPlace place_on_ground(SizeClass size_class, const void* pointer) {

@@ -27,8 +27,9 @@ namespace freestone {
 // Takes blocks of a class, at multiples of 16 bytes. Fills the places below `top`, down to `bottom` at most. Returns
 // the lowest; `top` if no hole is found, or another thread is at work on ground.
 void** take_from_ground(SizeClass size_class, SlabUser& user, void** bottom, void** top);
-// Gives blocks on ground back. Aborts when one is not a live block of the class.
-void return_to_ground(SizeClass size_class, void* const* blocks, unsigned count);
+// Gives the blocks back that are on ground, up to the first that is not; returns how many. Aborts when one is not a
+// live block of the class.
+unsigned return_to_ground(SizeClass size_class, void* const* blocks, unsigned count);
 // A block was given to the words of a slab that had become ground.
 void collect_from_words(UnitIndex unit);
 

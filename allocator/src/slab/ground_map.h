@@ -33,9 +33,10 @@ class Ground {
   usize next(const Atomic<u64>* map, usize from) const {
     usize w = from / 64;
     if (w == words) return granules();
-    u64 word = map[w].load_relaxed() & ~u64{0} << (from % 64);
-    while (word == 0 && ++w != words) word = map[w].load_relaxed();
-    return word != 0 ? w * 64 + lowest_bit(word) : granules();
+    if (const u64 word = map[w].load_relaxed() & ~u64{0} << (from % 64); word != 0) return w * 64 + lowest_bit(word);
+    for (const usize end = words; ++w != end && map[w].load_operand() == 0;) {
+    }
+    return w != words ? w * 64 + lowest_bit(map[w].load_relaxed()) : granules();
   }
   // One more than the last granule before `end` whose bit is set; 0 if none is.
   static usize behind_last(const Atomic<u64>* map, usize end) {

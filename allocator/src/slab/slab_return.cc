@@ -94,6 +94,10 @@ Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned
   const BlockNumbers numbers(size_class);
   const usize bytes = info.bytes;
   for (void* const *next = blocks, *const *const end = blocks + count; next != end;) {
+    if (is_on_ground(*next)) {
+      next += return_to_ground(size_class, next, static_cast<unsigned>(end - next));
+      continue;
+    }
     const UnitIndex unit = slab_start(info, unit_of(*next));
     const usize slab = address_of(unit_address(unit));
     usize offset = address_of(*next) - slab;
@@ -170,17 +174,6 @@ static_assert(kSlabWordsMax <= kUnitBytes);
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   if constexpr (kSortsReturns) {
     return_sorted(size_class, user, blocks, count);
-  } else if (kSharesGround && blocks_on_ground(size_class) != 0) {
-    for (unsigned from = 0, to = 0; from < count; from = to) {
-      const bool on_ground = is_on_ground(blocks[from]);
-      while (++to < count && is_on_ground(blocks[to]) == on_ground) {
-      }
-      if (on_ground) {
-        return_to_ground(size_class, blocks + from, to - from);
-      } else {
-        return_in_turn(size_class, user, blocks + from, to - from);
-      }
-    }
   } else {
     return_in_turn(size_class, user, blocks, count);
   }
