@@ -37,12 +37,12 @@ void set_capacity(Cache& cache, SizeClass c, unsigned capacity) {
 // A single thread gains nothing.
 bool uses_transfer(SizeClass c) { return kHandsBlocksOn && is_slab_class(c) && caches_in_use.load_relaxed() > 1; }
 
-// Gives the array of a class another size, at least its count; false when memory is out.
-FREESTONE_APART bool exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
+// Gives the array of a class another size, at least its count, unless memory is out. Returns its capacity.
+FREESTONE_APART unsigned exchange_array(Cache& cache, SizeClass c, unsigned capacity) {
   const unsigned old = cache.capacity(c);
   if (old == 0 || array_bytes(capacity) != array_bytes(old)) {
     void** array = take_array(capacity);
-    if (array == nullptr) return false;
+    if (array == nullptr) return old;
     void** old_array = cache.base[c];
     const usize count = cache.count(c);
     const usize low = static_cast<usize>(cache.low[c] - old_array);
@@ -54,7 +54,7 @@ FREESTONE_APART bool exchange_array(Cache& cache, SizeClass c, unsigned capacity
     if (old > 0) return_array(old_array, old);
   }
   set_capacity(cache, c, capacity);
-  return true;
+  return capacity;
 }
 
 // No bitmap offers them.
@@ -96,7 +96,7 @@ void flush(Cache& cache, SizeClass c, unsigned count, bool wanted) {
   void** base = cache.base[c];
   const unsigned left = cache.count(c) - count;
   return_class_blocks(c, cache.user, base, count, wanted);
-  std::memmove(base, base + count, left * sizeof(void*));
+  if (left != 0) std::memmove(base, base + count, left * sizeof(void*));
   cache.top[c] = base + left;
   const auto low = static_cast<unsigned>(cache.low[c] - base);
   cache.low[c] = base + (low > count ? low - count : 0);
@@ -120,14 +120,14 @@ void shrink_to(Cache& cache, SizeClass c, unsigned capacity) {
   }
 }
 
-void grow(Cache& cache, SizeClass c, bool full) {
+unsigned grow(Cache& cache, SizeClass c, bool full) {
   const ClassInfo& info = class_info(c);
   const unsigned old = cache.capacity(c);
   cache.misses[c].note(full, uses_transfer(c));
   const unsigned wanted = old == 0 ? first_capacity(info) : min_of<unsigned>(old * 2 + 1, info.cap_max);
-  if (wanted <= old) return;
-  if (fits_budget(cache.capacity_bytes, usize{wanted - old} * info.bytes, cache.needs(c, wanted)))
-    exchange_array(cache, c, wanted);
+  if (wanted <= old) return old;
+  const bool fits = fits_budget(cache.capacity_bytes, usize{wanted - old} * info.bytes, cache.needs(c, wanted));
+  return fits ? exchange_array(cache, c, wanted) : old;
 }
 
 unsigned refill(Cache& cache, SizeClass c, unsigned room) {
@@ -149,9 +149,8 @@ void give_to_class(Cache& cache, SizeClass c, void* const* blocks, unsigned coun
     const unsigned left = cache.capacity(c) - cache.count(c);
     return left - min_of(left, kept_for_counting(cache, c));
   };
-  for (unsigned before = ~0U; room() < count && cache.capacity(c) != before;) {
-    before = cache.capacity(c);
-    grow(cache, c, true);
+  while (room() < count) {
+    if (const unsigned before = cache.capacity(c); grow(cache, c, true) == before) break;
   }
   // The oldest go first: each block meets its slab, which looks at it.
   if (room() < count) flush(cache, c, min_of(count - room(), cache.count(c)), true);

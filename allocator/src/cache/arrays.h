@@ -14,8 +14,8 @@ inline constexpr usize kLookPlaces = 64;
 // What a class above the slabs has at most: each of its frees is looked up among all.
 inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 
-// Called when a class was found empty or full: a larger array, if the budget has room for it.
-void grow(Cache& cache, SizeClass size_class, bool full);
+// Called when a class was found empty or full: a larger array, if the budget has room for it. Returns its capacity.
+unsigned grow(Cache& cache, SizeClass size_class, bool full);
 // Lowers the capacity of a class; blocks that no longer fit go back to their slabs.
 void shrink_to(Cache& cache, SizeClass size_class, unsigned capacity);
 // Drops the array of a class that holds nothing.

@@ -115,14 +115,12 @@ void* pop_slow(Cache& cache, SizeClass c) {
       if (cache.top[c] == cache.low[c]) cache.low[c] = cache.base[c] + cache.count(c) / 2;
       return *--cache.top[c];
     }
-    const unsigned before = cache.capacity(c);
+    const unsigned before = cache.capacity(c), have = cache.count(c);
     const bool was_full = cache.misses[c].full;
-    grow(cache, c, false);
-    const unsigned have = cache.count(c);
+    const unsigned capacity = grow(cache, c, false);
     // A class that may not grow is filled by half, as it is emptied by half: frees and allocations in turn then rarely
     // meet either end. One that was found empty twice in turn, or full, is filled or emptied whole.
-    const bool halves = cache.capacity(c) == before && was_full;
-    const unsigned room = (halves ? (before + 1) / 2 : cache.capacity(c)) - have;
+    const unsigned room = (capacity == before && was_full ? (before + 1) / 2 : capacity) - have;
     if (room == 0 && have == 0) return take_class_block(c, cache.user);
     if (refill(cache, c, room) + have == 0) return nullptr;
     block = *--cache.top[c];
@@ -135,17 +133,17 @@ void* pop_slow(Cache& cache, SizeClass c) {
 void push_slow(Cache& cache, SizeClass c, void* block) {
   {
     Changing changing(cache, c);
-    const unsigned capacity = cache.capacity(c);
-    if (capacity - cache.count(c) > kept_for_counting(cache, c)) {
+    const unsigned before = cache.capacity(c);
+    if (before - cache.count(c) > kept_for_counting(cache, c)) {
       cache.push(c, cache.top[c], block);
       return;
     }
     const bool was_full = cache.misses[c].full;
-    grow(cache, c, true);
-    if (cache.capacity(c) == 0) return return_class_blocks(c, cache.user, &block, 1, true);
-    if (cache.capacity(c) == capacity) flush(cache, c, was_full ? cache.count(c) : (capacity + 1) / 2, true);
+    const unsigned capacity = grow(cache, c, true);
+    if (capacity == 0) return return_class_blocks(c, cache.user, &block, 1, true);
+    if (capacity == before) flush(cache, c, was_full ? cache.count(c) : (capacity + 1) / 2, true);
     cache.push(c, cache.top[c], block);
-    raise_mark(cache, c, 0);
+    if (looks_closely()) raise_mark(cache, c, 0);  // else it is at the end
   }
   note_event(cache);
 }
