@@ -355,8 +355,8 @@ unsigned shards_to_search() { return shards_used.load_relaxed(); }
 unsigned shard_count() { return shards_in_use.load_relaxed(); }
 
 unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsigned room, void** out, BlockPlace place) {
-  void** const end = out + room;
-  void** top = end;
+  const ClassInfo& info = class_info(size_class);
+  void **end = out + room, **top = end;
   while (end - top < static_cast<std::ptrdiff_t>(want)) {
     UnitIndex unit = claim_with_room(size_class, user);
     if (unit == kNoUnit && kSharesGround && place == BlockPlace::anywhere && suits_ground(size_class)) {
@@ -364,8 +364,10 @@ unsigned take_blocks(SizeClass size_class, SlabUser& user, unsigned want, unsign
       top = take_from_ground(size_class, user, end - want, top);
       if (top != before) continue;
     }
+    const u32 has = unit == kNoUnit ? info.blocks : 0;  // that we know of
     if (unit == kNoUnit) unit = carve_slab(size_class, user);
     if (unit == kNoUnit) break;
+    if (top == end && has >= want) top = end = out + min_of(room, has);  // so no block moves down
     top = take_from_slab(size_class, user, unit, out, top);
   }
   user.token.store_relaxed(kNoUnit);
