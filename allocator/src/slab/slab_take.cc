@@ -252,7 +252,8 @@ void** take_from_slab(SizeClass size_class, SlabUser& user, UnitIndex unit, void
       const unsigned start = lowest_bit(left);
       const unsigned run = min_of(trailing_ones(left >> start), static_cast<unsigned>(top - bottom));
       char* block = first + usize{start} * info.bytes;
-      for (void** const to = top - run; top != to; block += info.bytes) *--top = block;
+      top -= run;
+      for (usize k = run; k-- != 0; block += info.bytes) top[k] = block;
       left &= ~(low_mask(run) << start);
     }
     if (left != 0) {
