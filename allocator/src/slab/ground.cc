@@ -7,7 +7,6 @@
 #include "region/metadata.h"
 #include "region/traffic.h"
 #include "slab/ground_giver.h"
-#include "slab/ground_map.h"
 #include "slab/holding.h"
 #include "span/span_heap.h"
 
@@ -33,12 +32,6 @@ FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(ground_lock);
 // Relaxed.
 Atomic<usize> units_of_ground;
 Atomic<usize> blocks_of[kLastSmallClass + 1];
-
-// GROUND-2: the reader of a tag sees the bits.
-void see_ground(UnitIndex unit) {
-  [[maybe_unused]] const u8 tag = tag_place(unit).load_acquire();
-  FREESTONE_CHECK("GROUND-2", tag == kTagGround);
-}
 
 // 0: no hole is known.
 unsigned band_of(usize hole) { return highest_bit(2 * hole + 1); }
@@ -278,22 +271,6 @@ GroundBlock find_on_ground(const void* pointer) {
   const usize last = ground.next(ground.lasts, behind_start - 1);
   if (last < granule || last == ground.granules()) return {};
   return {ground.at(behind_start - 1), (last - behind_start + 2) * kGranule};
-}
-
-SizeClass class_on_ground(const void* block) {
-  const UnitIndex unit = unit_of(block);
-  see_ground(unit);
-  const Record& record = record_of(unit);
-  const usize offset = address_of(block) - address_of(unit_address(record.ground.first));
-  const Atomic<u64>* const start = record.ground.starts + offset / kGranule / 64;
-  const unsigned at = offset / kGranule % 64;
-  if (FREESTONE_UNLIKELY((start->load_relaxed() >> at & 1) == 0 || offset % kGranule != 0)) return 0;
-  const Atomic<u64>* const first = start + record.run_units * kWordsPerUnit;
-  if (const u64 last = first->load_relaxed() >> at; FREESTONE_LIKELY(last != 0))
-    return class_of((lowest_bit(last) + 1) * kGranule);
-  const Atomic<u64>* last = first + 1;
-  while (last->load_operand() == 0) ++last;
-  return class_of((static_cast<usize>(last - first) * 64 - at + lowest_bit(last->load_relaxed()) + 1) * kGranule);
 }
 
 SlabPlace place_on_ground(SizeClass size_class, const void* pointer) {

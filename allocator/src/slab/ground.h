@@ -20,6 +20,7 @@
 // GROUND-4  The child of a fork that finds another thread inside takes nothing from ground any more and lets none go.
 #pragma once
 
+#include "slab/ground_map.h"
 #include "slab/slab.h"
 
 namespace freestone {
@@ -39,8 +40,27 @@ struct GroundBlock {
   usize bytes = 0;
 };
 GroundBlock find_on_ground(const void* pointer);
+// GROUND-2: the reader of a tag sees the bits.
+inline void see_ground(UnitIndex unit) {
+  [[maybe_unused]] const u8 tag = tag_place(unit).load_acquire();
+  FREESTONE_CHECK("GROUND-2", tag == kTagGround);
+}
 // The class of the block that starts here; 0 if none does.
-SizeClass class_on_ground(const void* block);
+FREESTONE_INLINE SizeClass class_on_ground(const void* block) {
+  const UnitIndex unit = unit_of(block);
+  see_ground(unit);
+  const Record& record = record_of(unit);
+  const usize offset = address_of(block) - address_of(unit_address(record.ground.first));
+  const Atomic<u64>* const start = record.ground.starts + offset / kGranule / 64;
+  const unsigned at = offset / kGranule % 64;
+  if (FREESTONE_UNLIKELY((start->load_relaxed() >> at & 1) == 0 || offset % kGranule != 0)) return 0;
+  const Atomic<u64>* const first = start + record.run_units * kWordsPerUnit;
+  if (const u64 last = first->load_relaxed() >> at; FREESTONE_LIKELY(last != 0))
+    return class_of((lowest_bit(last) + 1) * kGranule);
+  const Atomic<u64>* last = first + 1;
+  while (last->load_operand() == 0) ++last;
+  return class_of((static_cast<usize>(last - first) * 64 - at + lowest_bit(last->load_relaxed()) + 1) * kGranule);
+}
 inline bool is_on_ground(const void* block) { return kSharesGround && tag_of(unit_of(block)) == kTagGround; }
 // What the unit of a block is for its class: its tag, or the class of the block that starts there on ground.
 inline u8 tag_of_block(const void* block) {

@@ -69,16 +69,17 @@ struct Neighbours {
   unsigned first;  // the position of the lowest in its word
   unsigned count;
 };
-// How many blocks from `next` on are neighbours. The first is at `position` of its word, which has `above` blocks from
-// there on.
-Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned position, unsigned above) {
+// How many blocks from `next` on, whose number this is, are neighbours in one word.
+Neighbours neighbours(const ClassInfo& info, void* const* next, void* const* end, unsigned number) {
+  const usize bytes = info.bytes;
+  const unsigned position = number % 64;
   const auto most = static_cast<usize>(end - next);
   if (most == 1) return {position, 1};
   const usize step = address_of(next[1]) - address_of(next[0]);
   const bool down = step == 0 - bytes;
   if (!down && step != bytes) return {position, 1};
   usize expected = address_of(next[0]);
-  const auto limit = next + min_of<usize>(most, down ? position + 1 : above);
+  const auto limit = next + min_of<usize>(most, down ? position + 1 : min_of(64 - position, info.blocks - number));
   void* const* at = next;
   do {
     ++at;
@@ -105,10 +106,9 @@ Neighbours neighbours(void* const* next, void* const* end, usize bytes, unsigned
     bool same_slab = true;
     while (same_slab) {
       const unsigned word = number / 64;
-      const unsigned word_end = min_of(info.blocks, (word + 1) * 64);
       u64 gathered = 0;
       do {
-        const Neighbours side = neighbours(next, end, bytes, number % 64, word_end - number);
+        const Neighbours side = neighbours(info, next, end, number);
         const u64 mask = low_mask(side.count) << side.first;
         if (const u64 twice = gathered & mask; FREESTONE_UNLIKELY(twice != 0)) {
           fail_block("double free", unit_address(unit) + (word * 64 + lowest_bit(twice)) * bytes, bytes);
