@@ -75,9 +75,8 @@ struct GroundUnit {
   UnitIndex first;      // in every unit
   UnitIndex next;       // first unit: the list that the ground is in
   UnitIndex previous;
-  u16 hole : 15;        // first unit: the length of a hole, in granules; 0: none is known
-  u16 is_listed : 1;    // in the list for that length
-  u16 hole_at;
+  u16 hole;             // first unit: the length of a hole, in granules; 0: none is known
+  u16 hole_at;          // beyond the ground: it is in no list
 };
 // The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
 // is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds

@@ -15,7 +15,8 @@ namespace freestone {
 namespace {
 
 constexpr unsigned kBands = highest_bit(kSlabUnitsMax * kGranulesPerUnit) + 1;  // of the known hole, by doubling
-constexpr u16 kUnlisted = static_cast<u16>(~0U);  // as the place of a hole: the ground is in no list
+// As the place of a hole; the ground is in no list. There is none, or the kernel is at work on it.
+constexpr u16 kNoHole = 0xfffe, kUnlisted = 0xffff;
 
 constexpr unsigned kGroundsTried = 4;  // whose known hole may be too short, before the heap grows
 constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a giver, after searches in vain
@@ -39,23 +40,21 @@ UnitIndex& list_for(usize hole) FREESTONE_REQUIRES(ground_lock) { return state.l
 
 void leave_list(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
   GroundUnit& facts = ground.facts();
-  if (facts.is_listed == 0) return;
-  facts.is_listed = 0;
+  if (facts.hole_at >= kNoHole) return;
   (facts.previous != 0 ? record_of(facts.previous).ground.next : list_for(facts.hole)) = facts.next;
   if (facts.next != 0) record_of(facts.next).ground.previous = facts.previous;
 }
 
-// The hole of which new blocks are taken. 0 granules and `listed`: it is not known.
-void set_hole(const Ground& ground, usize at, usize granules, bool listed) FREESTONE_REQUIRES(ground_lock) {
+// The hole of which new blocks are taken. 0 granules: it is not known, or there is none.
+void set_hole(const Ground& ground, usize at, usize granules) FREESTONE_REQUIRES(ground_lock) {
   GroundUnit& facts = ground.facts();
   if (facts.hole_at == kUnlisted) return;
-  const bool stays = facts.is_listed != 0 && listed && band_of(facts.hole) == band_of(granules);
+  const bool stays = facts.hole_at != kNoHole && at != kNoHole && band_of(facts.hole) == band_of(granules);
   if (!stays) leave_list(ground);
-  facts.hole = granules & 0x7fff;
+  facts.hole = static_cast<u16>(granules);
   facts.hole_at = static_cast<u16>(at);
-  if (stays || !listed) return;
+  if (stays || at == kNoHole) return;
   UnitIndex& head = list_for(granules);
-  facts.is_listed = 1;
   facts.previous = 0;
   facts.next = head;
   if (head != 0) record_of(head).ground.previous = ground.first;
@@ -64,11 +63,11 @@ void set_hole(const Ground& ground, usize at, usize granules, bool listed) FREES
 
 // Looks for the longest hole. Returns its length.
 usize look_for_hole(const Ground& ground) FREESTONE_REQUIRES(ground_lock) {
-  usize longest = 0, at = 0;
+  usize longest = 0, at = kNoHole;
   ground.for_each_hole([&](usize from, usize length) {
     if (length > longest) longest = length, at = from;
   });
-  set_hole(ground, at, longest, longest != 0);
+  set_hole(ground, at, longest);
   return longest;
 }
 
@@ -81,7 +80,7 @@ void** take_from(const Ground& ground, SizeClass size_class, void** bottom, void
     ground.toggle(at, granules);
     *--top = ground.at(at);
   }
-  set_hole(ground, at, left < granules ? 0 : left, true);
+  set_hole(ground, at, left < granules ? 0 : left);
   return top;
 }
 
@@ -113,7 +112,7 @@ usize put_back(const Ground& ground, usize from, usize granules) FREESTONE_REQUI
     fail("double free", ground.at(from), "nothing is allocated there");
   const usize begin = Ground::behind_last(ground.lasts, from);
   if (state.abandoned) return 0;
-  if (end - begin > ground.facts().hole) set_hole(ground, begin, end - begin, true);
+  if (end - begin > ground.facts().hole) set_hole(ground, begin, end - begin);
   return end - begin;
 }
 
@@ -148,7 +147,7 @@ bool make_ground(SizeClass size_class, UnitIndex unit, SlabUser& user, Ended& en
   }
   begin_holding(record);
   for (u32 k = 0; k < info.units; ++k)
-    record_of(unit + k).ground = {maps, unit, 0, 0, 0, 0, 0}, record_of(unit + k).run_units = info.units;
+    record_of(unit + k).ground = {maps, unit, 0, 0, 0, kNoHole}, record_of(unit + k).run_units = info.units;
   const Ground ground(unit);
   const usize granules = granules_of(size_class);
   usize used = 0;
@@ -327,7 +326,7 @@ usize purge_ground(UnitIndex unit, WentBack why) {
   {
     LockGuard guard(ground_lock);
     const Ground ground(unit);
-    ground.facts().hole_at = 0;
+    ground.facts().hole_at = kNoHole;
     end_if_free(ground, look_for_hole(ground), ended);
   }
   finish(ended);
