@@ -40,7 +40,7 @@ struct Shard {
 FREESTONE_FAR constinit Shard shards[kShardsMax];
 
 unsigned bin_capacity(const ClassInfo& info) {
-  return static_cast<unsigned>(min_of<usize>(kBinBlocks, kTransferBytesPerBin / info.bytes));
+  return static_cast<unsigned>(min_of<usize>(kBinBlocks, block_number(info, kTransferBytesPerBin)));
 }
 
 FREESTONE_INLINE void copy_blocks(void** to, void* const* from, u32 count) {

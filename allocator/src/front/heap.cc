@@ -81,7 +81,7 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
     // Where no slab fits, a run may; the hardened build finds a block's end by its size.
     const bool fits_better = !kChecksEveryCall && class_info(size_class).units > class_info(kShortestRun).units;
     void* const found = popped != nullptr || !is_slab_class(size_class) || !fits_better ? popped : pop_of(kShortestRun);
-    const bool fits = !kSharesGround || address_of(found) % alignment == 0;
+    const bool fits = !kSharesGround || (address_of(found) & (alignment - 1)) == 0;
     return FREESTONE_LIKELY(fits) ? found : exchange_aligned(found, size_class);
   };
   if (block == nullptr) block = pop();

@@ -238,12 +238,14 @@ unsigned return_to_ground(SizeClass size_class, void* const* blocks, unsigned co
       LockGuard guard(ground_lock);
       for (Ground ground(blocks[k]); k < count && ended.count < 8; ++k) {
         void* const block = blocks[k];
-        if (ground.granule_of(block) >= ground.granules()) {
+        usize granule = ground.granule_of(block);
+        if (granule >= ground.granules()) {
           if (!is_on_ground(block)) break;
           ground = Ground(block);
+          granule = ground.granule_of(block);
         }
         if (address_of(block) % kGranule != 0) fail_block("invalid free", block, class_info(size_class).bytes);
-        end_if_free(ground, put_back(ground, ground.granule_of(block), granules), ended);
+        end_if_free(ground, put_back(ground, granule, granules), ended);
       }
     }
     finish(ended);

@@ -79,10 +79,10 @@ void* block_start(SizeClass size_class, const void* pointer);
 enum class SlabPlace : u8 { used_block, free_block, no_block };
 SlabPlace place_on_ground(SizeClass size_class, const void* pointer);
 inline SlabPlace place_in_slab(SizeClass size_class, const void* pointer) {
-  if (kSharesGround && FREESTONE_UNLIKELY(tag_of(unit_of(pointer)) == kTagGround))
-    return place_on_ground(size_class, pointer);
+  const UnitIndex unit = unit_of(pointer);
+  if (kSharesGround && FREESTONE_UNLIKELY(tag_of(unit) == kTagGround)) return place_on_ground(size_class, pointer);
   const ClassInfo& info = class_info(size_class);
-  const UnitIndex start = slab_start(info, unit_of(pointer));
+  const UnitIndex start = slab_start(info, unit);
   const usize offset = address_of(pointer) - address_of(unit_address(start));
   const u32 number = block_number(info, offset);
   if (usize{number} * info.bytes != offset || number >= info.blocks) return SlabPlace::no_block;
