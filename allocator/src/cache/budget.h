@@ -21,7 +21,8 @@ struct Misses {
   bool full : 1 = false;  // the last time
 
   void note(bool now_full, bool beside_others) {
-    if ((now_full != full || beside_others) && count != 0x7f) ++count;
+    if (now_full == full && !beside_others) return;
+    if (count != 0x7f) ++count;
     full = now_full;
   }
   void halve() { count = count / 2 & 0x3f; }

@@ -6,6 +6,7 @@
 
 namespace freestone {
 
+constinit Atomic<u32> forks_seen;
 FREESTONE_FAR char settled_room[2 * kSettledBytes];
 
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr u64 kLookMs = 1;
 
 Atomic<u32> is_watched;   // relaxed: set before the process has a second thread
-Atomic<u32> generation;   // written by the thread that settles, published by the word
 Atomic<u32> forked_from;  // relaxed: the generation in which the fork began
 
 }  // namespace
@@ -28,7 +28,7 @@ void settle_child_slow() {
   if (is_watched.load_relaxed() == 0) return;
   usize settler = 0;
   if (settled_word().replace_acquire(settler, own_thread())) {
-    generation.add_relaxed(1);
+    forks_seen.add_relaxed(1);
     repair_child();
     settled_word().store_release(kSettled);
     return;
@@ -48,13 +48,8 @@ void note_fork() { forked_from.store_relaxed(process_generation()); }
 
 void settle_forked_child() {
   // A kernel or an emulator that does not wipe the page.
-  if (generation.load_relaxed() == forked_from.load_relaxed()) settled_word().store_relaxed(0);
+  if (forks_seen.load_relaxed() == forked_from.load_relaxed()) settled_word().store_relaxed(0);
   settle_child();
-}
-
-u32 process_generation() {
-  settle_child();
-  return generation.load_relaxed();
 }
 
 }  // namespace freestone

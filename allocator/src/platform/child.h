@@ -51,7 +51,11 @@ bool may_touch_shared();
 // Called by the fork handlers in the forking thread, before the fork and in the child, which is settled at once.
 void note_fork();
 void settle_forked_child();
-// How many forks lie between the first process and this one. Settles.
-u32 process_generation();
+// How many forks lie between the first process and this one. Settles: who does counts, and publishes by the word.
+extern FREESTONE_HIDDEN Atomic<u32> forks_seen;
+inline u32 process_generation() {
+  settle_child();
+  return forks_seen.load_relaxed();
+}
 
 }  // namespace freestone
