@@ -143,7 +143,7 @@ FREESTONE_INLINE UnitIndex claim_with_room(SizeClass size_class, SlabUser& user)
   const UnitIndex unit = RoomTree(user.shard, size_class).claim_lowest(user.token);
   FREESTONE_CHECK("SLAB-4",
                   unit == kNoUnit || all_tagged(unit, class_info(size_class).units, static_cast<u8>(size_class)));
-  return unit != kNoUnit ? unit : claim_of_other_shard(size_class, user);
+  return unit != kNoUnit || shards_used.load_relaxed() == 1 ? unit : claim_of_other_shard(size_class, user);
 }
 
 // The token of the slab to take blocks from. kNoUnit when memory is out.
