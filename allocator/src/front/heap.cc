@@ -187,18 +187,14 @@ FREESTONE_APART void deallocate_checked_run(void* block) {
   deallocate_other_run(block);
 }
 
-FREESTONE_APART void deallocate_checked(SizeClass size_class, void* block) {
-  if (!push_unsampled(size_class, block)) deallocate_used(size_class, block);
-}
-
 FREESTONE_APART void deallocate_on_ground(void* block) {
   const SizeClass size_class = class_on_ground(block);
   if (FREESTONE_UNLIKELY(size_class == 0)) fail_invalid("invalid free", block);
   Cache& cache = thread_cache();
   void** const top = cache.top[size_class];
-  if (FREESTONE_LIKELY(top != cache.high[size_class] && cache.counting == nullptr && top[-1] != block))
-    return cache.push(size_class, top, block);
-  deallocate_checked(size_class, block);
+  if (FREESTONE_UNLIKELY(cache.counting != nullptr)) return deallocate_class_block(size_class, block);
+  if (FREESTONE_LIKELY(top != cache.high[size_class] && top[-1] != block)) return cache.push(size_class, top, block);
+  deallocate_used(size_class, block);
 }
 
 FREESTONE_APART void deallocate_sampled(void* block) {

@@ -171,9 +171,8 @@ inline Octet& octet_of_group(usize group) {
 // Of its octet's `records`, in fewer steps than through the octet.
 inline Record& record_of(usize unit) {
   constexpr usize kBehindRecords = sizeof(Octet) - sizeof(Octet::records);
-  return *reinterpret_cast<Record*>(region.metadata + unit / (kSuperGroups * kGroupUnits) * sizeof(Super) +
-                                    unit / (kOctetGroups * kGroupUnits) * kBehindRecords + unit * sizeof(Record) +
-                                    sizeof(Super));
+  return reinterpret_cast<Record*>(region.metadata + unit / (kSuperGroups * kGroupUnits) * sizeof(Super) +
+                                   unit / (kOctetGroups * kGroupUnits) * kBehindRecords + sizeof(Super))[unit];
 }
 inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_class) {
   return octet_of_group(group).slabs_with_room[shard][size_class][group % kOctetGroups];

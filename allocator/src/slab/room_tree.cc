@@ -6,8 +6,6 @@
 
 namespace freestone {
 
-Atomic<u32>& RoomTree::hint() const { return shard_rows[shard_].lowest_super[class_]; }
-
 void RoomTree::lower_hint(u32 super) const {
   u32 current = hint().load_seq();
   while (super < current && !hint().replace_seq(current, super)) {
@@ -59,7 +57,7 @@ bool RoomTree::finds(UnitIndex unit) const {
          hint().load_seq() <= group / kSuperGroups;
 }
 
-UnitIndex RoomTree::claim_lowest(Atomic<UnitIndex>& watch) {
+UnitIndex RoomTree::search(Atomic<UnitIndex>& watch) {
   settle_child();  // before `watch` names a group: taken for a token of this thread, it keeps another from its repair
   const UnitIndex frontier = region.frontier.load_acquire();
   if (frontier == region.heap_start) return kNoUnit;  // no metadata yet

@@ -30,7 +30,10 @@ class RoomTree {
   void offer(UnitIndex unit);
   // Takes the token of the lowest slab. kNoUnit if there is none. For the child of a fork, `watch` names the slab from
   // before its token is taken, and the group whose bit is being cleared.
-  UnitIndex claim_lowest(Atomic<UnitIndex>& watch);
+  UnitIndex claim_lowest(Atomic<UnitIndex>& watch) {
+    const usize lowest = usize{hint().load_seq()} * kGroupUnits * kSuperGroups;
+    return lowest < region.frontier.load_acquire() ? search(watch) : kNoUnit;
+  }
   // Takes the token of this slab if it lies in the tree.
   bool claim(UnitIndex unit, Atomic<UnitIndex>& watch);
   // In the child of a fork: SLAB-4 of a group, and TREE-1, after a search that was cut short.
@@ -57,7 +60,8 @@ class RoomTree {
  private:
   Atomic<u64>& slabs(usize group) const { return slabs_with_room(group, shard_, class_); }
   Atomic<u64>& groups(usize super) const { return super_at(super).groups_with_room[shard_][class_]; }
-  Atomic<u32>& hint() const;
+  Atomic<u32>& hint() const { return shard_rows[shard_].lowest_super[class_]; }
+  UnitIndex search(Atomic<UnitIndex>& watch);
   void lower_hint(u32 super) const;
   void raise_hint(u32 from, u32 to) const;
 

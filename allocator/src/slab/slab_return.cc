@@ -90,7 +90,7 @@ Neighbours neighbours(const ClassInfo& info, void* const* next, void* const* end
 }
 
 // Follows the blocks as they come, from one word to the next.
-[[maybe_unused]] void return_in_turn(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
+void return_in_turn(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   const ClassInfo& info = class_info(size_class);
   const BlockNumbers numbers(size_class);
   const usize bytes = info.bytes;
@@ -135,7 +135,7 @@ static_assert(kSlabWordsMax <= kUnitBytes);
 
 // For blocks in random order: first sorts them into words, so that each word is entered about once. A word's place
 // follows from its number; another word that needs the place sends it off.
-[[maybe_unused]] void return_sorted(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
+void return_sorted(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
   constexpr unsigned kPlacesLog = 5;
   constexpr u64 kMultiplier = 0x9e37'79b9'7f4a'7c15;
   const usize slab_mask = units_to_bytes(class_info(size_class).units) - 1;
@@ -172,11 +172,7 @@ static_assert(kSlabWordsMax <= kUnitBytes);
 }  // namespace
 
 void return_blocks(SizeClass size_class, SlabUser& user, void* const* blocks, unsigned count) {
-  if constexpr (kSortsReturns) {
-    return_sorted(size_class, user, blocks, count);
-  } else {
-    return_in_turn(size_class, user, blocks, count);
-  }
+  (kSortsReturns ? return_sorted : return_in_turn)(size_class, user, blocks, count);
   user.token.store_relaxed(kNoUnit);
   shard_rows[user.shard].blocks_out[size_class].sub_relaxed(count);
 }
