@@ -63,7 +63,7 @@ FREESTONE_INLINE SizeClass class_on_ground(const void* block) {
 }
 inline bool is_on_ground(const void* block) { return kSharesGround && tag_of(unit_of(block)) == kTagGround; }
 // What the unit of a block is for its class: its tag, or the class of the block that starts there on ground.
-inline u8 tag_of_block(const void* block) {
+FREESTONE_INLINE u8 tag_of_block(const void* block) {
   const u8 tag = tag_of(unit_of(block));
   if (!kSharesGround || FREESTONE_LIKELY(tag != kTagGround)) return tag;
   const SizeClass size_class = class_on_ground(block);
