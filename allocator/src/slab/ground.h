@@ -20,6 +20,7 @@
 // GROUND-4  The child of a fork that finds another thread inside takes nothing from ground any more and lets none go.
 #pragma once
 
+#include "base/check.h"
 #include "slab/ground_map.h"
 #include "slab/slab.h"
 
