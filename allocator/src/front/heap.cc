@@ -67,11 +67,8 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
   if (cache != nullptr && FREESTONE_UNLIKELY(sample_observer.load_relaxed() != nullptr)) {
     if (void* block = sample_allocation(*cache, size_class, bytes, alignment, &track); block != nullptr) return block;
   }
-  void* block = nullptr;
-  if (zeroed != nullptr && cache != nullptr) {
-    block = take_known_zero(*cache, size_class);
-    *zeroed = block != nullptr;
-  }
+  void* block = zeroed != nullptr && cache != nullptr ? take_known_zero(*cache, size_class) : nullptr;
+  if (zeroed != nullptr) *zeroed = block != nullptr;
   const auto pop_of = [=](SizeClass c) {
     return cache != nullptr ? pop_slow(*cache, c) : take_one(c, this_thread.random);
   };
@@ -284,9 +281,13 @@ FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
 
 void* allocate_slow(usize bytes) {
   need_stack();
+  Cache& cache = thread_cache();
+  const bool observed = sample_observer.load_relaxed() != nullptr || cache.recalled.load_relaxed() != 0;
+  if (bytes <= kCachedBytesMax && !observed && has_cache()) {
+    if (void* block = pop_slow(cache, class_of(bytes)); FREESTONE_LIKELY(block != nullptr)) return block;
+  }
   if (is_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
-    if (const UnitIndex first = thread_cache().run.take(bytes_to_units(bytes)); first != kNoUnit)
-      return unit_address(first);
+    if (const UnitIndex first = cache.run.take(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
   if (is_large_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
