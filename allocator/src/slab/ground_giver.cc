@@ -13,7 +13,7 @@ constexpr unsigned kSlabsTried = 16;
 // Of the classes with much room in their slabs, but for this one, that with most; 0 if there is none.
 SizeClass find_class(SizeClass taker) {
   SizeClass found = 0;
-  usize most = kUnitBytes / 2;
+  usize most = kSmallBytesMax;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     if (slab_units_in_use[c].load_relaxed() == 0 || c == taker) continue;
     const usize free = slab_use(c).free_bytes;
