@@ -141,8 +141,12 @@ inline void mark() { asm volatile("int3" ::: "memory"); }
     for (void*& block : blocks) block = scenario.use(scenario.take());
     for (void* block : blocks) scenario.give(block);
   }
-  const char* phase = std::getenv("TRACE_PHASE");  // so many blocks nearer to the array's end
-  for (int kept = phase != nullptr ? std::atoi(phase) : 0; kept > 0; --kept) scenario.take();
+  // So many blocks nearer to the end of what may be taken, and half as many to the end of the room.
+  const char* phase = std::getenv("TRACE_PHASE");
+  for (int kept = phase != nullptr ? std::atoi(phase) : 0; kept > 0; --kept) {
+    void* block = scenario.use(scenario.take());
+    if (kept % 2 == 0) scenario.give(block);
+  }
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   raise(SIGSTOP);
   if (scenario.counted == Scenario::kTake) mark();
