@@ -107,15 +107,20 @@ struct Look {
   usize unused() const { return touched - min_of(touched, blocks); }
 };
 
-void look(Look& found) FREESTONE_REQUIRES(looking) {
+// False when so little has memory that all of it may stay.
+bool look(Look& found) FREESTONE_REQUIRES(looking) {
+  const GroundUse ground = ground_use();
+  found.blocks = ground.used_bytes;
+  found.touched = ground.bytes;
+  for (SizeClass c = 1; c <= kLastSmallClass; ++c)
+    found.touched += units_to_bytes(slab_units_in_use[c].load_relaxed()) - empty_bytes[c].load_relaxed();
+  if (found.touched <= kLeftBytes) return false;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     const SlabUse use = slab_use(c);
     found.free[c] = use.free_bytes;
     found.blocks += use.outside_bytes;
-    found.touched += use.bytes - use.empty_bytes;
   }
-  found.blocks += ground_use().used_bytes;
-  found.touched += ground_use().bytes;
+  return true;
 }
 
 // Tells the law what is in use; returns how many bytes may stay beyond it.
@@ -192,7 +197,10 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 grown = came - looked_at.load_relaxed();
   looked_at.store_relaxed(came);
   Look found;
-  look(found);
+  if (!look(found)) {
+    looking.unlock();
+    return false;
+  }
   const u64 tick = ticks_at(os::coarse_milliseconds());
   const u64 ticks = min_of(tick - state.tick, kTicksPerRound);
   state.tick = tick;
