@@ -113,7 +113,7 @@ bool purge_oldest(usize units, WentBack why, usize& went_back) {
   const bool is_page = stretch.units <= page_units;
   if (is_page && span_map.refused_units() == 0) state.refused_ms = os::coarse_milliseconds();
   span_map.put_back(stretch, is_page);
-  state.piece = max_of<usize>(stretch.units / 2, 1);
+  state.piece = max_of<usize>(dirty / 2, 1);  // guards inside do not count as progress
   return true;
 }
 

@@ -1,10 +1,9 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
 // By one law (retention.h): of what fell out of use the option dirty_bytes and an eighth of what is live stay dirty, or
-// what came back before. Where dirty memory does not fit a request it counts as used, up to as much as is live. More
-// than the law allows is surplus. The free that finds it gives back a few MiB plus twice what it
-// freed; the next frees give back the rest. A thread that takes clean units while there is surplus does the same. With
-// time the law allows less (decay_spans).
+// what came back before; with time less (decay_spans). Where dirty memory does not fit a request it counts as used, up
+// to as much as is live. More is surplus. A free that finds it gives back a few MiB plus twice what it freed, the next
+// frees the rest. So does a thread that takes clean units.
 //
 // The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2). What it refuses, as it does
 // where a page is locked, is split down to a page, and only that page waits, kRefusedMs. If it refuses often in a row,

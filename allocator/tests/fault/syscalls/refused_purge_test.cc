@@ -107,6 +107,30 @@ TEST_P(LockedPage, KeepsNoMoreThanItself) {
 INSTANTIATE_TEST_SUITE_P(Sizes, LockedPage, testing::Values(100, 9000, 40'000, 200'000, 3 * kMiB),
                          testing::PrintToStringParamName());
 
+// Locked pages among free units that went back and, in the hardened build, fault since.
+TEST(LockedPages, BesideGuardsKeepNothingElse) {
+  const ChildEnd end = run_in_child([] {
+    Random random(1);
+    for (int round = 0; round < 20; ++round) {
+      const size_t before = resident_bytes();
+      Blocks blocks(1000);
+      blocks.add_bytes(32 * kMiB, [&] { return 33'000 + random.below(250'000); });
+      for (size_t k = 0; k < blocks.count(); ++k) {
+        if (random.below(4) == 0 && mlock(page_of(blocks[k] + random.below(33'000)), kPage) != 0) return kMayNotLock;
+      }
+      blocks.shuffle(0, random);
+      for (const size_t parts : {3, 2, 1, 0}) {
+        blocks.shrink_to(blocks.count() * parts / 4);
+        api().malloc_trim(0);
+      }
+      if (resident_bytes() > before + 4 * kMiB) return 1;
+      munlockall();
+    }
+    return 0;
+  });
+  expect_done(end, "trimmed");
+}
+
 class Refused : public SupervisedTest {};
 
 // The kernel stops at a locked page in the midst of making a guard. What it began is undone, even if it refuses that.
