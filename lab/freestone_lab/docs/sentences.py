@@ -91,10 +91,6 @@ def _recorded_programs(root: Path) -> list[str]:
     return values
 
 
-def _one_program(root: Path) -> list[str]:
-    return [quantity.ratio(trace_results.ratios(_load(root / TRACES), "freestone", "rss")["sqlite3"])]
-
-
 def _attacks(root: Path) -> list[str]:
     """How many kinds there are, how many of them each allocator stops whole, and the least that ours stops of one."""
     kinds = enumerated.kinds(_load(root / tables.ENUMERATED))
@@ -164,13 +160,6 @@ SENTENCES = (
         FULL,
         _full("micro/published", "weighted", (("freestone-hardened", "glibc"),)),
         ("weighted",),
-    ),
-    Sentence(
-        ROADMAP,
-        "| peak memory of sqlite3 at most 1.03 of the smallest peer | {} of glibc |",
-        TRACES,
-        _one_program,
-        ("rss",),
     ),
     Sentence(
         ROADMAP,
