@@ -225,13 +225,13 @@ int work(const MallctlRequest& r) {
   return 0;
 }
 
-// jemalloc's decay time, after which all is gone, counts as twice our half-life; -1 means never.
+// -1 means never.
 int decay_time(const MallctlRequest& r) {
-  const auto before = static_cast<Signed>(options.dirty_decay_ms * 2);
+  const auto before = static_cast<Signed>(options.dirty_decay_ms);
   if (r.fresh != nullptr) {
     Signed wanted;
     if (!r.take(wanted) || wanted < -1) return EINVAL;
-    const u64 ms = wanted < 0 ? 3'600'000 : min_of<u64>(static_cast<u64>(wanted) / 2, 3'600'000);
+    const u64 ms = wanted < 0 ? 3'600'000 : min_of<u64>(static_cast<u64>(wanted), 3'600'000);
     if (!set_sealed(options.dirty_decay_ms, ms)) return EPERM;
   }
   return r.give(before);

@@ -44,13 +44,6 @@ inline constexpr SizeClass kCountedClassEnd = class_of(kCountedBytes) + 1;
 inline constexpr unsigned kCountedEntry = kTagCount;  // the second entry of class 0
 
 struct Counting;
-
-// Hardened build: what a thread spent on sealing, in bytes (hardened/large.cc).
-struct Allowance {
-  usize spent = 0;
-  u64 last_ms = 0;
-  u32 refusals = 0;  // stays 0 without a rate: then nothing is refused
-};
 struct ClassOfGranules {
   u8 of[kGranuleTableBytes / kGranule + 1];
 
@@ -75,11 +68,9 @@ template <bool Enabled>
 struct Quarantine {
   Queue queues[kLastSmallClass + 1];
   u8 last_asked = 0;  // the class last asked for places that another needs more
-  Allowance spent_on_seals;
 
   FREESTONE_INLINE Queue& of(SizeClass size_class) { return queues[size_class]; }
   u8& hand() { return last_asked; }
-  Allowance& allowance() { return spent_on_seals; }
   template <typename Visit>
   void for_each(Visit visit) const {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) visit(c, queues[c]);
@@ -89,7 +80,6 @@ template <>
 struct Quarantine<false> {
   static Queue& of(SizeClass) { __builtin_unreachable(); }
   static u8& hand() { __builtin_unreachable(); }
-  static Allowance& allowance() { __builtin_unreachable(); }
   template <typename Visit>
   void for_each(Visit) const {}
 };
@@ -105,7 +95,7 @@ struct alignas(64) Cache {
   SlabUser user;
   Atomic<u8> changing;       // the class that a slow path is at work on; 0: none
   Misses misses[kClassEnd];  // halved at each adaptation
-  u32 events = 0;            // refills and flushes since the last adaptation
+  u32 events = 0;            // refills, flushes and frees of runs since the last adaptation
   usize capacity_bytes = 0;
   HeldRun run;
   Atomic<usize> worker;          // own_thread() of its owner, or of who takes it apart; 0: parked (PARK-1)

@@ -19,7 +19,6 @@ namespace freestone {
 namespace {
 
 constexpr u32 kEventsPerAdaptation = 1024;
-constexpr u32 kEventsPerClock = 8;
 constexpr u32 kEventsPerLook = 256;  // at memory inside slabs
 
 // A thread with fewer between two ticks may go on without any.

@@ -1,9 +1,9 @@
 // Room 8, cache: the slow paths of malloc and free, and what each of them finds due.
 //
-// An event is a refill or a flush. Some events ask the coarse clock whether a tick is due; the half-life of the law of
-// retention has kTicksPerHalfLife ticks. A tick gives back what time made superfluous, in this order: parked caches,
-// blocks that lay unused in transfer bins, runs that wait, free units, pages inside slabs. While more must go, a thread
-// with few refills loses its arrays, which brings it back to a slow path.
+// An event is a refill, a flush or the free of a run. Some events ask the coarse clock whether a tick is due; the decay
+// time has kTicksPerDecay ticks. A tick gives back what time made superfluous, in this order: parked caches, blocks
+// that lay unused in transfer bins, runs that wait, free units, pages inside slabs. While more must go, a thread with
+// few refills loses its arrays, which brings it back to a slow path.
 #pragma once
 
 #include "cache/cache.h"
@@ -21,6 +21,7 @@ void put_in_quarantine_full(Cache& cache, SizeClass size_class, void* block);
 void* take_one(SizeClass size_class, u64& random);
 void return_one(SizeClass size_class, void* block);
 
+inline constexpr u32 kEventsPerClock = 8;
 bool tick_is_due();
 // `cache` is the calling thread's; null if it has none. Any thread may call it that holds no lock and is at work on no
 // class.

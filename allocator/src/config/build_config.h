@@ -58,19 +58,14 @@ inline constexpr usize kHeldRunBytes = 2 * kMiB;
 // The blocks of one class in one transfer bin.
 inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
 
-// The first slab in a frame of 2 MiB fills the frame with memory, once the heap has kFramesFromBytes and is as large as
-// kFramesFromSlabs such slabs. From there on the unused part, in the frame and in the slabs that each class has begun,
-// is about a thirtieth of the heap. Slabs of blocks above kFrameBlockBytesMax fill no frame, because a program may
-// touch only a part of each.
+// From so much on the heap is filled with memory by frames, as span/frames.h says. Then the unused part, in the frame
+// and in the slabs that each class has begun, is about a thirtieth of the heap.
 inline constexpr usize kFrameBytes = 2 * kMiB;
 inline constexpr usize kFramesFromBytes = 64 * kMiB;
-inline constexpr usize kFramesFromSlabs = 512;
-inline constexpr usize kFrameBlockBytesMax = 8 * kKiB;
 
-// When memory falls out of use for the first time, the option dirty_bytes and 1/kDirtyLiveDivisor of what is in use
-// stay for reuse.
+// When memory falls out of use, the option dirty_bytes and 1/kDirtyLiveDivisor of what is in use stay for reuse.
 inline constexpr usize kDirtyLiveDivisor = 8;
-// The most that one system call gives back, and the most that one free gives back beyond twice what it freed. Both
+// The most that one system call gives back, and the most that one free gives back beyond four times what it freed. Both
 // bound how long a free takes.
 inline constexpr usize kPurgeBytesPerCall = kMiB;
 inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;

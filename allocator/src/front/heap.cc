@@ -249,25 +249,25 @@ FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
 
 // A run, or a mapping of its own.
 FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
+  const bool fits = !is_mapping && bytes <= old_bytes && old_bytes - bytes < kUnitBytes;
+  if (!kChecksEveryCall && fits && sample_observer.load_relaxed() == nullptr) return block;
   need_stack();
   if (bytes > PTRDIFF_MAX) return out_of_memory();
   sample_freed(block);  // first: afterwards the address may belong to another block
-  void* const resized = resize_large(block, old_bytes, bytes, is_mapping);
-  if (resized == nullptr) {
-    const auto allocate_new = [=] {
-      void* const roomy = place_for_growth(old_bytes, bytes);
-      return roomy != nullptr ? roomy : allocate(bytes);
-    };
-    return move_to(allocate_new, block, old_bytes, bytes);
+  if (void* const resized = resize_large(block, old_bytes, bytes, is_mapping); resized != nullptr) {
+    sample_resized(resized, bytes);
+    return resized;
   }
-  sample_resized(resized, bytes);
-  return resized;
+  const auto allocate_new = [=] {
+    void* const roomy = place_for_growth(old_bytes, bytes);
+    return roomy != nullptr ? roomy : allocate(bytes);
+  };
+  return move_to(allocate_new, block, old_bytes, bytes);
 }
 
 FREESTONE_APART void* reallocate_sampled(void* block, usize bytes) {
-  const UnitIndex first = sampled_first_unit(block);
-  if (sampled_block(first) != block) fail_invalid("invalid realloc", block);
-  return move(block, sampled_bytes(first), bytes);
+  if (sampled_block(sampled_first_unit(block)) != block) fail_invalid("invalid realloc", block);
+  return move(block, sampled_bytes(sampled_first_unit(block)), bytes);
 }
 
 FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {

@@ -127,34 +127,40 @@ bool grow(void* block, usize bytes) {
   return span <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(span));
 }
 
-// Whether the thread's allowance has so many bytes: a stock at first, then an amount per millisecond. A refusal looks
-// at the clock once in kClockEvery times.
-bool take_allowance(Allowance& allowance, usize bytes) {
+// What seals cost so far, less what was earned. Relaxed: two threads at once may spend a seal more.
+struct Allowance {
+  Atomic<usize> spent_bytes;
+  Atomic<u64> last_ms;
+  Atomic<u32> refusals;  // stays 0 without a rate: then nothing is refused
+};
+Allowance allowance;
+
+// Whether the allowance has so many bytes: a stock at first, then an amount per millisecond. A refusal looks at the
+// clock once in kClockEvery times.
+bool take_allowance(usize bytes) {
   constexpr u32 kClockEvery = 16;
-  if (FREESTONE_LIKELY(allowance.spent + bytes <= kAllowanceStock)) {
-    allowance.spent += bytes;
+  const auto take = [bytes](usize spent) {
+    if (spent + bytes > kAllowanceStock) return false;
+    allowance.spent_bytes.store_relaxed(spent + bytes);
     return true;
-  }
-  if (FREESTONE_LIKELY(allowance.refusals++ % kClockEvery != 0)) return false;
+  };
+  const usize spent = allowance.spent_bytes.load_relaxed();
+  if (FREESTONE_LIKELY(take(spent))) return true;
+  if (FREESTONE_LIKELY(allowance.refusals.fetch_add_relaxed(1) % kClockEvery != 0)) return false;
   const u64 rate = options.hardening_rate;
   if (rate == 0) {
-    allowance.refusals = 0;
+    allowance.refusals.store_relaxed(0);
     return true;
   }
-  const u64 now = os::coarse_milliseconds();
-  const u64 earned = allowance.last_ms == 0 ? 0 : (now - allowance.last_ms) * rate;
-  allowance.last_ms = now;
-  allowance.spent -= min_of<u64>(allowance.spent, earned);
-  if (allowance.spent + bytes > kAllowanceStock) return false;
-  allowance.spent += bytes;
-  return true;
+  const u64 now = os::coarse_milliseconds(), last = allowance.last_ms.load_relaxed();
+  allowance.last_ms.store_relaxed(now);
+  return take(spent - min_of<u64>(spent, last == 0 ? 0 : (now - last) * rate));
 }
 
 bool may_seal(usize bytes, usize span) {
   if constexpr (!kMitigations.quarantine) return false;
   if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
-  if (this_thread.cache_offset == 0) return true;
-  if (take_allowance(thread_cache().quarantine.allowance(), seal_cost(bytes))) return true;
+  if (this_thread.cache_offset == 0 || take_allowance(seal_cost(bytes))) return true;
   return span > kSharedRunBytesMax && next_random() % kSealAnyway == 0;
 }
 
@@ -292,7 +298,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   if (may_seal(claim.bytes, span)) return seal(block, span);
   if constexpr (kMitigations.zero_on_free) {
     auto* const start = static_cast<char*>(block);
-    if (tag != kTagRun || is_kept_run(span) || may_keep_large_run(span)) {
+    if (tag != kTagRun || span <= kSharedRunBytesMax || keeps_memory(span)) {
       empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
     } else {
       std::memset(block, 0, kClearAlwaysBytes);

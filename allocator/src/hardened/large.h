@@ -2,7 +2,7 @@
 //
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
 // and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in a place of
-// its own and is checked as a whole when it is handed out again. A larger block is sealed while the thread's allowance
+// its own and is checked as a whole when it is handed out again. A larger block is sealed while the process's allowance
 // lasts: it loses its memory and faults on every access until other blocks have taken its place. Beyond the allowance
 // a block above 1 MiB and up to 4 MiB is still sealed with a chance of one in eight (kSealAnyway).
 #pragma once

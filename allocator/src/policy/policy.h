@@ -72,7 +72,7 @@ inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
 // A free clears this many bytes at the start of a large run that it does not seal.
 inline constexpr usize kClearAlwaysBytes = 256;
-// What a thread may spend on seals before the allowance per millisecond (option hardening_rate) binds it, and the price
+// What a process may spend on seals before the allowance a millisecond (option hardening_rate) binds it, and the price
 // of one seal. The price stands for two system calls and the faults of the block's next use. The stock pays for 64 of
 // the dearest seals.
 inline constexpr usize kAllowanceStock = 512 * kMiB;

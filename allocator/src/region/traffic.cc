@@ -8,11 +8,12 @@
 namespace freestone {
 
 constinit Traffic traffic;
+constinit PurgeBudget purge_budget;
 
 namespace {
 
 // Relaxed: a thread that sees an older state makes a few calls more.
-Atomic<u32> refusals;     // in a row
+Atomic<u32> refusals;    // in a row
 Atomic<u64> refused_ms;  // when the last of kRefusalsMax came
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/units.h"
+#include "region/purge_budget.h"
 
 namespace freestone {
 
@@ -38,8 +39,12 @@ extern FREESTONE_HIDDEN Traffic traffic;
 inline void note_back(WentBack why, usize bytes) {
   traffic.back_bytes[static_cast<unsigned>(why)].add_relaxed(bytes);
   traffic.back_calls[static_cast<unsigned>(why)].add_relaxed(1);
+  if (why <= WentBack::slabs) purge_budget.went_back(bytes);
 }
-inline void note_came(Came how, usize bytes) { traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes); }
+inline void note_came(Came how, usize bytes) {
+  traffic.came_bytes[static_cast<unsigned>(how)].add_relaxed(bytes);
+  if (how == Came::again) purge_budget.came_again(bytes);
+}
 
 // Gives the memory of a range of whole pages back and keeps the range. False if the kernel refuses, as it does where a
 // page is locked, or if a page reaches beyond the range, as pages larger than a unit may.

@@ -17,6 +17,7 @@
 #include "region/traffic.h"
 #include "slab/ground.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/run.h"
 #include "span/span_heap.h"
 
@@ -80,6 +81,8 @@ void count_traffic(Statistics& s) {
     s.purged_bytes += s.*back[k];
     s.purge_calls += traffic.back_calls[k].load_relaxed();
   }
+  s.purge_cost_ns = purge_budget.cost_ns();
+  s.worked_ms = worked_ms.load_relaxed();
   for (unsigned k = 0; k < kCameKinds; ++k) s.*came[k] = traffic.came_bytes[k].load_relaxed();
 }
 

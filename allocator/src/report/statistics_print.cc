@@ -136,6 +136,8 @@ static void print_statistics_text(const Statistics& s, TextSink sink, void* cont
   if (s.guard_mappings_max != 0) row(out, {{s.guard_mappings_max, 14}}, "mappings that guards may make");
   row(out, {{s.fragmentation_permille, 14}}, "per mille of charged that is not live (fragmentation)");
   row(out, {{s.purge_calls, 14}}, "purge calls");
+  row(out, {{s.purge_cost_ns / 1000, 14}}, "microseconds that giving back cost");
+  row(out, {{s.worked_ms, 14}}, "milliseconds at work or at rest");
   row(out, {{s.reclaims, 14}}, "times all was given back for want of memory");
   row(out, {{s.failed_allocations, 14}}, "failed allocations");
   Message calls("  system calls:");

@@ -1,12 +1,12 @@
 // Room 7, slab: which memory inside slabs in use goes back to the kernel: whole pages of which every block is free.
 //
-// The law of retention (span/retention.h) says how much of it stays, all classes taken together: when live blocks
-// shrink, the larger of the share and the last swing. More than that is surplus. While there is surplus, a hand goes
-// down the heap and gives free pages back: as much as the heap grew by since the last look, and with time all of the
-// surplus in an eighth of the half-life; a look passes a quarter of the heap and gives back 2 MiB at most.
+// A share of it stays, all classes taken together. More is surplus, and while that is worth its cost
+// (region/purge_budget.h) a hand goes down the heap and gives free pages back: as much as the heap grows by since the
+// last look, and with time all of the surplus in the decay time; a look passes a quarter of the heap and gives back 2
+// MiB at most. Where only its class can use a slab, what the heap grows by goes in any case.
 //
-// All of them go at once when the blocks outside the slabs fell to half of their peak and do not swing: a program that
-// goes idle then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
+// All of it goes at once when the blocks outside the slabs fell to a quarter of their peak: a program that goes idle
+// then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
@@ -20,22 +20,22 @@ namespace freestone {
 
 namespace {
 
-constexpr usize kLookBytes = kMiB;       // growth from one look at the surplus to the next
-constexpr usize kSurplusForCaches = 4 * kMiB;     // surplus for which caches are emptied
+constexpr usize kLookBytes = kMiB;             // growth from one look at the surplus to the next
+constexpr usize kSurplusForCaches = 4 * kMiB;  // surplus for which caches are emptied
 // So little is left where it is, and with the next fraction it is the share. Less where only its class can use it.
 constexpr usize kLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
 constexpr usize kShareDivisor = 32;
-constexpr u64 kTicksPerRound = kTicksPerHalfLife / 8;
-constexpr usize kGivenPerLook = 2 * kMiB;   // the most, to bound how long a call takes; as the next
+constexpr bool kGivesIfGrown = kMitigations.quarantine;  // what the heap grows by goes though the budget is overdrawn
+constexpr u64 kTicksPerRound = kTicksPerDecay;
+constexpr usize kGivenPerLook = 2 * kMiB;  // the most, to bound how long a call takes; as the next
 constexpr usize kUnitsPerLook = 64 * kKiB;
 
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
-Atomic<u64> looked_at;  // relaxed: what had come by the last look
+Atomic<u64> looked_at;                // relaxed: what had come by the last look
 struct State {
-  Retention law;        // of bytes in blocks outside the slabs
-  usize peak = 0;       // the most of them since the slabs were last purged as a whole
-  u64 tick = 0;         // of the last look
-  UnitIndex hand = 0;   // the walk goes on below this unit
+  usize peak = 0;      // the most of them since the slabs were last purged as a whole
+  u64 tick = 0;        // of the last look
+  UnitIndex hand = 0;  // the walk goes on below this unit
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
@@ -123,14 +123,6 @@ bool look(Look& found) FREESTONE_REQUIRES(looking) {
   return true;
 }
 
-// Tells the law what is in use; returns how many bytes may stay beyond it.
-usize note_use(const Look& found, u64 tick) FREESTONE_REQUIRES(looking) {
-  state.law.note(found.blocks, tick);
-  const usize share = kLeftBytes + found.blocks / kShareDivisor;
-  const usize kept = state.law.kept(found.blocks, share);
-  return options.dirty_bytes == 0 ? share : max_of(kept, share);
-}
-
 // The hand passes so many units and gives back so many bytes at most.
 void walk(SlabUser& user, Look& found, usize units, usize most) FREESTONE_REQUIRES(looking) {
   Retiring retiring(user, WentBack::slabs);
@@ -162,7 +154,9 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   Retiring retiring(user, why);
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c)
-      RoomTree(shard, c).for_each([&](UnitIndex unit) { purged += purge_slab(c, unit, user, why, retiring); });
+      RoomTree(shard, c).for_each([&](UnitIndex unit) {
+        if (why != WentBack::slabs || may_give_back()) purged += purge_slab(c, unit, user, why, retiring);
+      });
   }
   retiring.finish();
   user.token.store_relaxed(kNoUnit);
@@ -201,19 +195,20 @@ bool purge_cold_pages(SlabUser& user, bool due) {
     looking.unlock();
     return false;
   }
-  const u64 tick = ticks_at(os::coarse_milliseconds());
+  const u64 tick = worked_ms.load_relaxed() / tick_ms();
   const u64 ticks = min_of(tick - state.tick, kTicksPerRound);
   state.tick = tick;
-  const usize stays = note_use(found, tick);
+  const bool may = may_give_back();
+  const usize stays = kGivesIfGrown || may ? kLeftBytes + found.blocks / kShareDivisor : found.unused();
   const usize surplus = found.unused() - min_of(found.unused(), stays);
   state.peak = max_of(state.peak, found.blocks);
-  const bool became_few = found.blocks <= state.peak / 2 && surplus >= kSurplusForCaches;
+  const bool became_few = found.blocks <= state.peak / 4 && surplus >= kSurplusForCaches && may;
   if (became_few) {
     state.peak = found.blocks;
   } else if (surplus > 0) {
     const usize heap = region.frontier.load_acquire() - region.heap_start;
     walk(user, found, min_of(heap / kTicksPerRound, kUnitsPerLook),
-         min_of(min_of(surplus, kGivenPerLook), grown + surplus * ticks / kTicksPerRound));
+         min_of(min_of(surplus, kGivenPerLook), grown + (may ? surplus * ticks / kTicksPerRound : 0)));
   }
   user.token.store_relaxed(kNoUnit);
   looking.unlock();

@@ -52,7 +52,6 @@ static_assert(classes_are_sound());
 
 Atomic<u32> shards_in_use{1};
 Atomic<u32> shards_used{1};  // a power of two above every shard that a thread ever had: others have no slabs
-Atomic<u32> populate_refused;   // 1: the kernel is too old
 
 // A guarded slab is followed by as much address space that faults: it costs no memory.
 usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0; }
@@ -65,14 +64,8 @@ bool populate_if_growing(SizeClass size_class, UnitIndex first) {
   constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
-  if (info.bytes <= kFrameBlockBytesMax && fill_frame_around(first, info.units)) return true;
-  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks ||
-      populate_refused.load_relaxed() != 0)
-    return false;
-  const os::Failure failure = os::populate(unit_address(first), units_to_bytes(info.units));
-  if (!failure) note_came(Came::populated, units_to_bytes(info.units));
-  if (failure.error == EINVAL) populate_refused.store_relaxed(1);
-  return !failure;
+  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks) return false;
+  return fill_around(first, info.units);
 }
 
 // The last word of each block says whether it is live: 0 is free.

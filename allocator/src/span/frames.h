@@ -1,4 +1,5 @@
-// Room 6, span: frames, the stretches of 2 MiB at multiples of 2 MiB that one huge page covers.
+// Room 6, span: memory ahead of a heap that grows, for many pages by one call instead of a fault for each. A large heap
+// gets it in frames, the stretches of 2 MiB at multiples of 2 MiB that one huge page covers.
 #pragma once
 
 #include "platform/mutex.h"
@@ -10,8 +11,9 @@ extern Mutex span_lock;
 
 inline constexpr auto kFrameUnits = static_cast<UnitIndex>(kFrameBytes >> kUnitShift);
 
-// For a span that was just taken and has no memory. If its frame holds nothing else and no memory, and the heap is
-// large, fills the whole frame; the part outside the span is dirty from then on. False when nothing was done.
-bool fill_frame_around(UnitIndex first, usize units);
+// Fills a span with memory that was just taken, has none, and has as many units as its alignment. With it the stretch
+// around it that is a 128th of the heap or, from kFramesFromBytes on, its frame, if nothing there is in use or has
+// memory; that part is dirty from then on. False when nothing was done.
+bool fill_around(UnitIndex first, usize units);
 
 }  // namespace freestone

@@ -16,12 +16,13 @@ namespace freestone {
 constinit Atomic<usize> kept_units;
 constinit Atomic<usize> keepable_units;
 constinit Atomic<u64> last_tick_ms;
+constinit Atomic<u64> worked_ms;
 
 namespace {
 
 // All counts in units.
 struct State {
-  Retention law;
+  u64 aged_ms = 0;         // of worked_ms, when the older dirty units became older
   UnitIndex used_end = 0;  // no unit at or above was ever taken
   // The most that is purged at once. Halved when the kernel refuses, down to a page, which then waits among the refused
   // units; doubled when it does not.
@@ -30,10 +31,11 @@ struct State {
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
 
-// How many units one free gives back beyond twice what it freed.
+// Use fell greatly when twice what is in use and this is free.
+constexpr usize kGreatFall = 4 * kMiB >> kUnitShift;
+constexpr u64 kAgeTicks = kTicksPerDecay / 2;
+// How many units one free gives back beyond four times what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
-
-u64 now_ticks() { return ticks_at(os::coarse_milliseconds()); }
 
 // In use and not only kept.
 usize live_units() FREESTONE_REQUIRES(span_lock) {
@@ -41,22 +43,21 @@ usize live_units() FREESTONE_REQUIRES(span_lock) {
   return live - min_of(live, kept_units.load_relaxed());
 }
 
-// How many units may stay dirty. What slots hold takes from it.
+// How many units may stay dirty at once. What slots hold takes from it.
 usize allowed_units() FREESTONE_REQUIRES(span_lock) {
-  const usize live = live_units();
-  const usize share = (options.dirty_bytes >> kUnitShift) + live / kDirtyLiveDivisor;
-  const usize swings = state.law.kept(live, share);
-  const usize kept = options.dirty_bytes == 0 ? min_of(swings, share) : swings;
-  const usize allowed = options.dirty_decay_ms == 0 ? 0 : kept;
+  const usize share = (options.dirty_bytes >> kUnitShift) + live_units() / kDirtyLiveDivisor;
+  const usize allowed = gives_all() ? 0 : share;
   keepable_units.store_relaxed(share - min_of(share, span_map.purgeable_units()));
   return allowed - min_of(allowed, kept_units.load_relaxed());
 }
 
-// With what is above goes what one call more takes, so that not every free makes a call.
+// Nothing goes until half as much is free as is in use: then it lies in longer stretches, and takes fewer calls. With
+// what is above goes what one call more takes, so that not every free makes a call.
 usize surplus() FREESTONE_REQUIRES(span_lock) {
-  const usize dirty = span_map.purgeable_units();
-  const usize allowed = allowed_units();
-  return dirty <= allowed ? 0 : dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
+  const usize dirty = span_map.purgeable_units(), allowed = allowed_units(), live = live_units();
+  if (dirty <= allowed || (!gives_all() && dirty < live / 2)) return 0;
+  if (!may_give_back(dirty >= 2 * live + kGreatFall)) return 0;
+  return dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
 }
 
 // `clean`: how many of the units had no memory.
@@ -65,16 +66,34 @@ void note_came_units(UnitIndex first, usize units, usize clean) FREESTONE_REQUIR
   state.used_end = max_of(state.used_end, first + static_cast<UnitIndex>(units));
 }
 
-// What time makes due.
+// What time makes due: what nobody took for half of the decay time to all of it, and all that is free where the process
+// was idle; in one tick no more than in so much time.
 usize due_by_time() FREESTONE_REQUIRES(span_lock) {
-  const u64 now = os::coarse_milliseconds();
+  const u64 now = os::coarse_milliseconds(), last = last_tick_ms.load_relaxed();
+  const u64 counted = purge_budget.pass(last == 0 ? 0 : now - last, tick_ms(), options.give_back_percent);
+  const u64 worked = worked_ms.load_relaxed() + counted;
   last_tick_ms.store_relaxed(now);
+  worked_ms.store_relaxed(worked);
   if (span_map.refused_units() != 0 && now - state.refused_ms >= kRefusedMs) {
     state.refused_ms = now;
     span_map.retry_refused();
   }
-  state.law.note(live_units(), now_ticks());
-  return surplus();
+  const usize most = kPurgeStep * max_of<usize>(counted / tick_ms(), 1);
+  usize due = surplus();
+  if (!may_give_back()) return due;
+  if (gives_all() || counted >= PurgeBudget::kIdleTicks * tick_ms()) {
+    due = span_map.purgeable_units();
+  } else if (span_map.take_age_changed()) {
+    state.aged_ms = worked;
+  } else if (worked - state.aged_ms >= kAgeTicks * tick_ms()) {
+    if (span_map.older_units() == 0) {
+      span_map.make_older();
+      state.aged_ms = worked;
+    } else {
+      due = max_of(due, span_map.older_units());
+    }
+  }
+  return min_of(due, most);
 }
 
 // The kernel gets the memory. Where spans have guards the units are guards from here on: what is free and has no memory
@@ -127,11 +146,6 @@ usize purge_up_to(usize units, WentBack why) {
 }  // namespace
 
 Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
-  const usize live = live_units();
-  // What is dirty did not suffice: it fits nobody, or went back and is taken again. So it counts as used, up to as much
-  // as is live.
-  const usize unfit = dirty == units ? 0 : min_of(span_map.purgeable_units() + kept_units.load_relaxed(), live);
-  state.law.note(live + unfit, now_ticks());
   if (dirty == units) return {};
   note_came_units(first, units, units - dirty);
   return {min_of(surplus(), kPurgeStep)};
@@ -139,15 +153,7 @@ Surplus surplus_after_take(UnitIndex first, usize units, usize dirty) {
 
 void note_taken(UnitIndex first, usize units) { note_came_units(first, units, units); }
 
-void note_filled(UnitIndex first, usize units) {
-  note_came_units(first, units, units);
-  note_came(Came::populated, units_to_bytes(units));
-}
-
-Surplus surplus_after_return(usize units) {
-  state.law.note(live_units(), now_ticks());
-  return {min_of(surplus(), 2 * units + kPurgeStep)};
-}
+Surplus surplus_after_return(usize units) { return {min_of(surplus(), 4 * units + kPurgeStep)}; }
 
 void purge_units(Surplus surplus) { purge_up_to(surplus.units, WentBack::surplus); }
 

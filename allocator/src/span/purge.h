@@ -1,9 +1,9 @@
 // Room 6, span: when the memory of free units goes back to the kernel.
 //
-// By one law (retention.h): of what fell out of use the option dirty_bytes and an eighth of what is live stay dirty, or
-// what came back before; with time less (decay_spans). Where dirty memory does not fit a request it counts as used, up
-// to as much as is live. More is surplus. A free that finds it gives back a few MiB plus twice what it freed, the next
-// frees the rest. So does a thread that takes clean units.
+// The option dirty_bytes and an eighth of what is live stay dirty. More is surplus: a free that finds it gives back a
+// few MiB plus four times what it freed, the next frees the rest; so does a thread that takes clean units. What nobody
+// took for the decay time goes at a tick (decay_spans). All of it only while that is worth its cost
+// (region/purge_budget.h).
 //
 // The kernel is called without a lock, on units that are in no bitmap meanwhile (SPAN-2). What it refuses, as it does
 // where a page is locked, is split down to a page, and only that page waits, kRefusedMs. If it refuses often in a row,
@@ -13,7 +13,6 @@
 #include "config/options.h"
 #include "region/region.h"
 #include "region/traffic.h"
-#include "span/retention.h"
 
 namespace freestone {
 
@@ -22,21 +21,27 @@ extern FREESTONE_HIDDEN Atomic<usize> kept_units;
 // How much of the share no dirty unit uses, when somebody last looked at it.
 extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 
-// The time of the law of retention.
-inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerHalfLife, 1); }
-inline u64 ticks_at(u64 ms) { return ms / tick_ms(); }
+inline constexpr u64 kTicksPerDecay = PurgeBudget::kIdleTicks;
+inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerDecay, 1); }
+// Whether free memory goes back at once, whatever that costs.
+inline bool gives_all() {
+  return options.dirty_decay_ms == 0 || options.dirty_bytes == 0 || options.give_back_percent >= kPercentAll;
+}
+inline bool may_give_back(bool great_fall = false) {
+  return gives_all() || purge_budget.allows(options.give_back_percent, great_fall);
+}
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
 // The last tick (cache/slow.h), by the coarse clock. Written under span_lock.
 extern FREESTONE_HIDDEN Atomic<u64> last_tick_ms;
+// The time that the process was at work or idle, as the budget counts it. Written under span_lock.
+extern FREESTONE_HIDDEN Atomic<u64> worked_ms;
 // At a tick: gives back what the law allows no longer.
 void decay_spans();
 
-// Notes that units without memory are in use from here on.
+// Notes that units without memory have some from here on.
 void note_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
-// Notes that units which nobody uses got memory in advance.
-void note_filled(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 // Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is
 // free. `first` is the first unit taken, `dirty` how many of them were dirty.
 struct Surplus {

@@ -32,7 +32,6 @@ struct alignas(64) Set {
 };
 Set sets[kSets];
 constexpr u64 kStampMs = 64;
-constexpr u64 kAgesPerHalfLife = 8;  // what is asked for less often does as well with dirty memory
 constexpr unsigned kStampShift = 48;
 static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
 alignas(64) Atomic<u64> large_slot[kLargeSlots];
@@ -69,14 +68,14 @@ void end_run(UnitIndex first, usize units) {
   set_tags(first, units, kTagNone);
 }
 
-// What was cleared and is not too large keeps its memory: the faults of its next use would cost more than the clearing.
+// What was cleared keeps its memory.
 void return_to_spans(UnitIndex first, usize units) {
   const usize bytes = units_to_bytes(units);
   const bool is_zero = is_emptied(first);
   if (is_zero) expect_run_clear(unit_address(first), bytes);
   end_run(first, units);
   const usize guard = guards_spans() ? 1 : 0;
-  if (is_zero && bytes <= kSharedRunBytesMax) return return_guarded_span(first, units, guard, true);
+  if (is_zero) return return_guarded_span(first, units, guard, true);
   return_used_span(first, units, guard);
 }
 
@@ -95,14 +94,14 @@ void evict(u64 slot) {
   if (slot != 0) return_to_spans(first_of(slot), units_of(slot));
 }
 
-// Of the last tick, which needs no look at the clock. A run may go a tick early.
+// Needs no look at the clock. A run may go a tick early.
 u64 stamped(UnitIndex first, usize units) {
-  return u64{first} | u64{units} << 32 | last_tick_ms.load_relaxed() / kStampMs << kStampShift;
+  return u64{first} | u64{units} << 32 | worked_ms.load_relaxed() / kStampMs << kStampShift;
 }
 
 bool is_old(u64 slot, u64 now) {
   const u64 age = (now - (slot >> kStampShift)) & low_mask(64 - kStampShift);
-  return slot != 0 && age * kStampMs >= options.dirty_decay_ms / kAgesPerHalfLife;
+  return slot != 0 && age * kStampMs >= options.dirty_decay_ms / 2;
 }
 
 template <typename Visit>
@@ -192,7 +191,9 @@ UnitIndex take_kept_large_run(usize units) {
 
 UnitIndex take_run_to_grow(usize units) { return begin_run(take_span_to_grow(units, 2 * units), units); }
 
-bool may_keep_large_run(usize bytes) { return is_large_kept_run(bytes) && fits_share(bytes_to_units(bytes)); }
+bool keeps_memory(usize bytes) {
+  return is_large_kept_run(bytes) && (!may_give_back() || fits_share(bytes_to_units(bytes)));
+}
 
 bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;
@@ -307,7 +308,7 @@ void flush_runs() {
 
 void release_old_runs() {
   if (kept_units.load_relaxed() == 0) return;
-  const u64 now = os::coarse_milliseconds() / kStampMs;
+  const u64 now = worked_ms.load_relaxed() / kStampMs;
   for_run_slots([now](Atomic<u64>& slot) {
     if (is_old(slot.load_relaxed(), now)) empty_slot(slot);
   });

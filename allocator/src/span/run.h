@@ -8,8 +8,8 @@
 // Class runs, which belong to the thread caches, and free slabs pass through here in the fast build. A few of each
 // length wait for the next thread that needs one: no lock, no search. They are freed before any clean unit is taken.
 //
-// What waits counts as dirty memory (purge.h) and goes back to the free units if no thread takes it for an eighth of
-// the half-life.
+// What waits counts as dirty memory (purge.h) and goes back to the free units if no thread takes it for half of the
+// decay time.
 #pragma once
 
 #include "policy/policy.h"
@@ -31,9 +31,10 @@ UnitIndex take_kept_large_run(usize units);
 // A run for a block that is likely to grow: as much again is free behind it, where that is possible. Not where spans
 // have guards.
 UnitIndex take_run_to_grow(usize units);
-// Whether a large run of this size would be kept if it came back now. Where freed memory must be zero, return_run keeps
-// only one that its record calls emptied or cleared (HARD-2).
-bool may_keep_large_run(usize bytes);
+// Whether a large run of this size would keep its memory if it came back now, in a slot or because giving it back is
+// not worth its cost. Where freed memory must be zero, return_run keeps only one that its record calls emptied or
+// cleared (HARD-2).
+bool keeps_memory(usize bytes);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
 // Copies what a run holds and takes it back. Each piece of it goes to the kernel behind its copy, so that there is
@@ -87,8 +88,8 @@ void release_class_runs();
 
 // Empties all slots.
 void flush_runs();
-// Empties the slots of large runs and of class runs that nobody asked for during an eighth of the half-life; cheap when
-// there are none.
+// Empties the slots of runs and of class runs that nobody asked for during half of the decay time; cheap when there are
+// none.
 void release_old_runs();
 
 // Without those that threads hold, which count as live here.

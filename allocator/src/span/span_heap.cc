@@ -282,9 +282,12 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
     if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
-      if (bytes <= kSealedBytesMax || !may_wait()) return return_guarded_span(first, units, guard, false);
       note_purge(true);
       note_back(WentBack::hardening, bytes);
+      if (bytes <= kSealedBytesMax || !may_wait()) {
+        purge_budget.went_back(bytes);
+        return return_guarded_span(first, units, guard, false);
+      }
       wait_closed_span(first, units);
       const UnitIndex behind = first + static_cast<UnitIndex>(units);
       if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));

@@ -150,9 +150,8 @@ bool SpanMap::are_free(UnitIndex first, usize units) const {
 usize SpanMap::count_dirty(UnitIndex first, usize units) const {
   if (dirty_units() == 0) return 0;
   usize dirty = 0;
-  for_words(first, units, [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) {
-    dirty += count_bits(dirty_word(word) & mask);
-  });
+  for_words(first, units,
+            [&](usize word, u64 mask) FREESTONE_REQUIRES(span_lock) { dirty += count_bits(dirty_word(word) & mask); });
   return dirty;
 }
 
@@ -225,7 +224,10 @@ bool SpanMap::find_older() {
     retries_ = false;
     std::swap(older_, refused_);
   }
-  if (counts_[older_] == 0) std::swap(older_, younger_);
+  if (counts_[older_] == 0) {
+    make_older();
+    age_changed_ = true;
+  }
   return counts_[older_] != 0;
 }
 

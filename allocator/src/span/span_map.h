@@ -20,6 +20,8 @@
 // Nothing in here makes a system call.
 #pragma once
 
+#include <utility>
+
 #include "platform/mutex.h"
 #include "region/account.h"
 #include "region/region.h"
@@ -83,6 +85,11 @@ class SpanMap {
   // What was refused may go again, when the older are gone.
   void retry_refused() { retries_ = counts_[refused_] != 0; }
 
+  usize older_units() const { return counts_[older_]; }
+  // Whether the younger became the older for want of these, since this was last asked.
+  bool take_age_changed() { return std::exchange(age_changed_, false); }
+  void make_older() { std::swap(older_, younger_); }
+
   usize free_units() const { return free_count_; }
   usize dirty_units() const { return counts_[0] + counts_[1] + counts_[2]; }
   usize refused_units() const { return counts_[refused_]; }
@@ -113,6 +120,7 @@ class SpanMap {
   FreeTree<HeapStorage> tree_;
   unsigned younger_ = 0;  // the numbers of the sets
   unsigned older_ = 1;
+  bool age_changed_ = false;
   unsigned refused_ = 2;
   bool retries_ = false;
   usize added_ = 0;

@@ -13,6 +13,7 @@
 #include "front/heap.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "span/purge.h"
 
 namespace freestone {
 
@@ -26,7 +27,7 @@ Atomic<u32> wanted;
 Atomic<u32> number;  // of the thread; relaxed: only it compares
 
 u64 pause_ms() {
-  u64 pause = max_of<u64>(options.dirty_decay_ms / 16, kLookMinMs);
+  u64 pause = max_of(tick_ms(), kLookMinMs);
   if (options.stats_interval_ms > 0) pause = min_of(pause, options.stats_interval_ms);
   return min_of(pause, kLookMaxMs);
 }

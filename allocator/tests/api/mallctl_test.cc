@@ -131,7 +131,7 @@ TEST(Mallctl, AnswersWithJemallocsErrors) {
 TEST(Mallctl, DecayTimeIsTheOptions) {
   const auto before = get<ssize_t>("arenas.dirty_decay_ms");
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 5000), 0);
-  EXPECT_EQ(option("dirty_decay_ms"), "2500");
+  EXPECT_EQ(option("dirty_decay_ms"), "5000");
   EXPECT_EQ(get<ssize_t>("arena.0.dirty_decay_ms"), 5000);
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", before), 0);
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -2), EINVAL);

@@ -4,18 +4,20 @@
 
 #include "platform/message.h"
 #include "region/metadata.h"
+#include "span/purge.h"
 #include "span/run.h"
 #include "span/span_heap.h"
 
 namespace freestone {
 
 Region region;
+Atomic<u64> worked_ms;
 const FailureWitness failure_witness = nullptr;
 
 Span take_span(usize, usize) { return {}; }
 UnitIndex take_kept_class_run(unsigned, usize, usize) { return kNoUnit; }
 bool keep_class_run(unsigned, UnitIndex, usize) { return false; }
-bool fill_frame_around(UnitIndex, usize) { return false; }
+bool fill_around(UnitIndex, usize) { return false; }
 bool has_plain_pages(UnitIndex) { return false; }
 Span take_guarded_span(usize, usize, usize) {
   const UnitIndex first = explore::next_span;

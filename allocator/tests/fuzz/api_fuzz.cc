@@ -349,7 +349,7 @@ void ask(uint8_t how, Input& input, const Held& h) {
       break;
     case 13: {
       constexpr const char* kSettings[][2] = {
-          {"dirty_bytes", "0"}, {"dirty_bytes", "8m"}, {"dirty_decay_ms", "0"},    {"dirty_decay_ms", "2000"},
+          {"dirty_bytes", "0"}, {"dirty_bytes", "8m"}, {"dirty_decay_ms", "0"},    {"dirty_decay_ms", "250"},
           {"cache_bytes", "0"}, {"cache_bytes", "1m"}, {"prof_sample_bytes", "1"}, {"prof_sample_bytes", "64k"}};
       const auto& setting = kSettings[input.byte() % 8];
       FUZZ_EXPECT(freestone_option_set(setting[0], setting[1]) == 0);
@@ -448,7 +448,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   freestone_prof_stop();
   unlink(scratch_path());
   freestone_option_set("dirty_bytes", "8m");
-  freestone_option_set("dirty_decay_ms", "2000");
+  freestone_option_set("dirty_decay_ms", "250");
   freestone_option_set("cache_bytes", "1m");
   FUZZ_EXPECT(blocks.empty());
   FUZZ_EXPECT(freestone_validate(nullptr) == 0);

@@ -13,11 +13,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LINES = 107_500
+LINES = 107_499
 FILE_OF_SRC = 440  # lines of the longest
 FOLDER = 32  # source files
 IN_CIRCLES = 5  # units
-CHOSEN = 110  # constants
+CHOSEN = 105  # constants
 NOT_COUNTED = re.compile(r"^docs/results/|^trace/corpus/|\.(svg|png)$|lock|requirements.*\.txt$")
 ROOTS = ("allocator/src", "trace")
 CONSTANT = re.compile(r"constexpr [\w:]+ k(?!\w*(?:Shift|Bits) )\w+ = ([^;{]*);")

@@ -76,6 +76,8 @@ OPTIONS = (
     "map_bytes:1m",
     "dirty_decay_ms:0",
     "dirty_decay_ms:3600000",
+    "give_back_percent:0",
+    "give_back_percent:100",
     "thp:off",
     "thp:always",
     "limit_soft:1",

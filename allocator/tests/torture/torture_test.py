@@ -59,7 +59,7 @@ class Axes(unittest.TestCase):
         }
         # Two callers of os::populate; the advice that tells what is mapped, and a thread that has ended; map_at makes
         # EEXIST itself; the other two calls are needed.
-        populate = {("slab_take.cc", "EINVAL"), ("region.cc", "EINVAL")}
+        populate = {("frames.cc", "EINVAL"), ("region.cc", "EINVAL")}
         self.assertEqual(
             told, populate | {("os.cc", "ENOMEM"), ("os.cc", "ESRCH"), ("region.cc", "EEXIST"), ("file.cc", "EINTR")}
         )

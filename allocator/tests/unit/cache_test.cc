@@ -1,7 +1,7 @@
 // Room 8: a thread's cache stays within its bytes, gives everything back, and ends with its thread; or it outlives the
 // thread, within bounds, until the next thread takes it or nobody does.
-#include "front/reclaim.h"
 #include "cache/quarantine.h"
+#include "front/reclaim.h"
 
 #include <algorithm>
 #include <atomic>
@@ -87,6 +87,7 @@ TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
   for (int round = 0; round < 10; ++round) allocate_and_free<400>(176);
   ASSERT_GT(cache->count(c), 100u);
   purge_cold_pages(user, true);
+  rest();
   for (usize k = 0; k < std::size(peak); ++k) {
     if (k % 16 != 0) return_blocks(many, user, &peak[k], 1);
   }

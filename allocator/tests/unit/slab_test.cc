@@ -1,6 +1,6 @@
 // Room 7: blocks are handed out once, come back, and are found again, by one thread and by several at once.
-#include "platform/file.h"
 #include "slab/slab.h"
+#include "platform/file.h"
 
 #include <algorithm>
 #include <atomic>
@@ -204,8 +204,8 @@ TEST(slab, PagesThatWentBackAreKnown) {
     std::vector<void*> held(info.blocks * 2 + 8);
     usize count = 0;
     while (count < info.blocks) {
-      const unsigned got = take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count,
-                                       BlockPlace::slab);
+      const unsigned got =
+          take_blocks(c, user, 1, static_cast<unsigned>(held.size() - count), held.data() + count, BlockPlace::slab);
       ASSERT_GT(got, 0u);
       for (unsigned k = 0; k < got; ++k) std::memset(held[count + k], 0, info.bytes);
       count += got;
@@ -241,6 +241,7 @@ TEST(slab, ColdPagesGoWithTimeThoughTheHeapDoesNotGrow) {
   const u64 before = back.load_relaxed();
   const u64 end_ms = os::coarse_milliseconds() + 100'000;
   while (back.load_relaxed() - before < 8 * kMiB && os::coarse_milliseconds() < end_ms) {
+    decay_spans();  // time passes there
     purge_cold_pages(user, true);
     usleep(5000);
   }

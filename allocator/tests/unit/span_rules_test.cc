@@ -1,13 +1,13 @@
-// Room 6, without a heap. The search always names the lowest run that fits, at a cost bounded by the tree's height. Use
-// that falls for the first time leaves a share; use that came back once is kept as a whole, while the pattern lasts.
+// Room 6, without a heap. The search always names the lowest run that fits, at a cost bounded by the tree's height.
+// Giving memory back costs a share of the time at work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "region/purge_budget.h"
 #include "span/free_tree.h"
-#include "span/retention.h"
 #include "support/random.h"
 
 namespace freestone {
@@ -139,142 +139,104 @@ TEST(span_rules, SearchAndChangeCostTheHeightOfTheTreeUpTo64GiB) {
   }
 }
 
-constexpr usize kShare = 50;
-constexpr u64 kMuchLater = 40 * kTicksPerHalfLife;
+constexpr u64 kTickMs = 62;
 
-// A program whose use moves in steps, on a clock of its own.
+// A program on a clock of its own, whose work is cut into ticks.
 struct Program {
-  Retention law;
-  usize use = 0;
-  u64 now = 1'000'000;
+  PurgeBudget budget;
 
-  // Calls go on meanwhile, at the same use.
-  void go_on(u64 ticks) {
-    for (; ticks > 0; --ticks) law.note(use, ++now);
+  void work(u64 ms, u64 percent = 1) {
+    for (u64 done = 0; done < ms; done += kTickMs) budget.pass(kTickMs, kTickMs, percent);
   }
-  void idle(u64 ticks) {
-    now += ticks;
-    law.note(use, now);
-  }
-  // In 20 steps, with so many ticks in all.
-  void go_to(usize target, u64 ticks) {
-    const usize from = use;
-    for (u64 step = 1; step <= 20; ++step) {
-      use = target > from ? from + (target - from) * step / 20 : from - (from - target) * step / 20;
-      now += ticks * step / 20 - ticks * (step - 1) / 20;
-      law.note(use, now);
+  // Gives back and takes again until the budget is overdrawn; returns how many pieces of 1 MiB that were.
+  usize swing() {
+    usize pieces = 0;
+    for (; budget.allows(1); ++pieces) {
+      budget.went_back(kMiB);
+      budget.came_again(kMiB);
     }
+    return pieces;
   }
-  void swing(usize high, usize low, u64 ticks, int times = 1) {
-    for (int k = 0; k < times; ++k) {
-      go_to(high, ticks);
-      go_to(low, ticks);
-    }
-  }
-  usize kept() const { return law.kept(use, kShare); }
 };
 
-TEST(span_rules, OfTheFirstFallAShareIsKept) {
-  for (const u64 ticks : {0, 1, 4}) {
-    Program program;
-    program.go_to(1000, ticks);
-    program.go_to(980, ticks);
-    EXPECT_EQ(program.kept(), 20u) << "no more than it fell by";
-    program.go_to(100, ticks);
-    EXPECT_EQ(program.kept(), kShare);
-  }
-}
+constexpr i64 kPieceNs = PurgeBudget::kCallNs + 256 * PurgeBudget::kMistakeNs;
 
-TEST(span_rules, WhatCameBackIsKeptTheNextTime) {
-  for (const u64 ticks : {0, 1, 2, 4, 6}) {
-    Program program;
-    program.swing(1000, 100, ticks, 2);
-    EXPECT_GE(program.kept(), 750u) << ticks;
-    EXPECT_LE(program.kept(), 900u) << ticks;
-    if (ticks <= 1) {
-      EXPECT_EQ(program.kept(), 900u) << ticks;
-    }
-  }
-}
-
-// A swing of half of the use keeps half, one of a tenth a tenth.
-TEST(span_rules, OnlyTheSwingIsKeptOfALargerUse) {
-  for (const usize low : {500, 800, 900}) {
-    Program program;
-    program.swing(1000, low, 1, 6);
-    EXPECT_EQ(program.kept(), 1000 - low);
-  }
-}
-
-TEST(span_rules, ASwingThatGoesOnStaysKept) {
+TEST(span_rules, GivingBackCostsOnePercentOfTheWork) {
   Program program;
-  for (int k = 0; k < 500; ++k) {
-    program.swing(1000, 100, 1);
-    ASSERT_TRUE(k == 0 || program.kept() == 900u) << "cycle " << k;
+  EXPECT_EQ(program.swing(), 0u) << "nothing was earned";
+  usize pieces = 0;
+  for (int k = 0; k < 100; ++k) {
+    program.work(16 * kTickMs);
+    pieces += program.swing();
   }
+  EXPECT_NEAR(static_cast<double>(pieces) * kPieceNs, 16e6 * kTickMs, 1e6) << "a hundredth of 99.2 s";
 }
 
-TEST(span_rules, AProgramThatIdlesBetweenFallAndRiseDoesNotSwing) {
-  for (const u64 ticks : {2, 3, 10, 100, 1000}) {
+TEST(span_rules, WhatStaysAwayCostsItsCallsOnly) {
+  Program program;
+  program.work(1000);
+  for (int k = 0; k < 1000; ++k) program.budget.went_back(kMiB);
+  EXPECT_TRUE(program.budget.allows(1));
+  program.budget.came_again(100 * kMiB);
+  EXPECT_FALSE(program.budget.allows(1));
+}
+
+// What was trimmed, or never had memory, is nobody's mistake.
+TEST(span_rules, NoMoreComesAgainThanWentBack) {
+  Program program;
+  program.work(1000);
+  program.budget.went_back(4 * kMiB);
+  program.budget.came_again(4 * kGiB);
+  EXPECT_TRUE(program.budget.allows(1));
+}
+
+TEST(span_rules, NeitherSavingsNorDebtsGrowForEver) {
+  Program program;
+  program.work(1'000'000);
+  EXPECT_NEAR(static_cast<double>(program.swing()) * kPieceNs, PurgeBudget::kMostNs, kPieceNs);
+  program.budget.went_back(4 * kGiB);
+  program.budget.came_again(4 * kGiB);
+  program.work(PurgeBudget::kMostNs / 10'000 + 100);
+  EXPECT_TRUE(program.budget.allows(1)) << "the debt is paid";
+}
+
+// A process that gets 10 of each 100 ms sees gaps that are no work. One that rests may give back all.
+TEST(span_rules, AGapIsNoWorkAndALongOneIsRest) {
+  Program program;
+  EXPECT_EQ(program.budget.pass(3 * kTickMs, kTickMs, 1), 2 * kTickMs);
+  program.swing();
+  program.budget.went_back(kGiB);
+  program.budget.came_again(kGiB);
+  EXPECT_FALSE(program.budget.allows(1, true));
+  EXPECT_EQ(program.budget.pass(4 * kTickMs, kTickMs, 1), 4 * kTickMs);
+  program.budget.came_again(kGiB);
+  EXPECT_TRUE(program.budget.allows(1)) << "what went back before the rest was right";
+}
+
+TEST(span_rules, AGreatFallMayOverdrawOnce) {
+  Program program;
+  EXPECT_FALSE(program.budget.allows(1));
+  usize pieces = 0;
+  for (; program.budget.allows(1, true); ++pieces) {
+    program.budget.went_back(kMiB);
+    program.budget.came_again(kMiB);
+  }
+  EXPECT_NEAR(static_cast<double>(pieces) * kPieceNs, PurgeBudget::kOverdraftNs, kPieceNs);
+}
+
+TEST(span_rules, ThePercentageIsTheOneConstant) {
+  for (const u64 percent : {2, 10, 50}) {
     Program program;
-    for (int k = 0; k < 4; ++k) {
-      program.swing(1000, 100, 1);
-      EXPECT_EQ(program.kept(), kShare) << "cycle " << k;
-      program.idle(ticks);
-    }
+    program.work(100, percent);
+    EXPECT_NEAR(static_cast<double>(program.swing()) * kPieceNs,
+                min_of<double>(PurgeBudget::kMostNs, static_cast<double>(2 * kTickMs * percent) * 1e4), kPieceNs);
   }
-}
-
-TEST(span_rules, AFallFurtherThanTheSwingsIsAnEnd) {
   Program program;
-  program.swing(1000, 900, 1, 6);
-  EXPECT_EQ(program.kept(), 100u);
-  program.go_to(10, 1);
-  EXPECT_EQ(program.kept(), kShare);
-}
-
-// One half-life for all of it: what is kept for a swing, and the share. A tick more or less is a window's border.
-TEST(span_rules, WhatIsNotSeenAgainHalvesInAHalfLife) {
-  Program program;
-  program.swing(1'000'000, 100, 1, 3);
-  program.go_on(kTicksPerHalfLife / 2);  // the window in which it was seen, and the one before
-  usize last = program.kept();
-  for (int k = 0; k < 10; ++k) {
-    program.go_on(kTicksPerHalfLife);
-    EXPECT_NEAR(static_cast<double>(program.kept()), static_cast<double>(last) / 2, static_cast<double>(last) / 8);
-    last = program.kept();
-  }
-  program.go_on(kMuchLater);
-  EXPECT_EQ(program.kept(), 0u) << "the share too";
-}
-
-TEST(span_rules, APauseFadesAsMuchAsGoingOn) {
-  for (const u64 ticks : {kTicksPerHalfLife, 2 * kTicksPerHalfLife, 5 * kTicksPerHalfLife, kMuchLater}) {
-    usize kept[2];
-    for (const bool pauses : {false, true}) {
-      Program program;
-      program.swing(1'000'000, 100, 1, 3);
-      pauses ? program.idle(ticks) : program.go_on(ticks);
-      kept[pauses] = program.law.kept(program.use, 1'000'000);
-    }
-    EXPECT_NEAR(static_cast<double>(kept[1]), static_cast<double>(kept[0]), static_cast<double>(kept[0]) / 2 + 1);
-  }
-}
-
-// KEEP-1, with all times and uses at random.
-TEST(span_rules, UseAndWhatIsKeptNeverExceedThePeak) {
-  Random random(test_seed("retention"));
-  Program program;
-  usize peak = 0;
-  for (u64 step = 0; step < scaled(100'000); ++step) {
-    program.now += random.below(4) == 0 ? random.below(60) : random.below(16) == 0 ? 1 : 0;
-    program.use = random.below(8) == 0
-                      ? random.below(10'000)
-                      : std::min<usize>(10'000, program.use + random.below(200) - std::min<usize>(program.use, 100));
-    program.law.note(program.use, program.now);
-    peak = std::max(peak, program.use);
-    ASSERT_LE(program.use + program.law.kept(program.use, random.below(20'000)), peak);
-  }
+  program.work(1'000'000, 0);
+  EXPECT_FALSE(program.budget.allows(0, true));
+  program.budget.went_back(4 * kGiB);
+  program.budget.came_again(4 * kGiB);
+  EXPECT_TRUE(program.budget.allows(kPercentAll));
 }
 
 }  // namespace

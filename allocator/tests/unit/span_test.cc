@@ -183,15 +183,39 @@ TEST(span, MemoryThatIsTakenAgainSoonIsWorthKeeping) {
     return_span(span.first, units, true);
     return bytes_given_back() - before;
   };
-  for (int k = 0; k < 4; ++k) cycle();
+  rest();
+  EXPECT_GT(cycle(), 0u);
+  const auto percent = std::exchange(options.give_back_percent, 0u);
+  EXPECT_EQ(cycle(), 0u) << "nothing goes that nobody asked for";
+  options.give_back_percent = percent;
+  for (int k = 0; k < 20; ++k) cycle();
   for (int k = 0; k < 3; ++k) EXPECT_EQ(cycle(), 0u);
   EXPECT_LE(units_to_bytes(span_counts().dirty_units), 32 * kMiB);
+  options.give_back_percent = kPercentAll;
+  EXPECT_GT(cycle(), 0u) << "all goes, whatever it costs";
+  options.give_back_percent = percent;
   const auto dirty_bytes = std::exchange(options.dirty_bytes, 0u);
   EXPECT_GT(cycle(), 0u) << "nothing is kept where nothing may be";
   options.dirty_bytes = dirty_bytes;
   options.dirty_decay_ms = decay_ms;
   purge_spans(0, WentBack::trim);
   EXPECT_TRUE(spans_are_valid());
+}
+
+// Free memory goes when nobody took it for the decay time, though it is less than may stay at once.
+TEST(span, WhatNobodyTakesGoesWithTime) {
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 40u);
+  purge_spans(0, WentBack::trim);
+  rest();
+  const Span span = take_span(32, 1);
+  return_span(span.first, 32, true);
+  EXPECT_GE(span_counts().dirty_units, 32u);
+  for (int k = 0; k < 200 && span_counts().dirty_units > 0; ++k) {
+    usleep(10'000);
+    decay_spans();
+  }
+  EXPECT_EQ(span_counts().dirty_units, 0u);
+  options.dirty_decay_ms = decay_ms;
 }
 
 // A page that units in use reach into cannot go, and what the kernel refused waits until it is tried again.

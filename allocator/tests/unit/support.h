@@ -10,6 +10,7 @@
 
 #include "cache/arrays.h"
 #include "front/heap.h"
+#include "region/purge_budget.h"
 #include "slab/slab.h"
 #include "span/span_heap.h"
 #include "support/child.h"
@@ -53,6 +54,9 @@ inline std::vector<void*> survivors_of(SlabUser& user, SizeClass c, std::vector<
   }
   return survivors;
 }
+
+// From here on giving memory back may cost what it may after a rest.
+inline void rest() { purge_budget.pass(1000, 1, 1); }
 
 // No other thread may run.
 inline void expect_valid_heap() {

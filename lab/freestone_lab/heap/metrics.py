@@ -35,6 +35,8 @@ FIGURES = {
     "peak_resident_bytes": ("gauge", "The highest resident set so far."),
     "purged_bytes": ("counter", "Given back to the kernel."),
     "purge_calls": ("counter", "Times that memory was given back."),
+    "purge_cost_ns": ("counter", "What giving back cost: calls, and faults of pages that were needed again."),
+    "worked_ms": ("counter", "The time at work, or at rest, of which that may cost give_back_percent."),
     "purged_surplus_bytes": ("counter", "Given back: free spans beyond what is worth keeping."),
     "purged_decay_bytes": ("counter", "Given back: free spans that nobody needed for a while."),
     "purged_slabs_bytes": ("counter", "Given back: whole free pages inside slabs."),

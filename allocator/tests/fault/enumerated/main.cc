@@ -48,7 +48,7 @@ struct Verdict {
   bool keeps_promise() const { return share_without(missed - missed_beyond_allowance) >= kind->promised; }
 };
 
-// Whether the frees before this attack spent what a thread may spend on sealing at first (HARDENING.md, the allowance).
+// Whether the frees before this attack spent what a process may at first (HARDENING.md, the allowance).
 // Larger ones the hardened build then reuses as they are, but one in eight; the share counts every miss all the same.
 bool is_beyond_allowance(const Attack& attack) {
   constexpr std::size_t kWordBehind = 8;  // it lies in the same run
