@@ -36,8 +36,6 @@ inline constexpr usize kSmallBytesMax = 32 * kKiB;
 // set (span/run.cc).
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
-// The process keeps one larger run per doubling, up to this size. They count as free memory that is kept.
-inline constexpr usize kKeptRunBytesMax = 4 * kMiB;
 // A block above this size gets a mapping of its own, and above the option map_bytes, which is at most this. Where there
 // is no mapping left, it is a run (up to kGrownRunBytesMax).
 inline constexpr usize kRunBytesMax = 32 * kMiB;

@@ -290,10 +290,6 @@ void* allocate_slow(usize bytes) {
     if (const UnitIndex first = cache.run.take(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
   if (void* block = pop_unsampled(bytes); block != nullptr) return block;
-  if (is_large_kept_run(bytes) && sample_observer.load_relaxed() == nullptr) {
-    if (const UnitIndex first = take_kept_large_run(bytes_to_units(bytes)); first != kNoUnit)
-      return unit_address(first);
-  }
   const Mode current = ensure_started();
   if (FREESTONE_UNLIKELY(current != Mode::active))
     return current == Mode::disabled ? passthrough_malloc(bytes) : out_of_memory();

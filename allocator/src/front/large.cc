@@ -66,8 +66,7 @@ void deallocate_run(void* block) {
   Cache* cache = cache_if_any();
   const usize bytes = run_bytes(block);
   // Nothing else may see the time pass.
-  const bool looks = is_large_kept_run(bytes) || (cache != nullptr && ++cache->events % kEventsPerClock == 0);
-  if (looks && FREESTONE_UNLIKELY(tick_is_due())) tick(cache);
+  if (cache != nullptr && ++cache->events % kEventsPerClock == 0 && FREESTONE_UNLIKELY(tick_is_due())) tick(cache);
   if (cache != nullptr && is_kept_run(bytes) && may_hold_run(bytes))
     return hold_run(cache->run, cache->user.shard, unit_of(block));
   if (!return_run(shard_of(cache), unit_of(block))) fail("double free", block, "the block is free");

@@ -12,6 +12,7 @@
 #include "slab/class_run.h"
 #include "span/free_memory.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/run.h"
 #include "span/waiting.h"
 
@@ -298,7 +299,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   if (may_seal(claim.bytes, span)) return seal(block, span);
   if constexpr (kMitigations.zero_on_free) {
     auto* const start = static_cast<char*>(block);
-    if (tag != kTagRun || span <= kSharedRunBytesMax || keeps_memory(span)) {
+    if (tag != kTagRun || span <= kSharedRunBytesMax || (span <= kSealedBytesMax && !may_give_back())) {
       empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
     } else {
       std::memset(block, 0, kClearAlwaysBytes);

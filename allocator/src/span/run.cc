@@ -19,8 +19,6 @@ namespace {
 
 constexpr usize kUnitsMin = (kCachedBytesMax >> kUnitShift) + 1;
 constexpr usize kUnitsMax = kSharedRunBytesMax >> kUnitShift;
-constexpr usize kLargeUnitsMax = kKeptRunBytesMax >> kUnitShift;
-constexpr unsigned kLargeSlots = highest_bit(kLargeUnitsMax - 1) - highest_bit(kUnitsMax - 1);
 constexpr unsigned kSlots = highest_bit(kUnitsMax - 1) - highest_bit(kUnitsMin - 1) + 1;
 constexpr unsigned kSets = 4;
 static_assert(kSets * 2 * kSharedRunBytesMax <= 8 * kMiB && kSlots == 3, "slots of 1/4, 1/2 and 1 MiB in each set");
@@ -33,8 +31,6 @@ struct alignas(64) Set {
 Set sets[kSets];
 constexpr u64 kStampMs = 64;
 constexpr unsigned kStampShift = 48;
-static_assert(kLargeUnitsMax < u64{1} << (kStampShift - 32));
-alignas(64) Atomic<u64> large_slot[kLargeSlots];
 
 // Slots of class runs and slabs, for each length.
 constexpr usize kClassUnitsMax = kCachedBytesMax >> kUnitShift;
@@ -53,13 +49,11 @@ Atomic<usize> units_taken;
 
 usize units_of(u64 slot) { return slot >> 32 & low_mask(kStampShift - 32); }
 UnitIndex first_of(u64 slot) { return static_cast<UnitIndex>(slot); }
-unsigned large_number(usize units) { return highest_bit(units - 1) - highest_bit(kUnitsMax - 1) - 1; }
 Atomic<u64>& slot_for(unsigned shard, usize units) {
-  if (units > kUnitsMax) return large_slot[large_number(units)];
   return sets[shard % kSets].slot[highest_bit(units - 1) - highest_bit(kUnitsMin - 1)];
 }
 
-// Whether a free run is zero (HARD-2). A large one is kept only then.
+// Whether a free run is zero (HARD-2).
 bool is_emptied(UnitIndex first) { return kMitigations.zero_on_free && record_of(first).run_state != RunState::used; }
 
 void end_run(UnitIndex first, usize units) {
@@ -122,7 +116,6 @@ void for_run_slots(Visit visit) {
   for (Set& set : sets) {
     for (Atomic<u64>& slot : set.slot) visit(slot);
   }
-  for (Atomic<u64>& slot : large_slot) visit(slot);
 }
 
 void evict_class_run(Atomic<u64>& slot) {
@@ -140,14 +133,8 @@ bool fits_share(usize units) {
          units_to_bytes(kept_units.load_relaxed() + units) <= account.charged.load_relaxed() / kCacheHeapDivisor;
 }
 
-bool keeps(UnitIndex first, usize units) {
-  const usize bytes = units_to_bytes(units);
-  const bool fits_large = is_large_kept_run(bytes) && (!kMitigations.zero_on_free || is_emptied(first));
-  return (is_kept_run(bytes) || fits_large) && fits_share(units);
-}
-
 void put_away(unsigned shard, UnitIndex first, usize units) {
-  if (!keeps(first, units)) return return_to_spans(first, units);
+  if (!is_kept_run(units_to_bytes(units)) || !fits_share(units)) return return_to_spans(first, units);
   kept_units.add_relaxed(units);
   const u64 old = slot_for(shard, units).exchange_seq(stamped(first, units));
   kept_units.sub_relaxed(units_of(old));
@@ -170,7 +157,7 @@ UnitIndex pop(unsigned shard, usize units) {
 
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
   const usize bytes = units_to_bytes(units);
-  UnitIndex first = alignment == 1 && (is_kept_run(bytes) || is_large_kept_run(bytes)) ? pop(shard, units) : kNoUnit;
+  UnitIndex first = alignment == 1 && is_kept_run(bytes) ? pop(shard, units) : kNoUnit;
   zeroed = false;
   if (first == kNoUnit) {
     const Span span = take_guarded_span(units, alignment, guards_spans() ? 1 : 0);
@@ -182,18 +169,7 @@ UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed) {
   return first;
 }
 
-UnitIndex take_kept_large_run(usize units) {
-  if (kept_units.load_relaxed() == 0) return kNoUnit;
-  const UnitIndex first = pop(0, units);
-  if (first != kNoUnit) record_of(first).run_units = static_cast<u32>(units);
-  return first;
-}
-
 UnitIndex take_run_to_grow(usize units) { return begin_run(take_span_to_grow(units, 2 * units), units); }
-
-bool keeps_memory(usize bytes) {
-  return is_large_kept_run(bytes) && (!may_give_back() || fits_share(bytes_to_units(bytes)));
-}
 
 bool return_run(unsigned shard, UnitIndex first) {
   const u32 units = record_of(first).run_units;

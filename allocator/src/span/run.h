@@ -2,8 +2,8 @@
 //
 // A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
 // small cache, a sixteenth of the heap at most: up to 1 MiB one slot per doubling in each of a few sets, taken and
-// filled by one atomic exchange; above, one slot per doubling for all threads. In front of all each thread keeps one
-// run. A run that is kept has length 0 in its record, so a second free of it is seen.
+// filled by one atomic exchange. In front of it each thread keeps one run. A run that is kept has length 0 in its
+// record, so a second free of it is seen.
 //
 // Class runs, which belong to the thread caches, and free slabs pass through here in the fast build. A few of each
 // length wait for the next thread that needs one: no lock, no search. They are freed before any clean unit is taken.
@@ -19,22 +19,13 @@ namespace freestone {
 
 // The sizes of runs that are kept. One may be smaller: its alignment made it a run.
 constexpr bool is_kept_run(usize bytes) { return bytes > kCachedBytesMax && bytes <= kSharedRunBytesMax; }
-// Those of which the process keeps one per doubling.
-constexpr bool is_large_kept_run(usize bytes) { return bytes > kSharedRunBytesMax && bytes <= kKeptRunBytesMax; }
-static_assert(kKeptRunBytesMax <= kSealedBytesMax, "the hardened build seals longer ones");
 
 // A run of `units` at a multiple of `alignment` units; kNoUnit when memory is out. `zeroed` says whether it is all
 // zero.
 UnitIndex take_run(unsigned shard, usize units, usize alignment, bool& zeroed);
-// A large run that is kept (is_large_kept_run); kNoUnit when there is none of exactly this length.
-UnitIndex take_kept_large_run(usize units);
 // A run for a block that is likely to grow: as much again is free behind it, where that is possible. Not where spans
 // have guards.
 UnitIndex take_run_to_grow(usize units);
-// Whether a large run of this size would keep its memory if it came back now, in a slot or because giving it back is
-// not worth its cost. Where freed memory must be zero, return_run keeps only one that its record calls emptied or
-// cleared (HARD-2).
-bool keeps_memory(usize bytes);
 // Takes a run back. False when it is free already.
 bool return_run(unsigned shard, UnitIndex first);
 // Copies what a run holds and takes it back. Each piece of it goes to the kernel behind its copy, so that there is

@@ -257,45 +257,6 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   EXPECT_TRUE(span_map.is_valid());
 }
 
-// Of what is freed the newest of each doubling is kept for whoever asks for just that length, within a share of the
-// heap, and goes when nobody did for the half-life.
-TEST(span, LargeRunsAreKeptForTheNextOfTheirLength) {
-  if (kMitigations.zero_on_free) GTEST_SKIP() << "a run is kept only if it was cleared";
-  const usize units = bytes_to_units(3 * kMiB);
-  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
-  decay_spans();  // its time is the age of what is kept
-  flush_runs();
-  bool zeroed;
-  const UnitIndex first = take_run(0, units, 1, zeroed);
-  const UnitIndex second = take_run(0, units, 1, zeroed);
-  const usize small = units_to_bytes(units) * (kCacheHeapDivisor - 1);
-  ASSERT_LT(account.charged.load_relaxed(), small);
-  EXPECT_TRUE(return_run(0, first));
-  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "the heap is too small";
-  const UnitIndex beside = take_run(0, bytes_to_units(small) + 2 * units, 1, zeroed);
-  ASSERT_NE(beside, kNoUnit);
-  EXPECT_EQ(take_run(0, units, 1, zeroed), first);
-  EXPECT_TRUE(return_run(0, first));
-  EXPECT_EQ(kept_units.load_relaxed(), units);
-  EXPECT_FALSE(return_run(0, first)) << "freed twice";
-  EXPECT_EQ(take_run(1, units, 1, zeroed), first);
-  EXPECT_EQ(kept_units.load_relaxed(), 0u);
-  EXPECT_TRUE(return_run(0, first));
-  EXPECT_TRUE(return_run(1, second));
-  EXPECT_EQ(kept_units.load_relaxed(), units) << "one of each doubling";
-  release_old_runs();
-  EXPECT_EQ(kept_units.load_relaxed(), units);
-  options.dirty_decay_ms = 0;
-  release_old_runs();
-  EXPECT_EQ(kept_units.load_relaxed(), 0u);
-  const UnitIndex third = take_run(0, units, 1, zeroed);
-  EXPECT_TRUE(return_run(0, third));
-  EXPECT_EQ(kept_units.load_relaxed(), 0u) << "nothing is kept where free memory goes at once";
-  EXPECT_TRUE(return_run(0, beside));
-  options.dirty_decay_ms = decay_ms;
-  expect_valid_heap();
-}
-
 // Where the kernel keeps a locked page, the run counts as memory still. The sanitizers' own mlock locks nothing.
 TEST(span, ARunThatMovesLeavesNoMemoryBehind) {
   if (kMitigations.zero_on_free) GTEST_SKIP() << "freed memory must be zero";
