@@ -89,8 +89,6 @@ void note_event(Cache& cache) {
 
 }  // namespace
 
-bool tick_is_due() { return os::coarse_milliseconds() - last_tick_ms.load_relaxed() >= tick_ms(); }
-
 void tick(Cache* cache) {
   release_parked_caches(options.dirty_decay_ms);
   if (cache_count() > 1) with_user(cache, [](SlabUser& user) { drain_transfer(user, false); });

@@ -22,7 +22,6 @@ void* take_one(SizeClass size_class, u64& random);
 void return_one(SizeClass size_class, void* block);
 
 inline constexpr u32 kEventsPerClock = 8;
-bool tick_is_due();
 // `cache` is the calling thread's; null if it has none. Any thread may call it that holds no lock and is at work on no
 // class.
 void tick(Cache* cache);

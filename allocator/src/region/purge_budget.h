@@ -5,9 +5,9 @@
 // the process ends. While the budget is overdrawn nothing goes back, except that a great fall of use may overdraw it: a
 // program that ends a burst and then makes no call would keep all of it.
 //
-// Work is what the process's own slow paths see pass. A longer gap between two of them counts as kGapTicks, because a
-// process that gets little of a CPU does not work meanwhile. A gap of kIdleTicks is idleness: what went back before was
-// right, even if it comes again, and the budget is full.
+// Work is what the process's own slow paths see pass. A longer gap between two looks at the clock counts as kGapMs,
+// because a process that gets little of a CPU does not work meanwhile. A gap of the decay time is idleness: what went
+// back before was right, even if it comes again, and the budget is full.
 //
 // Any thread, no lock. Relaxed: two threads at once may lose a change.
 #pragma once
@@ -25,13 +25,12 @@ class PurgeBudget {
   static constexpr i64 kOverdraftNs = 10'000'000;
   static constexpr i64 kCallNs = 800;
   static constexpr i64 kMistakeNs = 800;  // for 4 KiB
-  static constexpr u64 kGapTicks = 2;
-  static constexpr u64 kIdleTicks = 4;
+  static constexpr u64 kGapMs = 10;
 
-  // How much of `gap_ms` since the last tick counts. Earns for it.
-  u64 pass(u64 gap_ms, u64 tick_ms, u64 percent) {
-    if (gap_ms < kIdleTicks * tick_ms) {
-      gap_ms = min_of(gap_ms, kGapTicks * tick_ms);
+  // How much of `gap_ms` since the last look counts. Earns for it.
+  u64 pass(u64 gap_ms, u64 idle_ms, u64 percent) {
+    if (gap_ms < idle_ms) {
+      gap_ms = min_of(gap_ms, kGapMs);
       add(static_cast<i64>(gap_ms * percent) * 10'000);
     } else {
       out_bytes_.store_relaxed(0);

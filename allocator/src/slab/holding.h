@@ -17,7 +17,6 @@ inline constexpr unsigned kGenerationShift = 32;
 extern Atomic<u32> slab_units_in_use[kLastSmallClass + 1];  // relaxed, as the next: statistics
 extern Atomic<usize>
     empty_bytes[kLastSmallClass + 1];  // of slabs in use: what has no memory behind it (SLAB-5)
-extern Atomic<u64> refilled_bytes;  // of pages that went back and were touched again
 
 inline u64 generation_of(u64 summary) { return summary >> kGenerationShift; }
 

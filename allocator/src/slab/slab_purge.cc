@@ -39,12 +39,8 @@ struct State {
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
-// What the heap grew by. Pages that went back and are used again are not growth: they would call for others to go, and
-// so on.
-u64 came_bytes() {
-  const auto of = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
-  return of(Came::fresh) + of(Came::again) - refilled_bytes.load_relaxed();
-}
+// What the heap grew by. What went back and is used again is no growth: it would call for more to go, and so on.
+u64 came_bytes() { return traffic.came_bytes[static_cast<unsigned>(Came::fresh)].load_relaxed(); }
 
 // What decides whether a slab has free pages with memory, in one number. A slab that looks as when it was last purged
 // has none, so that a program which asks for it all the time pays for what changed. The number stands where a run has

@@ -24,7 +24,6 @@ namespace freestone {
 
 Atomic<u32> slab_units_in_use[kLastSmallClass + 1];
 Atomic<usize> empty_bytes[kLastSmallClass + 1];
-Atomic<u64> refilled_bytes;
 FREESTONE_EDGE constinit ShardRow shard_rows[kShardsMax];
 
 namespace {
@@ -202,7 +201,6 @@ FREESTONE_APART void touch_pages(Record& record, SizeClass size_class, unsigned 
   record.empty_pages.store_relaxed(empty & ~touched);
   empty_bytes[size_class].sub_relaxed(count_bits(touched) * page);
   if (record.is_fresh != 0) return;
-  refilled_bytes.add_relaxed(count_bits(touched) * page);
   note_came(Came::again, count_bits(touched) * page);
 }
 

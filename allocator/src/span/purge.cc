@@ -15,14 +15,17 @@ namespace freestone {
 
 constinit Atomic<usize> kept_units;
 constinit Atomic<usize> keepable_units;
-constinit Atomic<u64> last_tick_ms;
 constinit Atomic<u64> worked_ms;
 
 namespace {
 
+Atomic<u64> last_tick_ms;  // by the coarse clock, as the next; relaxed: a hint
+Atomic<u64> last_look_ms;
+
 // All counts in units.
 struct State {
-  u64 aged_ms = 0;         // of worked_ms, when the older dirty units became older
+  u64 ticked_ms = 0;       // worked_ms at the last tick
+  u64 aged_ms = 0;         // worked_ms when the older dirty units became older
   UnitIndex used_end = 0;  // no unit at or above was ever taken
   // The most that is purged at once. Halved when the kernel refuses, down to a page, which then waits among the refused
   // units; doubled when it does not.
@@ -69,11 +72,10 @@ void note_came_units(UnitIndex first, usize units, usize clean) FREESTONE_REQUIR
 // What time makes due: what nobody took for half of the decay time to all of it, and all that is free where the process
 // was idle; in one tick no more than in so much time.
 usize due_by_time() FREESTONE_REQUIRES(span_lock) {
-  const u64 now = os::coarse_milliseconds(), last = last_tick_ms.load_relaxed();
-  const u64 counted = purge_budget.pass(last == 0 ? 0 : now - last, tick_ms(), options.give_back_percent);
-  const u64 worked = worked_ms.load_relaxed() + counted;
+  const u64 now = os::coarse_milliseconds(), worked = worked_ms.load_relaxed();
+  const u64 counted = worked - state.ticked_ms;
+  state.ticked_ms = worked;
   last_tick_ms.store_relaxed(now);
-  worked_ms.store_relaxed(worked);
   if (span_map.refused_units() != 0 && now - state.refused_ms >= kRefusedMs) {
     state.refused_ms = now;
     span_map.retry_refused();
@@ -81,7 +83,7 @@ usize due_by_time() FREESTONE_REQUIRES(span_lock) {
   const usize most = kPurgeStep * max_of<usize>(counted / tick_ms(), 1);
   usize due = surplus();
   if (!may_give_back()) return due;
-  if (gives_all() || counted >= PurgeBudget::kIdleTicks * tick_ms()) {
+  if (gives_all() || counted >= idle_ms()) {
     due = span_map.purgeable_units();
   } else if (span_map.take_age_changed()) {
     state.aged_ms = worked;
@@ -180,7 +182,18 @@ usize purge_spans(usize keep_bytes, WentBack why) {
   return units_to_bytes(done);
 }
 
+bool tick_is_due() {
+  const u64 now = os::coarse_milliseconds();
+  if (now != last_look_ms.load_relaxed()) {
+    const u64 before = last_look_ms.exchange_seq(now);
+    if (before != 0 && now > before)
+      worked_ms.add_relaxed(purge_budget.pass(now - before, idle_ms(), options.give_back_percent));
+  }
+  return now - last_tick_ms.load_relaxed() >= tick_ms();
+}
+
 void decay_spans() {
+  tick_is_due();
   release_old_runs();
   usize due;
   {

@@ -21,8 +21,11 @@ extern FREESTONE_HIDDEN Atomic<usize> kept_units;
 // How much of the share no dirty unit uses, when somebody last looked at it.
 extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 
-inline constexpr u64 kTicksPerDecay = PurgeBudget::kIdleTicks;
+inline constexpr u64 kTicksPerDecay = 4;
 inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerDecay, 1); }
+inline u64 idle_ms() { return kTicksPerDecay * tick_ms(); }
+// Looks at the clock. Slow paths call it now and then.
+bool tick_is_due();
 // Whether free memory goes back at once, whatever that costs.
 inline bool gives_all() {
   return options.dirty_decay_ms == 0 || options.dirty_bytes == 0 || options.give_back_percent >= kPercentAll;
@@ -33,9 +36,7 @@ inline bool may_give_back(bool great_fall = false) {
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);
-// The last tick (cache/slow.h), by the coarse clock. Written under span_lock.
-extern FREESTONE_HIDDEN Atomic<u64> last_tick_ms;
-// The time that the process was at work or idle, as the budget counts it. Written under span_lock.
+// The time that the process was at work or idle, as the budget counts it.
 extern FREESTONE_HIDDEN Atomic<u64> worked_ms;
 // At a tick: gives back what the law allows no longer.
 void decay_spans();
