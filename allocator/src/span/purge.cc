@@ -36,7 +36,6 @@ constinit State state FREESTONE_GUARDED_BY(span_lock);
 
 // Use fell greatly when twice what is in use and this is free.
 constexpr usize kGreatFall = 4 * kMiB >> kUnitShift;
-constexpr u64 kAgeTicks = kTicksPerDecay / 2;
 // How many units one free gives back beyond four times what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
@@ -87,7 +86,7 @@ usize due_by_time() FREESTONE_REQUIRES(span_lock) {
     due = span_map.purgeable_units();
   } else if (span_map.take_age_changed()) {
     state.aged_ms = worked;
-  } else if (worked - state.aged_ms >= kAgeTicks * tick_ms()) {
+  } else if (worked - state.aged_ms >= idle_ms() / 2) {
     if (span_map.older_units() == 0) {
       span_map.make_older();
       state.aged_ms = worked;
@@ -193,7 +192,8 @@ bool tick_is_due() {
 }
 
 void decay_spans() {
-  tick_is_due();
+  // The background thread is not the program: only a rest is for it to see.
+  if (os::coarse_milliseconds() - last_look_ms.load_relaxed() >= idle_ms()) tick_is_due();
   release_old_runs();
   usize due;
   {
