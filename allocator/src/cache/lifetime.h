@@ -1,8 +1,8 @@
 // Room 8, cache: how a cache begins, waits for the next thread, and ends; and what of it the child of a fork keeps.
 //
 // In the fast build a thread that ends parks its cache with the blocks and capacities in it; the next thread that
-// starts takes it over and begins with what the last one learned. What no thread takes for the decay time
-// goes back at a tick (slow.h), and all of it where memory is short or trimmed. In the hardened build a
+// starts takes it over and begins with what the last one learned. What no thread takes for the decay time goes
+// back at a tick (slow.h), and all of it where memory is short or trimmed. In the hardened build a
 // thread's blocks are checked at its end, on their way back to the slabs.
 //
 // PARK-1  A cache is in a parking place, or a thread works on it (Cache::worker), or both ended with a fork. It enters

@@ -45,6 +45,7 @@ class PurgeBudget {
   // What went back otherwise counts too, but never more than went back at this cost.
   void came_again(usize bytes) {
     const usize out = out_bytes_.load_relaxed(), mistaken = min_of(bytes, out);
+    if (mistaken == 0) return;
     out_bytes_.store_relaxed(out - mistaken);
     pay(static_cast<i64>(mistaken / (4 * kKiB)) * kMistakeNs);
   }

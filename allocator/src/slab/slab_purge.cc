@@ -26,7 +26,6 @@ constexpr usize kSurplusForCaches = 4 * kMiB;  // surplus for which caches are e
 constexpr usize kLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
 constexpr usize kShareDivisor = 32;
 constexpr bool kGivesIfGrown = kMitigations.quarantine;  // what the heap grows by goes though the budget is overdrawn
-constexpr u64 kTicksPerRound = kTicksPerDecay;
 constexpr usize kGivenPerLook = 2 * kMiB;  // the most, to bound how long a call takes; as the next
 constexpr usize kUnitsPerLook = 64 * kKiB;
 
@@ -192,7 +191,7 @@ bool purge_cold_pages(SlabUser& user, bool due) {
     return false;
   }
   const u64 tick = worked_ms.load_relaxed() / tick_ms();
-  const u64 ticks = min_of(tick - state.tick, kTicksPerRound);
+  const u64 ticks = min_of(tick - state.tick, kTicksPerDecay);
   state.tick = tick;
   const bool may = may_give_back();
   const usize stays = kGivesIfGrown || may ? kLeftBytes + found.blocks / kShareDivisor : found.unused();
@@ -203,8 +202,8 @@ bool purge_cold_pages(SlabUser& user, bool due) {
     state.peak = found.blocks;
   } else if (surplus > 0) {
     const usize heap = region.frontier.load_acquire() - region.heap_start;
-    walk(user, found, min_of(heap / kTicksPerRound, kUnitsPerLook),
-         min_of(min_of(surplus, kGivenPerLook), grown + (may ? surplus * ticks / kTicksPerRound : 0)));
+    walk(user, found, min_of(heap / kTicksPerDecay, kUnitsPerLook),
+         min_of(min_of(surplus, kGivenPerLook), grown + (may ? surplus * ticks / kTicksPerDecay : 0)));
   }
   user.token.store_relaxed(kNoUnit);
   looking.unlock();
