@@ -186,7 +186,11 @@ class Scan {
       mapped_low_ = result_.mapped_[0].start;
       mapped_high_ = result_.mapped_[result_.mapped_count_ - 1].end;
     }
-    leave_out_heap();
+    {
+      LockGuard guard(growth_lock);
+      for (const TableRange& table : {mapped_tags(), mapped_metadata()})
+        leave_out(table.start, table.start + table.bytes);
+    }
     {
       LockGuard guard(profile_store.lock);
       leave_out(profile_store.base(), profile_store.base() + profile_store.mapped());
@@ -206,6 +210,11 @@ class Scan {
   }
 
   bool run(usize program_frames) {
+    // Only now: a thread may have grown the heap before it stopped, and a guard in it must not be read.
+    for_each_heap_piece([this](UnitIndex first, UnitIndex end) {
+      leave_out(address_of(unit_address(first)), address_of(unit_address(end)));
+    });
+    if (left_out_count_ == kLeftOutMax) return false;
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
@@ -227,15 +236,6 @@ class Scan {
 
   void leave_out(usize start, usize end) {
     if (start < end && left_out_count_ < kLeftOutMax) left_out_[left_out_count_++] = {start, end};
-  }
-
-  void leave_out_heap() {
-    for_each_heap_piece([this](UnitIndex first, UnitIndex end) {
-      leave_out(address_of(unit_address(first)), address_of(unit_address(end)));
-    });
-    LockGuard guard(growth_lock);
-    for (const TableRange& table : {mapped_tags(), mapped_metadata()})
-      leave_out(table.start, table.start + table.bytes);
   }
 
   // Scans [start, end) except what is left out and what is not in memory: a page that never existed holds no pointer.
