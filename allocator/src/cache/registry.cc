@@ -140,8 +140,8 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void recall_caches() {  // the lock is take
 
 extern "C" FREESTONE_EXPORT constexpr CachePlaces freestone_caches = {chains, kChains};
 
-HeldRuns held_runs() {
-  HeldRuns held{};
+RunCounts held_runs() {
+  RunCounts held{};
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
     const usize units = cache.run.units.load_relaxed();

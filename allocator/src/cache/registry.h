@@ -58,11 +58,7 @@ struct CachePlaces {
 };
 extern "C" FREESTONE_EXPORT const CachePlaces freestone_caches;
 // The runs that threads keep.
-struct HeldRuns {
-  usize runs;
-  usize bytes;
-};
-HeldRuns held_runs();
+RunCounts held_runs();
 // Copies the addresses of at most `room` cached blocks; returns how many. Complete if the owners are at rest.
 usize copy_cached_blocks(void** out, usize room);
 bool caches_are_valid();

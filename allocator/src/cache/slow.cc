@@ -13,6 +13,7 @@
 #include "platform/os.h"
 #include "region/account.h"
 #include "span/purge.h"
+#include "span/run_store.h"
 
 namespace freestone {
 
@@ -63,7 +64,7 @@ void with_user(Cache* cache, Work work) {
 void give_back_cold_for(SlabUser& user, Cache* cache, bool due) {
   if (!purge_cold_pages(user, due)) return;
   if (cache != nullptr) flush_arrays(*cache);
-  release_class_runs();
+  release_stored_runs();
   purge_slabs(user, WentBack::slabs);
 }
 
@@ -92,6 +93,7 @@ void note_event(Cache& cache) {
 void tick(Cache* cache) {
   release_parked_caches(options.dirty_decay_ms);
   if (cache_count() > 1) with_user(cache, [](SlabUser& user) { drain_transfer(user, false); });
+  age_stored_runs();
   decay_spans();
   give_back_cold(cache, true);
   if (cache == nullptr) return;

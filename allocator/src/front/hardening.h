@@ -10,8 +10,6 @@ struct HardeningHooks {
   // Called before a fork, in the forking thread; and in the child, which learns late that it is one if no handler ran.
   void (*note_fork)();
   void (*note_child)(bool handlers_ran);
-  // Gives what waits for its reuse back to the heap.
-  void (*release_sealed)();
   // Checks a part of the blocks, each time the next one.
   void (*check_next_part)();
 };

@@ -15,6 +15,7 @@
 #include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {

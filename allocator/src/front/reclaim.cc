@@ -13,7 +13,7 @@
 #include "span/dedicated.h"
 #include "span/mapping.h"
 #include "span/purge.h"
-#include "span/run.h"
+#include "span/run_store.h"
 
 namespace freestone {
 
@@ -35,7 +35,6 @@ Atomic<u64> failed_allocations;
 // Turns this thread's cache, and what all threads keep in common, into free units.
 static void empty_caches() {
   pressure_epoch.fetch_add_relaxed(1);
-  if constexpr (kMitigations.quarantine) hardening_hooks.release_sealed();
   if (const SampleObserver* observer = sample_observer.load_acquire(); observer != nullptr) observer->release_freed();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     cache->pressure_seen = pressure_epoch.load_relaxed();
@@ -51,7 +50,7 @@ static void empty_caches() {
       left_by_walk.store_relaxed(unused_slab_bytes());
     }
   }
-  flush_runs();
+  flush_stored_runs();
 }
 
 usize give_back_everything() {
@@ -112,17 +111,14 @@ ReclaimCounts reclaim_counts() { return {reclaims.load_relaxed(), failed_allocat
 
 bool trim(usize keep_bytes) {
   usize given = 0;
-  if constexpr (kChecksEveryCall) {
-    hardening_hooks.release_sealed();
-    hardening_hooks.check_next_part();
-  }
+  if constexpr (kChecksEveryCall) hardening_hooks.check_next_part();
   if (Cache* cache = ensure_cache(); cache != nullptr) {
     flush_all(*cache);
     release_parked_caches();
     drain_transfer(cache->user);
     given += purge_slabs(cache->user, WentBack::trim);
   }
-  flush_runs();
+  flush_stored_runs();
   given += purge_spans(keep_bytes, WentBack::trim);
   given += unmap_stuck();
   return given > 0;

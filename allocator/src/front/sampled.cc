@@ -4,6 +4,7 @@
 
 #include "cache/registry.h"
 #include "region/account.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {

@@ -312,15 +312,9 @@ usize usable_bytes_checked(const void* block) {
   return !in_window(block) && mapped_request(block) != 0 ? mapped_claim(block).bytes : bytes;
 }
 
-static void note_child_here(bool handlers_ran) {
-  note_child(handlers_ran);
-  renew_randomness_in_child();
-}
-
 }  // namespace hardened
 
-constinit const HardeningHooks hardening_hooks = {hardened::draw_secrets, hardened::note_fork,
-                                                  hardened::note_child_here, hardened::release_all_sealed,
+constinit const HardeningHooks hardening_hooks = {hardened::draw_secrets, hardened::note_fork, hardened::note_child,
                                                   hardened::check_next_part};
 
 }  // namespace freestone

@@ -14,7 +14,7 @@
 #include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run.h"
-#include "span/waiting.h"
+#include "span/run_store.h"
 
 namespace freestone::hardened {
 
@@ -27,15 +27,6 @@ constexpr u64 large_request_of(usize bytes, Origin origin) {
 FREESTONE_INLINE Claim claim_of_large(u64 request) {
   return {(request & kLargeRequestMask) - 1, static_cast<Origin>(request >> kLargeOriginShift)};
 }
-// Sealed blocks use addresses but no memory, so only their number is bounded.
-Atomic<usize> sealed[kSealedPlaces];
-Atomic<u64> sealed_random;
-// Class runs that wait cleared, for each group of threads.
-struct alignas(64) Waiting {
-  Atomic<usize> run[kWaitingRuns];
-};
-Waiting waiting[kWaitingSets];
-
 usize span_bytes(const void* block) {
   const u8 tag = tag_of(unit_of(block));
   return tag == kTagRun ? usable_bytes(block) : units_to_bytes(class_info(tag).units);
@@ -73,35 +64,6 @@ void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   store_canaries(zone.from + kTrailerBytes, zone.end);
   in_order();
   large_request(block) = large_request_of(bytes, origin) | shrunk;
-}
-
-// A block with guards stays sealed until it is taken again.
-void release_sealed(usize address) {
-  if (address == 0) return;
-  void* block = reinterpret_cast<void*>(address);
-  if (!guards_spans()) return deallocate(block);
-  const UnitIndex first = unit_of(block);
-  const u8 tag = tag_of(first);
-  if (tag == kTagRun) {
-    return_sealed_run(first);
-  } else {
-    return_sealed_class_run(tag, first);
-  }
-}
-
-u64 next_random() { return mix_bits(sealed_random.fetch_add_relaxed(1) ^ block_secrets.key); }
-
-void seal(void* block, usize bytes) {
-  if (!guards_spans() || !close_range(block, bytes)) {
-    // The memory goes, the addresses stay open.
-    if (!purge_range(block, bytes, WentBack::hardening)) std::memset(block, 0, bytes);
-    if (guards_spans()) return deallocate(block);
-  } else {
-    const u8 tag = tag_of(unit_of(block));
-    tag == kTagRun ? seal_run(unit_of(block)) : seal_class_run(tag, unit_of(block));
-  }
-  const u64 random = next_random();
-  release_sealed(sealed[random % kSealedPlaces].exchange_seq(address_of(block)));
 }
 
 // The whole pages of a run behind a block of so many bytes and its end word. None where a page may reach into other
@@ -159,10 +121,10 @@ bool take_allowance(usize bytes) {
 }
 
 bool may_seal(usize bytes, usize span) {
-  if constexpr (!kMitigations.quarantine) return false;
+  if (!kMitigations.quarantine || !guards_spans()) return false;
   if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
   if (this_thread.cache_offset == 0 || take_allowance(seal_cost(bytes))) return true;
-  return span > kSharedRunBytesMax && next_random() % kSealAnyway == 0;
+  return span > kSharedRunBytesMax && span_random(kSealAnyway) == 0;
 }
 
 // Whether the program seems to have used little of a run, judged by some of its pages.
@@ -183,27 +145,7 @@ bool is_hardly_used(const char* block, usize used) {
   clear(block, used);
 }
 
-void give_to_cache(void* block, u8 tag) {
-  Cache& cache = thread_cache();
-  void** const top = cache.top[tag];
-  if (top == cache.high[tag]) return deallocate_slow(block, tag);
-  cache.push(tag, top, block);
-}
-
-// Puts a cleared class run in a random place; the one whose place it takes goes to the cache.
-void put_in_waiting(void* block, u8 tag) {
-  if constexpr (kMitigations.quarantine) {
-    Atomic<usize>& place = waiting[thread_cache().user.shard % kWaitingSets].run[next_random() % kWaitingRuns];
-    block = reinterpret_cast<void*>(place.exchange_seq(address_of(block)));
-    if (block == nullptr) return;
-    tag = tag_of(unit_of(block));
-  }
-  give_to_cache(block, tag);
-}
-
 }  // namespace
-
-FREESTONE_SLOW void renew_randomness_in_child() { sealed_random.add_relaxed(os::entropy()); }
 
 void* hand_out_large(void* block, usize bytes, Origin origin) {
   Record& record = record_of(unit_of(block));
@@ -296,7 +238,8 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   sample_freed(block);  // the program freed it; the quarantine returns it later
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   const usize span = span_bytes(block);
-  if (may_seal(claim.bytes, span)) return seal(block, span);
+  const UnitIndex first = unit_of(block);
+  if (may_seal(claim.bytes, span)) return tag == kTagRun ? seal_run(first) : seal_class_run(tag, first);
   if constexpr (kMitigations.zero_on_free) {
     auto* const start = static_cast<char*>(block);
     if (tag != kTagRun || span <= kSharedRunBytesMax || (span <= kSealedBytesMax && !may_give_back())) {
@@ -305,7 +248,7 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
       std::memset(block, 0, kClearAlwaysBytes);
     }
   }
-  tag == kTagRun ? deallocate_run(block) : put_in_waiting(block, tag);
+  tag == kTagRun ? deallocate_run(block) : return_cleared_class_run(tag, thread_cache().user.shard, first);
 }
 
 void note_mapped(const void* block, usize bytes, Origin origin) {
@@ -336,47 +279,10 @@ void deallocate_unrecorded(void* block, usize bytes, Origin origin) {
   deallocate(block);
 }
 
-void release_waiting() {
-  for (Waiting& set : waiting) {
-    for (Atomic<usize>& place : set.run) {
-      void* const block = reinterpret_cast<void*>(place.exchange_seq(0));
-      if (block != nullptr) give_to_cache(block, tag_of(unit_of(block)));
-    }
-  }
-}
-
-void release_all_sealed() {
-  for (Atomic<usize>& place : sealed) release_sealed(place.exchange_seq(0));
-  release_waiting_spans();
-  release_waiting();
-}
-
 usize readable_bytes(const void* block, usize block_bytes) {
   if constexpr (!kChecksEveryCall) return block_bytes;
   const usize request = large_request(block) & kLargeRequestMask;
   return request == 0 ? 0 : min_of(request - 1 + kTrailerBytes, block_bytes);
-}
-
-SealedCounts sealed_counts() {
-  SealedCounts counts{};
-  const auto count = [&](const Atomic<usize>& place, usize(&blocks)[kClassEnd]) {
-    const void* block = reinterpret_cast<const void*>(place.load_relaxed());
-    if (block == nullptr) return;
-    const u8 tag = tag_of(unit_of(block));
-    if (tag == kTagRun) {
-      ++counts.runs;
-      counts.run_bytes += units_to_bytes(run_units(unit_of(block)));  // another thread may give it back at this moment
-    } else if (tag <= kLastClass) {
-      ++blocks[tag];
-    }
-  };
-  for (const Atomic<usize>& place : sealed) {
-    if (!guards_spans()) count(place, counts.class_blocks);
-  }
-  for (const Waiting& set : waiting) {
-    for (const Atomic<usize>& place : set.run) count(place, counts.cleared_blocks);
-  }
-  return counts;
 }
 
 }  // namespace freestone::hardened

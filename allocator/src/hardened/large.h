@@ -1,10 +1,10 @@
 // Room 10, hardened: blocks above the slabs in the hardened build.
 //
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
-// and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in a place of
-// its own and is checked as a whole when it is handed out again. A larger block is sealed while the process's allowance
-// lasts: it loses its memory and faults on every access until other blocks have taken its place. Beyond the allowance
-// a block above 1 MiB and up to 4 MiB is still sealed with a chance of one in eight (kSealAnyway).
+// and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in the
+// store (span/run_store.h) and is checked as a whole when it is handed out again. A larger block is sealed while the
+// process's allowance lasts: it loses its memory and faults on every access until others waited after it. Beyond it a
+// block above 1 MiB and up to 4 MiB is still sealed with a chance of one in eight (kSealAnyway).
 #pragma once
 
 #include "hardened/block_words.h"
@@ -47,10 +47,6 @@ bool examine_large(const void* block, Claim& claim);
 // Gives a live block another size where it is: down to a quarter of its span, or into free units behind its guard.
 // Pages that a shrink gives up lose their memory and fault. False: it must move.
 bool resize_in_place(void* block, const Claim& claim, usize bytes);
-// In the child of a fork: places in the quarantine are drawn anew.
-void renew_randomness_in_child();
-// Moves the class runs in the quarantine to the cache.
-void release_waiting();
 // Frees a block with a record; `tag` is its unit's.
 void deallocate_large(void* block, u8 tag, usize bytes, Origin origin);
 // A block with a mapping of its own: what was asked for stands in the table of the mappings. No bytes and a call of C
@@ -60,16 +56,6 @@ Claim mapped_claim(const void* block);
 // Frees a block that has no record and is not in a slab.
 void deallocate_unrecorded(void* block, usize bytes, Origin origin);
 
-// Freed blocks that wait: class runs that were cleared, and where spans have no guards also the sealed blocks, which
-// stay charged, have no memory and count as taken by the rooms below.
-struct SealedCounts {
-  usize runs;
-  usize run_bytes;
-  usize class_blocks[kClassEnd];
-  usize cleared_blocks[kClassEnd];
-};
-SealedCounts sealed_counts();
-void release_all_sealed();
 // How many bytes of a block above the slab classes can be read; its end may be a guard. 0 when it is not live.
 usize readable_bytes(const void* block, usize block_bytes);
 

@@ -13,6 +13,7 @@
 #include "slab/holding.h"
 #include "span/free_memory.h"
 #include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone::hardened {
@@ -154,7 +155,6 @@ static void check_heap(usize bytes_max, bool at_exit) {
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();
-  release_waiting();
   const UnitIndex heap_end = region.frontier.load_acquire(), start = region.heap_start / kGroupUnits;
   const UnitIndex groups = (heap_end + kGroupUnits - 1) / kGroupUnits - start;
   UnitIndex next = at_exit ? 0 : next_group.load_relaxed();
@@ -172,7 +172,7 @@ static void check_heap(usize bytes_max, bool at_exit) {
     check_cached_runs(*cache);
     release_held_run(cache->run);
   }
-  flush_runs();  // these two check runs as they go back
+  flush_stored_runs();  // these two check runs as they go back
 }
 
 void check_next_part() {

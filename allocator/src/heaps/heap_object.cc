@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "platform/message.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {

@@ -86,15 +86,13 @@ inline constexpr usize kQuarantineFreeBytes = 512 * kKiB;
 inline constexpr usize kQuarantineHeapDivisor = 64;
 // A free span up to this size is checked when it is taken: it went back zero and must still be zero.
 inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
-// The process keeps this many freed runs sealed, up to this size. Of larger ones only the addresses wait.
-inline constexpr unsigned kSealedPlaces = 64;
+// A run above this size always loses its memory.
 inline constexpr usize kSealedBytesMax = 4 * kMiB;
-// The addresses of larger runs wait in so many places, at most this much of the window together.
+// The addresses of closed runs wait in so many places, at most this much of the window together.
 inline constexpr unsigned kWaitingSpans = 1024;
 inline constexpr usize kWaitingBytes = 512 * kMiB;
-// Cleared class runs wait in this many places for each of this many groups of threads: at most 2 MiB in all.
+// So many cleared class runs of each length wait in each of four groups of threads, whatever the law allows.
 inline constexpr unsigned kWaitingRuns = 4;
-inline constexpr unsigned kWaitingSets = 4;
 // A run above kSharedRunBytesMax gives its memory back if this many of its pages, spread over it, are zero.
 inline constexpr usize kPagesTried = 16;
 // A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run

@@ -39,16 +39,14 @@ void add_thread(void* context, const Cache& cache, usize cached_bytes) {
 }
 
 // Counts the blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
-FREESTONE_APART usize count_classes(Statistics& s, const hardened::SealedCounts& sealed) {
+FREESTONE_APART usize count_classes(Statistics& s) {
   usize cached[kClassEnd];
   count_cached(cached);
-  for (SizeClass c = 1; c < kClassEnd; ++c) cached[c] += sealed.cleared_blocks[c];
   usize outside_bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     ClassStatistics& k = s.classes[c];
-    const usize outside = less(class_blocks_outside(c), sealed.class_blocks[c]);
+    const usize outside = class_blocks_outside(c);
     k.block_bytes = class_info(c).bytes;
-    s.unbacked_bytes += sealed.class_blocks[c] * k.block_bytes;
     k.cached_blocks = min_of(cached[c], outside);
     k.live_blocks = outside - k.cached_blocks;
     if (c <= kLastSmallClass) {
@@ -90,37 +88,30 @@ void count_traffic(Statistics& s) {
 
 void collect_statistics(Statistics& s, ProcessFigures process) {
   s = {};
-  const hardened::SealedCounts sealed = hardened::sealed_counts();
-  const usize outside_bytes = count_classes(s, sealed);
+  const usize outside_bytes = count_classes(s);
   for_each_cache(add_thread, &s);
   const MappingCounts mappings = mapping_counts();
-  RunCounts runs = run_counts();
-  runs.live_runs = less(runs.live_runs, sealed.runs);
-  runs.live_bytes = less(runs.live_bytes, sealed.run_bytes);
-  s.unbacked_bytes += sealed.run_bytes;
-  if (guards_spans()) s.unbacked_bytes += units_to_bytes(runs.runs);
-  const HeldRuns held = held_runs();
-  runs.live_runs = less(runs.live_runs, held.runs);
-  runs.live_bytes = less(runs.live_bytes, held.bytes);
-  runs.cached_bytes += held.bytes;
+  const RunCounts runs = run_counts();
+  if (guards_spans()) s.unbacked_bytes += units_to_bytes(runs.runs);  // a guard behind each
+  const RunCounts held = held_runs();
   const HeapObjectCounts heaps = heap_object_counts();
   const SpanCounts spans = span_counts();
   s.mapped_bytes = mappings.bytes;
   s.mapped_blocks = mappings.blocks;
-  s.large_bytes = runs.live_bytes;
-  s.large_blocks = runs.live_runs;
-  s.run_cached_bytes = runs.cached_bytes;
+  s.large_bytes = less(runs.bytes, held.bytes);
+  s.large_blocks = less(runs.runs, held.runs);
+  s.run_cached_bytes = held.bytes + units_to_bytes(kept_units.load_relaxed());
   s.heap_objects = heaps.heaps;
   s.heap_object_bytes = heaps.span_bytes;
   const SampledCounts sampled = sampled_counts();
-  s.live_bytes += mappings.bytes + runs.live_bytes + heaps.live_bytes + sampled.live_bytes;
-  s.live_blocks += mappings.blocks + runs.live_runs + heaps.live_blocks + sampled.live_blocks;
+  s.live_bytes += mappings.bytes + s.large_bytes + heaps.live_bytes + sampled.live_bytes;
+  s.live_blocks += mappings.blocks + s.large_blocks + heaps.live_blocks + sampled.live_blocks;
   s.committed_bytes = units_to_bytes(spans.committed_units);
   const usize free_bytes = units_to_bytes(spans.free_units);
   s.dirty_bytes = units_to_bytes(spans.dirty_units);
   s.clean_bytes = free_bytes - s.dirty_bytes;
   s.slab_free_bytes = less(less(s.committed_bytes, free_bytes),
-                           outside_bytes + runs.live_bytes + runs.cached_bytes + heaps.live_bytes + sampled.live_bytes);
+                           outside_bytes + s.large_bytes + s.run_cached_bytes + heaps.live_bytes + sampled.live_bytes);
   s.unbacked_bytes = min_of(s.unbacked_bytes + sampled_closed_bytes.load_relaxed(), s.slab_free_bytes);
   {
     LockGuard guard(growth_lock);

@@ -16,6 +16,7 @@
 #include "slab/ground.h"
 #include "span/mapping.h"
 #include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -125,7 +126,7 @@ bool forward(void* context, void* block, usize bytes) {
 
 bool walk_live_blocks(bool (*visit)(void* context, void* block, usize bytes), void* context) {
   drain_orphans();
-  hardened::release_all_sealed();  // they are free, but the records do not say so while they wait
+  flush_stored_runs();  // they are free, but their tags may not say so while they wait
   usize counts[kClassEnd];
   count_cached(counts);
   usize cached_count = 64;  // spare room, because other threads may push meanwhile

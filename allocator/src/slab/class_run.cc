@@ -4,7 +4,8 @@
 
 #include "platform/message.h"
 #include "span/free_memory.h"
-#include "span/run.h"
+#include "span/purge.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -34,14 +35,17 @@ UnitIndex end(SizeClass size_class, void* run) {
 
 void* take_class_run(SizeClass size_class, unsigned shard, bool& zeroed) {
   const ClassInfo& info = class_info(size_class);
-  Span span;
-  if constexpr (kKeepsClassRuns) span.first = take_kept_class_run(shard, info.units);
-  if (span.first == kNoUnit) span = take_guarded_span(info.units, 1, guard_units());
-  if (span.first == kNoUnit) return nullptr;
-  zeroed = span.zeroed;
-  if constexpr (kMitigations.zero_on_free) record_of(span.first).run_state = RunState::fresh;
+  zeroed = kMitigations.zero_on_free;  // whoever hands a stored one out checks that
+  UnitIndex first = take_stored_run(shard, info.units);
+  if (first == kNoUnit) {
+    const Span span = take_guarded_span(info.units, 1, guard_units());
+    if (span.first == kNoUnit) return nullptr;
+    first = span.first;
+    zeroed = span.zeroed;
+    if constexpr (kMitigations.zero_on_free) record_of(first).run_state = RunState::fresh;
+  }
   runs_out[size_class].add_relaxed(1);
-  return begin(size_class, span.first);
+  return begin(size_class, first);
 }
 
 unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, void** out) {
@@ -52,7 +56,7 @@ unsigned take_class_runs(SizeClass size_class, unsigned shard, unsigned room, vo
   }
   const usize units = class_info(size_class).units;
   UnitIndex spans[kClassRunsMax];
-  spans[0] = take_kept_class_run(shard, units);
+  spans[0] = take_stored_run(shard, units);
   const unsigned taken = spans[0] != kNoUnit ? 1 : take_spans(units, min_of(room, kClassRunsMax), spans);
   for (unsigned k = 0; k < taken; ++k) out[taken - 1 - k] = begin(size_class, spans[k]);
   runs_out[size_class].add_relaxed(taken);
@@ -70,18 +74,23 @@ void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, 
   unsigned leaving = 0;
   for (unsigned k = 0; k < count; ++k) {
     const UnitIndex first = end(size_class, runs[k]);
-    if (!keep || !keep_class_run(shard, first, info.units)) spans[leaving++] = first;
+    if (!keep || !store_run(shard, first, info.units)) spans[leaving++] = first;
   }
   if (leaving > 0) return_spans(info.units, leaving, spans);
 }
 
-void seal_class_run(SizeClass size_class, UnitIndex first) {
+void return_cleared_class_run(SizeClass size_class, unsigned shard, UnitIndex first) {
+  const usize units = class_info(size_class).units;
   runs_out[size_class].sub_relaxed(1);
-  seal_span(first, class_info(size_class).units);
+  if (kKeepsClassRuns) set_tags(first, units, kTagNone);  // a slab may take them
+  if (store_run(shard, first, units)) return;             // with its tags, so a second free is known
+  set_tags(first, units, kTagNone);
+  return_guarded_span(first, units, guard_units(), true);
 }
 
-void return_sealed_class_run(SizeClass size_class, UnitIndex first) {
-  return_sealed_span(first, class_info(size_class).units);
+void seal_class_run(SizeClass size_class, UnitIndex first) {
+  runs_out[size_class].sub_relaxed(1);
+  return_sealed_run(first, class_info(size_class).units);
 }
 
 void note_run_resized(SizeClass from, SizeClass to) {

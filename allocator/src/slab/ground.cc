@@ -8,6 +8,7 @@
 #include "region/traffic.h"
 #include "slab/ground_giver.h"
 #include "slab/holding.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 
 namespace freestone {

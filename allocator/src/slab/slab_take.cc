@@ -17,7 +17,8 @@
 #include "span/dedicated.h"
 #include "span/frames.h"
 #include "span/free_memory.h"
-#include "span/run.h"
+#include "span/purge.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -108,7 +109,7 @@ void begin_slab(SizeClass size_class, SlabUser& user, const Span& span) {
 UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   Span span;
-  if constexpr (kKeepsClassRuns) span.first = take_kept_class_run(user.shard, info.units, info.units);
+  if constexpr (kKeepsClassRuns) span.first = take_stored_run(user.shard, info.units, info.units);
   if (span.first == kNoUnit) {
     span = dedicates_slabs() ? take_slab_units(size_class)
                              : take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
@@ -207,7 +208,7 @@ FREESTONE_APART void touch_pages(Record& record, SizeClass size_class, unsigned 
 // Gives back the units of a released slab. A unit with only empty pages goes back as clean.
 void return_slab_units(SizeClass size_class, SlabUser& user, UnitIndex unit, u64 empty_pages, bool dirty) {
   const ClassInfo& info = class_info(size_class);
-  if (kKeepsClassRuns && empty_pages == 0 && dirty && keep_class_run(user.shard, unit, info.units)) return;
+  if (kKeepsClassRuns && empty_pages == 0 && dirty && store_run(user.shard, unit, info.units)) return;
   if (empty_pages == 0) return return_guarded_span(unit, info.units, slab_guard(info), dirty);
   const usize page = os::page_bytes();
   empty_bytes[size_class].sub_relaxed(count_bits(empty_pages) * page);

@@ -8,7 +8,6 @@
 #include "region/account.h"
 #include "region/guarding.h"
 #include "span/free_memory.h"
-#include "span/run.h"
 #include "span/span_map.h"
 
 namespace freestone {
@@ -158,6 +157,40 @@ Surplus surplus_after_return(usize units) { return {min_of(surplus(), 4 * units 
 
 void purge_units(Surplus surplus) { purge_up_to(surplus.units, WentBack::surplus); }
 
+void expect_units_clear(UnitIndex first, usize units) {
+  if constexpr (!kMitigations.zero_on_free) return;
+  for (UnitIndex unit = first; unit < first + units; ++unit) {
+    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes);
+  }
+}
+
+void return_span(UnitIndex first, usize units, bool dirty) {
+  if (!dirty) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again
+  Surplus due;
+  {
+    LockGuard guard(span_lock);
+    span_map.set_free(first, units, dirty);
+    due = surplus_after_return(units);
+  }
+  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+}
+
+void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
+  return_span(first, units, dirty);
+  const UnitIndex behind = first + static_cast<UnitIndex>(units);
+  if (guard > 0) return_span(behind, guard, !all_tagged(behind, guard, kTagGuard));  // a guard has no contents
+}
+
+void return_spans(usize units, unsigned count, const UnitIndex* spans) {
+  Surplus due;
+  {
+    LockGuard guard(span_lock);
+    for (unsigned k = 0; k < count; ++k) span_map.set_free(spans[k], units, true);
+    due = surplus_after_return(count * units);
+  }
+  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+}
+
 static usize purge_excess(usize keep, WentBack why) {
   usize excess;
   {
@@ -194,7 +227,6 @@ bool tick_is_due() {
 void decay_spans() {
   // The background thread is not the program: only a rest is for it to see.
   if (os::coarse_milliseconds() - last_look_ms.load_relaxed() >= idle_ms()) tick_is_due();
-  release_old_runs();
   usize due;
   {
     LockGuard guard(span_lock);

@@ -16,7 +16,7 @@
 
 namespace freestone {
 
-// What slots of large runs hold (run.h). Relaxed: a moment's error moves what may stay by one run.
+// What the store holds (run_store.h). Relaxed: a moment's error moves what may stay by one run.
 extern FREESTONE_HIDDEN Atomic<usize> kept_units;
 // How much of the share no dirty unit uses, when somebody last looked at it.
 extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
@@ -43,6 +43,13 @@ void decay_spans();
 
 // Notes that units without memory have some from here on.
 void note_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
+// Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of the surplus.
+void return_span(UnitIndex first, usize units, bool dirty);
+// The same with `guard` units behind them that fault, where the system can make them.
+void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
+// Spans of `units` units each that may hold anything, under one lock. For builds without guards.
+void return_spans(usize units, unsigned count, const UnitIndex* spans);
+
 // Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is
 // free. `first` is the first unit taken, `dirty` how many of them were dirty.
 struct Surplus {

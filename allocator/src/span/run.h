@@ -1,15 +1,8 @@
 // Room 6, span: runs, the blocks between the thread cache's largest and kRunBytesMax.
 //
-// A run is a span of its own; its length stands in the record of its first unit. In front of the span heap stands a
-// small cache, a sixteenth of the heap at most: up to 1 MiB one slot per doubling in each of a few sets, taken and
-// filled by one atomic exchange. In front of it each thread keeps one run. A run that is kept has length 0 in its
+// A run is a span of its own; its length stands in the record of its first unit. Freed runs up to 1 MiB wait in the
+// store (span/run_store.h). In front of it each thread keeps one. A run that is kept or stored has length 0 in its
 // record, so a second free of it is seen.
-//
-// Class runs, which belong to the thread caches, and free slabs pass through here in the fast build. A few of each
-// length wait for the next thread that needs one: no lock, no search. They are freed before any clean unit is taken.
-//
-// What waits counts as dirty memory (purge.h) and goes back to the free units if no thread takes it for half of the
-// decay time.
 #pragma once
 
 #include "policy/policy.h"
@@ -31,10 +24,8 @@ bool return_run(unsigned shard, UnitIndex first);
 // Copies what a run holds and takes it back. Each piece of it goes to the kernel behind its copy, so that there is
 // never memory for both. Not where freed memory must be zero.
 void move_run(UnitIndex first, void* to);
-// A run that is free and whose units all fault is no longer among the live ones. When it comes back, they fault until
-// the run is taken again.
+// Takes a run back that the hardened build seals.
 void seal_run(UnitIndex first);
-void return_sealed_run(UnitIndex first);
 // Lengthens or shortens a run where it is. False when what lies behind it is in use.
 bool resize_run(UnitIndex first, usize units);
 inline usize run_units(UnitIndex first) { return record_of(first).run_units; }
@@ -64,31 +55,15 @@ struct HeldRun {
     return first;
   }
 };
-// Keeps a live run (is_kept_run); what was kept goes to a slot.
+// Keeps a live run (is_kept_run); what was kept goes to the store.
 void hold_run(HeldRun& held, unsigned shard, UnitIndex first);
 // Gives what is kept to the span heap.
 void release_held_run(HeldRun& held);
 
-// Keeps a used class run or slab that was returned; false: the caller gives it to the span heap.
-bool keep_class_run(unsigned shard, UnitIndex first, usize units);
-// One of this length that was kept, at a multiple of `alignment` units; kNoUnit when there is none.
-UnitIndex take_kept_class_run(unsigned shard, usize units, usize alignment = 1);
-// Empties their slots, if any may hold one.
-extern Atomic<u32> class_runs_kept;
-void release_class_runs();
-
-// Empties all slots.
-void flush_runs();
-// Empties the slots of runs and of class runs that nobody asked for during half of the decay time; cheap when there are
-// none.
-void release_old_runs();
-
-// Without those that threads hold, which count as live here.
+// Live, and those that threads hold.
 struct RunCounts {
-  usize runs;  // live or cached
-  usize live_runs;
-  usize live_bytes;
-  usize cached_bytes;
+  usize runs;
+  usize bytes;
 };
 RunCounts run_counts();
 

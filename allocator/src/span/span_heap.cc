@@ -12,15 +12,12 @@
 #include "region/guarding.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
-#include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_map.h"
-#include "span/waiting.h"
 
 namespace freestone {
 
 namespace {
-
-Atomic<u64> gaps_drawn;  // relaxed: any order of the numbers is as good; 0: none yet, or none in this child
 
 // Takes the units that a search found. The caller has charged for the clean ones; the dirty ones were charged for
 // before. Sets `surplus` to what is now due to go back.
@@ -35,8 +32,8 @@ Span take_found(UnitIndex first, usize units, Surplus& surplus) FREESTONE_REQUIR
 
 // Takes free units. Finds none if there is no room, or if the limit refuses: then sets `refused`.
 Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, usize room = 0) {
-  // Dirty memory in the slots of class runs does as well as clean memory.
-  bool release_first = class_runs_kept.load_relaxed() != 0;
+  // Dirty memory in the store does as well as clean memory.
+  bool release_first = has_stored_runs();
   for (;; release_first = false) {
     {
       LockGuard guard(span_lock);
@@ -49,7 +46,7 @@ Span take_free(usize units, usize alignment, bool& refused, Surplus& surplus, us
         return refused ? Span{} : take_found(first, units, surplus);
       }
     }
-    release_class_runs();
+    release_stored_runs();
   }
 }
 
@@ -151,7 +148,7 @@ Span take_opened(usize units, usize alignment, usize skip, usize opened) {
 unsigned take_spans(usize units, unsigned count, UnitIndex* spans) {
   unsigned taken = 0;
   Surplus surplus;
-  if (count > 1 && class_runs_kept.load_relaxed() == 0) {
+  if (count > 1 && !has_stored_runs()) {
     LockGuard guard(span_lock);
     while (taken < count) {
       const UnitIndex first = span_map.find(units, 1);
@@ -163,27 +160,6 @@ unsigned take_spans(usize units, unsigned count, UnitIndex* spans) {
   if (taken > 0) return taken;
   spans[0] = take_units(units, 1, false).first;
   return spans[0] != kNoUnit ? 1 : 0;
-}
-
-void return_spans(usize units, unsigned count, const UnitIndex* spans) {
-  Surplus due;
-  {
-    LockGuard guard(span_lock);
-    for (unsigned k = 0; k < count; ++k) span_map.set_free(spans[k], units, true);
-    due = surplus_after_return(count * units);
-  }
-  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
-}
-
-void return_span(UnitIndex first, usize units, bool dirty) {
-  if (!dirty) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again
-  Surplus due;
-  {
-    LockGuard guard(span_lock);
-    span_map.set_free(first, units, dirty);
-    due = surplus_after_return(units);
-  }
-  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
 }
 
 void close_front(UnitIndex first, GuardOf what) {
@@ -210,15 +186,8 @@ Grown take_fresh_groups() {
 
 namespace {
 
-// A random number of units that stay free in front of a guarded run.
-usize random_gap() {
-  u64 number = gaps_drawn.fetch_add_relaxed(1);
-  if (FREESTONE_UNLIKELY(number == 0)) gaps_drawn.store_relaxed(number = os::entropy() | 1);
-  return mix_bits(number) % (kRandomGapUnits + 1);
-}
-
 Span take_between_guards(usize units, usize alignment, usize guard) {
-  const usize gap = kMitigations.random_order && alignment == 1 ? random_gap() : 0;
+  const usize gap = kMitigations.random_order && alignment == 1 ? span_random(kRandomGapUnits + 1) : 0;
   Span span = take_opened(gap + units + guard, alignment, gap, units);
   if (gap > 0 && span.first != kNoUnit) {
     return_span(span.first, gap, !span.is_zero(0, gap));
@@ -260,52 +229,6 @@ Span take_guarded_span(usize units, usize alignment, usize guard) {
   return span;
 }
 
-// With the guard behind them, which is no guard where the system cannot make it fault.
-static usize sealed_units(UnitIndex first, usize units) {
-  return units + (are_guards(first + static_cast<UnitIndex>(units), 1) ? 1 : 0);
-}
-
-void seal_span(UnitIndex first, usize units) { begin_wait(sealed_units(first, units)); }
-
-void return_sealed_span(UnitIndex first, usize units) {
-  const usize sealed = sealed_units(first, units);
-  note_closed_units(first, units);
-  {
-    LockGuard guard(span_lock);
-    span_map.free_waiting(first, sealed);
-  }
-  if (sealed == units) return_span(first + static_cast<UnitIndex>(units), 1, true);
-}
-
-void return_used_span(UnitIndex first, usize units, usize guard) {
-  bool dirty = true;
-  if constexpr (kMitigations.zero_on_free) {
-    const usize bytes = units_to_bytes(units);
-    if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
-      note_purge(true);
-      note_back(WentBack::hardening, bytes);
-      if (bytes <= kSealedBytesMax || !may_wait()) {
-        purge_budget.went_back(bytes);
-        return return_guarded_span(first, units, guard, false);
-      }
-      wait_closed_span(first, units);
-      const UnitIndex behind = first + static_cast<UnitIndex>(units);
-      if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));
-      return;
-    }
-    dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
-    if (dirty) std::memset(unit_address(first), 0, bytes);
-  }
-  return_guarded_span(first, units, guard, dirty);
-}
-
-void expect_units_clear(UnitIndex first, usize units) {
-  if constexpr (!kMitigations.zero_on_free) return;
-  for (UnitIndex unit = first; unit < first + units; ++unit) {
-    if (tag_of(unit) != kTagGuard) expect_clear(unit_address(unit), kUnitBytes);
-  }
-}
-
 static bool has_dirty(UnitIndex first, usize units) {
   LockGuard guard(span_lock);
   return span_map.count_dirty(first, units) != 0;
@@ -321,12 +244,6 @@ usize check_free_spans(UnitIndex first, UnitIndex end) {
     checked += kUnitBytes;
   }
   return checked;
-}
-
-void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
-  return_span(first, units, dirty);
-  const UnitIndex behind = first + static_cast<UnitIndex>(units);
-  if (guard > 0) return_span(behind, guard, !are_guards(behind, guard));  // a guard has no contents
 }
 
 Span extend_span(UnitIndex first, usize units, usize more) {
@@ -363,7 +280,7 @@ SpanCounts span_counts() {
 }
 
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
-  gaps_drawn.store_relaxed(0);
+  renew_span_random();
   const bool grew = growth_lock.seize_in_child();
   const bool changed = span_lock.seize_in_child();
   if (grew) repair_growth_in_child();

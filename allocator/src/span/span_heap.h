@@ -1,4 +1,4 @@
-// Room 6, span: spans, taken and returned.
+// Room 6, span: spans, as they are taken. purge.h and run_store.h take them back.
 //
 // A span gets the lowest address at which it fits, so the heap stays dense and its top drains. Free neighbours need no
 // merging: they are adjacent bits (span_map.h). Dirty memory goes back to the kernel by the rules of purge.h.
@@ -39,9 +39,8 @@ struct SpanCounts {
 // refuses addresses, or when the limit refuses even after everything dirty was given back.
 Span take_span(usize units, usize alignment);
 // Up to `count` spans of `units` units each, under one lock; fewer than asked for when there is no room or no memory.
-// Returns how many. For builds without guards, as return_spans, which gives back what may hold anything.
+// Returns how many. For builds without guards.
 unsigned take_spans(usize units, unsigned count, UnitIndex* spans);
-void return_spans(usize units, unsigned count, const UnitIndex* spans);
 // `units` units with free ones behind them, `room` units in all, if there is such a place. For builds without guards.
 Span take_span_to_grow(usize units, usize room);
 // Groups that were never in use, for dedicated.h, as many as the heap grows by: nobody is charged for them. None when
@@ -50,19 +49,9 @@ Grown take_fresh_groups();
 // Makes the unit in front of a guarded span a guard too, if it is free: then a write just before the span's start
 // faults.
 void close_front(UnitIndex first, GuardOf what);
-// Gives units back. `dirty` is false when they are known to be zero. Purges a bounded part of the surplus.
-void return_span(UnitIndex first, usize units, bool dirty);
 // A span with `guard` more units behind it that fault on access; the guard is not in `units`. Where the system cannot
 // make it fault, it is address space only. `return_guarded_span` takes both back.
 Span take_guarded_span(usize units, usize alignment, usize guard);
-void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
-// The same for memory that may hold anything. In the hardened build it first goes to the kernel and faults until it is
-// taken again (HARD-2); above kSealedBytesMax its addresses wait first (waiting.h).
-void return_used_span(UnitIndex first, usize units, usize guard);
-// Units of a block that is free and faults stay in its place. They and the guard behind them are in use and charged no
-// longer.
-void seal_span(UnitIndex first, usize units);
-void return_sealed_span(UnitIndex first, usize units);
 // Ends the program if free memory of a group that must be zero is not (HARD-2). Returns how many bytes it looked at.
 usize check_free_spans(UnitIndex first, UnitIndex end);
 // Takes the `more` units behind a span of `units`, if they are free.

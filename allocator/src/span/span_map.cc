@@ -8,7 +8,6 @@
 #include "config/build_config.h"
 #include "policy/policy.h"
 #include "region/account.h"
-#include "span/waiting.h"
 
 namespace freestone {
 

@@ -55,7 +55,8 @@ class SpanMap {
   void set_free(UnitIndex first, usize units, bool dirty) FREESTONE_REQUIRES(span_lock) {
     set_free_in(first, units, dirty, younger_);
   }
-  // Units that are in use become neither live nor free, and in use again after that (span/waiting.h, span/dedicated.h).
+  // Units that are in use become neither live nor free, and in use again after that (span/run_store.h,
+  // span/dedicated.h).
   void begin_wait(usize units) FREESTONE_REQUIRES(span_lock) {
     waiting_ += units;
     note_out_of_force(units_to_bytes(units));

@@ -5,7 +5,7 @@
 #include "platform/message.h"
 #include "region/metadata.h"
 #include "span/purge.h"
-#include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 
 namespace freestone {
@@ -15,8 +15,8 @@ Atomic<u64> worked_ms;
 const FailureWitness failure_witness = nullptr;
 
 Span take_span(usize, usize) { return {}; }
-UnitIndex take_kept_class_run(unsigned, usize, usize) { return kNoUnit; }
-bool keep_class_run(unsigned, UnitIndex, usize) { return false; }
+UnitIndex take_stored_run(unsigned, usize, usize) { return kNoUnit; }
+bool store_run(unsigned, UnitIndex, usize) { return false; }
 bool fill_around(UnitIndex, usize) { return false; }
 bool has_plain_pages(UnitIndex) { return false; }
 Span take_guarded_span(usize, usize, usize) {

@@ -13,6 +13,7 @@
 #include "front/reclaim.h"
 #include "platform/mutex.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 #include "span/span_map.h"
 #include "unit/support.h"

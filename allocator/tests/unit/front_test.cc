@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "model/block.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 #include "unit/support.h"
 

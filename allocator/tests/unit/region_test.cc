@@ -14,6 +14,7 @@
 #include "region/account.h"
 #include "region/traffic.h"
 #include "span/mapping.h"
+#include "span/purge.h"
 #include "span/span_heap.h"
 #include "unit/support.h"
 

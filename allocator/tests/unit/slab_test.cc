@@ -11,7 +11,7 @@
 #include "platform/os.h"
 #include "slab/room_tree.h"
 #include "span/purge.h"
-#include "span/run.h"
+#include "span/run_store.h"
 #include "unit/support.h"
 
 namespace freestone {
@@ -145,7 +145,7 @@ usize resident_pages_of_slab(SizeClass c, const void* block) {
 // A class that fills many slabs gets the memory of a new one in one call; a class that fills few gets none that it does
 // not touch.
 TEST(slab, MemoryOfAFreshSlabExistsAtOnceInAGrowingClassOnly) {
-  flush_runs();  // a slab that waits has memory
+  flush_stored_runs();  // a slab that waits has memory
   purge_spans(0, WentBack::trim);
   const SizeClass c = class_of(240);
   const ClassInfo& info = class_info(c);

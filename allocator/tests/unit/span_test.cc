@@ -4,6 +4,7 @@
 #include "region/account.h"
 #include "span/purge.h"
 #include "span/run.h"
+#include "span/run_store.h"
 #include "span/span_heap.h"
 #include "span/span_map.h"
 
@@ -286,19 +287,18 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
   constexpr usize kUnits = 4;
   const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
   const auto kept = [] { return kept_units.load_relaxed(); };
-  decay_spans();  // its time is the age of what is kept
-  flush_runs();
+  flush_stored_runs();
   purge_spans(0, WentBack::trim);  // so that there is room for more
   const UnitIndex first = take_span(kUnits, 1).first;
   ASSERT_NE(first, kNoUnit);
-  EXPECT_EQ(take_kept_class_run(0, kUnits), kNoUnit);
-  ASSERT_TRUE(keep_class_run(0, first, kUnits));
+  EXPECT_EQ(take_stored_run(0, kUnits), kNoUnit);
+  ASSERT_TRUE(store_run(0, first, kUnits));
   EXPECT_EQ(kept(), kUnits);
-  EXPECT_EQ(take_kept_class_run(0, kUnits + 1), kNoUnit) << "another length";
-  EXPECT_EQ(take_kept_class_run(0, kUnits), first);
+  EXPECT_EQ(take_stored_run(0, kUnits + 1), kNoUnit) << "another length";
+  EXPECT_EQ(take_stored_run(0, kUnits), first);
   EXPECT_EQ(kept(), 0u);
 
-  ASSERT_TRUE(keep_class_run(0, first, kUnits));
+  ASSERT_TRUE(store_run(0, first, kUnits));
   purge_spans(0, WentBack::trim);
   const Span clean = take_span(kUnits, 1);  // by now nothing else is dirty
   EXPECT_EQ(kept(), 0u);
@@ -306,13 +306,13 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
   return_span(clean.first, kUnits, true);
 
   const UnitIndex old = take_span(kUnits, 1).first;
-  ASSERT_TRUE(keep_class_run(0, old, kUnits));
-  release_old_runs();
+  ASSERT_TRUE(store_run(0, old, kUnits));
+  age_stored_runs();
   EXPECT_EQ(kept(), kUnits);
   options.dirty_decay_ms = 0;
-  release_old_runs();
+  age_stored_runs();
   EXPECT_EQ(kept(), 0u);
-  EXPECT_FALSE(keep_class_run(0, old, kUnits)) << "nothing is kept where free memory goes at once";
+  EXPECT_FALSE(store_run(0, old, kUnits)) << "nothing is kept where free memory goes at once";
   options.dirty_decay_ms = decay_ms;
 
   purge_spans(0, WentBack::trim);
@@ -324,7 +324,7 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
     ASSERT_NE(span, kNoUnit);
   }
   for (unsigned k = 0; k < 64; ++k) {
-    if (keep_class_run(k, spans[k], 8)) {
+    if (store_run(k, spans[k], 8)) {
       bytes += units_to_bytes(8);
     } else {
       return_spans(8, 1, &spans[k]);
@@ -333,7 +333,7 @@ TEST(span, ClassRunsAreKeptForTheNextOfTheirLength) {
   EXPECT_EQ(units_to_bytes(kept()), bytes);
   EXPECT_GT(bytes, most / 2);
   EXPECT_LE(bytes, most);
-  flush_runs();
+  flush_stored_runs();
   EXPECT_EQ(kept(), 0u);
   expect_valid_heap();
 }
@@ -363,7 +363,7 @@ TEST(span, ARunThatGrowsHasRoomBehindIt) {
   EXPECT_TRUE(resize_run(first, 2 * kUnits));
   EXPECT_EQ(run_units(first), 2 * kUnits);
   EXPECT_TRUE(return_run(0, first));
-  flush_runs();
+  flush_stored_runs();
   expect_valid_heap();
 }
 

@@ -103,7 +103,7 @@ def test_there_are_figures_to_check() -> None:
         ("waits for 1 s (`kRefusedMs`) or two seconds (`kRefusedMs`)", ["kRefusedMs"]),
         ("`exit_check_bytes` (32 MiB)", []),
         ("`exit_check_bytes` (16 MiB)", ["exit_check_bytes"]),
-        ("in 4 places (`kWaitingRuns`) of 4 groups (`kWaitingSets`)", []),
+        ("in 4 places (`kWaitingRuns`) of 4 groups (`kSets`)", []),
     ],
 )
 def test_a_wrong_figure_is_noticed(said: str, wrong: list[str]) -> None:

@@ -1,0 +1,211 @@
+// Room 6, span: see run_store.h.
+
+#include "span/run_store.h"
+
+#include <cstring>
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "platform/os.h"
+#include "region/account.h"
+#include "span/free_memory.h"
+#include "span/purge.h"
+#include "span/span_map.h"
+
+namespace freestone {
+
+namespace {
+
+// A row for each length that class runs and slabs have, and one for each doubling above. Each group of threads has its
+// own.
+constexpr usize kExactUnits = kCachedBytesMax >> kUnitShift;
+constexpr unsigned kRows = kExactUnits + highest_bit(kSharedRunBytesMax / kCachedBytesMax);
+constexpr unsigned kSets = 4;
+constexpr unsigned kPlaces = 8;
+static_assert(kSets * kRows <= 64);
+
+// A place holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time
+// is in steps of kStampMs of worked_ms. In the ring the length takes the time's bits too.
+struct alignas(64) Row {
+  Atomic<u64> place[kPlaces];
+};
+Row rows[kSets * kRows];
+Atomic<u64> rows_in_use;  // a bit for each row: set where it may hold an entry
+constexpr u64 kStampMs = 64;
+constexpr unsigned kStampShift = 48;
+
+FREESTONE_FAR Atomic<u64> ring[kWaitingSpans];
+Atomic<u64> came;  // relaxed, as `left`: what entered and what left the ring since the start
+Atomic<u64> left;
+Atomic<usize> closed_units;  // relaxed: a bound
+
+Atomic<u64> numbers_drawn;  // relaxed: any order is as good; 0: none yet, or none in this child
+
+UnitIndex first_of(u64 entry) { return static_cast<UnitIndex>(entry); }
+usize units_of(u64 entry) { return entry >> 32 & low_mask(kStampShift - 32); }
+u64 now_stamp() { return worked_ms.load_relaxed() / kStampMs & low_mask(64 - kStampShift); }
+
+unsigned row_of(unsigned shard, usize units) {
+  const usize row = units <= kExactUnits ? units - 1 : kExactUnits + highest_bit((units - 1) / kExactUnits);
+  return static_cast<unsigned>(shard % kSets * kRows + row);
+}
+// In the hardened build the first kWaitingRuns places of such a row are for what only a later entry pushes out, to the
+// other places, from which it is taken.
+bool waits(unsigned row) { return kMitigations.quarantine && row % kRows < kExactUnits; }
+unsigned first_ready(unsigned row) { return waits(row) ? kWaitingRuns : 0; }
+
+bool fits(usize units) {
+  const usize kept = kept_units.load_relaxed() + units;
+  return options.dirty_decay_ms != 0 && units_to_bytes(kept) <= options.dirty_bytes &&
+         kept <= keepable_units.load_relaxed();
+}
+
+void release(u64 entry) {
+  if (entry == 0) return;
+  const UnitIndex first = first_of(entry);
+  const usize units = units_of(entry);
+  kept_units.sub_relaxed(units);
+  expect_run_clear(unit_address(first), units_to_bytes(units));
+  set_tags(first, units, kTagNone);
+  return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
+}
+
+// Seq, as both steps of store_run: either this sees the entry, or that sees the bit cleared and sets it.
+void empty_place(Atomic<u64>& place) {
+  if (place.load_seq() != 0) release(place.exchange_seq(0));
+}
+
+template <typename Visit>
+void for_places(u64 in_use, Visit visit) {
+  for (; in_use != 0; in_use &= in_use - 1) {
+    for (Atomic<u64>& place : rows[lowest_bit(in_use)].place) visit(lowest_bit(in_use), place);
+  }
+}
+
+void free_closed(u64 entry) {
+  if (entry == 0) return;
+  const UnitIndex first = first_of(entry);
+  const usize units = entry >> 32;
+  closed_units.sub_relaxed(units);
+  if (tag_of(first) != kTagGuard) note_closed_units(first, units);
+  FREESTONE_CHECK("RUNS-1", all_tagged(first, units, kTagGuard));
+  LockGuard guard(span_lock);
+  span_map.free_waiting(first, units);
+}
+
+void put_in_ring(UnitIndex first, usize units) {
+  uncharge(units_to_bytes(units));
+  Surplus due;
+  {
+    LockGuard guard(span_lock);
+    span_map.begin_wait(units);
+    due = surplus_after_return(units);
+  }
+  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+  closed_units.add_relaxed(units);
+  free_closed(ring[came.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(u64{first} | u64{units} << 32));
+  const auto is_full = [] { return units_to_bytes(closed_units.load_relaxed()) > kWaitingBytes; };
+  for (unsigned tries = 0; tries < kWaitingSpans && is_full(); ++tries)
+    free_closed(ring[left.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(0));
+}
+
+}  // namespace
+
+bool store_run(unsigned shard, UnitIndex first, usize units) {
+  const unsigned row = row_of(shard, units);
+  if (!waits(row) && !fits(units)) return false;
+  u64 entry = u64{first} | u64{units} << 32 | now_stamp() << kStampShift;
+  kept_units.add_relaxed(units);
+  if (waits(row)) entry = rows[row].place[span_random(kWaitingRuns)].exchange_seq(entry);
+  if (entry != 0) {
+    unsigned at = first_ready(row);
+    while (at < kPlaces && rows[row].place[at].load_relaxed() != 0) ++at;
+    entry = rows[row].place[at < kPlaces ? at : first_ready(row)].exchange_seq(entry);
+  }
+  if ((rows_in_use.load_seq() & bit(row)) == 0) rows_in_use.or_seq(bit(row));
+  release(entry);
+  return true;
+}
+
+UnitIndex take_stored_run(unsigned shard, usize units, usize alignment) {
+  const unsigned row = row_of(shard, units);
+  if ((rows_in_use.load_relaxed() & bit(row)) == 0) return kNoUnit;
+  for (unsigned k = first_ready(row); k < kPlaces; ++k) {
+    Atomic<u64>& place = rows[row].place[k];
+    u64 entry = place.load_relaxed();
+    if (units_of(entry) != units || first_of(entry) % alignment != 0 || !place.replace_seq(entry, 0)) continue;
+    kept_units.sub_relaxed(units);
+    return first_of(entry);
+  }
+  return kNoUnit;
+}
+
+bool has_stored_runs() { return !kMitigations.quarantine && rows_in_use.load_relaxed() != 0; }
+
+void release_stored_runs() {
+  if (rows_in_use.load_relaxed() == 0) return;
+  for_places(rows_in_use.exchange_seq(0), [](unsigned, Atomic<u64>& place) { empty_place(place); });
+}
+
+void age_stored_runs() {
+  const u64 now = now_stamp();
+  for_places(rows_in_use.load_relaxed(), [now](unsigned row, Atomic<u64>& place) {
+    const u64 entry = place.load_relaxed();
+    const u64 age = (now - (entry >> kStampShift)) & low_mask(64 - kStampShift);
+    if (!waits(row) && age * kStampMs >= options.dirty_decay_ms / 2) empty_place(place);
+  });
+}
+
+void flush_stored_runs() {
+  release_stored_runs();
+  if (closed_units.load_relaxed() == 0) return;
+  for (Atomic<u64>& place : ring) free_closed(place.exchange_seq(0));
+}
+
+// Units that fault wait in the ring, and the guard behind them with them, or become free.
+static void return_closed_run(UnitIndex first, usize units, usize guard, bool waits) {
+  note_purge(true);
+  note_back(WentBack::hardening, units_to_bytes(units));
+  const UnitIndex behind = first + static_cast<UnitIndex>(units);
+  const bool is_guard = guard > 0 && tag_of(behind) == kTagGuard;
+  if (waits) {
+    put_in_ring(first, units + (is_guard ? 1 : 0));
+  } else {
+    purge_budget.went_back(units_to_bytes(units));
+    if (tag_of(first) != kTagGuard) note_closed_units(first, units);
+    return_span(first, units, false);
+  }
+  if (guard > 0 && !(waits && is_guard)) return_span(behind, guard, !is_guard);
+}
+
+void return_used_span(UnitIndex first, usize units, usize guard) {
+  bool dirty = true;
+  if constexpr (kMitigations.zero_on_free) {
+    const usize bytes = units_to_bytes(units);
+    if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
+      const bool waits = kMitigations.quarantine && bytes > kSealedBytesMax && !region.reserved && !is_limited();
+      return return_closed_run(first, units, guard, waits);
+    }
+    dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
+    if (dirty) std::memset(unit_address(first), 0, bytes);
+  }
+  return_guarded_span(first, units, guard, dirty);
+}
+
+void return_sealed_run(UnitIndex first, usize units) {
+  const usize guard = guards_spans() ? 1 : 0;
+  if (close_range(unit_address(first), units_to_bytes(units)))
+    return return_closed_run(first, units, guard, !region.reserved);
+  set_tags(first, units, kTagNone);
+  return_used_span(first, units, guard);
+}
+
+usize span_random(usize end) {
+  u64 number = numbers_drawn.fetch_add_relaxed(1);
+  if (FREESTONE_UNLIKELY(number == 0)) numbers_drawn.store_relaxed(number = os::entropy() | 1);
+  return mix_bits(number) % end;
+}
+
+void renew_span_random() { numbers_drawn.store_relaxed(0); }
+
+}  // namespace freestone
