@@ -124,6 +124,17 @@ TEST_F(Reuse, AFreedAddressComesBackAfterHalfAQueue) {
   }
 }
 
+// A run that was cleared comes back only after a later one of its length took its place, drawn among four.
+TEST_F(Reuse, AFreedRunIsNeverTheNextOne) {
+  for (const size_t bytes : {40'000, 60'000, 100'000, 120'000}) {
+    std::set<unsigned> pairs;
+    for (int round = 0; round < 40; ++round) pairs.insert(pairs_until_return(bytes, 5000, 8));
+    std::printf("%zu bytes: after %u to %u pairs\n", bytes, *pairs.begin(), *pairs.rbegin());
+    EXPECT_GE(*pairs.begin(), 2u) << bytes;
+    EXPECT_GT(pairs.size(), 2u) << bytes << ": the number of pairs is no secret";
+  }
+}
+
 TEST_F(Reuse, AFreedAddressLiesInNoBlockOfAnotherSize) {
   const std::pair<size_t, size_t> sizes[] = {{24, 100},   {300, 1000},   {500, 1500},
                                              {4000, 300}, {30000, 2000}, {100, 30000}};
