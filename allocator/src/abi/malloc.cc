@@ -6,6 +6,7 @@
 #include "abi/entry.h"
 #include "abi/names.h"
 #include "base/compiler.h"
+#include "front/large.h"
 #include "platform/os.h"
 
 using namespace freestone;
@@ -21,7 +22,7 @@ FREESTONE_SLOW void* out_of_memory() {
 
 __attribute__((noinline)) void* realloc_slow(void* block, usize bytes) {
   if (block == nullptr) return serve_malloc(bytes);
-  if (bytes != 0) return serve_realloc(block, bytes);
+  if (bytes != 0) return keeps_units(block, bytes) ? block : serve_realloc(block, bytes);
   serve_free(block);  // as in glibc: frees the block and returns no new one
   return nullptr;
 }

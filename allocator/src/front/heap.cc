@@ -249,8 +249,6 @@ FREESTONE_APART void* reallocate_class_run(void* block, usize bytes) {
 
 // A run, or a mapping of its own.
 FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
-  const bool fits = !is_mapping && bytes <= old_bytes && old_bytes - bytes < kUnitBytes;
-  if (!kChecksEveryCall && fits && sample_observer.load_relaxed() == nullptr) return block;
   need_stack();
   if (bytes > PTRDIFF_MAX) return out_of_memory();
   sample_freed(block);  // first: afterwards the address may belong to another block

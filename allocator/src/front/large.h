@@ -5,6 +5,8 @@
 #pragma once
 
 #include "config/size_class.h"
+#include "front/sampled.h"
+#include "span/run.h"
 
 namespace freestone {
 
@@ -17,6 +19,16 @@ usize large_good_size(usize bytes);
 
 // Gives a class run the size of another class in place. False when it must move.
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
+// Whether a realloc leaves a run where it is, because it keeps its units: it grows by appending, mostly. Not for 0
+// bytes. Always false in the hardened build, and for any other block.
+inline bool keeps_units(const void* block, usize bytes) {
+  const usize offset = address_of(block) - region.base;
+  if (kChecksEveryCall || offset >= region.frontier_bytes.load_operand() || tag_at(region.base, offset) != kTagRun)
+    return false;
+  return offset % kUnitBytes == 0 &&
+         units_to_bytes(run_units(static_cast<UnitIndex>(offset >> kUnitShift))) - bytes < kUnitBytes &&
+         sample_observer.load_relaxed() == nullptr;
+}
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping);
 // A block with room to grow further, for a realloc that copies. A block of a mebibyte or more that grows becomes a
