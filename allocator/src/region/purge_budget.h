@@ -21,8 +21,8 @@ inline constexpr u64 kPercentAll = 100;  // everything goes at once
 
 class PurgeBudget {
  public:
-  static constexpr i64 kMostNs = 20'000'000;  // no more is saved, or owed
-  static constexpr i64 kOverdraftNs = 10'000'000;
+  static constexpr i64 kMostNs = 20'000'000;       // no more is saved
+  static constexpr i64 kOverdraftNs = 10'000'000;  // no more is owed
   static constexpr i64 kCallNs = 800;
   static constexpr i64 kMistakeNs = 800;  // for 4 KiB
   static constexpr u64 kGapMs = 10;
@@ -59,7 +59,7 @@ class PurgeBudget {
     cost_ns_.add_relaxed(static_cast<usize>(ns));
     add(-ns);
   }
-  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kMostNs)); }
+  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kOverdraftNs)); }
 
   Atomic<i64> balance_ns_;
   Atomic<usize> cost_ns_;    // in all
