@@ -2,8 +2,8 @@
 //
 // Work earns. A call to the kernel is paid when it is made. A page that went back and is used again is a mistake, and
 // its fault is paid then. The kernel's work on a page that stays away is not paid: it is done once, at the latest when
-// the process ends. While the budget is overdrawn nothing goes back, except that a great fall of use may overdraw it: a
-// program that ends a burst and then makes no call would keep all of it.
+// the process ends. While the budget is overdrawn nothing goes back, except in a great fall of use: a program that ends
+// a burst and then makes no call would keep all of it. The next great fall must wait until work has paid for the last.
 //
 // Work is what the process's own slow paths see pass. A longer gap between two looks at the clock counts as kGapMs,
 // because a process that gets little of a CPU does not work meanwhile. A gap of the decay time is idleness: what went
@@ -21,8 +21,7 @@ inline constexpr u64 kPercentAll = 100;  // everything goes at once
 
 class PurgeBudget {
  public:
-  static constexpr i64 kMostNs = 20'000'000;       // no more is saved
-  static constexpr i64 kOverdraftNs = 10'000'000;  // no more is owed
+  static constexpr i64 kMostNs = 10'000'000;  // no more is saved, or owed
   static constexpr i64 kCallNs = 800;
   static constexpr i64 kMistakeNs = 800;  // for 4 KiB
   static constexpr u64 kGapMs = 10;
@@ -31,10 +30,13 @@ class PurgeBudget {
   u64 pass(u64 gap_ms, u64 idle_ms, u64 percent) {
     if (gap_ms < idle_ms) {
       gap_ms = min_of(gap_ms, kGapMs);
-      add(static_cast<i64>(gap_ms * percent) * 10'000);
+      const auto earned = static_cast<i64>(gap_ms * percent) * 10'000;
+      add(earned);
+      fall_debt_ns_.store_relaxed(max_of<i64>(fall_debt_ns_.load_relaxed() - earned, 0));
     } else {
       out_bytes_.store_relaxed(0);
       balance_ns_.store_relaxed(kMostNs);
+      fall_debt_ns_.store_relaxed(0);
     }
     return gap_ms;
   }
@@ -49,9 +51,10 @@ class PurgeBudget {
     out_bytes_.store_relaxed(out - mistaken);
     pay(static_cast<i64>(mistaken / (4 * kKiB)) * kMistakeNs);
   }
-  bool allows(u64 percent, bool great_fall = false) const {
-    return percent >= kPercentAll || (percent > 0 && balance_ns_.load_relaxed() > (great_fall ? -kOverdraftNs : 0));
-  }
+  // What goes back in a great fall may all come again.
+  void fell(usize bytes) { fall_debt_ns_.add_relaxed(static_cast<i64>(bytes / (4 * kKiB)) * kMistakeNs); }
+  bool may_fall(u64 percent) const { return percent > 0 && fall_debt_ns_.load_relaxed() == 0; }
+  bool allows(u64 percent) const { return percent >= kPercentAll || (percent > 0 && balance_ns_.load_relaxed() > 0); }
   usize cost_ns() const { return cost_ns_.load_relaxed(); }
 
  private:
@@ -59,11 +62,12 @@ class PurgeBudget {
     cost_ns_.add_relaxed(static_cast<usize>(ns));
     add(-ns);
   }
-  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kOverdraftNs)); }
+  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kMostNs)); }
 
   Atomic<i64> balance_ns_;
-  Atomic<usize> cost_ns_;    // in all
-  Atomic<usize> out_bytes_;  // went back and did not come again
+  Atomic<i64> fall_debt_ns_;  // work pays it as it pays the balance
+  Atomic<usize> cost_ns_;     // in all
+  Atomic<usize> out_bytes_;   // went back and did not come again
 };
 extern FREESTONE_HIDDEN PurgeBudget purge_budget;
 

@@ -5,8 +5,8 @@
 // last look, and with time all of the surplus in the decay time; a look passes a quarter of the heap and gives back 2
 // MiB at most. Where only its class can use a slab, what the heap grows by goes in any case.
 //
-// All of it goes at once when the blocks outside the slabs fell to a quarter of their peak: a program that goes idle
-// then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
+// All of it goes at once in a great fall, when the blocks outside the slabs fell to a quarter of their peak: a program
+// that goes idle then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
@@ -150,7 +150,7 @@ usize purge_slabs(SlabUser& user, WentBack why) {
   for (unsigned shard = 0; shard < shards_to_search(); ++shard) {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c)
       RoomTree(shard, c).for_each([&](UnitIndex unit) {
-        if (why != WentBack::slabs || may_give_back()) purged += purge_slab(c, unit, user, why, retiring);
+        purged += purge_slab(c, unit, user, why, retiring);
       });
   }
   retiring.finish();
@@ -160,6 +160,7 @@ usize purge_slabs(SlabUser& user, WentBack why) {
       if (tag_of(unit) == kTagGround) purged += purge_ground(unit, why);
     }
   }
+  if (why == WentBack::slabs) purge_budget.fell(purged);
   return purged;
 }
 
@@ -197,7 +198,7 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   const usize stays = kGivesIfGrown || may ? kLeftBytes + found.blocks / kShareDivisor : found.unused();
   const usize surplus = found.unused() - min_of(found.unused(), stays);
   state.peak = max_of(state.peak, found.blocks);
-  const bool became_few = found.blocks <= state.peak / 4 && surplus >= kSurplusForCaches && may;
+  const bool became_few = found.blocks <= state.peak / 4 && surplus >= kSurplusForCaches && may_fall();
   if (became_few) {
     state.peak = found.blocks;
   } else if (surplus > 0) {

@@ -30,6 +30,9 @@ struct State {
   // units; doubled when it does not.
   usize piece = kPurgeBytesPerCall >> kUnitShift;
   u64 refused_ms = 0;  // when refused units began to wait
+  // A great fall of use: what may go of it, whatever that costs, and the least in use since it began.
+  usize falling = 0;
+  usize lowest = 0;
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
 
@@ -56,9 +59,16 @@ usize allowed_units() FREESTONE_REQUIRES(span_lock) {
 // what is above goes what one call more takes, so that not every free makes a call.
 usize surplus() FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.purgeable_units(), allowed = allowed_units(), live = live_units();
+  if (dirty >= 2 * live + kGreatFall && may_fall()) {
+    state.falling = dirty;
+    state.lowest = live;
+  } else if (live < state.lowest) {
+    state.falling += state.lowest - live;
+    state.lowest = live;
+  }
   if (dirty <= allowed || (!gives_all() && dirty < live / 2)) return 0;
-  if (!may_give_back(dirty >= 2 * live + kGreatFall)) return 0;
-  return dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
+  const usize most = may_give_back() ? dirty : options.give_back_percent != 0 ? state.falling : 0;
+  return min_of(most, dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall)));
 }
 
 // `clean`: how many of the units had no memory.
@@ -127,6 +137,9 @@ bool purge_oldest(usize units, WentBack why, usize& went_back) {
     span_map.set_free(stretch.first, stretch.units, false);
     state.piece = min_of(2 * state.piece, bytes_to_units(kPurgeBytesPerCall));
     went_back += dirty;
+    const usize fell = min_of(dirty, state.falling);
+    state.falling -= fell;
+    purge_budget.fell(units_to_bytes(fell));
     return true;
   }
   const bool is_page = stretch.units <= page_units;

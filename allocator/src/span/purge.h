@@ -30,9 +30,8 @@ bool tick_is_due();
 inline bool gives_all() {
   return options.dirty_decay_ms == 0 || options.dirty_bytes == 0 || options.give_back_percent >= kPercentAll;
 }
-inline bool may_give_back(bool great_fall = false) {
-  return gives_all() || purge_budget.allows(options.give_back_percent, great_fall);
-}
+inline bool may_give_back() { return gives_all() || purge_budget.allows(options.give_back_percent); }
+inline bool may_fall() { return gives_all() || purge_budget.may_fall(options.give_back_percent); }
 
 // Gives dirty memory back, highest first, until at most `keep_bytes` stay. Returns the bytes given.
 usize purge_spans(usize keep_bytes, WentBack why);

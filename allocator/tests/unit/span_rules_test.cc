@@ -208,21 +208,24 @@ TEST(span_rules, AGapIsNoWorkAndALongOneIsRest) {
   program.swing();
   program.budget.went_back(kGiB);
   program.budget.came_again(kGiB);
-  EXPECT_FALSE(program.budget.allows(1, true));
+  EXPECT_FALSE(program.budget.allows(1));
   EXPECT_EQ(program.budget.pass(kIdleMs, kIdleMs, 1), kIdleMs);
   program.budget.came_again(kGiB);
   EXPECT_TRUE(program.budget.allows(1)) << "what went back before the rest was right";
 }
 
-TEST(span_rules, AGreatFallMayOverdrawOnce) {
+TEST(span_rules, AGreatFallMustBePaidBeforeTheNext) {
   Program program;
-  EXPECT_FALSE(program.budget.allows(1));
-  usize pieces = 0;
-  for (; program.budget.allows(1, true); ++pieces) {
-    program.budget.went_back(kMiB);
-    program.budget.came_again(kMiB);
-  }
-  EXPECT_NEAR(static_cast<double>(pieces) * kPieceNs, PurgeBudget::kOverdraftNs, kPieceNs);
+  EXPECT_TRUE(program.budget.may_fall(1));
+  EXPECT_FALSE(program.budget.may_fall(0)) << "nothing may go";
+  program.budget.fell(kGiB);
+  EXPECT_FALSE(program.budget.allows(1)) << "the fall is no reason to give back the rest";
+  u64 worked_ms = 0;
+  for (; !program.budget.may_fall(1); worked_ms += 100) program.work(100);
+  EXPECT_NEAR(static_cast<double>(worked_ms) * 1e4, double{kGiB / (4 * kKiB)} * PurgeBudget::kMistakeNs, 1e6);
+  program.budget.fell(kGiB);
+  program.budget.pass(kIdleMs, kIdleMs, 1);
+  EXPECT_TRUE(program.budget.may_fall(1)) << "it rested";
 }
 
 TEST(span_rules, ThePercentageIsTheOneConstant) {
@@ -234,7 +237,7 @@ TEST(span_rules, ThePercentageIsTheOneConstant) {
   }
   Program program;
   program.work(1'000'000, 0);
-  EXPECT_FALSE(program.budget.allows(0, true));
+  EXPECT_FALSE(program.budget.allows(0));
   program.budget.went_back(4 * kGiB);
   program.budget.came_again(4 * kGiB);
   EXPECT_TRUE(program.budget.allows(kPercentAll));

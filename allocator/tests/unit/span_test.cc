@@ -203,6 +203,27 @@ TEST(span, MemoryThatIsTakenAgainSoonIsWorthKeeping) {
   EXPECT_TRUE(spans_are_valid());
 }
 
+// A program that ends a burst may make no call any more. The next such fall must be paid for first.
+TEST(span, AGreatFallGoesThoughTheBudgetIsOverdrawn) {
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 3600000u);
+  purge_spans(0, WentBack::trim);
+  rest();
+  purge_budget.went_back(kGiB);
+  purge_budget.came_again(kGiB);
+  const usize units = bytes_to_units(64 * kMiB);
+  for (const bool is_first : {true, false}) {
+    const UnitIndex first = take_span(units, 1).first;
+    ASSERT_NE(first, kNoUnit);
+    const usize most = units_to_bytes(span_counts().dirty_units) + 64 * kMiB;
+    const u64 before = bytes_given_back();
+    for (usize from = 0; from < units; from += 64) return_span(first + static_cast<UnitIndex>(from), 64, true);
+    const u64 gone = bytes_given_back() - before;
+    EXPECT_EQ(gone > most / 2, is_first) << gone;
+  }
+  options.dirty_decay_ms = decay_ms;
+  purge_spans(0, WentBack::trim);
+}
+
 // Free memory goes when nobody took it for the decay time, though it is less than may stay at once.
 TEST(span, WhatNobodyTakesGoesWithTime) {
   const auto decay_ms = std::exchange(options.dirty_decay_ms, 40u);
