@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/units.h"
+#include "config/heuristics.h"
 
 namespace freestone {
 
@@ -21,12 +22,6 @@ inline constexpr u64 kPercentAll = 100;  // everything goes at once
 
 class PurgeBudget {
  public:
-  static constexpr i64 kMostNs = 20'000'000;  // no more is saved, or owed
-  static constexpr i64 kOverdraftNs = 10'000'000;
-  static constexpr i64 kCallNs = 800;
-  static constexpr i64 kMistakeNs = 800;  // for 4 KiB
-  static constexpr u64 kGapMs = 10;
-
   // How much of `gap_ms` since the last look counts. Earns for it.
   u64 pass(u64 gap_ms, u64 idle_ms, u64 percent) {
     if (gap_ms < idle_ms) {
@@ -34,13 +29,13 @@ class PurgeBudget {
       add(static_cast<i64>(gap_ms * percent) * 10'000);
     } else {
       out_bytes_.store_relaxed(0);
-      balance_ns_.store_relaxed(kMostNs);
+      balance_ns_.store_relaxed(kBudgetMostNs);
     }
     return gap_ms;
   }
   void went_back(usize bytes) {
     out_bytes_.add_relaxed(bytes);
-    pay(kCallNs);
+    pay(kPurgeCallNs);
   }
   // What went back otherwise counts too, but never more than went back at this cost.
   void came_again(usize bytes) {
@@ -59,7 +54,9 @@ class PurgeBudget {
     cost_ns_.add_relaxed(static_cast<usize>(ns));
     add(-ns);
   }
-  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kMostNs)); }
+  void add(i64 ns) {
+    balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kBudgetMostNs), -kBudgetMostNs));
+  }
 
   Atomic<i64> balance_ns_;
   Atomic<usize> cost_ns_;    // in all

@@ -3,6 +3,7 @@
 #include "span/purge.h"
 
 #include "base/bits.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -33,8 +34,6 @@ struct State {
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
 
-// Use fell greatly when twice what is in use and this is free.
-constexpr usize kGreatFall = 4 * kMiB >> kUnitShift;
 // How many units one free gives back beyond four times what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
@@ -57,7 +56,8 @@ usize allowed_units() FREESTONE_REQUIRES(span_lock) {
 usize surplus() FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.purgeable_units(), allowed = allowed_units(), live = live_units();
   if (dirty <= allowed || (!gives_all() && dirty < live / 2)) return 0;
-  if (!may_give_back(dirty >= 2 * live + kGreatFall)) return 0;
+  const bool great_fall = dirty >= 2 * live + bytes_to_units(kGreatFallBytes);
+  if (!may_give_back(great_fall)) return 0;
   return dirty - allowed + min_of(allowed / 4, bytes_to_units(kPurgeBytesPerCall));
 }
 
