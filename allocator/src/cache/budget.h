@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/compiler.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "config/size_class.h"
 #include "region/account.h"
@@ -14,9 +15,7 @@ namespace freestone {
 // few such turns. A thread that passes its blocks on to others, or gets them from there, makes none: beside other
 // threads each time counts.
 struct Misses {
-  static constexpr u8 kOften = 8;
-  // Of smaller blocks a few are cheap.
-  static constexpr SizeClass kFirst = class_of(256) + 1;
+  static constexpr SizeClass kFirst = class_of(kCacheSmallBlockBytes) + 1;  // below, blocks are cheap
   u8 count : 7 = 0;
   bool full : 1 = false;  // the last time
 

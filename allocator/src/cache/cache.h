@@ -30,6 +30,7 @@
 #include "base/check.h"
 #include "base/compiler.h"
 #include "cache/budget.h"
+#include "config/heuristics.h"
 #include "platform/child.h"
 #include "platform/mutex.h"
 #include "policy/policy.h"
@@ -123,7 +124,7 @@ struct alignas(64) Cache {
   bool needs(SizeClass c, unsigned blocks) const {
     const usize bytes = blocks * class_info(c).bytes;
     if (c < Misses::kFirst) return bytes <= kCacheSmallNeeded;
-    return blocks <= kCacheBlocksNeeded && misses[c].count >= Misses::kOften * bytes_to_units(bytes);
+    return blocks <= kCacheBlocksNeeded && misses[c].count >= kOftenMissed * bytes_to_units(bytes);
   }
   unsigned count(SizeClass c) const { return static_cast<unsigned>(top[c] - base[c]); }
 };

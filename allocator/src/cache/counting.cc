@@ -5,16 +5,12 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "config/heuristics.h"
 #include "region/metadata.h"
 
 namespace freestone {
 
 namespace {
-
-// Freed blocks wait behind the border until the class is joined. So this bounds how cold a block is when it is handed
-// out again, and how far the pushed blocks are moved.
-constexpr usize kPoppableBytes = 4 * kKiB;
-constexpr usize kPoppableMin = 32;
 
 constexpr SizeClass entry_of(SizeClass size_class) { return kCountedEntry + size_class; }
 

@@ -8,6 +8,7 @@
 #include "cache/arrays.h"
 #include "cache/quarantine.h"
 #include "cache/transfer.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -24,9 +25,6 @@ namespace {
 constinit Mutex orphans_lock{LockName::orphans};  // one thread at a time drains them; the others go on
 Atomic<u32> next_shard;
 
-// What the arrays of all parked caches may hold, beside a share of the heap: a few threads' that grew theirs.
-constexpr usize kParkedBytes = kMiB;
-constexpr usize kParkedHeapDivisor = 16;
 constexpr unsigned kParkingPlaces = 16;
 
 struct Place {
@@ -125,7 +123,7 @@ bool is_free_to_take(const Place& place) FREESTONE_REQUIRES(cache_registry_lock)
 bool park(Cache& cache) {
   LockGuard guard(cache_registry_lock);
   if (cache.generation != process_generation() || options.dirty_decay_ms == 0) return false;
-  const usize most = min_of(kParkedBytes + account.charged.load_relaxed() / kParkedHeapDivisor, kCacheBytesTotal);
+  const usize most = min_of(kParkedBytes + account.charged.load_relaxed() / kCacheHeapDivisor, kCacheBytesTotal);
   if (parked_bytes() + cache.capacity_bytes > most) return false;
   for (Place& place : places) {
     if (place.cache != nullptr) continue;
@@ -176,19 +174,18 @@ Cache* take_orphan() {
 }
 
 // In the child of a fork, by the thread whose cache it is: the child shall not draw what its parent and its siblings
-// draw. Numbers begin anew, and the blocks that each class hands out next change places with others of its array. A
-// class that interrupted code is changing stays as it is. A pop or a push that was interrupted does not see it
-// (CACHE-2).
+// draw. Numbers begin anew. The blocks that each class hands out next, as many as are neighbours in random order,
+// change places with others of its array. A class that interrupted code is changing stays as it is. A pop or a push
+// that was interrupted does not see it (CACHE-2).
 void renew_randomness(Cache& cache) {
   if constexpr (!kMitigations.random_order && !kMitigations.quarantine) return;
-  constexpr unsigned kNextBlocks = 16;
   u64 random = os::entropy();
   cache.user.random = next_mixed(random) | 1;
   if (!kMitigations.random_order || cache.counting != nullptr) return;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     if (c == cache.changing.load_relaxed()) continue;
     const unsigned count = cache.count(c);
-    for (unsigned left = count; left > 1 && left + kNextBlocks > count; --left) {
+    for (unsigned left = count; left > 1 && left + kNeighboursMost > count; --left) {
       void*& next = cache.base[c][left - 1];
       void*& other = cache.base[c][next_mixed(random) % left];
       void* const block = next;

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "cache/arrays.h"
+#include "config/heuristics.h"
 #include "region/account.h"
 #include "region/metadata.h"
 
@@ -90,9 +91,8 @@ bool is_idle(Queue& queue, SizeClass c) {
 
 // Halves an idle queue; a few are asked each time, in turn.
 bool take_from_idle(Cache& cache, SizeClass c) {
-  constexpr unsigned kAsked = 8;
   u8& hand = cache.quarantine.hand();
-  for (unsigned asked = 0; asked < kAsked; ++asked) {
+  for (unsigned asked = 0; asked < kQueuesAsked; ++asked) {
     hand = static_cast<u8>(hand < kLastSmallClass ? hand + 1 : 1);
     if (hand == c || !is_idle(cache.quarantine.of(hand), hand)) continue;
     Changing changing(cache, hand);

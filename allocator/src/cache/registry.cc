@@ -4,6 +4,7 @@
 
 #include "cache/arrays.h"
 #include "cache/transfer.h"
+#include "config/heuristics.h"
 #include "span/span_heap.h"
 
 namespace freestone {

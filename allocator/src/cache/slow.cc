@@ -8,6 +8,7 @@
 #include "cache/lifetime.h"
 #include "cache/quarantine.h"
 #include "cache/transfer.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/message.h"
 #include "platform/os.h"
@@ -18,12 +19,6 @@
 namespace freestone {
 
 namespace {
-
-constexpr u32 kEventsPerAdaptation = 1024;
-constexpr u32 kEventsPerLook = 256;  // at memory inside slabs
-
-// A thread with fewer between two ticks may go on without any.
-constexpr u64 kFewRefills = 256;
 
 // Three quarters of the blocks not needed since the last adaptation go back. The capacity halves if half of it was not
 // needed, or if the thread is over its budget.

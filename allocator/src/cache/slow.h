@@ -21,7 +21,6 @@ void put_in_quarantine_full(Cache& cache, SizeClass size_class, void* block);
 void* take_one(SizeClass size_class, u64& random);
 void return_one(SizeClass size_class, void* block);
 
-inline constexpr u32 kEventsPerClock = 8;
 // `cache` is the calling thread's; null if it has none. Any thread may call it that holds no lock and is at work on no
 // class.
 void tick(Cache* cache);

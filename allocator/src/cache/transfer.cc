@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "config/build_config.h"
+#include "config/heuristics.h"
 #include "platform/child.h"
 
 namespace freestone {

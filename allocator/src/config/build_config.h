@@ -1,4 +1,5 @@
-// Room 3, config: the constants of a build that bound what the rooms keep and take.
+// Room 3, config: the structure of a build: its address space, its shards, its bands of sizes. heuristics.h has the
+// figures that a measurement could move.
 #pragma once
 
 #include "base/units.h"
@@ -40,36 +41,7 @@ inline constexpr usize kSharedRunBytesMax = kMiB;
 // is no mapping left, it is a run (up to kGrownRunBytesMax).
 inline constexpr usize kRunBytesMax = 32 * kMiB;
 
-// Bounds of the thread caches, beside the option cache_bytes. A thread exceeds kCacheBytesFloor, or its share of 1 MiB
-// beside more than 64 threads, only while all threads together hold less than 1/kCacheHeapDivisor of the heap and less
-// than kCacheBytesTotal.
-inline constexpr usize kCacheBytesFloor = 16 * kKiB;
-inline constexpr usize kCacheHeapDivisor = 16;
-// With fewer blocks than these a class that runs full and empty in turns, or whose blocks are small, would miss at each
-// few calls: for them all threads together may hold 1/kCacheNeededDivisor of the heap. Of small blocks so many bytes.
-inline constexpr unsigned kCacheBlocksNeeded = 7;
-inline constexpr usize kCacheSmallNeeded = 4 * kKiB;
-inline constexpr usize kCacheNeededDivisor = 4;
-inline constexpr usize kCacheBytesTotal = 16 * kMiB;
-// What all threads together may keep in runs.
-inline constexpr usize kHeldRunBytes = 2 * kMiB;
-// The blocks of one class in one transfer bin.
-inline constexpr usize kTransferBytesPerBin = 32 * kKiB;
-
-// From so much on the heap is filled with memory by frames, as span/frames.h says. Then the unused part, in the frame
-// and in the slabs that each class has begun, is about a thirtieth of the heap.
+// What one huge page covers (span/frames.h).
 inline constexpr usize kFrameBytes = 2 * kMiB;
-inline constexpr usize kFramesFromBytes = 64 * kMiB;
-
-// When memory falls out of use, the option dirty_bytes and 1/kDirtyLiveDivisor of what is in use stay for reuse.
-inline constexpr usize kDirtyLiveDivisor = 8;
-// The most that one system call gives back, and the most that one free gives back beyond four times what it freed. Both
-// bound how long a free takes.
-inline constexpr usize kPurgeBytesPerCall = kMiB;
-inline constexpr usize kPurgeBytesPerFree = 4 * kMiB;
-// After so many refusals in a row (mlockall, a sandbox) the kernel is not asked to take memory for so long. What it
-// refused waits as long before it is offered again.
-inline constexpr unsigned kRefusalsMax = 1024;
-inline constexpr u64 kRefusedMs = 1000;
 
 }  // namespace freestone

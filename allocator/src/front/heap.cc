@@ -11,6 +11,7 @@
 #include "cache/registry.h"
 #include "cache/quarantine.h"
 #include "cache/slow.h"
+#include "config/heuristics.h"
 #include "front/hardening.h"
 #include "front/large.h"
 #include "front/passthrough.h"
@@ -37,10 +38,9 @@ void* out_of_memory() {
 
 // A block whose memory is zero, when finding one costs less than clearing; null otherwise.
 void* take_known_zero(Cache& cache, SizeClass size_class) {
-  constexpr usize kLookedAtFrom = 2 * kKiB;  // below, clearing is cheaper than looking
   const ClassInfo& info = class_info(size_class);
   const bool has_used = cache.top[size_class] != cache.base[size_class];
-  if (info.bytes < kLookedAtFrom || has_used) return nullptr;
+  if (info.bytes < kKnownZeroFromBytes || has_used) return nullptr;
   if (is_slab_class(size_class)) return info.blocks <= 64 ? take_zeroed_block(size_class, cache.user) : nullptr;
   bool zeroed = true;
   void* block = take_class_run(size_class, cache.user.shard, zeroed);

@@ -14,6 +14,7 @@
 
 #include <cstring>
 
+#include "config/heuristics.h"
 #include "front/thread_cache.h"
 #include "region/region.h"
 
@@ -100,15 +101,14 @@ FREESTONE_INLINE void deallocate(void* block) {
 
 // Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
 // call takes the slow path, which checks the address in the block's slab. It is 0 for a tag that is not a slab class,
-// and for a class until kChecked calls were checked.
+// and for a class until kChecksForTrust calls were checked.
 struct TrustedBytes {
-  static constexpr unsigned kChecked = 64;
   Atomic<u32> of[kTagCount];
   Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
 
   void checked(SizeClass size_class) {
     const unsigned seen = checks[size_class].load_relaxed() + 1U;
-    if (seen >= kChecked) {
+    if (seen >= kChecksForTrust) {
       of[size_class].store_relaxed(class_info(size_class).bytes);
     } else {
       checks[size_class].store_relaxed(static_cast<u8>(seen));

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cache/slow.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "front/sampled.h"
 #include "front/thread_cache.h"
@@ -22,8 +23,6 @@ namespace freestone {
 
 namespace {
 
-// Above this a run that grows by realloc moves to a mapping, where growing is the kernel's work.
-constexpr usize kGrowByMappingBytes = kMiB;
 // Alignment that unit positions can give: the region starts at a multiple of this.
 constexpr usize kRunAlignmentMax = 2 * kMiB;
 
@@ -105,21 +104,22 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
     return moved != nullptr ? moved : remap_block(block, bytes);
   }
   if (bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes))) return block;
-  if (kMitigations.guards || old_bytes < kGrowByMappingBytes || bytes <= old_bytes) return nullptr;
+  if (kMitigations.guards || old_bytes < kSharedRunBytesMax || bytes <= old_bytes) return nullptr;
   void* const mapping = map_block(with_headroom(bytes), 1);
   if (mapping != nullptr) move_run(unit_of(block), mapping);
   return mapping;
 }
 
 void* place_for_growth(usize old_bytes, usize bytes) {
-  if (old_bytes >= kGrowByMappingBytes && bytes > old_bytes) {
+  // A long run moves to a mapping, where growing is the kernel's work.
+  if (old_bytes >= kSharedRunBytesMax && bytes > old_bytes) {
     if (void* block = map_block(with_headroom(bytes), 1); block != nullptr) {
       sample_resized(block, bytes);
       return block;
     }
   }
   if (!kMitigations.guards && sample_observer.load_relaxed() == nullptr && bytes > kCachedBytesMax &&
-      bytes <= kGrowByMappingBytes) {
+      bytes <= kSharedRunBytesMax) {
     if (const UnitIndex first = take_run_to_grow(bytes_to_units(bytes)); first != kNoUnit) return unit_address(first);
   }
   return nullptr;

@@ -5,6 +5,7 @@
 #include "cache/lifetime.h"
 #include "cache/quarantine.h"
 #include "cache/transfer.h"
+#include "config/heuristics.h"
 #include "front/hardening.h"
 #include "front/sampled.h"
 #include "platform/os.h"
@@ -18,12 +19,6 @@
 namespace freestone {
 
 namespace {
-
-// A program that keeps asking at its limit must not walk all slabs each time: a new walk finds more after a while, or
-// when so much more came back to the slabs, in a small heap a part of it.
-constexpr u64 kWalkEveryMs = 10;
-constexpr usize kWorthAWalk = kMiB;
-constexpr usize kWorthAWalkDivisor = 16;
 
 Atomic<u64> last_walk_ms;  // relaxed, as the next: two threads may walk at once without harm
 Atomic<usize> left_by_walk;
@@ -41,9 +36,11 @@ static void empty_caches() {
     flush_all(*cache);
     release_parked_caches();
     drain_transfer(cache->user);
+    // A program that keeps asking at its limit must not walk all slabs each time: a new walk finds more after a while,
+    // or when as much came back to the slabs as a call takes, in a small heap as much as caches may hold.
     const u64 now = os::coarse_milliseconds();
-    const usize worth = min_of(kWorthAWalk, units_to_bytes(committed_units()) / kWorthAWalkDivisor);
-    if (now - last_walk_ms.load_relaxed() >= kWalkEveryMs ||
+    const usize worth = min_of(kPurgeBytesPerCall, units_to_bytes(committed_units()) / kCacheHeapDivisor);
+    if (now - last_walk_ms.load_relaxed() >= kShortageEveryMs ||
         unused_slab_bytes() >= left_by_walk.load_relaxed() + worth) {
       purge_slabs(cache->user, WentBack::shortage);
       last_walk_ms.store_relaxed(now);

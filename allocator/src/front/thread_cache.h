@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cache/cache.h"
+#include "config/heuristics.h"
 
 namespace freestone {
 
@@ -36,7 +37,6 @@ inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_ca
 // The same for a free. A thread's first frees need no cache: libc frees a detached thread's tables in that thread,
 // after the destructors, and a cache made then would stay for ever.
 inline Cache* cache_for_free() {
-  constexpr u8 kFreesAlone = 8;
   if (FREESTONE_LIKELY(has_cache())) return &thread_cache();
   if (this_thread.frees == kFreesAlone) return make_cache();
   ++this_thread.frees;

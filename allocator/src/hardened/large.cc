@@ -2,6 +2,7 @@
 
 #include "hardened/large.h"
 
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "front/large.h"
 #include "front/replaced_operators.h"
@@ -99,9 +100,8 @@ struct Allowance {
 Allowance allowance;
 
 // Whether the allowance has so many bytes: a stock at first, then an amount per millisecond. A refusal looks at the
-// clock once in kClockEvery times.
+// clock once in kSealsPerClock times.
 bool take_allowance(usize bytes) {
-  constexpr u32 kClockEvery = 16;
   const auto take = [bytes](usize spent) {
     if (spent + bytes > kAllowanceStock) return false;
     allowance.spent_bytes.store_relaxed(spent + bytes);
@@ -109,7 +109,7 @@ bool take_allowance(usize bytes) {
   };
   const usize spent = allowance.spent_bytes.load_relaxed();
   if (FREESTONE_LIKELY(take(spent))) return true;
-  if (FREESTONE_LIKELY(allowance.refusals.fetch_add_relaxed(1) % kClockEvery != 0)) return false;
+  if (FREESTONE_LIKELY(allowance.refusals.fetch_add_relaxed(1) % kSealsPerClock != 0)) return false;
   const u64 rate = options.hardening_rate;
   if (rate == 0) {
     allowance.refusals.store_relaxed(0);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "cache/lifetime.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "hardened/large.h"
 #include "hardened/paths.h"
@@ -72,8 +73,6 @@ bool is_alone() {
   return !others_were_cut_short && is_only_thread();
 }
 
-constexpr usize kBeside = 64;
-
 void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
   const ClassInfo& info = class_info(size_class);
   const usize slab_bytes = units_to_bytes(info.units);
@@ -86,7 +85,6 @@ void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
     return n < info.blocks && (n >= 64 || (untouched & bit(n)) == 0) && !pages.hold(usize{n} * info.bytes, info.bytes);
   };
   // Large parts of a slab are often free and zero: checking these as a whole is faster than block by block.
-  constexpr usize kLookedAtOnce = kKiB;
   u64 words[kSlabWordsMax];
   if constexpr (kMitigations.zero_on_free) load_words(info, record_of(first), words);
   usize clear_until = 0;
@@ -96,12 +94,12 @@ void check_slab(void* checked, UnitIndex first, SizeClass size_class) {
     char* const block = slab + offset;
     if (offset + info.bytes <= clear_until) continue;
     if (!is_touched(n)) {
-      if (n > 0 && is_touched(n - 1)) expect_clear(block, kBeside);
-      if (is_touched(n + 1)) expect_clear(block + info.bytes - kBeside, kBeside);
+      if (n > 0 && is_touched(n - 1)) expect_clear(block, kBesideBytes);
+      if (is_touched(n + 1)) expect_clear(block + info.bytes - kBesideBytes, kBesideBytes);
       continue;
     }
-    if (kMitigations.zero_on_free && info.bytes < kLookedAtOnce && offset >= next_look) {
-      const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kLookedAtOnce);
+    if (kMitigations.zero_on_free && info.bytes < kLookedAtOnceBytes && offset >= next_look) {
+      const usize bytes = min_of(min_of(pages.left_of_page(offset), slab_bytes - offset), kLookedAtOnceBytes);
       const u32 last = min_of(block_number(info, offset + bytes - 1), info.blocks - 1);
       const bool is_free = all_set(words, n, last);  // STATE-1
       if (is_free) next_look = offset + bytes;
@@ -150,8 +148,7 @@ void note_child(bool handlers_ran) { others_were_cut_short = others_were_cut_sho
 // At exit: `bytes_max` bytes of free spans and as many of slabs, the lowest first, and all blocks above the slabs.
 // Else: so many bytes of all together, from where the last call stopped. The last group is checked to its end.
 static void check_heap(usize bytes_max, bool at_exit) {
-  constexpr usize kLookBytes = 4 * kKiB;  // as many are checked while a run or the tags of a group are looked at
-  static Atomic<UnitIndex> next_group;    // relaxed: two threads may well check the same groups
+  static Atomic<UnitIndex> next_group;  // relaxed: two threads may well check the same groups
   SlabUser unknown;
   Cache* const cache = ensure_cache();  // the child of a fork finds the token that is held here in the cache
   const bool alone = is_alone();
@@ -165,7 +162,7 @@ static void check_heap(usize bytes_max, bool at_exit) {
     const UnitIndex end = min_of((start + next + 1) * kGroupUnits, heap_end);
     if (spans < bytes_max) spans += check_free_spans(first, end);
     if (slabs < bytes_max) visit_slabs(cache != nullptr ? cache->user : unknown, alone, first, end, check_slab, &slabs);
-    others += (1 + (alone ? check_live_runs(first, end) : 0)) * kLookBytes;
+    others += (1 + (alone ? check_live_runs(first, end) : 0)) * kWalkLookBytes;
   }
   if (!at_exit) next_group.store_relaxed(next);
   if (cache != nullptr) {
@@ -175,10 +172,7 @@ static void check_heap(usize bytes_max, bool at_exit) {
   flush_stored_runs();  // these two check runs as they go back
 }
 
-void check_next_part() {
-  constexpr usize kTrimBytes = 16 * kMiB;
-  check_heap(kTrimBytes, false);
-}
+void check_next_part() { check_heap(kTrimCheckBytes, false); }
 
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/digits.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "front/reclaim.h"
 #include "platform/file.h"
@@ -19,7 +20,6 @@ constinit Mutex attention_lock{LockName::upkeep};
 
 namespace {
 
-constexpr u64 kSoftEveryMs = 10;
 constexpr usize kPathBytes = 512;
 constexpr usize kNotLimiting = usize{1} << 60;  // cgroup version 1 writes "no limit" as a number near 2^63
 
@@ -191,7 +191,7 @@ void react_to_soft_limit() {
   const usize charged = account.charged.load_relaxed();
   const usize soft = account.soft.load_relaxed();
   if (charged <= soft) return;
-  if (now - last_soft_ms < kSoftEveryMs && charged < last_soft_charged + soft / 64) return;
+  if (now - last_soft_ms < kShortageEveryMs && charged < last_soft_charged + soft / 64) return;
   give_back_everything();
   last_soft_ms = now;
   last_soft_charged = account.charged.load_relaxed();

@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "config/heuristics.h"
 #include "platform/child.h"
 #include "platform/lock_counts.h"
 #include "platform/os.h"
@@ -88,7 +89,6 @@ class FREESTONE_CAPABILITY Mutex {
   static constexpr usize kSleepers = 1;
   static constexpr usize kForFork = 2;
   static constexpr usize kFlags = kSleepers | kForFork;
-  static constexpr int kSpins = 64;
   // A signal handler may fork in the midst of the wait, and the kernel then goes on with the wait in the child, where
   // nobody releases the lock.
   static constexpr u64 kLookMs = 20;
@@ -108,7 +108,7 @@ class FREESTONE_CAPABILITY Mutex {
   // False if it was not free at so many looks.
   FREESTONE_SLOW bool lock_slow(int looks = 0x7fffffff) {
     if (is_held_for_own_fork()) return true;
-    for (int i = 0; i < kSpins; ++i) {
+    for (int i = 0; i < kLockSpins; ++i) {
       cpu_relax();
       usize expected = kFree;
       if (state_.load_relaxed() == kFree && state_.replace_acquire(expected, own_thread())) return true;

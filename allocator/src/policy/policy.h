@@ -70,33 +70,4 @@ inline constexpr usize kHeldBackBytes = kMitigations.trailer ? sizeof(u64) : 0;
 // No block is smaller, so both of its ends can be checked and cleared without looking at the size.
 inline constexpr usize kBlockBytesMin = kMitigations.trailer ? 32 : 16;
 
-// A free clears this many bytes at the start of a large run that it does not seal.
-inline constexpr usize kClearAlwaysBytes = 256;
-// What a process may spend on seals before the allowance a millisecond (option hardening_rate) binds it, and the price
-// of one seal. The price stands for two system calls and the faults of the block's next use. The stock pays for 64 of
-// the dearest seals.
-inline constexpr usize kAllowanceStock = 512 * kMiB;
-constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
-// Beyond the allowance, one run above kSharedRunBytesMax in this many is still sealed.
-inline constexpr unsigned kSealAnyway = 8;
-// Freed blocks of one class wait in a queue of a thread with places for so many bytes at most, of all classes and
-// threads for so many, or for this fraction of the heap.
-inline constexpr usize kQuarantineClassBytes = 256 * kKiB;
-inline constexpr usize kQuarantineFreeBytes = 512 * kKiB;
-inline constexpr usize kQuarantineHeapDivisor = 64;
-// A free span up to this size is checked when it is taken: it went back zero and must still be zero.
-inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
-// A run above this size always loses its memory.
-inline constexpr usize kSealedBytesMax = 4 * kMiB;
-// The addresses of closed runs wait in so many places, at most this much of the window together.
-inline constexpr unsigned kWaitingSpans = 1024;
-inline constexpr usize kWaitingBytes = 512 * kMiB;
-// So many cleared class runs of each length wait in each of four groups of threads, whatever the law allows.
-inline constexpr unsigned kWaitingRuns = 4;
-// A run above kSharedRunBytesMax gives its memory back if this many of its pages, spread over it, are zero.
-inline constexpr usize kPagesTried = 16;
-// A random number of units in front of a run stays free, at most this many, so nobody can predict where the next run
-// lies.
-inline constexpr usize kRandomGapUnits = 3;
-
 }  // namespace freestone

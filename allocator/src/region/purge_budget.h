@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/units.h"
+#include "config/heuristics.h"
 
 namespace freestone {
 
@@ -21,11 +22,6 @@ inline constexpr u64 kPercentAll = 100;  // everything goes at once
 
 class PurgeBudget {
  public:
-  static constexpr i64 kMostNs = 10'000'000;  // no more is saved, or owed
-  static constexpr i64 kCallNs = 800;
-  static constexpr i64 kMistakeNs = 800;  // for 4 KiB
-  static constexpr u64 kGapMs = 10;
-
   // How much of `gap_ms` since the last look counts. Earns for it.
   u64 pass(u64 gap_ms, u64 idle_ms, u64 percent) {
     if (gap_ms < idle_ms) {
@@ -35,14 +31,14 @@ class PurgeBudget {
       fall_debt_ns_.store_relaxed(max_of<i64>(fall_debt_ns_.load_relaxed() - earned, 0));
     } else {
       out_bytes_.store_relaxed(0);
-      balance_ns_.store_relaxed(kMostNs);
+      balance_ns_.store_relaxed(kBudgetMostNs);
       fall_debt_ns_.store_relaxed(0);
     }
     return gap_ms;
   }
   void went_back(usize bytes) {
     out_bytes_.add_relaxed(bytes);
-    pay(kCallNs);
+    pay(kPurgeCallNs);
   }
   // What went back otherwise counts too, but never more than went back at this cost.
   void came_again(usize bytes) {
@@ -62,7 +58,9 @@ class PurgeBudget {
     cost_ns_.add_relaxed(static_cast<usize>(ns));
     add(-ns);
   }
-  void add(i64 ns) { balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kMostNs), -kMostNs)); }
+  void add(i64 ns) {
+    balance_ns_.store_relaxed(max_of(min_of(balance_ns_.load_relaxed() + ns, kBudgetMostNs), -kBudgetMostNs));
+  }
 
   Atomic<i64> balance_ns_;
   Atomic<i64> fall_debt_ns_;  // work pays it as it pays the balance

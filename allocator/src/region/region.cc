@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/file.h"
 #include "platform/os.h"
@@ -22,9 +23,7 @@ namespace {
 
 // One group. In a small heap a write that runs on for this long leaves the mapped part and faults.
 constexpr usize kCommitStepMin = kMiB;
-constexpr usize kCommitStepMax = 64 * kMiB;
 constexpr usize kTagStep = 64 * kKiB;
-constexpr usize kThpPlainBytes = 32 * kMiB;  // thp:auto leaves huge pages to the system beyond this
 constexpr usize kThpFirstBytes = 2 * kMiB;
 constexpr usize kWindowAlignment = 2 * kMiB;
 

@@ -2,7 +2,7 @@
 
 #include "region/traffic.h"
 
-#include "config/build_config.h"
+#include "config/heuristics.h"
 #include "platform/os.h"
 
 namespace freestone {

@@ -3,6 +3,7 @@
 #include "slab/ground.h"
 
 #include "base/bits.h"
+#include "config/heuristics.h"
 #include "platform/os.h"
 #include "region/metadata.h"
 #include "region/traffic.h"
@@ -19,7 +20,6 @@ constexpr unsigned kBands = highest_bit(kSlabUnitsMax * kGranulesPerUnit) + 1;  
 // As the place of a hole; the ground is in no list. There is none, or the kernel is at work on it.
 constexpr u16 kNoHole = 0xfffe, kUnlisted = 0xffff;
 
-constexpr unsigned kGroundsTried = 4;  // whose known hole may be too short, before the heap grows
 constexpr unsigned kSkippedMost = 4 * kGroundsTried - 1;  // searches for a giver, after searches in vain
 
 Mutex ground_lock{LockName::ground};

@@ -2,13 +2,12 @@
 
 #include "slab/ground_giver.h"
 
+#include "config/heuristics.h"
 #include "slab/holding.h"
 
 namespace freestone {
 
 namespace {
-
-constexpr unsigned kSlabsTried = 16;
 
 // Of the classes with much room in their slabs, but for this one, that with most; 0 if there is none.
 SizeClass find_class(SizeClass taker) {

@@ -10,6 +10,7 @@
 //
 // The kernel is called by the holder of a slab's token, for whom nobody waits.
 
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "slab/ground.h"
@@ -20,14 +21,7 @@ namespace freestone {
 
 namespace {
 
-constexpr usize kLookBytes = kMiB;             // growth from one look at the surplus to the next
-constexpr usize kSurplusForCaches = 4 * kMiB;  // surplus for which caches are emptied
-// So little is left where it is, and with the next fraction it is the share. Less where only its class can use it.
-constexpr usize kLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
-constexpr usize kShareDivisor = 32;
 constexpr bool kGivesIfGrown = kMitigations.quarantine;  // what the heap grows by goes though the budget is overdrawn
-constexpr usize kGivenPerLook = 2 * kMiB;  // the most, to bound how long a call takes; as the next
-constexpr usize kUnitsPerLook = 64 * kKiB;
 
 Mutex looking{LockName::slab_purge};  // one thread at a time looks at the surplus; the others go on
 Atomic<u64> looked_at;                // relaxed: what had come by the last look
@@ -109,7 +103,7 @@ bool look(Look& found) FREESTONE_REQUIRES(looking) {
   found.touched = ground.bytes;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c)
     found.touched += units_to_bytes(slab_units_in_use[c].load_relaxed()) - empty_bytes[c].load_relaxed();
-  if (found.touched <= kLeftBytes) return false;
+  if (found.touched <= kSlabLeftBytes) return false;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     const SlabUse use = slab_use(c);
     found.free[c] = use.free_bytes;
@@ -182,7 +176,7 @@ SlabUse slab_use(SizeClass size_class) {
 
 bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 came = came_bytes();
-  if (!due && came - looked_at.load_relaxed() < kLookBytes) return false;
+  if (!due && came - looked_at.load_relaxed() < kPurgeBytesPerCall) return false;
   if (!looking.try_lock()) return false;
   const u64 grown = came - looked_at.load_relaxed();
   looked_at.store_relaxed(came);
@@ -195,16 +189,16 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 ticks = min_of(tick - state.tick, kTicksPerDecay);
   state.tick = tick;
   const bool may = may_give_back();
-  const usize stays = kGivesIfGrown || may ? kLeftBytes + found.blocks / kShareDivisor : found.unused();
+  const usize stays = kGivesIfGrown || may ? kSlabLeftBytes + found.blocks / kSlabShareDivisor : found.unused();
   const usize surplus = found.unused() - min_of(found.unused(), stays);
   state.peak = max_of(state.peak, found.blocks);
-  const bool became_few = found.blocks <= state.peak / 4 && surplus >= kSurplusForCaches && may_fall();
+  const bool became_few = found.blocks <= state.peak / 4 && surplus >= kGreatFallBytes && may_fall();
   if (became_few) {
     state.peak = found.blocks;
   } else if (surplus > 0) {
     const usize heap = region.frontier.load_acquire() - region.heap_start;
-    walk(user, found, min_of(heap / kTicksPerDecay, kUnitsPerLook),
-         min_of(min_of(surplus, kGivenPerLook), grown + (may ? surplus * ticks / kTicksPerDecay : 0)));
+    walk(user, found, min_of(heap / kTicksPerDecay, kSlabUnitsPerLook),
+         min_of(min_of(surplus, kSlabBytesPerLook), grown + (may ? surplus * ticks / kTicksPerDecay : 0)));
   }
   user.token.store_relaxed(kNoUnit);
   looking.unlock();

@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/message.h"
 #include "platform/os.h"
@@ -61,10 +62,9 @@ usize slab_guard(const ClassInfo& info) { return guards_spans() ? info.units : 0
 // Blocks above 4 KiB may not: a program that writes to a small part of each would pay for all of them. False: it has
 // none now.
 bool populate_if_growing(SizeClass size_class, UnitIndex first) {
-  constexpr usize kSlabs = 16;
   constexpr usize kBytesMax = 4 * kKiB;
   const ClassInfo& info = class_info(size_class);
-  if (info.bytes > kBytesMax || blocks_outside(size_class) < kSlabs * info.blocks) return false;
+  if (info.bytes > kBytesMax || blocks_outside(size_class) < kManySlabs * info.blocks) return false;
   return fill_around(first, info.units);
 }
 
@@ -153,7 +153,6 @@ bool suits_ground(SizeClass size_class) {
 
 // How many blocks are in random order. A processor fetches ahead of a program that walks its blocks in the order in
 // which it took them, while these neighbours lie within half a KiB and one group of them is above the other.
-constexpr unsigned kNeighboursMost = 16;
 [[maybe_unused]] unsigned neighbours_of(const ClassInfo& info) {
   return info.bytes <= 32 || info.blocks <= kNeighboursMost ? kNeighboursMost : kNeighboursMost / 2;
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/bits.h"
+#include "config/heuristics.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "span/purge.h"
@@ -13,8 +14,6 @@
 namespace freestone {
 
 namespace {
-
-constexpr usize kAheadDivisor = 128;
 
 Atomic<u32> populate_refused;  // 1: the kernel is too old
 

@@ -3,6 +3,7 @@
 #include "span/purge.h"
 
 #include "base/bits.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/os.h"
 #include "region/account.h"
@@ -36,8 +37,6 @@ struct State {
 };
 constinit State state FREESTONE_GUARDED_BY(span_lock);
 
-// Use fell greatly when twice what is in use and this is free.
-constexpr usize kGreatFall = 4 * kMiB >> kUnitShift;
 // How many units one free gives back beyond four times what it freed.
 constexpr usize kPurgeStep = kPurgeBytesPerFree >> kUnitShift;
 
@@ -59,7 +58,7 @@ usize allowed_units() FREESTONE_REQUIRES(span_lock) {
 // what is above goes what one call more takes, so that not every free makes a call.
 usize surplus() FREESTONE_REQUIRES(span_lock) {
   const usize dirty = span_map.purgeable_units(), allowed = allowed_units(), live = live_units();
-  if (dirty >= 2 * live + kGreatFall && may_fall()) {
+  if (dirty >= 2 * live + bytes_to_units(kGreatFallBytes) && may_fall()) {
     state.falling = dirty;
     state.lowest = live;
   } else if (live < state.lowest) {

@@ -10,6 +10,7 @@
 // it is left alone as long (purges_pause in region/traffic.h).
 #pragma once
 
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "region/region.h"
 #include "region/traffic.h"
@@ -21,7 +22,6 @@ extern FREESTONE_HIDDEN Atomic<usize> kept_units;
 // How much of the share no dirty unit uses, when somebody last looked at it.
 extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 
-inline constexpr u64 kTicksPerDecay = 4;
 inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerDecay, 1); }
 inline u64 idle_ms() { return kTicksPerDecay * tick_ms(); }
 // Looks at the clock. Slow paths call it now and then.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "region/account.h"
 #include "span/free_memory.h"
@@ -79,13 +80,12 @@ bool return_run(unsigned shard, UnitIndex first) {
 }
 
 void move_run(UnitIndex first, void* to) {
-  constexpr usize kPiece = 256 * kKiB;
   const u32 units = record_of(first).run_units;
   record_of(first).run_units = 0;
   char* const from = unit_address(first);
   bool emptied = true;
-  for (usize at = 0; at < units_to_bytes(units); at += kPiece) {
-    const usize bytes = min_of(kPiece, units_to_bytes(units) - at);
+  for (usize at = 0; at < units_to_bytes(units); at += kMovedPieceBytes) {
+    const usize bytes = min_of(kMovedPieceBytes, units_to_bytes(units) - at);
     std::memcpy(static_cast<char*>(to) + at, from + at, bytes);
     emptied &= purge_range(from + at, bytes, WentBack::surplus);
   }

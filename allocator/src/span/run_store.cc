@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "config/heuristics.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "span/free_memory.h"
@@ -21,19 +22,21 @@ namespace {
 constexpr usize kExactUnits = kCachedBytesMax >> kUnitShift;
 constexpr unsigned kRows = kExactUnits + highest_bit(kSharedRunBytesMax / kCachedBytesMax);
 constexpr unsigned kSets = 4;
-constexpr unsigned kPlaces = 8;
+constexpr unsigned kRowPlaces = 8;
 static_assert(kSets * kRows <= 64);
 
 // A place holds first | units << 32 | time << 48 in one word, so that they are exchanged together; 0: empty. The time
-// is in steps of kStampMs of worked_ms. In the ring the length takes the time's bits too.
+// is in steps of kStoredAgeMs of worked_ms. In the ring the length takes the time's bits too.
 struct alignas(64) Row {
-  Atomic<u64> place[kPlaces];
+  Atomic<u64> place[kRowPlaces];
 };
 Row rows[kSets * kRows];
 Atomic<u64> rows_in_use;  // a bit for each row: set where it may hold an entry
-constexpr u64 kStampMs = 64;
 constexpr unsigned kStampShift = 48;
 
+// The addresses of closed runs wait in so many places, at most this much of the window together.
+constexpr unsigned kWaitingSpans = 1024;
+constexpr usize kWaitingBytes = 512 * kMiB;
 FREESTONE_FAR Atomic<u64> ring[kWaitingSpans];
 Atomic<u64> came;  // relaxed, as `left`: what entered and what left the ring since the start
 Atomic<u64> left;
@@ -43,14 +46,15 @@ Atomic<u64> numbers_drawn;  // relaxed: any order is as good; 0: none yet, or no
 
 UnitIndex first_of(u64 entry) { return static_cast<UnitIndex>(entry); }
 usize units_of(u64 entry) { return entry >> 32 & low_mask(kStampShift - 32); }
-u64 now_stamp() { return worked_ms.load_relaxed() / kStampMs & low_mask(64 - kStampShift); }
+u64 now_stamp() { return worked_ms.load_relaxed() / kStoredAgeMs & low_mask(64 - kStampShift); }
 
 unsigned row_of(unsigned shard, usize units) {
   const usize row = units <= kExactUnits ? units - 1 : kExactUnits + highest_bit((units - 1) / kExactUnits);
   return static_cast<unsigned>(shard % kSets * kRows + row);
 }
-// In the hardened build the first kWaitingRuns places of such a row are for what only a later entry pushes out, to the
-// other places, from which it is taken.
+// In the hardened build the first half of such a row's places is for what only a later entry pushes out, to the other
+// places, from which it is taken.
+constexpr unsigned kWaitingRuns = kRowPlaces / 2;
 bool waits(unsigned row) { return kMitigations.quarantine && row % kRows < kExactUnits; }
 unsigned first_ready(unsigned row) { return waits(row) ? kWaitingRuns : 0; }
 
@@ -119,8 +123,8 @@ bool store_run(unsigned shard, UnitIndex first, usize units) {
   if (waits(row)) entry = rows[row].place[span_random(kWaitingRuns)].exchange_seq(entry);
   if (entry != 0) {
     unsigned at = first_ready(row);
-    while (at < kPlaces && rows[row].place[at].load_relaxed() != 0) ++at;
-    entry = rows[row].place[at < kPlaces ? at : first_ready(row)].exchange_seq(entry);
+    while (at < kRowPlaces && rows[row].place[at].load_relaxed() != 0) ++at;
+    entry = rows[row].place[at < kRowPlaces ? at : first_ready(row)].exchange_seq(entry);
   }
   if ((rows_in_use.load_seq() & bit(row)) == 0) rows_in_use.or_seq(bit(row));
   release(entry);
@@ -130,7 +134,7 @@ bool store_run(unsigned shard, UnitIndex first, usize units) {
 UnitIndex take_stored_run(unsigned shard, usize units, usize alignment) {
   const unsigned row = row_of(shard, units);
   if ((rows_in_use.load_relaxed() & bit(row)) == 0) return kNoUnit;
-  for (unsigned k = first_ready(row); k < kPlaces; ++k) {
+  for (unsigned k = first_ready(row); k < kRowPlaces; ++k) {
     Atomic<u64>& place = rows[row].place[k];
     u64 entry = place.load_relaxed();
     if (units_of(entry) != units || first_of(entry) % alignment != 0 || !place.replace_seq(entry, 0)) continue;
@@ -152,7 +156,7 @@ void age_stored_runs() {
   for_places(rows_in_use.load_relaxed(), [now](unsigned row, Atomic<u64>& place) {
     const u64 entry = place.load_relaxed();
     const u64 age = (now - (entry >> kStampShift)) & low_mask(64 - kStampShift);
-    if (!waits(row) && age * kStampMs >= options.dirty_decay_ms / 2) empty_place(place);
+    if (!waits(row) && age * kStoredAgeMs >= options.dirty_decay_ms / 2) empty_place(place);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "config/heuristics.h"
 #include "platform/os.h"
 #include "policy/policy.h"
 #include "region/account.h"

@@ -9,6 +9,7 @@
 
 #include "base/atomic.h"
 #include "cache/slow.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "front/heap.h"
 #include "platform/os.h"
@@ -19,17 +20,14 @@ namespace freestone {
 
 namespace {
 
-constexpr u64 kLookMinMs = 20;
-constexpr u64 kLookMaxMs = 1000;
-
 // The number of the thread that is wanted, odd; even: none. The thread ends when the word is no longer its own.
 Atomic<u32> wanted;
 Atomic<u32> number;  // of the thread; relaxed: only it compares
 
 u64 pause_ms() {
-  u64 pause = max_of(tick_ms(), kLookMinMs);
+  u64 pause = max_of(tick_ms(), kBackgroundMinMs);
   if (options.stats_interval_ms > 0) pause = min_of(pause, options.stats_interval_ms);
-  return min_of(pause, kLookMaxMs);
+  return min_of(pause, kBackgroundMaxMs);
 }
 
 void* purge_until_unwanted(void* argument) {

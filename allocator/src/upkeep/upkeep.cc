@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "front/fork.h"
 #include "front/heap.h"
@@ -24,9 +25,6 @@
 namespace freestone {
 
 namespace {
-
-constexpr u64 kPagePeriodMs = 500;
-constexpr u64 kPressurePeriodMs = 100;
 
 // One thread at a time acts; the others go on.
 u64 next_report_ms FREESTONE_GUARDED_BY(attention_lock) = 0;
@@ -58,7 +56,7 @@ void act_locked(u32 why) FREESTONE_REQUIRES(attention_lock) {
     if (options.pressure && is_due(next_pressure_ms, now, kPressurePeriodMs)) look_at_pressure();
     if ((why & kAttentionLook) != 0) end_forgotten_look(now);
     if (options.live_page && (next_page_ms == 0 || now >= next_page_ms)) {
-      next_page_ms = now + kPagePeriodMs;
+      next_page_ms = now + kLivePagePeriodMs;
       refresh_live_page();
     }
   }

@@ -10,6 +10,7 @@
 #include "cache/lifetime.h"
 #include "cache/slow.h"
 #include "cache/transfer.h"
+#include "config/heuristics.h"
 #include "config/options.h"
 #include "region/account.h"
 
@@ -296,11 +297,11 @@ TEST(cache, EndsWithItsThreadAndGivesItsBlocksBack) {
   expect_valid_heap();
 }
 
-constexpr usize kParkedBytes = 1000;
-const SizeClass kParkedClass = class_of(kParkedBytes + kHeldBackBytes);
+constexpr usize kRequestBytes = 1000;
+const SizeClass kParkedClass = class_of(kRequestBytes + kHeldBackBytes);
 
 // The thread ends with some blocks in its cache.
-void use_and_end() { allocate_and_free<30>(kParkedBytes); }
+void use_and_end() { allocate_and_free<30>(kRequestBytes); }
 
 // Nothing is parked, and this thread has a cache: the end of a thread with the only one is not seen.
 void begin_parking() {

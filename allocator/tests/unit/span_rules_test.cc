@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "config/heuristics.h"
 #include "region/purge_budget.h"
 #include "span/free_tree.h"
 #include "support/random.h"
@@ -160,7 +161,7 @@ struct Program {
   }
 };
 
-constexpr i64 kPieceNs = PurgeBudget::kCallNs + 256 * PurgeBudget::kMistakeNs;
+constexpr i64 kPieceNs = kPurgeCallNs + 256 * kMistakeNs;
 
 TEST(span_rules, GivingBackCostsOnePercentOfTheWork) {
   Program program;
@@ -194,17 +195,17 @@ TEST(span_rules, NoMoreComesAgainThanWentBack) {
 TEST(span_rules, NeitherSavingsNorDebtsGrowForEver) {
   Program program;
   program.work(1'000'000);
-  EXPECT_NEAR(static_cast<double>(program.swing()) * kPieceNs, PurgeBudget::kMostNs, kPieceNs);
+  EXPECT_NEAR(static_cast<double>(program.swing()) * kPieceNs, kBudgetMostNs, kPieceNs);
   program.budget.went_back(4 * kGiB);
   program.budget.came_again(4 * kGiB);
-  program.work(PurgeBudget::kMostNs / 10'000 + 100);
+  program.work(kBudgetMostNs / 10'000 + 100);
   EXPECT_TRUE(program.budget.allows(1)) << "the debt is paid";
 }
 
 // A process that gets 10 of each 100 ms sees gaps that are no work. One that rests may give back all.
 TEST(span_rules, AGapIsNoWorkAndALongOneIsRest) {
   Program program;
-  EXPECT_EQ(program.budget.pass(90, kIdleMs, 1), PurgeBudget::kGapMs);
+  EXPECT_EQ(program.budget.pass(90, kIdleMs, 1), kGapMs);
   program.swing();
   program.budget.went_back(kGiB);
   program.budget.came_again(kGiB);
@@ -222,7 +223,7 @@ TEST(span_rules, AGreatFallMustBePaidBeforeTheNext) {
   EXPECT_FALSE(program.budget.allows(1)) << "the fall is no reason to give back the rest";
   u64 worked_ms = 0;
   for (; !program.budget.may_fall(1); worked_ms += 100) program.work(100);
-  EXPECT_NEAR(static_cast<double>(worked_ms) * 1e4, double{kGiB / (4 * kKiB)} * PurgeBudget::kMistakeNs, 1e6);
+  EXPECT_NEAR(static_cast<double>(worked_ms) * 1e4, double{kGiB / (4 * kKiB)} * kMistakeNs, 1e6);
   program.budget.fell(kGiB);
   program.budget.pass(kIdleMs, kIdleMs, 1);
   EXPECT_TRUE(program.budget.may_fall(1)) << "it rested";
@@ -233,7 +234,7 @@ TEST(span_rules, ThePercentageIsTheOneConstant) {
     Program program;
     program.work(100, percent);
     EXPECT_NEAR(static_cast<double>(program.swing()) * kPieceNs,
-                min_of<double>(PurgeBudget::kMostNs, static_cast<double>(100 * percent) * 1e4), kPieceNs);
+                min_of<double>(kBudgetMostNs, static_cast<double>(100 * percent) * 1e4), kPieceNs);
   }
   Program program;
   program.work(1'000'000, 0);
