@@ -80,9 +80,10 @@ inline constexpr u64 kStoredAgeMs = 64;
 
 // Slabs.
 
-// Free pages that stay in slabs, fewer where only their class can use them; and this part of what is in use.
+// Free pages that stay in slabs; and this part of what is in use, more where the rest goes whatever that costs.
 inline constexpr usize kSlabLeftBytes = kMitigations.quarantine ? kMiB : 16 * kMiB;
 inline constexpr usize kSlabShareDivisor = 32;
+inline constexpr usize kSlabStaysDivisor = kMitigations.quarantine ? 2 : kSlabShareDivisor;
 // A look at them passes so many units and gives back so many bytes at most, to bound its time.
 inline constexpr usize kSlabUnitsPerLook = 64 * kKiB;
 inline constexpr usize kSlabBytesPerLook = 2 * kPurgeBytesPerCall;

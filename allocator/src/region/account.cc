@@ -2,6 +2,8 @@
 
 #include "region/account.h"
 
+#include "platform/child.h"
+
 namespace freestone {
 
 constinit Account account;
@@ -29,6 +31,7 @@ void note_raised(usize now) {
 // A thread is ahead before it charges and until it has uncharged: a signal handler that forks in between leaves the
 // child with too much charged rather than too little.
 bool charge_ahead(usize bytes) {
+  settle_child();
   note_out_of_force(bytes);
   order_stores();
   usize now = account.charged.load_relaxed();
@@ -53,12 +56,14 @@ bool charge(usize bytes) {
 }
 
 void charge_anyway(usize bytes) {
+  settle_child();
   note_out_of_force(bytes);
   order_stores();
   note_raised(account.charged.fetch_add_relaxed(bytes) + bytes);
 }
 
 void uncharge(usize bytes) {
+  settle_child();
   FREESTONE_CHECK("ACCOUNT-1", account.charged.load_relaxed() >= bytes);
   account.charged.sub_relaxed(bytes);
   order_stores();

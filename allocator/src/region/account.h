@@ -8,7 +8,7 @@
 //            gave memory back, so the memory in use never exceeds the limit, not even for a moment.
 // ACCOUNT-3  `charged` is the memory of ACCOUNT-1 plus each thread's lead: memory that it charged and has not taken
 //            yet, or gave back and has not uncharged yet. At rest no thread leads. So the child of a fork counts the
-//            account again from its memory and its only thread.
+//            account again from its memory and the thread that settles it: no other leads before (FORK-4).
 //
 // Any thread, no lock. Slow paths read `attention` to learn that a room above wants to run.
 #pragma once

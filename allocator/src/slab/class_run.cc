@@ -82,8 +82,7 @@ void return_class_runs(SizeClass size_class, unsigned shard, void* const* runs, 
 void return_cleared_class_run(SizeClass size_class, unsigned shard, UnitIndex first) {
   const usize units = class_info(size_class).units;
   runs_out[size_class].sub_relaxed(1);
-  if (kKeepsClassRuns) set_tags(first, units, kTagNone);  // a slab may take them
-  if (store_run(shard, first, units)) return;             // with its tags, so a second free is known
+  if (store_run(shard, first, units)) return;  // with its tags, so a second free is known
   set_tags(first, units, kTagNone);
   return_guarded_span(first, units, guard_units(), true);
 }

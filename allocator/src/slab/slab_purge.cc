@@ -32,8 +32,12 @@ struct State {
 };
 FREESTONE_FAR constinit State state FREESTONE_GUARDED_BY(looking);
 
-// What the heap grew by. What went back and is used again is no growth: it would call for more to go, and so on.
-u64 came_bytes() { return traffic.came_bytes[static_cast<unsigned>(Came::fresh)].load_relaxed(); }
+// What the heap grew by. What went back and is used again is no growth: it would call for more to go, and so on. Where
+// only its class can use a slab, it is: one class after another would keep its most.
+u64 came_bytes() {
+  const auto came = [](Came how) { return traffic.came_bytes[static_cast<unsigned>(how)].load_relaxed(); };
+  return came(Came::fresh) + (kGivesIfGrown ? came(Came::again) : 0);
+}
 
 // What decides whether a slab has free pages with memory, in one number. A slab that looks as when it was last purged
 // has none, so that a program which asks for it all the time pays for what changed. The number stands where a run has
@@ -189,7 +193,7 @@ bool purge_cold_pages(SlabUser& user, bool due) {
   const u64 ticks = min_of(tick - state.tick, kTicksPerDecay);
   state.tick = tick;
   const bool may = may_give_back();
-  const usize stays = kGivesIfGrown || may ? kSlabLeftBytes + found.blocks / kSlabShareDivisor : found.unused();
+  const usize stays = kGivesIfGrown || may ? kSlabLeftBytes + found.blocks / kSlabStaysDivisor : found.unused();
   const usize surplus = found.unused() - min_of(found.unused(), stays);
   state.peak = max_of(state.peak, found.blocks);
   const bool became_few = found.blocks <= state.peak / 4 && surplus >= kGreatFallBytes && may_fall();

@@ -110,7 +110,9 @@ UnitIndex carve_slab(SizeClass size_class, SlabUser& user) {
   const ClassInfo& info = class_info(size_class);
   Span span;
   if constexpr (kKeepsClassRuns) span.first = take_stored_run(user.shard, info.units, info.units);
-  if (span.first == kNoUnit) {
+  if (span.first != kNoUnit) {
+    set_tags(span.first, info.units, kTagNone);  // a run's waited there
+  } else {
     span = dedicates_slabs() ? take_slab_units(size_class)
                              : take_guarded_span(info.units, info.units + slab_guard(info), slab_guard(info));
   }

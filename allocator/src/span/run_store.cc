@@ -122,9 +122,10 @@ bool store_run(unsigned shard, UnitIndex first, usize units) {
   kept_units.add_relaxed(units);
   if (waits(row)) entry = rows[row].place[span_random(kWaitingRuns)].exchange_seq(entry);
   if (entry != 0) {
-    unsigned at = first_ready(row);
+    usize at = first_ready(row);
     while (at < kRowPlaces && rows[row].place[at].load_relaxed() != 0) ++at;
-    entry = rows[row].place[at < kRowPlaces ? at : first_ready(row)].exchange_seq(entry);
+    if (at == kRowPlaces) at = first_ready(row) + (waits(row) ? span_random(kRowPlaces - kWaitingRuns) : 0);
+    entry = rows[row].place[at].exchange_seq(entry);
   }
   if ((rows_in_use.load_seq() & bit(row)) == 0) rows_in_use.or_seq(bit(row));
   release(entry);

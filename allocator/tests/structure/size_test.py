@@ -14,10 +14,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LINES = 107_499
+LINES = 107_451
 FILE_OF_SRC = 440  # lines of the longest
 FOLDER = 32  # source files
-IN_CIRCLES = 5  # units
+IN_CIRCLES = 0  # units
 HEURISTICS = 60  # constants of their table
 CHOSEN = 35  # constants outside it
 NOT_COUNTED = re.compile(r"^docs/results/|^trace/corpus/|\.(svg|png)$|lock|requirements.*\.txt$")
