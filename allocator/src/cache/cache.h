@@ -159,7 +159,9 @@ class Marking {
 };
 
 // Whether each thread may keep a run of so many bytes for itself.
-inline bool may_hold_run(usize bytes) { return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes; }
+inline bool may_hold_run(usize bytes) {
+  return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes && options.dirty_decay_ms != 0;
+}
 inline usize cache_count() { return caches_in_use.load_relaxed(); }
 
 }  // namespace freestone

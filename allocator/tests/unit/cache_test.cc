@@ -213,6 +213,11 @@ TEST(cache, KeepsOneRunForItself) {
   EXPECT_EQ(unit_address(cache->run.first), second) << "the newer one is kept";
   flush_all(*cache);
   EXPECT_EQ(held_runs().runs, 0u);
+  const auto decay_ms = std::exchange(options.dirty_decay_ms, 0u);
+  deallocate(allocate(kBytes));
+  EXPECT_EQ(held_runs().runs, 0u) << "nothing is kept where free memory goes at once";
+  EXPECT_EQ(kept_units.load_relaxed(), 0u);
+  options.dirty_decay_ms = decay_ms;
   expect_valid_heap();
 }
 
