@@ -13,6 +13,7 @@
 #include "config/heuristics.h"
 #include "config/options.h"
 #include "region/account.h"
+#include "span/purge.h"
 
 #include "unit/support.h"
 
