@@ -178,13 +178,7 @@ void expect_units_clear(UnitIndex first, usize units) {
 
 void return_span(UnitIndex first, usize units, bool dirty) {
   if (!dirty) uncharge(units_to_bytes(units));  // before another thread can be given them, and charge again
-  Surplus due;
-  {
-    LockGuard guard(span_lock);
-    span_map.set_free(first, units, dirty);
-    due = surplus_after_return(units);
-  }
-  if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
+  return_spans(units, 1, &first, dirty);
 }
 
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) {
@@ -193,11 +187,11 @@ void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty) 
   if (guard > 0) return_span(behind, guard, !all_tagged(behind, guard, kTagGuard));  // a guard has no contents
 }
 
-void return_spans(usize units, unsigned count, const UnitIndex* spans) {
+void return_spans(usize units, unsigned count, const UnitIndex* spans, bool dirty) {
   Surplus due;
   {
     LockGuard guard(span_lock);
-    for (unsigned k = 0; k < count; ++k) span_map.set_free(spans[k], units, true);
+    for (unsigned k = 0; k < count; ++k) span_map.set_free(spans[k], units, dirty);
     due = surplus_after_return(count * units);
   }
   if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);

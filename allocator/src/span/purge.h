@@ -46,8 +46,8 @@ void note_taken(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock);
 void return_span(UnitIndex first, usize units, bool dirty);
 // The same with `guard` units behind them that fault, where the system can make them.
 void return_guarded_span(UnitIndex first, usize units, usize guard, bool dirty);
-// Spans of `units` units each that may hold anything, under one lock. For builds without guards.
-void return_spans(usize units, unsigned count, const UnitIndex* spans);
+// Spans of `units` units each, under one lock. Who gives clean ones back has uncharged for them.
+void return_spans(usize units, unsigned count, const UnitIndex* spans, bool dirty = true);
 
 // Called by whoever took or freed units. They return what is to go back now: give that to purge_units once the lock is
 // free. `first` is the first unit taken, `dirty` how many of them were dirty.

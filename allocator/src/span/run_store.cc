@@ -74,15 +74,16 @@ void release(u64 entry) {
   return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
 }
 
-// Seq, as both steps of store_run: either this sees the entry, or that sees the bit cleared and sets it.
-void empty_place(Atomic<u64>& place) {
-  if (place.load_seq() != 0) release(place.exchange_seq(0));
-}
-
-template <typename Visit>
-void for_places(u64 in_use, Visit visit) {
-  for (; in_use != 0; in_use &= in_use - 1) {
-    for (Atomic<u64>& place : rows[lowest_bit(in_use)].place) visit(lowest_bit(in_use), place);
+// Entries at least so old become free units; in the hardened build those that wait only with `all`.
+void empty_rows(u64 in_use, u64 age_ms, bool all) {
+  for (const u64 now = now_stamp(); in_use != 0; in_use &= in_use - 1) {
+    const unsigned row = lowest_bit(in_use);
+    for (Atomic<u64>& place : rows[row].place) {
+      // Seq, as both steps of store_run: either this sees the entry, or that sees the bit cleared and sets it.
+      const u64 entry = place.load_seq();
+      const u64 age = (now - (entry >> kStampShift)) & low_mask(64 - kStampShift);
+      if (entry != 0 && (all || !waits(row)) && age * kStoredAgeMs >= age_ms) release(place.exchange_seq(0));
+    }
   }
 }
 
@@ -148,18 +149,10 @@ UnitIndex take_stored_run(unsigned shard, usize units, usize alignment) {
 bool has_stored_runs() { return !kMitigations.quarantine && rows_in_use.load_relaxed() != 0; }
 
 void release_stored_runs() {
-  if (rows_in_use.load_relaxed() == 0) return;
-  for_places(rows_in_use.exchange_seq(0), [](unsigned, Atomic<u64>& place) { empty_place(place); });
+  if (rows_in_use.load_relaxed() != 0) empty_rows(rows_in_use.exchange_seq(0), 0, true);
 }
 
-void age_stored_runs() {
-  const u64 now = now_stamp();
-  for_places(rows_in_use.load_relaxed(), [now](unsigned row, Atomic<u64>& place) {
-    const u64 entry = place.load_relaxed();
-    const u64 age = (now - (entry >> kStampShift)) & low_mask(64 - kStampShift);
-    if (!waits(row) && age * kStoredAgeMs >= options.dirty_decay_ms / 2) empty_place(place);
-  });
-}
+void age_stored_runs() { empty_rows(rows_in_use.load_relaxed(), options.dirty_decay_ms / 2, false); }
 
 void flush_stored_runs() {
   release_stored_runs();
