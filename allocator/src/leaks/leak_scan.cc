@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <new>
 
@@ -173,19 +174,13 @@ class Scan {
         [](void* self, void* block, usize bytes) {
           auto& r = static_cast<Scan*>(self)->result_;
           if ((r.mapped_count_ + 1) * sizeof(Reachable::Mapped) <= r.mapped_bytes_)
-            r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false};
+            r.mapped_[r.mapped_count_++] = {address_of(block), address_of(block) + bytes, false, 0};
         },
         this);
-    for (usize i = 1; i < result_.mapped_count_; ++i) {  // an insertion sort, because there are few
-      const Reachable::Mapped entry = result_.mapped_[i];
-      usize k = i;
-      for (; k > 0 && result_.mapped_[k - 1].start > entry.start; --k) result_.mapped_[k] = result_.mapped_[k - 1];
-      result_.mapped_[k] = entry;
-    }
-    if (result_.mapped_count_ > 0) {
-      mapped_low_ = result_.mapped_[0].start;
-      mapped_high_ = result_.mapped_[result_.mapped_count_ - 1].end;
-    }
+    std::sort(result_.mapped_, result_.mapped_ + result_.mapped_count_,
+              [](const auto& a, const auto& b) { return a.start < b.start; });
+    if (result_.mapped_count_ > 0) mapped_low_ = result_.mapped_[0].start;
+    if (result_.mapped_count_ > 0) mapped_high_ = result_.mapped_[result_.mapped_count_ - 1].end;
     {
       LockGuard guard(growth_lock);
       for (const TableRange& table : {mapped_tags(), mapped_metadata()})
@@ -215,6 +210,15 @@ class Scan {
       leave_out(address_of(unit_address(first)), address_of(unit_address(end)));
     });
     if (left_out_count_ == kLeftOutMax) return false;
+    // And may have unmapped a block, which must not be read either.
+    const bool known = for_each_mapped([&](const Mapping& mapping) {
+      for (usize i = 0; mapping.readable && i < result_.mapped_count_; ++i) {
+        auto& [start, end, reached, there] = result_.mapped_[i];
+        if (start < mapping.end && mapping.start < end)
+          there += min_of(end, mapping.end) - max_of(start, mapping.start);
+      }
+      return true;
+    });
     const bool complete = for_each_mapped([&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
@@ -225,7 +229,7 @@ class Scan {
     StoppedThreads::for_each_frame([this](usize start, usize end) { scan(start, end); });
     drain();
     os::unmap(pending_, pending_bytes_);
-    return complete && !failed_;
+    return known && complete && !failed_;
   }
 
  private:
@@ -326,7 +330,7 @@ class Scan {
     Reachable::Mapped& mapped = result_.mapped_[index];
     if (index == result_.mapped_count_ || mapped.start > value || mapped.reached) return;
     mapped.reached = true;
-    push(mapped.start, mapped.end);
+    if (mapped.there == mapped.end - mapped.start) push(mapped.start, mapped.end);
   }
 
   void push(usize start, usize end) {

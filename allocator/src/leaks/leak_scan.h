@@ -48,6 +48,7 @@ class Reachable {
     usize start;
     usize end;
     bool reached;
+    usize there;  // how many of its bytes are mapped still, as the threads have stopped
   };
   u64* bits_ = nullptr;
   usize bits_bytes_ = 0;

@@ -5,8 +5,6 @@
 #include <cstring>
 
 #include "config/heuristics.h"
-#include "config/options.h"
-#include "region/account.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
 #include "span/run_store.h"
