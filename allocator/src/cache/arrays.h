@@ -9,8 +9,8 @@ namespace freestone {
 
 // Fast build: the process's first kCloseLooks frees above a mark, and then each class's first after a refill, look the
 // block up in its slab and among the last that were freed: kLookPlaces of them at first, then kRunPlaces. A question
-// for the size of a block does the same (TrustedBytes in front/heap.h).
-// kRunPlaces is what a class above the slabs has at most: each of its frees is looked up among all.
+// for the size of a block does the same (TrustedBytes in front/heap.h). kRunPlaces is what a class above the slabs has
+// at most, so each of its frees is looked up among all.
 inline constexpr usize kRunPlaces = kCachedBytesMax / (kSmallBytesMax + 1) + 1;
 
 // Called when a class was found empty or full: a larger array, if the budget has room for it. Returns its capacity.

@@ -33,8 +33,7 @@ inline constexpr unsigned kShardsMax = 16;
 
 // Blocks up to this size share slabs. A larger one is a run of its own, or a mapping.
 inline constexpr usize kSmallBytesMax = 32 * kKiB;
-// The thread cache keeps runs up to the first size like blocks. Runs up to the second wait in the slots of the thread's
-// set (span/run.cc).
+// The thread cache keeps runs up to the first size like blocks. Runs up to the second wait in span/run_store.h.
 inline constexpr usize kCachedBytesMax = 128 * kKiB;
 inline constexpr usize kSharedRunBytesMax = kMiB;
 // A block above this size gets a mapping of its own, and above the option map_bytes, which is at most this. Where there

@@ -264,8 +264,9 @@ FREESTONE_APART void* reallocate_large(void* block, usize old_bytes, usize bytes
 }
 
 FREESTONE_APART void* reallocate_sampled(void* block, usize bytes) {
-  if (sampled_block(sampled_first_unit(block)) != block) fail_invalid("invalid realloc", block);
-  return move(block, sampled_bytes(sampled_first_unit(block)), bytes);
+  const UnitIndex first = sampled_first_unit(block);
+  if (sampled_block(first) != block) fail_invalid("invalid realloc", block);
+  return move(block, sampled_bytes(first), bytes);
 }
 
 FREESTONE_APART void* reallocate_outside(void* block, usize bytes) {
@@ -366,6 +367,7 @@ void* reallocate(void* block, usize bytes) {
       fail_invalid("invalid realloc", block);
     case kTagRun:
       if (!starts_unit(block)) fail_invalid("invalid realloc", block);
+      if (run_units(unit_of(block)) == 0) fail("realloc after free", block, "the block is free");
       return reallocate_large(block, run_bytes(block), bytes, false);
     case kTagSampled:
       return reallocate_sampled(block, bytes);

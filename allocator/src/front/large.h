@@ -19,14 +19,14 @@ usize large_good_size(usize bytes);
 
 // Gives a class run the size of another class in place. False when it must move.
 bool resize_class_run(void* block, SizeClass size_class, usize bytes);
-// Whether a realloc leaves a run where it is, because it keeps its units: it grows by appending, mostly. Not for 0
-// bytes. Always false in the hardened build, and for any other block.
+// Whether a realloc to `bytes`, not 0, leaves a live run where it is, because it keeps its units: most grow by
+// appending. Always false in the hardened build, for a freed run, and for any other block.
 inline bool keeps_units(const void* block, usize bytes) {
   const usize offset = address_of(block) - region.base;
   if (kChecksEveryCall || offset >= region.frontier_bytes.load_operand() || tag_at(region.base, offset) != kTagRun)
     return false;
-  return offset % kUnitBytes == 0 &&
-         units_to_bytes(run_units(static_cast<UnitIndex>(offset >> kUnitShift))) - bytes < kUnitBytes &&
+  const usize old_bytes = units_to_bytes(run_units(static_cast<UnitIndex>(offset >> kUnitShift)));
+  return offset % kUnitBytes == 0 && bytes <= old_bytes && old_bytes - bytes < kUnitBytes &&
          sample_observer.load_relaxed() == nullptr;
 }
 // Resizes a run or mapping in place or, if it is a mapping, by moving its pages. Null when it must be copied.

@@ -283,10 +283,7 @@ static void* reallocate_other(void* block, usize bytes) {
 }
 
 void* reallocate_checked(void* block, usize bytes) {
-  if (FREESTONE_UNLIKELY(bytes > PTRDIFF_MAX - kTrailerBytes)) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  bytes = min_of<usize>(bytes, PTRDIFF_MAX - kTrailerBytes);  // as impossible, and no sum overflows
   LiveBlock live;
   Chunk gap;
   if (!live_block(block, live) || !short_gap_damage(end_of(block, live), live.gap, gap) ||

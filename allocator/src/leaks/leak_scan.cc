@@ -205,31 +205,30 @@ class Scan {
   }
 
   bool run(usize program_frames) {
-    // Only now: a thread may have grown the heap before it stopped, and a guard in it must not be read.
+    // Only now: before a thread stopped it may have grown the heap, whose guards must not be read, or unmapped a block.
     for_each_heap_piece([this](UnitIndex first, UnitIndex end) {
       leave_out(address_of(unit_address(first)), address_of(unit_address(end)));
     });
-    if (left_out_count_ == kLeftOutMax) return false;
-    // And may have unmapped a block, which must not be read either.
-    const bool known = for_each_mapped([&](const Mapping& mapping) {
-      for (usize i = 0; mapping.readable && i < result_.mapped_count_; ++i) {
+    const auto note = [&](const Mapping& mapping) {
+      for (usize i = first_behind(mapping.start); mapping.readable && i < result_.mapped_count_; ++i) {
         auto& [start, end, reached, there] = result_.mapped_[i];
-        if (start < mapping.end && mapping.start < end)
-          there += min_of(end, mapping.end) - max_of(start, mapping.start);
+        if (start >= mapping.end) break;
+        there += min_of(end, mapping.end) - max_of(start, mapping.start);
       }
       return true;
-    });
-    const bool complete = for_each_mapped([&](const Mapping& mapping) {
+    };
+    const auto search = [&](const Mapping& mapping) {
       // Memory shared with other processes or devices holds no pointers to the heap. A data segment is private.
       if (!mapping.readable || !mapping.writable || mapping.shared) return true;
       const bool is_own_stack = program_frames >= mapping.start && program_frames < mapping.end;
       scan_outside(is_own_stack ? program_frames : StoppedThreads::used_from(mapping.start, mapping.end), mapping.end);
       return true;
-    });
+    };
+    const bool complete = left_out_count_ < kLeftOutMax && for_each_mapped(note) && for_each_mapped(search);
     StoppedThreads::for_each_frame([this](usize start, usize end) { scan(start, end); });
     drain();
     os::unmap(pending_, pending_bytes_);
-    return known && complete && !failed_;
+    return complete && !failed_;
   }
 
  private:
@@ -324,9 +323,13 @@ class Scan {
     push(block, block + bytes);
   }
 
+  // The first own mapping that ends behind the address.
+  usize first_behind(usize address) const {
+    return partition_point(usize{0}, result_.mapped_count_, [&](usize i) { return result_.mapped_[i].end <= address; });
+  }
+
   void reach_mapping(usize value) {
-    const usize index =
-        partition_point(usize{0}, result_.mapped_count_, [&](usize i) { return result_.mapped_[i].end <= value; });
+    const usize index = first_behind(value);
     Reachable::Mapped& mapped = result_.mapped_[index];
     if (index == result_.mapped_count_ || mapped.start > value || mapped.reached) return;
     mapped.reached = true;

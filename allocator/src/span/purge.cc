@@ -46,7 +46,7 @@ usize live_units() FREESTONE_REQUIRES(span_lock) {
   return live - min_of(live, kept_units.load_relaxed());
 }
 
-// How many units may stay dirty at once. What slots hold takes from it.
+// How many units may stay dirty at once. What the store holds takes from it.
 usize allowed_units() FREESTONE_REQUIRES(span_lock) {
   const usize share = (options.dirty_bytes >> kUnitShift) + live_units() / kDirtyLiveDivisor;
   const usize allowed = gives_all() ? 0 : share;
@@ -138,7 +138,7 @@ bool purge_oldest(usize units, WentBack why, usize& went_back) {
     went_back += dirty;
     const usize fell = min_of(dirty, state.falling);
     state.falling -= fell;
-    purge_budget.fell(units_to_bytes(fell));
+    if (why <= WentBack::slabs) purge_budget.fell(units_to_bytes(fell));  // else the program or a limit asked
     return true;
   }
   const bool is_page = stretch.units <= page_units;

@@ -17,8 +17,7 @@ namespace freestone {
 
 namespace {
 
-// A row for each length that class runs and slabs have, and one for each doubling above. Each group of threads has its
-// own.
+// Each group of threads has a row for each length that class runs and slabs have, and one for each doubling above.
 constexpr usize kExactUnits = kCachedBytesMax >> kUnitShift;
 constexpr unsigned kRows = kExactUnits + highest_bit(kSharedRunBytesMax / kCachedBytesMax);
 constexpr unsigned kSets = 4;
@@ -161,19 +160,19 @@ void flush_stored_runs() {
 }
 
 // Units that fault wait in the ring, and the guard behind them with them, or become free.
-static void return_closed_run(UnitIndex first, usize units, usize guard, bool waits) {
+static void return_closed_run(UnitIndex first, usize units, usize guard, bool to_ring) {
   note_purge(true);
   note_back(WentBack::hardening, units_to_bytes(units));
   const UnitIndex behind = first + static_cast<UnitIndex>(units);
   const bool is_guard = guard > 0 && tag_of(behind) == kTagGuard;
-  if (waits) {
+  if (to_ring) {
     put_in_ring(first, units + (is_guard ? 1 : 0));
   } else {
     purge_budget.went_back(units_to_bytes(units));
     if (tag_of(first) != kTagGuard) note_closed_units(first, units);
     return_span(first, units, false);
   }
-  if (guard > 0 && !(waits && is_guard)) return_span(behind, guard, !is_guard);
+  if (guard > 0 && !(to_ring && is_guard)) return_span(behind, guard, !is_guard);
 }
 
 void return_used_span(UnitIndex first, usize units, usize guard) {
@@ -181,8 +180,8 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
     if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
-      const bool waits = kMitigations.quarantine && bytes > kSealedBytesMax && !region.reserved && !is_limited();
-      return return_closed_run(first, units, guard, waits);
+      const bool to_ring = kMitigations.quarantine && bytes > kSealedBytesMax && !region.reserved && !is_limited();
+      return return_closed_run(first, units, guard, to_ring);
     }
     dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);
     if (dirty) std::memset(unit_address(first), 0, bytes);

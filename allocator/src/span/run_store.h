@@ -3,7 +3,7 @@
 // An entry is a stretch of units that is in no bitmap, with the guard behind it, if it has one. An entry with memory
 // counts as dirty (purge.h). It waits in a row for its length: no lock, no search. It becomes free units when the row
 // is full, when nobody took it for half of the decay time, and before any clean unit is taken. In the hardened build it
-// is zero, and class runs wait in random places until later ones push them out: only then they are taken.
+// is zero, and class runs wait in random places until later ones push them out; only then may they be taken.
 //
 // In the hardened build a larger run is closed: it has addresses only, neither live nor charged, and faults. Its
 // addresses wait in a ring, bounded in number and in bytes, and come back in the order in which they came, when others
@@ -19,11 +19,8 @@
 
 namespace freestone {
 
-// Lengths that can have a row.
-constexpr bool is_stored_length(usize units) { return units_to_bytes(units) <= kSharedRunBytesMax; }
-
-// Keeps a stretch that was in use and has memory, which is zero in the hardened build. What it pushes out becomes free
-// units. False: there is no room for it, and the caller gives it back.
+// Keeps a stretch of up to kSharedRunBytesMax that was in use and has memory, which is zero in the hardened build. What
+// it pushes out becomes free units. False: there is no room for it, and the caller gives it back.
 bool store_run(unsigned shard, UnitIndex first, usize units);
 // An entry of this length, at a multiple of `alignment` units, with its tags as they were; kNoUnit when there is none.
 UnitIndex take_stored_run(unsigned shard, usize units, usize alignment = 1);

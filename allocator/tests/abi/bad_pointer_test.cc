@@ -126,6 +126,10 @@ void reallocate_freed(void* block, size_t bytes) {
   api().free(block);
   static_bytes[0] = static_cast<char>(api().realloc(block, bytes * 2) != nullptr);
 }
+void reallocate_freed_hugely(void* block, size_t) {
+  api().free(block);
+  static_bytes[0] = static_cast<char>(api().realloc(block, SIZE_MAX - 100) != nullptr);
+}
 void ask_freed(void* block, size_t) {
   api().free(block);
   static_bytes[0] = static_cast<char>(api().malloc_usable_size(block));
@@ -181,7 +185,8 @@ const Misuse kMisuses[] = {
      {65536, 200000, 1 << 20, (1 << 20) + 1, 5 << 20, 8 << 20, (8 << 20) + 1, 64 << 20}},
     {"free_after_pairs", "double free", free_after_pairs, {100}},
     {"free_with_another_between", "free", free_with_another_between, {40000, 5 << 20}},
-    {"realloc", "realloc", reallocate_freed, {48, 5000, 50000}},
+    {"realloc", "realloc", reallocate_freed, {48, 5000, 50000, 200000, 1 << 20, 5 << 20}},
+    {"realloc_hugely", "realloc", reallocate_freed_hugely, {48, 5000, 50000, 200000, 1 << 20, 5 << 20}},
     {"usable_size", "malloc_usable_size", ask_freed, {24, 5000, 32000, 100000}},
     {"inside", "free", free_inside, {40000}},
     {"inside_first", "invalid free", free_inside_first, {100, 1000, 5000, 32000}},
