@@ -38,7 +38,8 @@ def run(options: Namespace) -> int:
         work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr), silent)
         pushing = threading.Thread(target=agent.push_profiles, args=work)
         pushing.start()
-    stop.wait()
+    while not stop.wait(1):  # the handler runs here, and a signal that another thread receives wakes nobody
+        continue
     server.shutdown()
     if pushing is not None:
         pushing.join()
