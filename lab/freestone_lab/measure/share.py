@@ -18,6 +18,7 @@ FAULT_S = 1e-6  # of a page fault; 0.1 to 0.7 on machines that were tried
 LEAST_PART = 0.01  # less is not worth measuring
 LEAST_HEAP_KIB = 4096  # a smaller heap mostly lies in caches, wherever its blocks are
 RESTS = 0.02  # a program whose CPU time is a smaller part of its time waits, whatever else the machine does
+LEAST_REST_S = 1.0  # a run whose time is shorter may have waited for a processor
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Share:
     @property
     def nothing_to_win(self) -> bool:
         """Neither CPU time, nor time, nor memory, nor by where blocks lie."""
-        rests = self.cpu_s < RESTS * self.wall_s
+        rests = self.wall_s >= LEAST_REST_S and self.cpu_s < RESTS * self.wall_s
         return self.heap_kib < LEAST_HEAP_KIB and self.time_bound < LEAST_PART and (self.bound < LEAST_PART or rests)
 
     def words(self) -> str:

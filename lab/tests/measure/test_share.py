@@ -63,3 +63,9 @@ def test_a_program_that_never_allocates_could_win_nothing(program: Path, tmp_pat
 
 def test_a_process_that_says_nothing_is_no_share(tmp_path: Path) -> None:
     assert share.read(tmp_path / "absent", 1.0) is None
+
+
+@pytest.mark.parametrize(("wall_s", "nothing"), [(0.1, False), (2.0, True)])
+def test_only_a_run_long_enough_to_tell_is_taken_to_rest(wall_s: float, nothing: bool) -> None:
+    """Beside load, a millisecond's work may take a tenth of a second: waiting for a processor is no rest."""
+    assert share.Share(0.0001, 0.0001, cpu_s=0.001, heap_kib=1, rss_kib=1, wall_s=wall_s).nothing_to_win is nothing
