@@ -153,7 +153,7 @@ void give_to_class(Cache& cache, SizeClass c, void* const* blocks, unsigned coun
     if (const unsigned before = cache.capacity(c); grow(cache, c, true) == before) break;
   }
   // The oldest go first: each block meets its slab, which looks at it.
-  if (room() < count) flush(cache, c, min_of(count - room(), cache.count(c)), true);
+  if (room() < count) flush(cache, c, min_of(max_of(count - room(), cache.count(c) / 2), cache.count(c)), true);
   const unsigned given = min_of(room(), count);
   if (given > 0) std::memcpy(cache.top[c], blocks, given * sizeof(void*));
   cache.top[c] += given;

@@ -54,24 +54,27 @@ struct ClassOfGranules {
 };
 inline constexpr ClassOfGranules kClassOfGranules;
 
-// What a cache of the hardened build has beside its arrays.
+// What a cache of the hardened build has beside its arrays, of each class of slabs (quarantine.h). In one piece lie the
+// batch, [base, end), then the pool, then the ring.
 struct Queue {
   void** base = nullptr;
   void** top = nullptr;
   void** end = nullptr;
-  bool was_full = false;  // since the last search for idle queues
+  u32 batch = 0;      // places, like the next two
+  u32 pool = 0;       // a power of two
+  u32 ring = 0;
+  u32 pool_mask = 0;  // of the places in use: they double when most are taken
+  u32 oldest = 0;     // in the ring
+  u32 held = 0;       // blocks in the pool and in the ring
 
-  unsigned count() const { return static_cast<unsigned>(top - base); }
-  unsigned capacity() const { return static_cast<unsigned>(end - base); }
+  void** behind() const { return end + pool + ring; }
 };
 
 template <bool Enabled>
 struct Quarantine {
   Queue queues[kLastSmallClass + 1];
-  u8 last_asked = 0;  // the class last asked for places that another needs more
 
   FREESTONE_INLINE Queue& of(SizeClass size_class) { return queues[size_class]; }
-  u8& hand() { return last_asked; }
   template <typename Visit>
   void for_each(Visit visit) const {
     for (SizeClass c = 1; c <= kLastSmallClass; ++c) visit(c, queues[c]);
@@ -80,7 +83,6 @@ struct Quarantine {
 template <>
 struct Quarantine<false> {
   static Queue& of(SizeClass) { __builtin_unreachable(); }
-  static u8& hand() { __builtin_unreachable(); }
   template <typename Visit>
   void for_each(Visit) const {}
 };

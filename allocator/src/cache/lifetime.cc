@@ -92,9 +92,10 @@ void leave_transfer(Cache& cache) {
   if (leaves_one(cache)) drain_transfer(cache.user);
 }
 
-// Flushes everything and gives the cache back.
-void destroy_cache(Cache& cache) {
-  flush_all(cache);
+// Flushes everything and gives the cache back. What waits in its quarantine goes on waiting in that of `heir`.
+void destroy_cache(Cache& cache, Cache* heir = nullptr) {
+  empty_quarantine(cache, heir);
+  flush_arrays(cache);
   leave_transfer(cache);
   stop_counting(cache);
   all_capacity_bytes.sub_relaxed(cache.capacity_bytes);  // of a class that the child of a fork could not give back
@@ -199,6 +200,10 @@ void renew_randomness(Cache& cache) {
 
 Cache* create_cache() {
   while (Cache* const left = find_left_behind()) destroy_cut_short(*left);
+  return borrow_cache();
+}
+
+Cache* borrow_cache() {
   if (Cache* const parked = take_over_parked(); parked != nullptr) return parked;
   auto* cache = static_cast<Cache*>(take_cache_memory());
   if (cache == nullptr) return nullptr;
@@ -219,14 +224,14 @@ void park_cache(Cache& cache) {
   // One that counts would hand out blocks uncounted before its new owner's first slow path.
   const bool counts = cache.counting != nullptr;
   const bool is_due = cache.pressure_seen != pressure_epoch.load_relaxed();
-  if (!kHandsBlocksOn || counts || is_due) return destroy_cache(cache);
+  if (counts || is_due) return destroy_cache(cache);
   release_held_run(cache.run);
   leave_transfer(cache);
   if (!park(cache)) destroy_cache(cache);
 }
 
-void release_parked_caches(u64 age_ms) {
-  while (Cache* const cache = take_older(age_ms)) destroy_cache(*cache);
+void release_parked_caches(u64 age_ms, Cache* heir) {
+  while (Cache* const cache = take_older(age_ms)) destroy_cache(*cache, heir);
 }
 
 ParkedCaches parked_caches() {

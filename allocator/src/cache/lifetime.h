@@ -16,10 +16,13 @@ namespace freestone {
 // A cache for the calling thread, registered: a parked one or a new one; null when memory is out. A thread that ended
 // without its destructors may have left a cache at the caller's address: its blocks go back.
 Cache* create_cache();
+// A parked cache, or a new one, for a thread that has none and parks it after one use.
+Cache* borrow_cache();
 // Called by a thread that ends: parks its cache, or destroys it where that would keep too much.
 void park_cache(Cache& cache);
-// Destroys the caches that have been parked for so long.
-void release_parked_caches(u64 age_ms = 0);
+// Destroys the caches that have been parked for so long. What waits in their quarantine goes on waiting in that of the
+// calling thread's cache `heir`, if there is one.
+void release_parked_caches(u64 age_ms = 0, Cache* heir = nullptr);
 
 struct ParkedCaches {
   usize caches;

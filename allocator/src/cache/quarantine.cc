@@ -2,150 +2,106 @@
 
 #include "cache/quarantine.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/bits.h"
 #include "base/check.h"
 #include "cache/arrays.h"
 #include "config/heuristics.h"
-#include "region/account.h"
 #include "region/metadata.h"
 
 namespace freestone {
 
 namespace {
 
-Atomic<usize> all_places_bytes;  // relaxed: the sum over all queues (QUEUE-2)
+usize queue_bytes(const Queue& queue) { return (queue.batch + queue.pool + queue.ring) * sizeof(void*); }
 
-usize array_bytes(unsigned capacity) { return max_of<usize>(kMetadataPieceMin, usize{capacity} * sizeof(void*)); }
-
-unsigned first_places(const ClassInfo& info) {
-  return static_cast<unsigned>(max_of<usize>(2, min_of<usize>(16, 8 * kKiB / info.bytes)));
-}
-
-bool fits(usize more) {
-  const usize most = max_of<usize>(kQuarantineFreeBytes, account.charged.load_relaxed() / kQuarantineHeapDivisor);
-  return all_places_bytes.load_relaxed() + more <= most;
-}
-
-// Another number of places, at least as many as blocks. False when memory is out.
-bool set_capacity(Queue& queue, SizeClass c, unsigned capacity) {
-  const unsigned old = queue.capacity();
-  void** array = nullptr;
-  if (capacity != 0) {
-    array = static_cast<void**>(take_metadata(array_bytes(capacity)));
-    if (array == nullptr) return false;
-  }
-  const unsigned count = queue.count();
-  FREESTONE_CHECK("QUEUE-1", count <= capacity);
-  if (count != 0) std::memcpy(array, queue.base, count * sizeof(void*));
-  if (old != 0) return_metadata(queue.base, array_bytes(old));
-  queue.base = array;
-  queue.top = array + count;
-  queue.end = array + capacity;
-  FREESTONE_CHECK("QUEUE-2", capacity == 0 || capacity * class_info(c).bytes <= kQuarantineClassBytes);
-  all_places_bytes.add_relaxed((usize{capacity} - old) * class_info(c).bytes);  // modulo 2^64
+// A queue for a class, by its size and the number of threads. False when memory is out.
+bool begin_queue(Queue& queue, SizeClass c) {
+  const usize bytes = kQuarantineClassBytes * kQuarantineThreads / max_of<usize>(kQuarantineThreads, cache_count());
+  const auto places = static_cast<u32>(max_of<usize>(4, bytes / class_info(c).bytes));
+  Queue begun{};
+  begun.batch = max_of(1U, min_of(kBatchBlocks, places / 8));
+  begun.pool = 1U << highest_bit(max_of(2U, places / 8));
+  begun.ring = min_of<u32>(places, kMetadataPieceMax / sizeof(void*) - begun.batch) - begun.pool;
+  begun.pool_mask = min_of(begun.pool, kBatchBlocks) - 1;
+  auto** const batch = static_cast<void**>(take_metadata(queue_bytes(begun)));
+  if (batch == nullptr) return false;
+  begun.top = batch;
+  begun.end = batch + begun.batch;
+  queue = begun;
+  order_stores();  // QUEUE-2
+  queue.base = batch;
   return true;
 }
 
-void shuffle(void** blocks, unsigned count, SlabUser& user) {
-  for (unsigned left = count; left > 1; --left) {
-    const auto drawn = static_cast<unsigned>((next_random(user) & low_mask(32)) * left >> 32);
-    std::swap(blocks[left - 1], blocks[drawn]);
-  }
-}
-
-void forget_oldest(Queue& queue, unsigned count) {
-  const unsigned left = queue.count() - count;
-  std::memmove(queue.base, queue.base + count, left * sizeof(void*));
-  queue.top = queue.base + left;
-}
-
-// The older half leaves.
-void let_go(Cache& cache, SizeClass c) {
+// Each block of the batch takes the place of one in the pool, drawn among its places, and that one the place of the
+// oldest in the ring, which leaves.
+void enter(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.of(c);
-  const unsigned count = (queue.count() + 1) / 2;
-  shuffle(queue.base, count, cache.user);
-  give_to_class(cache, c, queue.base, count);
-  forget_oldest(queue, count);
-}
-
-// Halves the number of places. Blocks that no longer fit go to their slabs.
-void halve(Cache& cache, SizeClass c) {
-  Queue& queue = cache.quarantine.of(c);
-  const unsigned capacity = queue.capacity() / 2;
-  if (queue.count() > capacity) {
-    const unsigned count = queue.count() - capacity;
-    return_blocks(c, cache.user, queue.base, count);
-    forget_oldest(queue, count);
+  void** const pool = queue.end;
+  void** const ring = pool + queue.pool;
+  void** const ring_end = queue.behind();
+  void** oldest = ring + queue.oldest;
+  void** out = queue.base;
+  const u32 mask = queue.pool_mask;
+  unsigned moved = 0;
+  u64 random = next_random(cache.user);
+  for (void** from = queue.base; from != queue.end; ++from) {
+    random = random * 0x5851f42d4c957f2d + 1;
+    void* block = std::exchange(pool[random >> 32 & mask], *from);
+    if (block == nullptr) continue;
+    ++moved;
+    block = std::exchange(*oldest, block);
+    if (++oldest == ring_end) oldest = ring;
+    if (block != nullptr) *out++ = block;
   }
-  set_capacity(queue, c, capacity);
-}
-
-// Whether a queue that has places to give was not full since the last time that this was asked.
-bool is_idle(Queue& queue, SizeClass c) {
-  const bool was_full = std::exchange(queue.was_full, false);
-  return !was_full && queue.capacity() > first_places(class_info(c));
-}
-
-// Halves an idle queue; a few are asked each time, in turn.
-bool take_from_idle(Cache& cache, SizeClass c) {
-  u8& hand = cache.quarantine.hand();
-  for (unsigned asked = 0; asked < kQueuesAsked; ++asked) {
-    hand = static_cast<u8>(hand < kLastSmallClass ? hand + 1 : 1);
-    if (hand == c || !is_idle(cache.quarantine.of(hand), hand)) continue;
-    Changing changing(cache, hand);
-    halve(cache, hand);
-    return true;
-  }
-  return false;
-}
-
-// Inside Changing(cache, c).
-void make_room(Cache& cache, SizeClass c) {
-  const ClassInfo& info = class_info(c);
-  Queue& queue = cache.quarantine.of(c);
-  const unsigned old = queue.capacity();
-  if (old == 0) {
-    set_capacity(queue, c, first_places(info));
-    return;
-  }
-  queue.was_full = true;
-  const usize more = usize{old} * info.bytes;
-  const bool may_grow = 2 * more <= kQuarantineClassBytes && (fits(more) || (take_from_idle(cache, c) && fits(more)));
-  if (!may_grow || !set_capacity(queue, c, 2 * old)) let_go(cache, c);
+  queue.oldest = static_cast<u32>(oldest - ring);
+  if (2 * moved >= queue.batch && mask + 1 < queue.pool) queue.pool_mask = 2 * mask + 1;
+  const auto left = static_cast<unsigned>(out - queue.base);
+  queue.held += queue.batch - left;
+  queue.top = queue.base;
+  give_to_class(cache, c, queue.base, left);
 }
 
 }  // namespace
 
-void put_in_full_queue(Cache& cache, SizeClass c, void* block) {
-  Changing changing(cache, c);
+void put_in_queue(Cache& cache, SizeClass c, void* block) {
   Queue& queue = cache.quarantine.of(c);
-  if (queue.top == queue.end) make_room(cache, c);
-  if (queue.top == queue.end) return give_to_class(cache, c, &block, 1);  // memory is out
+  if (queue.top == queue.end) return put_in_full_queue(cache, c, block);
   *queue.top = block;
   advance_release(queue.top, queue.top);
 }
 
-void shrink_idle_queues(Cache& cache) {
-  if constexpr (!kMitigations.quarantine) return;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
-    if (!is_idle(cache.quarantine.of(c), c)) continue;
-    Changing changing(cache, c);
-    halve(cache, c);
-  }
+void put_in_full_queue(Cache& cache, SizeClass c, void* block) {
+  Changing changing(cache, c);
+  Queue& queue = cache.quarantine.of(c);
+  if (queue.base == nullptr && !begin_queue(queue, c)) return give_to_class(cache, c, &block, 1);
+  FREESTONE_CHECK("QUEUE-1", queue.base <= queue.top && queue.top <= queue.end);
+  if (queue.top == queue.end) enter(cache, c);
+  *queue.top = block;
+  advance_release(queue.top, queue.top);
 }
 
-void empty_quarantine(Cache& cache) {
+void empty_quarantine(Cache& cache, Cache* heir) {
   if constexpr (!kMitigations.quarantine) return;
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     Queue& queue = cache.quarantine.of(c);
     if (queue.base == nullptr) continue;
     Changing changing(cache, c);
-    return_blocks(c, cache.user, queue.base, queue.count());
-    queue.top = queue.base;
-    set_capacity(queue, c, 0);
+    Queue emptied = queue;
+    queue.base = nullptr;
+    order_stores();  // QUEUE-2
+    queue = {};
+    void** out = emptied.base;
+    const auto let_go = [&](void* block) {
+      if (block != nullptr && heir != nullptr) return put_in_queue(*heir, c, block);
+      if (block != nullptr) *out++ = block;
+    };
+    for (void** from = emptied.base; from != emptied.top; ++from) let_go(*from);
+    for (void** from = emptied.end; from != emptied.behind(); ++from) let_go(*from);
+    if (out != emptied.base) return_blocks(c, cache.user, emptied.base, static_cast<unsigned>(out - emptied.base));
+    return_metadata(emptied.base, queue_bytes(emptied));
   }
 }
 
@@ -154,7 +110,7 @@ void forget_queue(Cache& cache, SizeClass c) {
 }
 
 void flush_all(Cache& cache) {
-  empty_quarantine(cache);
+  empty_quarantine(cache, nullptr);
   flush_arrays(cache);
 }
 

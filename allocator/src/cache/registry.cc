@@ -51,13 +51,14 @@ struct alignas(64) Seat {
 };
 constinit Seat seats[16];
 
-// Of a queue, as counting.h says it of a class.
-[[maybe_unused]] SeenBlocks seen_blocks(const Queue& queue) {
-  void** const base = __atomic_load_n(&queue.base, __ATOMIC_RELAXED);
-  void** const top = __atomic_load_n(&queue.top, __ATOMIC_RELAXED);
-  const auto count = static_cast<usize>(top - base);
-  return count <= queue.capacity() && count <= kQuarantineClassBytes / kBlockBytesMin ? SeenBlocks{base, top, top, top}
-                                                                                      : SeenBlocks{};
+// Empty if its owner begins or empties it at this moment.
+[[maybe_unused]] FREESTONE_RACES inline Queue seen_queue(const Queue& queue) {
+  void** const base = __atomic_load_n(&queue.base, __ATOMIC_ACQUIRE);
+  const Queue seen = queue;
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (base == nullptr || base != seen.base || base != __atomic_load_n(&queue.base, __ATOMIC_RELAXED)) return {};
+  FREESTONE_CHECK("QUEUE-2", seen.end == base + seen.batch);
+  return seen;
 }
 
 }  // namespace
@@ -114,7 +115,10 @@ FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += seen_blocks(cache, c).count();
-    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) { blocks[c] += seen_blocks(queue).count(); });
+    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) {
+      const Queue seen = seen_queue(queue);
+      blocks[c] += seen.held + static_cast<usize>(seen.top - seen.base);
+    });
   });
   count_transfer(blocks);
 }
@@ -161,7 +165,13 @@ FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
     for (SizeClass c = 1; c < kClassEnd; ++c) copy(seen_blocks(cache, c));
-    cache.quarantine.for_each([&](SizeClass, const Queue& queue) { copy(seen_blocks(queue)); });
+    cache.quarantine.for_each([&](SizeClass, const Queue& queue) {
+      const Queue seen = seen_queue(queue);
+      copy({seen.base, seen.top, seen.top, seen.top});
+      for (void** from = seen.end; from != seen.behind() && copied < room; ++from) {
+        if (*from != nullptr) out[copied++] = *from;
+      }
+    });
   });
   return copied + copy_transfer_blocks(out + copied, room - copied);
 }

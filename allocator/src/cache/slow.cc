@@ -39,7 +39,6 @@ FREESTONE_APART void adapt(Cache& cache) {
     cache.misses[c].halve();
     cache.low[c] = cache.top[c];
   }
-  shrink_idle_queues(cache);
   if (!cache.run.wanted) release_held_run(cache.run);
   cache.run.wanted = false;
 }
@@ -86,7 +85,7 @@ void note_event(Cache& cache) {
 }  // namespace
 
 void tick(Cache* cache) {
-  release_parked_caches(options.dirty_decay_ms);
+  release_parked_caches(options.dirty_decay_ms, cache);
   if (cache_count() > 1) with_user(cache, [](SlabUser& user) { drain_transfer(user, false); });
   age_stored_runs();
   decay_spans();
@@ -157,6 +156,11 @@ void* take_one(SizeClass size_class, u64& random) {
 }
 
 void return_one(SizeClass size_class, void* block) {
+  Cache* const lent = kMitigations.quarantine && is_slab_class(size_class) ? borrow_cache() : nullptr;
+  if (lent != nullptr) {
+    put_in_queue(*lent, size_class, block);
+    return park_cache(*lent);
+  }
   Seated seated;
   return_class_blocks(size_class, seated.user(), &block, 1);
 }

@@ -108,13 +108,12 @@ inline constexpr usize kMovedPieceBytes = kPurgeBytesPerCall / 4;
 
 // Hardened build.
 
-// Freed blocks of one class wait in a queue of a thread with places for so many bytes at most, ...
+// Freed blocks of one class and thread wait in a queue with places for so many bytes, in processes of up to so many
+// threads; of more, they share. hardened_malloc has as many, half of them in random order.
 inline constexpr usize kQuarantineClassBytes = 256 * kKiB;
-// ... of all classes and threads for so many, or for this part of the heap.
-inline constexpr usize kQuarantineFreeBytes = 2 * kQuarantineClassBytes;
-inline constexpr usize kQuarantineHeapDivisor = 64;
-// A full queue asks so many others for places, in turn.
-inline constexpr unsigned kQueuesAsked = 8;
+inline constexpr usize kQuarantineThreads = 16;
+// They enter the queue by so many at once, fewer of larger blocks: a slow path for each few calls.
+inline constexpr u32 kBatchBlocks = 16;
 // Free neighbours in random order, half as many of larger blocks: a processor fetches ahead while they lie close.
 inline constexpr unsigned kNeighboursMost = 16;
 // A random number of units in front of a run stays free, at most this many: its place is hard to predict.

@@ -77,8 +77,7 @@ constexpr u32 slab_units(usize bytes) {
   return units;
 }
 
-// Of one class in a thread cache. In the hardened build half of a queue of freed blocks comes at once.
-inline constexpr usize kCachedBlocksMax = kMitigations.quarantine ? 4096 : 1024;
+inline constexpr usize kCachedBlocksMax = 1024;  // of one class in a thread cache
 
 struct ClassTable {
   ClassInfo info[kClassEnd];

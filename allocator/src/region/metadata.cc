@@ -18,7 +18,7 @@ namespace {
 
 constexpr usize kFirstChunk = 64 * kKiB;
 constexpr usize kLaterChunk = 512 * kKiB;
-constexpr unsigned kSizes = 11;  // 64 B ... 64 KiB
+constexpr unsigned kSizes = 12;  // 64 B ... 128 KiB
 static_assert(kMetadataPieceMin << (kSizes - 1) == kMetadataPieceMax);
 
 struct Piece {
@@ -60,9 +60,10 @@ char* map_chunk(usize bytes) {
 char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
-    usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
+    const usize least = max_of(kFirstChunk, bytes);
+    usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? least : kLaterChunk;
     start = map_chunk(chunk);
-    if (start == nullptr && chunk != kFirstChunk) start = map_chunk(chunk = kFirstChunk);
+    if (start == nullptr && chunk != least) start = map_chunk(chunk = least);
     if (start == nullptr) return nullptr;
     mapped_bytes.add_relaxed(chunk);
     note_in_force(chunk);

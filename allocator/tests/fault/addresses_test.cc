@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -110,17 +113,56 @@ TEST_F(Guesses, OfTheNextBlockAmongOthersComeTrueAsSeldomAsPromised) { expect_pr
 
 class Reuse : public HardenedTest {};
 
-// At least half a queue, and a queue has places for 128 KiB at least.
-TEST_F(Reuse, AFreedAddressComesBackAfterHalfAQueue) {
+// Takes and frees all sizes up to 8 KiB but those near `rests`, enough to fill whatever bounds all queues together.
+void churn(size_t rests = 0) {
+  for (size_t bytes = 16; bytes <= 8192; bytes += bytes / 8 + 15) {
+    if (bytes + bytes / 4 + 16 > rests && bytes < rests + rests / 4 + 16) continue;
+    for (int round = 0; round < 3; ++round) free_all(take_all(bytes, kMebibyte / 4));
+  }
+}
+
+// A queue has places for 256 KiB, and seven eighths of them are a ring, whatever other classes and threads do.
+TEST_F(Reuse, AFreedAddressComesBackAfterMostOfAQueueWhateverElseIsBusy) {
+  std::atomic<unsigned> busy = 0;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 8; ++i) {
+    others.emplace_back([&] {
+      churn();
+      ++busy;
+      while (!done) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    });
+  }
+  while (busy < others.size()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   for (const size_t bytes : {24, 100, 500, 1500, 4000, 12000}) {
-    const std::vector<char*> in_use = take_all(bytes, kMebibyte);
-    free_all(take_all(bytes, 2 * kMebibyte));
-    std::vector<unsigned> pairs(30);
+    churn();
+    std::vector<unsigned> pairs(20);
     for (unsigned& number : pairs) number = pairs_until_return(bytes, 1'000'000);
     std::sort(pairs.begin(), pairs.end());
     std::printf("%zu bytes: after %u pairs, median %u\n", bytes, pairs.front(), pairs[pairs.size() / 2]);
-    EXPECT_GE(pairs.front(), (size_t{64} << 10) / (bytes + bytes / 4 + 16)) << bytes;
-    free_all(in_use);
+    EXPECT_GE(pairs.front(), (size_t{256} << 10) * 7 / 8 / (bytes + bytes / 4 + 16)) << bytes;
+  }
+  done = true;
+  for (std::thread& other : others) other.join();
+}
+
+// Nor when a thread frees it that ends, or when its class rests while others work and time passes.
+TEST_F(Reuse, AFreedAddressWaitsForItsClassWhoeverFreedIt) {
+  for (const size_t bytes : {24, 500, 4000}) {
+    for (const bool ends : {false, true}) {
+      const std::vector<char*> in_use = take_all(bytes, kMebibyte / 2);
+      for (size_t i = 0; i < in_use.size(); i += 2) api().free(in_use[i]);
+      char* const freed = static_cast<char*>(api().malloc(bytes));
+      ends ? std::thread{[=] { api().free(freed); }}.join() : api().free(freed);
+      churn(bytes);
+      std::this_thread::sleep_for(std::chrono::milliseconds{ends ? 0 : 300});
+      std::vector<char*> next;
+      for (size_t i = 0; i < (size_t{224} << 10) / (bytes + bytes / 4 + 16); ++i)
+        next.push_back(static_cast<char*>(api().malloc(bytes)));
+      EXPECT_EQ(std::count(next.begin(), next.end(), freed), 0) << bytes << (ends ? ", by a thread that ended" : "");
+      free_all(next);
+      for (size_t i = 1; i < in_use.size(); i += 2) api().free(in_use[i]);
+    }
   }
 }
 

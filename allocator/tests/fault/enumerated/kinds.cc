@@ -168,6 +168,12 @@ void write_freed_by_thread(const Attack& attack) {
   in_thread(give_in_thread, block);
   misuse_begins();
   if (!attack.twin) write_by(attack.means, opaque_at(block, attack.offset), 1);
+  // The next thread takes over what the first one left. Without one, the block is not reused.
+  const auto go_on_in_thread = [](void* next) -> void* {
+    go_on(*static_cast<const Attack*>(next));
+    return nullptr;
+  };
+  if (attack.moment == Moment::at_reuse) in_thread(go_on_in_thread, const_cast<Attack*>(&attack));
   go_on(attack);
 }
 
