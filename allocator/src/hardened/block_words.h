@@ -41,12 +41,13 @@ static_assert(kSmallBytesMax < u64{1} << kBytesBits &&
 constexpr u64 plain_word(usize bytes, Origin origin) {
   return u64{bytes} << kBytesShift | u64{static_cast<u8>(origin) & low_mask(kOriginBits)} << kOriginShift;
 }
-// Its check bits, above kPlainBits; of `word` only the lower bits count.
+// Its check bits, above kPlainBits; of `word` only the lower bits count. A product alone would tell what a bit of the
+// address adds to it: eight words that were read would foretell all others. The second one hides that.
 FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
-  // The plain part lies above all bits in which addresses of the heap differ, so no block's trailer follows from
-  // another's.
+  // The plain part lies above all bits in which addresses of the heap differ.
   constexpr unsigned kAbovePlain = 64 - kPlainBits;
-  return (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
+  const u64 first = (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
+  return (first ^ first >> 32) * block_secrets.multiplier;
 }
 FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) {
   return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain;

@@ -135,11 +135,9 @@ void check_cached_runs(const Cache& cache) {
 
 }  // namespace
 
-// The holder of a token clears bits before it writes the words, and so does a thread that a fork cut short.
+// The holder of a token clears bits before it writes the words.
 FREESTONE_SLOW bool may_end_in_zero(SizeClass size_class, const void* block) {
-  if (is_block_free(size_class, block) || is_slab_held(size_class, block)) return true;
-  settle_child();
-  return others_were_cut_short;
+  return is_block_free(size_class, block) || is_slab_held(size_class, block);
 }
 
 void note_fork() { forks_alone = is_only_thread(); }

@@ -31,11 +31,16 @@ FREESTONE_SLOW void repair_slab_in_child(UnitIndex unit) {
   const u8 tag = tag_of(unit);
   if (tag == kTagNone || tag > kLastSmallClass || slab_start(class_info(tag), unit) != unit) return;
   Record& record = record_of(unit);
+  const ClassInfo& info = class_info(tag);
   u64 words[kSlabWordsMax];
-  const u64 nonempty = load_words(class_info(tag), record, words);
-  // The blocks that the thread had just taken are lost: their pages count as touched (SLAB-5).
+  const u64 nonempty = load_words(info, record, words);
+  for (u32 n = 0; kMitigations.trailer && n < info.blocks; ++n) {  // STATE-1
+    if (!all_set(words, n, n)) set_taken(unit_address(unit) + usize{n} * info.bytes, info.bytes);
+  }
+  // The blocks that the thread had just taken are lost: they and their pages count as touched (SLAB-5).
+  if (info.blocks <= 64) record.zero_blocks.and_seq(words[0]);
   const u64 empty = record.empty_pages.load_relaxed();
-  const u64 lost = empty & ~free_pages(class_info(tag), words, os::page_bytes());
+  const u64 lost = empty & ~free_pages(info, words, os::page_bytes());
   record.empty_pages.store_relaxed(empty & ~lost);
   empty_bytes[tag].sub_relaxed(count_bits(lost) * os::page_bytes());
   end_holding(record, tag, unit, nonempty);

@@ -10,8 +10,8 @@
 // went back since, ends in 0 instead of the free word.
 //
 // STATE-1  A block whose bit in the slab's bitmap is clear ends in a keyed word, but for blocks that the holder of the
-//          slab's token has just taken or, in the child of a fork, that another thread had. So whoever finds 0 there
-//          asks the bitmap.
+//          slab's token has just taken; the child of a fork ends those of its parent's threads (repair_slab_in_child).
+//          So whoever finds 0 there asks the bitmap and for the token.
 #pragma once
 
 #include "base/bits.h"

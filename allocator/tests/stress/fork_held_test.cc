@@ -408,8 +408,12 @@ TEST_P(ForkHeld, AtEachSystemCallLeavesTheChildAndTheParentAWholeHeap) {
       .offset = static_cast<unsigned>(seed >> 32),
   };
   HeldEnd end = run_held(held);
-  // Beside others' load an act may last longer than the rest of a short path.
-  for (unsigned again = 0; again < 5 && end.child.exited_with(0) && end.points < 6; ++again) end = run_held(held);
+  // Beside others' load an act may last longer than the rest of a short path, and few calls of a long one are held.
+  const auto is_short = [&] {
+    const bool taken = path.expected_call == 0 || end.calls.count(path.expected_call) != 0;
+    return end.points < 6 || (subject().is_freestone && !taken);
+  };
+  for (unsigned again = 0; again < 5 && end.child.exited_with(0) && is_short(); ++again) end = run_held(held);
   if (!end.refused.empty()) GTEST_SKIP() << "nothing can be held here: " << end.refused;
   std::printf("%s: held at %u points of %zu kinds of calls, %u acts over before it went on\n", path.name, end.points,
               end.calls.size(), end.answered);
