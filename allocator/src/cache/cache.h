@@ -162,7 +162,8 @@ class Marking {
 
 // Whether each thread may keep a run of so many bytes for itself.
 inline bool may_hold_run(usize bytes) {
-  return bytes * caches_in_use.load_relaxed() <= kHeldRunBytes && options.dirty_decay_ms != 0;
+  return !kMitigations.quarantine && bytes * caches_in_use.load_relaxed() <= kHeldRunBytes &&
+         options.dirty_decay_ms != 0;
 }
 inline usize cache_count() { return caches_in_use.load_relaxed(); }
 

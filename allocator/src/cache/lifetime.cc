@@ -72,7 +72,6 @@ Cache* take_from(Place& place) FREESTONE_REQUIRES(cache_registry_lock) {
 
 // A cache that was parked, or a new one that nobody has seen.
 void begin(Cache& cache) FREESTONE_REQUIRES(cache_registry_lock) {
-  cache.thread_id = os::thread_id();
   cache.generation = process_generation();
   cache.is_counted = true;
   caches_in_use.add_relaxed(1);
@@ -200,7 +199,9 @@ void renew_randomness(Cache& cache) {
 
 Cache* create_cache() {
   while (Cache* const left = find_left_behind()) destroy_cut_short(*left);
-  return borrow_cache();
+  Cache* const cache = borrow_cache();
+  if (cache != nullptr) cache->thread_id = os::thread_id();
+  return cache;
 }
 
 Cache* borrow_cache() {

@@ -124,16 +124,14 @@ inline constexpr usize kAllowanceStock = 512 * kMiB;
 constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAllowanceStock / 64); }
 // Refused seals from one look at the clock to the next, which earns.
 inline constexpr u32 kSealsPerClock = 16;
-// Beyond the allowance, one run above kSharedRunBytesMax in this many is still sealed.
-inline constexpr unsigned kSealAnyway = 8;
-// A run above this size always loses its memory, which bounds how long a free clears.
-inline constexpr usize kSealedBytesMax = 4 * kMiB;
-// A run above kSharedRunBytesMax gives its memory back if this many of its pages, spread over it, are zero.
-inline constexpr usize kPagesTried = 16;
-// A free clears this many bytes at the start of a large run that it does not seal.
-inline constexpr usize kClearAlwaysBytes = 256;
+// A run is sealed whatever the allowance says if this many of its pages, spread over it, are zero.
+inline constexpr usize kPagesTried = 4;
+// Addresses of sealed runs wait for so many later ones, as in hardened_malloc, or for so many bytes of them: their
+// records, 2 % of the bytes, count against limits, though few are touched.
+inline constexpr unsigned kWaitingSpans = 4608;
+inline constexpr usize kWaitingBytes = 5 * kGiB;
 // A free span up to this size is checked when it is taken, since it went back zero: bounds how long that takes.
-inline constexpr usize kLookedAtBytesMax = 2 * kSealedBytesMax;
+inline constexpr usize kLookedAtBytesMax = 8 * kMiB;
 // A check of the heap by malloc_trim looks at so much. A run, and the tags of a group, count as this much.
 inline constexpr usize kTrimCheckBytes = 16 * kMiB;
 inline constexpr usize kWalkLookBytes = 4 * kKiB;

@@ -120,13 +120,6 @@ bool take_allowance(usize bytes) {
   return take(spent - min_of<u64>(spent, last == 0 ? 0 : (now - last) * rate));
 }
 
-bool may_seal(usize bytes, usize span) {
-  if (!kMitigations.quarantine || !guards_spans()) return false;
-  if (bytes + kTrailerBytes <= options.seal_bytes || span > kSealedBytesMax) return false;
-  if (this_thread.cache_offset == 0 || take_allowance(seal_cost(bytes))) return true;
-  return span > kSharedRunBytesMax && span_random(kSealAnyway) == 0;
-}
-
 // Whether the program seems to have used little of a run, judged by some of its pages.
 bool is_hardly_used(const char* block, usize used) {
   const usize step = used / kPagesTried;
@@ -137,12 +130,11 @@ bool is_hardly_used(const char* block, usize used) {
   return true;
 }
 
-// HARD-2: a freed run is zero while it waits. Of a large run that was hardly used nothing is cleared: it will not be
-// kept.
-[[maybe_unused]] void empty_run(char* block, usize used) {
-  if (used > kSharedRunBytesMax && is_hardly_used(block, used)) return;
-  record_of(unit_of(block)).run_state = RunState::cleared;
-  clear(block, used);
+// To seal a large run, or one that was hardly used, costs no more than to clear it and to look at it.
+bool may_seal(const char* block, usize bytes, usize span) {
+  if (!kMitigations.quarantine || !guards_spans() || bytes + kTrailerBytes <= options.seal_bytes) return false;
+  return span > kSharedRunBytesMax || is_hardly_used(block, bytes) || this_thread.cache_offset == 0 ||
+         take_allowance(seal_cost(bytes));
 }
 
 }  // namespace
@@ -239,14 +231,11 @@ void deallocate_large(void* block, u8 tag, usize bytes, Origin origin) {
   if (FREESTONE_UNLIKELY((request & kShrunk) != 0) && !open_tail(block, claim.bytes)) return;  // never reused
   const usize span = span_bytes(block);
   const UnitIndex first = unit_of(block);
-  if (may_seal(claim.bytes, span)) return tag == kTagRun ? seal_run(first) : seal_class_run(tag, first);
-  if constexpr (kMitigations.zero_on_free) {
-    auto* const start = static_cast<char*>(block);
-    if (tag != kTagRun || span <= kSharedRunBytesMax || (span <= kSealedBytesMax && !may_give_back())) {
-      empty_run(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
-    } else {
-      std::memset(block, 0, kClearAlwaysBytes);
-    }
+  auto* const start = static_cast<char*>(block);
+  if (may_seal(start, claim.bytes, span)) return tag == kTagRun ? seal_run(first) : seal_class_run(tag, first);
+  if (kMitigations.zero_on_free && span <= kSharedRunBytesMax) {  // HARD-2: a freed run is zero while it waits
+    record_of(first).run_state = RunState::cleared;
+    clear(start, static_cast<usize>(behind(block, claim.bytes, request & kShrunk).end - start));
   }
   tag == kTagRun ? deallocate_run(block) : return_cleared_class_run(tag, thread_cache().user.shard, first);
 }

@@ -3,8 +3,8 @@
 // Such a block keeps its request in its record. Right behind its bytes stand a keyed word, whose first byte is zero,
 // and canary bytes up to the end of the page, at least 64 bytes. A free clears a class run, which waits in the
 // store (span/run_store.h) and is checked as a whole when it is handed out again. A larger block is sealed while the
-// process's allowance lasts: it loses its memory and faults on every access until others waited after it. Beyond it a
-// block above 1 MiB and up to 4 MiB is still sealed with a chance of one in eight (kSealAnyway).
+// process's allowance lasts: it loses its memory and faults on every access until others waited after it. Beyond it so
+// is a block above 1 MiB, and one that was hardly used.
 #pragma once
 
 #include "hardened/block_words.h"

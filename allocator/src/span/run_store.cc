@@ -33,9 +33,7 @@ Row rows[kSets * kRows];
 Atomic<u64> rows_in_use;  // a bit for each row: set where it may hold an entry
 constexpr unsigned kStampShift = 48;
 
-// The addresses of closed runs wait in so many places, at most this much of the window together.
-constexpr unsigned kWaitingSpans = 1024;
-constexpr usize kWaitingBytes = 512 * kMiB;
+// The addresses of closed runs.
 FREESTONE_FAR Atomic<u64> ring[kWaitingSpans];
 Atomic<u64> came;  // relaxed, as `left`: what entered and what left the ring since the start
 Atomic<u64> left;
@@ -54,8 +52,8 @@ unsigned row_of(unsigned shard, usize units) {
 // In the hardened build the first half of such a row's places is for what only a later entry pushes out, to the other
 // places, from which it is taken.
 constexpr unsigned kWaitingRuns = kRowPlaces / 2;
-bool waits(unsigned row) { return kMitigations.quarantine && row % kRows < kExactUnits; }
-unsigned first_ready(unsigned row) { return waits(row) ? kWaitingRuns : 0; }
+constexpr unsigned kFirstReady = kMitigations.quarantine ? kWaitingRuns : 0;
+bool is_short(unsigned row) { return row % kRows < kExactUnits; }
 
 bool fits(usize units) {
   const usize kept = kept_units.load_relaxed() + units;
@@ -73,7 +71,7 @@ void release(u64 entry) {
   return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
 }
 
-// Entries at least so old become free units; in the hardened build those that wait only with `all`.
+// Entries at least so old become free units; in the hardened build short ones only with `all`.
 void empty_rows(u64 in_use, u64 age_ms, bool all) {
   for (const u64 now = now_stamp(); in_use != 0; in_use &= in_use - 1) {
     const unsigned row = lowest_bit(in_use);
@@ -81,7 +79,8 @@ void empty_rows(u64 in_use, u64 age_ms, bool all) {
       // Seq, as both steps of store_run: either this sees the entry, or that sees the bit cleared and sets it.
       const u64 entry = place.load_seq();
       const u64 age = (now - (entry >> kStampShift)) & low_mask(64 - kStampShift);
-      if (entry != 0 && (all || !waits(row)) && age * kStoredAgeMs >= age_ms) release(place.exchange_seq(0));
+      if (entry != 0 && (all || !kMitigations.quarantine || !is_short(row)) && age * kStoredAgeMs >= age_ms)
+        release(place.exchange_seq(0));
     }
   }
 }
@@ -117,14 +116,14 @@ void put_in_ring(UnitIndex first, usize units) {
 
 bool store_run(unsigned shard, UnitIndex first, usize units) {
   const unsigned row = row_of(shard, units);
-  if (!waits(row) && !fits(units)) return false;
+  if (!kMitigations.quarantine && !fits(units)) return false;
   u64 entry = u64{first} | u64{units} << 32 | now_stamp() << kStampShift;
   kept_units.add_relaxed(units);
-  if (waits(row)) entry = rows[row].place[span_random(kWaitingRuns)].exchange_seq(entry);
-  if (entry != 0) {
-    usize at = first_ready(row);
+  if (kMitigations.quarantine) entry = rows[row].place[span_random(kWaitingRuns)].exchange_seq(entry);
+  if (entry != 0 && (!kMitigations.quarantine || is_short(row) || fits(0))) {
+    usize at = kFirstReady;
     while (at < kRowPlaces && rows[row].place[at].load_relaxed() != 0) ++at;
-    if (at == kRowPlaces) at = first_ready(row) + (waits(row) ? span_random(kRowPlaces - kWaitingRuns) : 0);
+    if (at == kRowPlaces) at = kFirstReady + (kMitigations.quarantine ? span_random(kRowPlaces - kWaitingRuns) : 0);
     entry = rows[row].place[at].exchange_seq(entry);
   }
   if ((rows_in_use.load_seq() & bit(row)) == 0) rows_in_use.or_seq(bit(row));
@@ -135,7 +134,7 @@ bool store_run(unsigned shard, UnitIndex first, usize units) {
 UnitIndex take_stored_run(unsigned shard, usize units, usize alignment) {
   const unsigned row = row_of(shard, units);
   if ((rows_in_use.load_relaxed() & bit(row)) == 0) return kNoUnit;
-  for (unsigned k = first_ready(row); k < kRowPlaces; ++k) {
+  for (unsigned k = kFirstReady; k < kRowPlaces; ++k) {
     Atomic<u64>& place = rows[row].place[k];
     u64 entry = place.load_relaxed();
     if (units_of(entry) != units || first_of(entry) % alignment != 0 || !place.replace_seq(entry, 0)) continue;
@@ -180,7 +179,7 @@ void return_used_span(UnitIndex first, usize units, usize guard) {
   if constexpr (kMitigations.zero_on_free) {
     const usize bytes = units_to_bytes(units);
     if (guards_spans() && close_units(first, units, GuardOf::free_memory)) {
-      const bool to_ring = kMitigations.quarantine && bytes > kSealedBytesMax && !region.reserved && !is_limited();
+      const bool to_ring = kMitigations.quarantine && bytes > kSharedRunBytesMax && !region.reserved && !is_limited();
       return return_closed_run(first, units, guard, to_ring);
     }
     dirty = !purge_range(unit_address(first), bytes, WentBack::hardening);

@@ -310,7 +310,7 @@ TEST(Statistics, CountNoSystemCallPerBlockOfAThreadThatEnds) {
     pthread_setspecific(key, &key);
   }).join();
   EXPECT_EQ(rounds, 3);
-  EXPECT_LT(calls, 200U);
+  EXPECT_LT(calls, 400U);  // a slab now and then: in the hardened build freed blocks wait
 }
 
 TEST(Statistics, FlushThreadEmptiesTheCache) {

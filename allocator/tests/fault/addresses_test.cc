@@ -166,9 +166,11 @@ TEST_F(Reuse, AFreedAddressWaitsForItsClassWhoeverFreedIt) {
   }
 }
 
-// A run that was cleared comes back only after a later one of its length took its place, drawn among four.
+// A run that was cleared comes back only after a later one of its length took its place, drawn among four. A longer one
+// is cleared when the allowance is spent.
 TEST_F(Reuse, AFreedRunIsNeverTheNextOne) {
-  for (const size_t bytes : {40'000, 60'000, 100'000, 120'000}) {
+  for (int k = 0; k < 100; ++k) api().free(take(3'500'000, 100));
+  for (const size_t bytes : {40'000, 60'000, 100'000, 120'000, 300'000, 900'000}) {
     std::set<unsigned> pairs;
     for (int round = 0; round < 40; ++round) pairs.insert(pairs_until_return(bytes, 5000, 8));
     std::printf("%zu bytes: after %u to %u pairs\n", bytes, *pairs.begin(), *pairs.rbegin());
@@ -263,6 +265,23 @@ TEST_F(LargeRuns, FaultAtOnceHoweverManyWereFreed) {
         EXPECT_TRUE(dies_by(SIGSEGV, write_after_free)) << bytes << " bytes, offset " << offset;
       }
     }
+  }
+}
+
+// Blocks of which little was used: after a burst that would spend any allowance, and in no block of another length.
+TEST_F(LargeRuns, HardlyUsedOnesComeBackAsLate) {
+  for (const size_t bytes : {200'000, 900'000, 3'500'000}) {
+    for (int k = 0; k < 600; ++k) api().free(take(bytes));
+    char* const freed = take(bytes);
+    api().free(freed);
+    for (size_t longer = bytes + bytes / 3; longer < 3 * bytes; longer += bytes / 5) {
+      char* const block = take(longer);
+      EXPECT_FALSE(block <= freed && freed < block + longer) << bytes << " in " << longer;
+      api().free(block);
+    }
+    const unsigned pairs = pairs_until_return(bytes, 6000);
+    std::printf("%zu bytes: after %u pairs\n", bytes, pairs);
+    EXPECT_GE(pairs, bytes < 1'000'000 ? 4500u : 1000u) << bytes;
   }
 }
 
