@@ -35,7 +35,7 @@ FREESTONE_INLINE u64 load_word(const void* at) {
 FREESTONE_INLINE void store_word(void* at, u64 word) { std::memcpy(at, &word, sizeof word); }
 
 // Below this, the loops of clear.cc cost more than these.
-inline constexpr usize kFewBytes = 512;
+inline constexpr usize kFewBytes = 256;
 FREESTONE_HIDDEN bool is_clear_long(const char* at, usize bytes);
 
 // Whether every byte is zero. It reads to the end, because the answer is nearly always yes.
@@ -50,8 +50,8 @@ inline bool is_clear(const char* at, usize bytes) {
   return is_zero(any);
 }
 FREESTONE_HIDDEN void clear_long(char* at, usize bytes);
-// Clears. From kFewBytes on it writes only to what is not zero yet, by stretches of 128 bytes: reading costs half, and
-// memory that the program never touched stays the kernel's.
+// Clears. From kFewBytes on it writes only to what is not zero yet, by stretches of 128 or 256 bytes: reading costs
+// half, and memory that the program never touched stays the kernel's.
 inline void clear(char* at, usize bytes) {
   bytes < kFewBytes ? static_cast<void>(freestone_plain_memset(at, 0, bytes)) : clear_long(at, bytes);
 }

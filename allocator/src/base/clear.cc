@@ -12,9 +12,10 @@ namespace freestone {
 
 namespace {
 
-// A stretch is eight narrow vectors or four wide ones.
+// A stretch is eight narrow vectors or four wide ones; of long memory twice as many.
 constexpr usize kStretch = 128;
 static_assert(kFewBytes >= 2 * kStretch);
+constexpr usize kLongBytes = 16 * kStretch;
 
 using Narrow = u64 __attribute__((vector_size(16)));
 using Wide = u64 __attribute__((vector_size(32)));
@@ -55,7 +56,12 @@ FREESTONE_INLINE bool is_clear_by(const char* at, usize bytes) {
   Vector any = {};
   gather<Vector>(at, any);
   gather<Vector>(last, any);
-  for (at += kStretch - address_of(at) % 32; at < last; at += kStretch) gather<Vector>(at, any);
+  at += kStretch - address_of(at) % 32;
+  for (const char* const twice = bytes >= kLongBytes ? last - kStretch : at; at < twice; at += 2 * kStretch) {
+    gather<Vector>(at, any);
+    gather<Vector>(at + kStretch, any);
+  }
+  for (; at < last; at += kStretch) gather<Vector>(at, any);
   return !has_bits<Vector>(any);
 }
 template <typename Vector>
@@ -63,7 +69,16 @@ FREESTONE_INLINE void clear_by(char* at, usize bytes) {
   char* const last = at + bytes - kStretch;
   clear_stretch<Vector>(at);
   clear_stretch<Vector>(last);
-  for (at += kStretch - address_of(at) % 32; at < last; at += kStretch) {
+  at += kStretch - address_of(at) % 32;
+  for (char* const twice = bytes >= kLongBytes ? last - kStretch : at; at < twice; at += 2 * kStretch) {
+    Vector any = {};
+    gather<Vector>(at, any);
+    gather<Vector>(at + kStretch, any);
+    if (!has_bits<Vector>(any)) continue;
+    clear_stretch<Vector>(at);
+    clear_stretch<Vector>(at + kStretch);
+  }
+  for (; at < last; at += kStretch) {
     Vector any = {};
     gather<Vector>(at, any);
     if (has_bits<Vector>(any)) clear_stretch<Vector>(at);

@@ -55,34 +55,37 @@ struct ClassOfGranules {
 inline constexpr ClassOfGranules kClassOfGranules;
 
 // What a cache of the hardened build has beside its arrays, of each class of slabs (quarantine.h). In one piece lie the
-// batch, [base, end), then the pool, then the ring.
+// batch, [base, end), of which [base, top) is filled, then the pool, then the ring.
 struct Queue {
   void** base = nullptr;
-  void** top = nullptr;
-  void** end = nullptr;
-  u32 batch = 0;      // places, like the next two
-  u32 pool = 0;       // a power of two
+  u32 batch = 0;  // places, like the next two
+  u32 pool = 0;   // a power of two
   u32 ring = 0;
   u32 pool_mask = 0;  // of the places in use: they double when most are taken
   u32 oldest = 0;     // in the ring
   u32 held = 0;       // blocks in the pool and in the ring
 
-  void** behind() const { return end + pool + ring; }
+  void** end() const { return base + batch; }
+  void** behind() const { return end() + pool + ring; }
 };
 
 template <bool Enabled>
 struct Quarantine {
+  void** top[kLastSmallClass + 1] = {};
+  void** end[kLastSmallClass + 1] = {};
   Queue queues[kLastSmallClass + 1];
 
-  FREESTONE_INLINE Queue& of(SizeClass size_class) { return queues[size_class]; }
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (SizeClass c = 1; c <= kLastSmallClass; ++c) visit(c, queues[c]);
+    for (SizeClass c = 1; c <= kLastSmallClass; ++c) visit(c, queues[c], top[c]);
   }
 };
 template <>
-struct Quarantine<false> {
-  static Queue& of(SizeClass) { __builtin_unreachable(); }
+struct Quarantine<false> {  // for code that is never called
+  static inline void** top[kLastSmallClass + 1];
+  static inline void** end[kLastSmallClass + 1];
+  static inline Queue queues[kLastSmallClass + 1];
+
   template <typename Visit>
   void for_each(Visit) const {}
 };

@@ -57,8 +57,12 @@ constinit Seat seats[16];
   const Queue seen = queue;
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (base == nullptr || base != seen.base || base != __atomic_load_n(&queue.base, __ATOMIC_RELAXED)) return {};
-  FREESTONE_CHECK("QUEUE-2", seen.end == base + seen.batch);
+  FREESTONE_CHECK("QUEUE-2", seen.pool != 0 && seen.ring != 0);
   return seen;
+}
+[[maybe_unused]] void** seen_top(const Queue& seen, void** const& top) {
+  void** const now = __atomic_load_n(&top, __ATOMIC_RELAXED);
+  return seen.base <= now && now <= seen.end() ? now : seen.base;
 }
 
 }  // namespace
@@ -115,9 +119,9 @@ FREESTONE_SLOW void count_cached(usize (&blocks)[kClassEnd]) {
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
     for (SizeClass c = 1; c < kClassEnd; ++c) blocks[c] += seen_blocks(cache, c).count();
-    cache.quarantine.for_each([&](SizeClass c, const Queue& queue) {
+    cache.quarantine.for_each([&](SizeClass c, const Queue& queue, void** const& top) {
       const Queue seen = seen_queue(queue);
-      blocks[c] += seen.held + static_cast<usize>(seen.top - seen.base);
+      blocks[c] += seen.held + static_cast<usize>(seen_top(seen, top) - seen.base);
     });
   });
   count_transfer(blocks);
@@ -165,10 +169,11 @@ FREESTONE_SLOW usize copy_cached_blocks(void** out, usize room) {
   LockGuard guard(cache_registry_lock);
   for_each_registered([&](const Cache& cache) {
     for (SizeClass c = 1; c < kClassEnd; ++c) copy(seen_blocks(cache, c));
-    cache.quarantine.for_each([&](SizeClass, const Queue& queue) {
+    cache.quarantine.for_each([&](SizeClass, const Queue& queue, void** const& top) {
       const Queue seen = seen_queue(queue);
-      copy({seen.base, seen.top, seen.top, seen.top});
-      for (void** from = seen.end; from != seen.behind() && copied < room; ++from) {
+      void** const seen_to = seen_top(seen, top);
+      copy({seen.base, seen_to, seen_to, seen_to});
+      for (void** from = seen.end(); from != seen.behind() && copied < room; ++from) {
         if (*from != nullptr) out[copied++] = *from;
       }
     });

@@ -41,13 +41,24 @@ static_assert(kSmallBytesMax < u64{1} << kBytesBits &&
 constexpr u64 plain_word(usize bytes, Origin origin) {
   return u64{bytes} << kBytesShift | u64{static_cast<u8>(origin) & low_mask(kOriginBits)} << kOriginShift;
 }
+// From memory: the secret in a register would cost the callers a frame.
+FREESTONE_INLINE void times_secret(u64& number) {
+#if defined(__x86_64__)
+  asm("imulq %1, %0" : "+r"(number) : "m"(block_secrets.multiplier) : "cc");
+#else
+  number *= block_secrets.multiplier;
+#endif
+}
 // Its check bits, above kPlainBits; of `word` only the lower bits count. A product alone would tell what a bit of the
 // address adds to it: eight words that were read would foretell all others. The second one hides that.
 FREESTONE_INLINE u64 check_product(const void* block, u64 word) {
   // The plain part lies above all bits in which addresses of the heap differ.
   constexpr unsigned kAbovePlain = 64 - kPlainBits;
-  const u64 first = (address_of(block) ^ block_secrets.key ^ (word << kAbovePlain)) * block_secrets.multiplier;
-  return (first ^ first >> 32) * block_secrets.multiplier;
+  u64 product = address_of(block) ^ block_secrets.key ^ (word << kAbovePlain);
+  times_secret(product);
+  product ^= product >> 32;
+  times_secret(product);
+  return product;
 }
 FREESTONE_INLINE u64 trailer_word(const void* block, u64 plain) {
   return (check_product(block, plain) & ~low_mask(kPlainBits)) | plain;

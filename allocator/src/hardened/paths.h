@@ -172,11 +172,10 @@ FREESTONE_INLINE bool is_damaged(const void* block, const LiveBlock& live, Chunk
 FREESTONE_INLINE void enqueue(Cache& cache, void* block) {
   const unsigned tag = tag_table()[(address_of(block) - region.base) >> kUnitShift];
   if constexpr (kMitigations.quarantine) {
-    Queue& queue = cache.quarantine.of(tag);
-    void** const top = queue.top;
-    if (FREESTONE_UNLIKELY(top == queue.end)) return put_in_quarantine_full(cache, tag, block);
+    void** const top = cache.quarantine.top[tag];
+    if (FREESTONE_UNLIKELY(top == cache.quarantine.end[tag])) return put_in_quarantine_full(cache, tag, block);
     *top = block;
-    advance_release(queue.top, top);
+    advance_release(cache.quarantine.top[tag], top);
   } else {
     void** const top = cache.top[tag];
     if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);
