@@ -126,9 +126,9 @@ constexpr usize seal_cost(usize bytes) { return min_of(kMiB / 2 + 4 * bytes, kAl
 inline constexpr u32 kSealsPerClock = 16;
 // A run is sealed whatever the allowance says if this many of its pages, spread over it, are zero.
 inline constexpr usize kPagesTried = 4;
-// Addresses of sealed runs wait for so many later ones, as in hardened_malloc, or for so many bytes of them: their
-// records, 2 % of the bytes, count against limits, though few are touched.
-inline constexpr unsigned kWaitingSpans = 4608;
+// Addresses of sealed runs wait for so many later ones, of which each touches 3 KiB or a page of records, or for so
+// many bytes of them: all their records, 1 % of the bytes, count against limits.
+inline constexpr unsigned kWaitingSpans = 2048;
 inline constexpr usize kWaitingBytes = 5 * kGiB;
 // A free span up to this size is checked when it is taken, since it went back zero: bounds how long that takes.
 inline constexpr usize kLookedAtBytesMax = 8 * kMiB;

@@ -120,8 +120,9 @@ void* map(usize bytes) { return map_with(bytes, 0, PROT_READ | PROT_WRITE, 0); }
 
 // By a hint, which the kernel follows if the place is free: filters of system calls know MAP_FIXED_NOREPLACE as little
 // as older kernels do.
-Failure map_at(void* address, usize bytes) {
-  const long result = map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, MAP_NORESERVE);
+Failure map_at(void* address, usize bytes, bool promised) {
+  const int flags = promised ? 0 : MAP_NORESERVE;
+  const long result = map_call(bytes, address_of(address), PROT_READ | PROT_WRITE, flags);
   if (is_error(result)) return failure_of(result);
   if (static_cast<usize>(result) == address_of(address)) return {};
   unmap(reinterpret_cast<void*>(result), bytes);

@@ -28,7 +28,8 @@ void* reserve(usize bytes, usize hint);
 // Zeroed memory, ready to use. Null on refusal.
 void* map(usize bytes);
 // The same at exactly this place. EEXIST if a part of it is in use; any other error means that the kernel refused.
-Failure map_at(void* address, usize bytes);
+// `promised`: it refuses, as map does, what it could not have memory for.
+Failure map_at(void* address, usize bytes, bool promised = false);
 // In the child of a fork, for a map_at that another thread was in, whether it had taken place or not: makes sure of it,
 // or undoes it. A mapping of somebody else, which made it fail, stays. False: it is there, or the kernel refused.
 bool finish_map_at(void* address, usize bytes);

@@ -2,24 +2,22 @@
 
 #include "span/mapping.h"
 
+#include <cerrno>
 #include <cstdint>
 
 #include "base/bits.h"
 #include "base/check.h"
 #include "platform/os.h"
 #include "region/account.h"
-#include "region/guarding.h"
 #include "region/region.h"
 #include "region/traffic.h"
+#include "span/run_store.h"
 
 namespace freestone {
 
 constinit Mutex mapping_lock{LockName::mapping};
 
 namespace {
-
-// Where spans have guards, a mapping ends in a page that faults: the kernel puts the next one right behind it.
-usize guard_bytes() { return guards_spans() ? os::page_bytes() : 0; }
 
 // What a thread does to a mapping without the lock.
 constexpr usize kUnmapping = 1;
@@ -31,19 +29,12 @@ constexpr usize kStuck = kGoings;
 struct Entry {
   usize block = 0;  // what the program holds; 0: empty
   usize start = 0;  // of the mapping
-  usize bytes = 0;  // of the mapping, from start, its guard included
+  usize bytes = 0;  // of the mapping, from start
   u64 request = 0;  // see mapped_request
   usize going = 0;  // own_thread() of the thread that unmaps or moves it, and which of the two; 0: neither
-  bool is_closed = false;  // its guard faults
-
   bool is_going_by(usize thread) const { return going != 0 && (going & ~kGoings) == thread; }
-  usize usable_bytes() const { return start + bytes - block - guard_bytes(); }
-  void* guard() const { return reinterpret_cast<void*>(start + bytes - guard_bytes()); }
+  usize usable_bytes() const { return start + bytes - block; }
 };
-
-// Where the kernel refuses, the page stays accessible.
-void close_end(Entry& entry) { entry.is_closed = guards_spans() && close_range(entry.guard(), guard_bytes()); }
-bool open_end(const Entry& entry) { return !entry.is_closed || open_range(entry.guard(), guard_bytes()); }
 
 // MAPPING-1  At least one entry is empty: so every search ends.
 // MAPPING-2  No entry is empty between an entry and the place that its address hashes to: so every search finds.
@@ -95,7 +86,6 @@ void write(Entry& place, const Entry& entry) {
   place.bytes = entry.bytes;
   place.request = entry.request;
   place.going = entry.going;
-  place.is_closed = entry.is_closed;
   order_stores();
   place.block = entry.block;
 }
@@ -138,7 +128,7 @@ void erase(const Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
   FREESTONE_CHECK("MAPPING-2", all_are_found(table->next(gap)));
 }
 
-// Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes, so it ends.
+// Puts every entry in its place once, and counts them. Each pass brings entries nearer to their homes: it ends.
 FREESTONE_SLOW void count_anew() FREESTONE_REQUIRES(mapping_lock) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -163,15 +153,30 @@ FREESTONE_SLOW void count_anew() FREESTONE_REQUIRES(mapping_lock) {
 }
 
 // A mapping that another thread had made and not put into the table stays in the child of a fork as unused addresses.
-void* map_charged(usize bytes) {
+template <typename Map>
+void* map_charged(usize bytes, Map map) {
   if (!charge_ahead(bytes)) return nullptr;
-  void* start = os::map(bytes);
+  void* start = map(bytes);
   if (start == nullptr) {
     uncharge(bytes);
     return nullptr;
   }
   confirm_charge();
   return start;
+}
+
+// In the hardened build a mapping lies at a random place, between the window and where the kernel puts programs: what
+// lies around it faults, nobody knows how far others are, and its address does not come back. Null where that place is
+// taken or there is no such room, and `refused` if the kernel has no memory.
+void* map_at_random(usize bytes, usize alignment, bool& refused) {
+  const usize start_of_room = region.base >= kTiB ? 44 * kTiB : 224 * kGiB, room = start_of_room / 44 * 40;
+  if (!kMitigations.guards || bytes >= room / 2) return nullptr;
+  const usize pages = (room - bytes) / os::page_bytes();
+  void* const start =
+      reinterpret_cast<void*>(round_down(start_of_room + span_random(pages) * os::page_bytes(), alignment));
+  const os::Failure failure = os::map_at(start, bytes, true);
+  refused = failure && failure.error != EEXIST;
+  return failure ? nullptr : start;
 }
 
 usize table_bytes(usize entries) { return round_up(entries * sizeof(Entry), os::page_bytes()); }
@@ -209,7 +214,7 @@ void settle_going(Entry& entry) {
 bool make_room() FREESTONE_REQUIRES(mapping_lock) {
   const Table old = *table;
   if (live < old.capacity / 2) return true;
-  auto* fresh = static_cast<Entry*>(map_charged(table_bytes(old.capacity * 2)));
+  auto* fresh = static_cast<Entry*>(map_charged(table_bytes(old.capacity * 2), os::map));
   if (fresh == nullptr) return live + 1 < old.capacity;
   Table& next = tables[table == &tables[0] ? 1 : 0];
   next = {fresh, old.capacity * 2};
@@ -229,12 +234,14 @@ bool make_room() FREESTONE_REQUIRES(mapping_lock) {
 }  // namespace
 
 void* map_block(usize bytes, usize alignment) {
-  const usize page = os::page_bytes();
-  const usize wanted = round_up(bytes, page) + guard_bytes();
-  const usize slack = alignment > page ? alignment : 0;
+  const usize page = os::page_bytes(), wanted = round_up(bytes, page);
+  usize slack = alignment > page ? alignment : 0;
   if (bytes > PTRDIFF_MAX || slack > PTRDIFF_MAX - wanted) return nullptr;
-  auto* start = static_cast<char*>(map_charged(wanted + slack));
-  if (start == nullptr) return nullptr;
+  bool refused = false;
+  const auto at_random = [&](usize all) { return map_at_random(all, alignment, refused); };
+  void* start = kMitigations.guards ? map_charged(wanted, at_random) : nullptr;
+  if (start != nullptr) slack = 0;
+  if (start == nullptr && (refused || (start = map_charged(wanted + slack, os::map)) == nullptr)) return nullptr;
   Entry entry{round_up(address_of(start), max_of(alignment, page)), address_of(start), wanted + slack};
   if (const usize head = entry.block - entry.start; head > 0 && !os::unmap(start, head)) {
     entry.start += head;
@@ -245,7 +252,6 @@ void* map_block(usize bytes, usize alignment) {
     entry.bytes -= tail;
   }
   uncharge(wanted + slack - entry.bytes);
-  close_end(entry);
   {
     LockGuard guard(mapping_lock);
     if (make_room()) {
@@ -255,7 +261,6 @@ void* map_block(usize bytes, usize alignment) {
     }
   }
   os::unmap(reinterpret_cast<void*>(entry.start), entry.bytes);
-  if (entry.is_closed) forget_range();
   uncharge(entry.bytes);
   return nullptr;
 }
@@ -296,14 +301,13 @@ void stay_stuck(Entry entry) {
   stuck_bytes += entry.bytes;
 }
 
-// False: the kernel neither empties nor unmaps it, and it stays.
+// False: the kernel neither empties nor unmaps it.
 bool unmap_removed(const Entry& removed, bool is_empty) {
   // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
   if (os::unmap(reinterpret_cast<void*>(removed.start), removed.bytes) && !is_empty) {
     stay_stuck(removed);
     return false;
   }
-  if (removed.is_closed) forget_range();
   note_back(WentBack::mapping, removed.bytes);
   uncharge(removed.bytes);
   return true;
@@ -357,7 +361,7 @@ bool unmap_block(void* block) {
 }
 
 void* remap_block(void* block, usize bytes) {
-  const usize wanted = round_up(bytes, os::page_bytes()) + guard_bytes();
+  const usize wanted = round_up(bytes, os::page_bytes());
   if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr) return nullptr;
   Entry entry;
   usize moves;
@@ -375,10 +379,8 @@ void* remap_block(void* block, usize bytes) {
       note_out_of_force(entry.bytes - wanted);
     }
   }
-  const bool is_open = open_end(entry);
-  void* const moved = is_open ? os::remap(block, entry.bytes, wanted) : nullptr;
-  Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
-  if (is_open) close_end(now);
+  void* const moved = os::remap(block, entry.bytes, wanted);
+  const Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
   LockGuard guard(mapping_lock);
   erase(*find(entry.block, moves));
   put(now);
@@ -433,8 +435,6 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the l
   mapping_lock.unlock();
 }
 
-FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() {
-  return live_bytes + mapped_table_bytes() + lost_bytes;
-}
+FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() { return live_bytes + mapped_table_bytes() + lost_bytes; }
 
 }  // namespace freestone

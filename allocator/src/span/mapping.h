@@ -35,8 +35,7 @@ struct MappingCounts {
 MappingCounts mapping_counts();
 // Calls visit(context, block, bytes) for each mapped block, under the lock.
 void for_each_mapping(void (*visit)(void* context, void* block, usize bytes), void* context);
-// Calls visit(context, start, end) for all that is mapped for blocks, with their guards, also for freed ones that the
-// kernel kept.
+// Calls visit(context, start, end) for all that is mapped for blocks, also for freed ones that the kernel kept.
 void for_each_mapped_range(void (*visit)(void* context, usize start, usize end), void* context);
 
 // Where the table lies: it holds the addresses of all mapped blocks, which a search for pointers must not take for

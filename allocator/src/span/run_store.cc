@@ -198,7 +198,7 @@ void return_sealed_run(UnitIndex first, usize units) {
 
 usize span_random(usize end) {
   u64 number = numbers_drawn.fetch_add_relaxed(1);
-  if (FREESTONE_UNLIKELY(number == 0)) numbers_drawn.store_relaxed(number = os::entropy() | 1);
+  if (FREESTONE_UNLIKELY(number == 0)) numbers_drawn.store_relaxed((number = os::entropy() | 1) + 1);
   return mix_bits(number) % end;
 }
 
