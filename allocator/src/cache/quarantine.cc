@@ -20,11 +20,12 @@ usize queue_bytes(const Queue& queue) { return (queue.batch + queue.pool + queue
 bool begin_queue(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.queues[c];
   const usize bytes = kQuarantineClassBytes * kQuarantineThreads / max_of<usize>(kQuarantineThreads, cache_count());
-  const auto places = static_cast<u32>(max_of<usize>(4, bytes / class_info(c).bytes));
+  const usize most = min_of(bytes / class_info(c).bytes, kMetadataPieceMax / sizeof(void*));
+  const auto places = static_cast<u32>(max_of<usize>(4, most));
   Queue begun{};
   begun.batch = max_of(1U, min_of(kBatchBlocks, places / 8));
   begun.pool = 1U << highest_bit(max_of(2U, places / 8));
-  begun.ring = min_of<u32>(places, kMetadataPieceMax / sizeof(void*) - begun.batch) - begun.pool;
+  begun.ring = places - begun.pool - begun.batch;
   begun.pool_mask = min_of(begun.pool, kBatchBlocks) - 1;
   auto** const batch = static_cast<void**>(take_metadata(queue_bytes(begun)));
   if (batch == nullptr) return false;

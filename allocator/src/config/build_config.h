@@ -22,8 +22,9 @@ inline constexpr usize kSmallWindowDivisor = 16;
 // first of these down to the second.
 inline constexpr usize kReservedBytesMax = 64 * kGiB;
 inline constexpr usize kReservedBytesMin = 16 * kMiB;
-// A smaller limit on address space or data counts as a limit.
-inline constexpr usize kUnlimitedBytes = 256 * kGiB;
+// Below such a limit on address space or data there are no guards: they would take a third of it. A larger one that is
+// met takes them away where it can.
+inline constexpr usize kGuardedFromBytes = 2 * kGiB;
 // A block above this gets a mapping of its own or fails: the heap does not grow for a size that the kernel refused.
 inline constexpr usize kGrownRunBytesMax = kGiB;
 

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "region/region.h"
 
 namespace freestone {
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr usize kFirstChunk = 64 * kKiB;
 constexpr usize kLaterChunk = 512 * kKiB;
-constexpr unsigned kSizes = 12;  // 64 B ... 128 KiB
+constexpr unsigned kSizes = 11;  // 64 B ... 64 KiB
 static_assert(kMetadataPieceMin << (kSizes - 1) == kMetadataPieceMax);
 
 struct Piece {
@@ -50,7 +51,8 @@ void note_chunk(usize start, usize end) FREESTONE_REQUIRES(metadata_lock) {
 
 char* map_chunk(usize bytes) {
   if (!charge_ahead(bytes)) return nullptr;
-  auto* const start = static_cast<char*>(os::map(bytes));
+  auto* start = reinterpret_cast<char*>(place_apart(bytes, os::page_bytes()));
+  if (start == nullptr || os::map_at(start, bytes)) start = static_cast<char*>(os::map(bytes));
   start != nullptr ? confirm_charge() : uncharge(bytes);
   return start;
 }
@@ -60,10 +62,9 @@ char* map_chunk(usize bytes) {
 char* carve(usize bytes) FREESTONE_REQUIRES(metadata_lock) {
   auto* start = reinterpret_cast<char*>(round_up(address_of(chunk_next), min_of(bytes, os::page_bytes())));
   if (chunk_next == nullptr || start + bytes > chunk_end) {
-    const usize least = max_of(kFirstChunk, bytes);
-    usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? least : kLaterChunk;
+    usize chunk = mapped_bytes.load_relaxed() == 0 || is_limited() ? kFirstChunk : kLaterChunk;
     start = map_chunk(chunk);
-    if (start == nullptr && chunk != least) start = map_chunk(chunk = least);
+    if (start == nullptr && chunk != kFirstChunk) start = map_chunk(chunk = kFirstChunk);
     if (start == nullptr) return nullptr;
     mapped_bytes.add_relaxed(chunk);
     note_in_force(chunk);

@@ -13,7 +13,7 @@ namespace freestone {
 extern Mutex metadata_lock;
 
 inline constexpr usize kMetadataPieceMin = 64;
-inline constexpr usize kMetadataPieceMax = 128 * kKiB;
+inline constexpr usize kMetadataPieceMax = 64 * kKiB;
 
 // Zeroed memory of at least `bytes` (rounded up to a power of two), aligned to that power up to a page. Null when the
 // kernel refuses.

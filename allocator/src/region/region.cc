@@ -43,8 +43,8 @@ struct Range {
 constexpr Range kRanges[] = {{33 * kTiB, 42 * kTiB, kWindowBytes}, {16 * kGiB, 160 * kGiB, kWindowBytesNarrow}};
 constexpr unsigned kTriesPerRange = 4;
 
-usize tag_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped, from the window's base
-usize metadata_start FREESTONE_GUARDED_BY(growth_lock) = 0;  // address of its first byte; it ends at the window's base
+usize tag_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;       // mapped, from the window's base
+usize metadata_start FREESTONE_GUARDED_BY(growth_lock) = 0;  // address of its first byte
 usize metadata_bytes FREESTONE_GUARDED_BY(growth_lock) = 0;  // mapped
 
 // The heap part of the window starts on a group border, behind the tag table and at least one unmapped unit.
@@ -138,7 +138,8 @@ Outcome lay_out(usize base, usize window_bytes) FREESTONE_REQUIRES(growth_lock) 
   tag_bytes = kTagStep;
   note_in_force(kTagStep);
   const UnitIndex start = heap_start_of(units);
-  metadata_start = base - metadata_bytes_of(units);
+  const usize apart = region.reserved ? 0 : place_apart(metadata_bytes_of(units), os::page_bytes());
+  metadata_start = apart != 0 ? apart : base - metadata_bytes_of(units);
   region.metadata = metadata_start - start / kGroupUnits / kSuperGroups * kSuperStride;
   region.heap_start = start;
   region.window_end = static_cast<UnitIndex>(units);
@@ -221,7 +222,7 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   FREESTONE_CHECK("FORK-5", nothing_grows());
   const usize page = os::page_bytes();
   const usize more_tags = end > tag_bytes ? round_up(end, kTagStep) - tag_bytes : 0;
-  const usize wanted = min_of(round_up(metadata_end(end) - metadata_start, page), region.base - metadata_start);
+  const usize wanted = min_of(round_up(metadata_end(end) - metadata_start, page), metadata_bytes_of(region.window_end));
   const usize more_metadata = wanted > metadata_bytes ? wanted - metadata_bytes : 0;
   const usize tags_from = region.base + tag_bytes;
   const usize metadata_from = metadata_start + metadata_bytes;
@@ -257,11 +258,14 @@ Outcome move_frontier(UnitIndex first, UnitIndex end) FREESTONE_REQUIRES(growth_
   return Outcome::ours;
 }
 
+Atomic<u64> numbers_drawn;     // relaxed: any order is as good; 0: none yet, or none in this child
+Atomic<usize> limit_at_start;  // relaxed: written before there is a second thread
+
 // Whether guards would count against a limit. A program with more rights than its caller has guards all the same: the
 // caller chose the limit.
 bool is_limited_by_system() {
-  return !os::is_privileged() &&
-         (os::address_limit_bytes() < kUnlimitedBytes || os::data_limit_bytes() < kUnlimitedBytes);
+  limit_at_start.store_relaxed(min_of(os::address_limit_bytes(), os::data_limit_bytes()));
+  return !os::is_privileged() && limit_at_start.load_relaxed() < kGuardedFromBytes;
 }
 
 // How guards are made. False: the trial cannot be undone, so this place is lost.
@@ -279,6 +283,22 @@ bool choose_guarding() FREESTONE_REQUIRES(growth_lock) {
 }
 
 }  // namespace
+
+usize span_random(usize end) {
+  u64 number = numbers_drawn.fetch_add_relaxed(1);
+  if (FREESTONE_UNLIKELY(number == 0)) numbers_drawn.store_relaxed((number = os::entropy() | 1) + 1);
+  return mix_bits(number) % end;
+}
+void renew_span_random() { numbers_drawn.store_relaxed(0); }
+
+usize system_limit_bytes() { return limit_at_start.load_relaxed(); }
+
+usize place_apart(usize bytes, usize alignment) {
+  const usize start = region.base >= kTiB ? 44 * kTiB : 224 * kGiB, room = start / 44 * 40;
+  if (!kMitigations.guards || bytes >= room / 2) return 0;
+  const usize pages = (room - bytes) / os::page_bytes();
+  return round_down(start + span_random(pages) * os::page_bytes(), alignment);
+}
 
 bool place_region() {
   LockGuard guard(growth_lock);

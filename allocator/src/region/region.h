@@ -230,10 +230,21 @@ inline bool in_window(const void* pointer) {
 inline char* unit_address(UnitIndex unit) { return reinterpret_cast<char*>(region.base + units_to_bytes(unit)); }
 
 // Whether inaccessible units follow slabs and runs. They cost address space and count as data, so there are none if the
-// process started with a limit on either, unless it runs with more rights than its caller, and none with pages larger
-// than a unit.
+// process started with a limit on either below kGuardedFromBytes, unless it runs with more rights than its caller, and
+// none with pages larger than a unit.
 inline Guarding guarding() { return static_cast<Guarding>(sealed_page.guarding); }
 inline bool guards_spans() { return kMitigations.guards && guarding() != Guarding::none; }
+
+// A number that nobody can guess, below `end`: without a system call once the window has its place. In the child of a
+// fork others are drawn.
+usize span_random(usize end);
+void renew_span_random();
+// The lower one of the limits on address space and data at the start.
+usize system_limit_bytes();
+// In the hardened build: a random place of so many bytes at a multiple of `alignment`, between windows and where the
+// kernel puts programs. What lies there alone faults on both sides, nobody knows how far other things are, and the
+// address does not come back. 0: too long, or no hardened build. It may be taken.
+usize place_apart(usize bytes, usize alignment);
 
 // Finds a place for the window; called once. False when there is none.
 bool place_region();

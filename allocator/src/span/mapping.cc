@@ -11,7 +11,6 @@
 #include "region/account.h"
 #include "region/region.h"
 #include "region/traffic.h"
-#include "span/run_store.h"
 
 namespace freestone {
 
@@ -165,15 +164,10 @@ void* map_charged(usize bytes, Map map) {
   return start;
 }
 
-// In the hardened build a mapping lies at a random place, between the window and where the kernel puts programs: what
-// lies around it faults, nobody knows how far others are, and its address does not come back. Null where that place is
-// taken or there is no such room, and `refused` if the kernel has no memory.
-void* map_at_random(usize bytes, usize alignment, bool& refused) {
-  const usize start_of_room = region.base >= kTiB ? 44 * kTiB : 224 * kGiB, room = start_of_room / 44 * 40;
-  if (!kMitigations.guards || bytes >= room / 2) return nullptr;
-  const usize pages = (room - bytes) / os::page_bytes();
-  void* const start =
-      reinterpret_cast<void*>(round_down(start_of_room + span_random(pages) * os::page_bytes(), alignment));
+// At a random place, if there is one. Null also where that is taken; `refused` if the kernel has no memory.
+void* map_apart(usize bytes, usize alignment, bool& refused) {
+  auto* const start = reinterpret_cast<void*>(place_apart(bytes, alignment));
+  if (start == nullptr) return nullptr;
   const os::Failure failure = os::map_at(start, bytes, true);
   refused = failure && failure.error != EEXIST;
   return failure ? nullptr : start;
@@ -238,8 +232,8 @@ void* map_block(usize bytes, usize alignment) {
   usize slack = alignment > page ? alignment : 0;
   if (bytes > PTRDIFF_MAX || slack > PTRDIFF_MAX - wanted) return nullptr;
   bool refused = false;
-  const auto at_random = [&](usize all) { return map_at_random(all, alignment, refused); };
-  void* start = kMitigations.guards ? map_charged(wanted, at_random) : nullptr;
+  const auto apart = [&](usize all) { return map_apart(all, alignment, refused); };
+  void* start = kMitigations.guards ? map_charged(wanted, apart) : nullptr;
   if (start != nullptr) slack = 0;
   if (start == nullptr && (refused || (start = map_charged(wanted + slack, os::map)) == nullptr)) return nullptr;
   Entry entry{round_up(address_of(start), max_of(alignment, page)), address_of(start), wanted + slack};

@@ -39,8 +39,6 @@ Atomic<u64> came;  // relaxed, as `left`: what entered and what left the ring si
 Atomic<u64> left;
 Atomic<usize> closed_units;  // relaxed: a bound
 
-Atomic<u64> numbers_drawn;  // relaxed: any order is as good; 0: none yet, or none in this child
-
 UnitIndex first_of(u64 entry) { return static_cast<UnitIndex>(entry); }
 usize units_of(u64 entry) { return entry >> 32 & low_mask(kStampShift - 32); }
 u64 now_stamp() { return worked_ms.load_relaxed() / kStoredAgeMs & low_mask(64 - kStampShift); }
@@ -96,6 +94,11 @@ void free_closed(u64 entry) {
   span_map.free_waiting(first, units);
 }
 
+// Addresses count against limits of the system, which a program may need for itself.
+bool is_ring_full() {
+  return units_to_bytes(closed_units.load_relaxed()) > min_of(kWaitingBytes, system_limit_bytes() / 8);
+}
+
 void put_in_ring(UnitIndex first, usize units) {
   uncharge(units_to_bytes(units));
   Surplus due;
@@ -107,8 +110,7 @@ void put_in_ring(UnitIndex first, usize units) {
   if (FREESTONE_UNLIKELY(due.units > 0)) purge_units(due);
   closed_units.add_relaxed(units);
   free_closed(ring[came.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(u64{first} | u64{units} << 32));
-  const auto is_full = [] { return units_to_bytes(closed_units.load_relaxed()) > kWaitingBytes; };
-  for (unsigned tries = 0; tries < kWaitingSpans && is_full(); ++tries)
+  for (unsigned tries = 0; tries < kWaitingSpans && is_ring_full(); ++tries)
     free_closed(ring[left.fetch_add_relaxed(1) % kWaitingSpans].exchange_seq(0));
 }
 
@@ -195,13 +197,5 @@ void return_sealed_run(UnitIndex first, usize units) {
   set_tags(first, units, kTagNone);
   return_used_span(first, units, guard);
 }
-
-usize span_random(usize end) {
-  u64 number = numbers_drawn.fetch_add_relaxed(1);
-  if (FREESTONE_UNLIKELY(number == 0)) numbers_drawn.store_relaxed((number = os::entropy() | 1) + 1);
-  return mix_bits(number) % end;
-}
-
-void renew_span_random() { numbers_drawn.store_relaxed(0); }
 
 }  // namespace freestone

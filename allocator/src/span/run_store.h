@@ -39,9 +39,4 @@ void return_used_span(UnitIndex first, usize units, usize guard);
 // uses it is told what it was.
 void return_sealed_run(UnitIndex first, usize units);
 
-// A number that nobody can guess, below `end`.
-usize span_random(usize end);
-// In the child of a fork: it draws other numbers.
-void renew_span_random();
-
 }  // namespace freestone

@@ -49,9 +49,6 @@ TEST_P(MemoryCalls, FromTheMiddleOfABlockEndInIt) {
   }
 }
 
-// A freed block above this size faults by itself; which kernels have guards for that, HARDENING.md says.
-constexpr size_t kClosedBytes = 4 << 20;
-
 TEST_P(MemoryCalls, TouchNoFreedBlock) {
   const size_t bytes = GetParam();
   for (const bool writes : {true, false}) {
@@ -63,7 +60,7 @@ TEST_P(MemoryCalls, TouchNoFreedBlock) {
         writes ? checked_copy()(block + inside, &byte, 1) : checked_copy()(&byte, block + inside, 1);
       };
       const char* const said = writes ? "write after free" : "read after free";
-      EXPECT_TRUE(bytes > kClosedBytes ? dies_by(SIGSEGV, copy) : dies_by(SIGABRT, said, copy)) << inside;
+      EXPECT_TRUE(dies_by(SIGABRT, said, copy)) << inside;
     }
   }
 }

@@ -354,6 +354,26 @@ TEST_F(LargeRuns, TakeFewMappings) {
   EXPECT_LT(mapping_count(), before + 200);
 }
 
+// What the allocator knows of its blocks lies far from them, from libc and from each other, anew in each process.
+TEST_F(LargeRuns, OwnStructuresLieApart) {
+  std::set<uintptr_t> seen;
+  size_t count = 0;
+  for (int process = 0; process < 8; ++process) {
+    FILE* const maps = popen("exec cat /proc/self/maps", "r");
+    char line[512];
+    uintptr_t start, end, last = 0;
+    while (std::fgets(line, sizeof line, maps) != nullptr) {
+      if (std::sscanf(line, "%lx-%lx rw", &start, &end) != 2 || start < uintptr_t{44} << 40 || start >> 40 >= 84)
+        continue;
+      if (last != 0) seen.insert(start - last), ++count;
+      last = start;
+    }
+    pclose(maps);
+  }
+  EXPECT_GE(count, 8u) << "the records and the arrays of caches";
+  EXPECT_EQ(seen.size(), count);
+}
+
 // The children of one process share its secrets, but not what is drawn: a forking server's child that shows an address
 // shall not show where its siblings' blocks lie.
 class Siblings : public HardenedTest {

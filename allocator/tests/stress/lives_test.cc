@@ -206,10 +206,10 @@ TEST_P(Lives, LeaveNothing) {
       place.stack = mmap(nullptr, kind->own_stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     run_lives(places, lives / 4);
-    // The hardened build's heap swings by some MiB, up and down; what is left behind grows each time. libc keeps stacks
-    // for as many threads as there were at once.
+    // The hardened build's heap swings by some MiB, up and down, and the queues of parked caches fill by and by; what
+    // is left behind grows each time. libc keeps stacks for as many threads as there were at once.
     bool stays = false;
-    for (unsigned turn = 0; turn < 4 && !stays; ++turn) {
+    for (unsigned turn = 0; turn < 12 && !stays; ++turn) {
       const size_t resident = resident_bytes(), mappings = mapping_count();
       run_lives(places, lives);
       const auto grown = static_cast<ssize_t>(resident_bytes() - resident);

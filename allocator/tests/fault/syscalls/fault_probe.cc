@@ -2,6 +2,7 @@
 // nothing else was wrong; 1: a promise was broken (named on standard error).
 //   fault_probe start                     one exercise of the heap
 //   fault_probe fill:PERCENT:BYTES        fills memory until null; at least PERCENT of BYTES must have been had, twice
+//   fault_probe guarded:end, :freed       writes behind a run, or into a freed one
 //   fault_probe headroom:PERCENT:BYTES    the same where the heap is full, and the address space may grow by BYTES
 #include <pthread.h>
 #include <sys/resource.h>
@@ -86,6 +87,13 @@ int main(int, char** argv) {
   size_t percent = 0;
   size_t limit = 0;
   if (std::strcmp(argv[1], "start") == 0) return freestone_test::start();
+  if (std::strncmp(argv[1], "guarded:", 8) == 0) {
+    constexpr size_t kBytes = 200'000;
+    auto* volatile block = static_cast<volatile char*>(std::malloc(kBytes));
+    if (argv[1][8] == 'f') std::free(const_cast<char*>(block));
+    for (size_t at = argv[1][8] == 'f' ? 0 : kBytes; at < kBytes + (64 << 10); at += 4096) block[at] = 1;
+    return 0;
+  }
   if (std::sscanf(argv[1], "fill:%zu:%zu", &percent, &limit) == 2) return freestone_test::fill_limit(percent, limit);
   if (std::sscanf(argv[1], "headroom:%zu:%zu", &percent, &limit) == 2)
     return freestone_test::fill_headroom(percent, limit);

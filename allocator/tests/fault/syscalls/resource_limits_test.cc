@@ -63,6 +63,22 @@ INSTANTIATE_TEST_SUITE_P(Limits, UnderLimit, testing::ValuesIn(kLimits), [](cons
   return std::string(info.param.name) + "_" + std::to_string(info.param.mebibytes) + "_MiB";
 });
 
+// As of a unit with LimitDATA: `fault_probe guarded` writes behind a run's end, and into a freed run.
+TEST(LimitFromTheStart, LeavesGuardsAndAddressesThatWait) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
+  for (const auto resource : {RLIMIT_DATA, RLIMIT_AS}) {
+    for (const char* mode : {"guarded:end", "guarded:freed"}) {
+      const ChildEnd end = run_in_child([&] {
+        const rlimit value{4096 * kMiB, 4096 * kMiB};
+        if (setrlimit(resource, &value) != 0) return 125;
+        execl((kProbes + "/fault_probe").c_str(), "fault_probe", mode, static_cast<char*>(nullptr));
+        return 126;
+      });
+      EXPECT_EQ(end.signal, SIGSEGV) << mode << ": " << end.describe();
+    }
+  }
+}
+
 // Steps of growth get smaller where the kernel refuses larger ones, and what was freed serves blocks of other sizes.
 TEST(LateLimit, LeavesMostOfTheHeadroomToSmallBlocks) {
   if (kEmulated) GTEST_SKIP() << "the emulator sets no limit";
