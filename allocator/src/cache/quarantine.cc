@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "cache/arrays.h"
 #include "config/heuristics.h"
+#include "config/options.h"
 #include "region/metadata.h"
 
 namespace freestone {
@@ -19,7 +20,7 @@ usize queue_bytes(const Queue& queue) { return (queue.batch + queue.pool + queue
 // A queue for a class, by its size and the number of threads. False when memory is out.
 bool begin_queue(Cache& cache, SizeClass c) {
   Queue& queue = cache.quarantine.queues[c];
-  const usize bytes = kQuarantineClassBytes * kQuarantineThreads / max_of<usize>(kQuarantineThreads, cache_count());
+  const usize bytes = options.quarantine_bytes * kQuarantineThreads / max_of<usize>(kQuarantineThreads, cache_count());
   const usize most = min_of(bytes / class_info(c).bytes, kMetadataPieceMax / sizeof(void*));
   const auto places = static_cast<u32>(max_of<usize>(4, most));
   Queue begun{};

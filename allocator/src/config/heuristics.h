@@ -108,9 +108,7 @@ inline constexpr usize kMovedPieceBytes = kPurgeBytesPerCall / 4;
 
 // Hardened build.
 
-// Freed blocks of one class and thread wait in a queue with places for so many bytes, in processes of up to so many
-// threads; of more, they share. hardened_malloc has as many, half of them in random order.
-inline constexpr usize kQuarantineClassBytes = 256 * kKiB;
+// The option quarantine_bytes holds for processes of up to so many threads; of more, they share.
 inline constexpr usize kQuarantineThreads = 16;
 // They enter the queue by so many at once, fewer of larger blocks: a slow path for each few calls.
 inline constexpr u32 kBatchBlocks = 16;

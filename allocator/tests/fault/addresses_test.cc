@@ -166,6 +166,19 @@ TEST_F(Reuse, AFreedAddressWaitsForItsClassWhoeverFreedIt) {
   }
 }
 
+TEST_F(Reuse, AnOptionMakesTheQueuesShorter) {
+  EXPECT_TRUE(ends_well([] {
+    using SetOption = int (*)(const char*, const char*);
+    const auto set_option = reinterpret_cast<SetOption>(dlsym(RTLD_DEFAULT, "freestone_option_set"));
+    const unsigned usual = pairs_until_return(500, 10'000);
+    if (set_option("quarantine_bytes", "16k") != 0) return 2;
+    api().malloc_trim(0);  // queues begin anew
+    const unsigned shorter = pairs_until_return(500, 10'000);
+    std::printf("after %u pairs, with 16 KiB after %u\n", usual, shorter);
+    return usual > 400 && shorter < 100 ? 0 : 1;
+  }));
+}
+
 // A run that was cleared comes back only after a later one of its length took its place, drawn among four. A longer one
 // is cleared when the allowance is spent.
 TEST_F(Reuse, AFreedRunIsNeverTheNextOne) {
