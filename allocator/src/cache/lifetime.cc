@@ -124,7 +124,7 @@ bool park(Cache& cache) {
   LockGuard guard(cache_registry_lock);
   if (cache.generation != process_generation() || options.dirty_decay_ms == 0) return false;
   const usize most = min_of(kParkedBytes + account.charged.load_relaxed() / kCacheHeapDivisor, kCacheBytesTotal);
-  if (parked_bytes() + cache.capacity_bytes > most) return false;
+  if (cache.capacity_bytes != 0 && parked_bytes() + cache.capacity_bytes > most) return false;
   for (Place& place : places) {
     if (place.cache != nullptr) continue;
     place.since_ms = os::coarse_milliseconds();
@@ -228,7 +228,12 @@ void park_cache(Cache& cache) {
   if (counts || is_due) return destroy_cache(cache);
   release_held_run(cache.run);
   leave_transfer(cache);
-  if (!park(cache)) destroy_cache(cache);
+  if (park(cache)) return;
+  if constexpr (kMitigations.quarantine) {  // the queues go on without the arrays
+    flush_arrays(cache);
+    if (park(cache)) return;
+  }
+  destroy_cache(cache);
 }
 
 void release_parked_caches(u64 age_ms, Cache* heir) {

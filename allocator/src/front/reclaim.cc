@@ -84,6 +84,7 @@ bool give_back_for(usize bytes) {
   if (remedy == Remedy::units) {
     empty_caches();
     release_dedicated();
+    release_retired_runs();
   }
   reclaims.add_relaxed(1);
   return true;

@@ -59,12 +59,68 @@ bool fits(usize units) {
          kept <= keepable_units.load_relaxed();
 }
 
+// In the hardened build the addresses of a run with a class's length serve that length again: what finds no place above
+// is closed and waits here. 1 + the first unit; 0: none. Record::next_retired chains the others, and run_units has the
+// length with the guard. One store changes a chain (FORK-3).
+FREESTONE_FAR constinit UnitIndex retired[kExactUnits + 1] FREESTONE_GUARDED_BY(span_lock);
+
+void push_retired(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
+  record_of(first).next_retired = retired[units];
+  order_stores();
+  retired[units] = first + 1;
+}
+UnitIndex pop_retired(usize units) FREESTONE_REQUIRES(span_lock) {
+  if (retired[units] == 0) return kNoUnit;
+  const UnitIndex first = retired[units] - 1;
+  retired[units] = record_of(first).next_retired;
+  return first;
+}
+
+bool retires(usize units) { return kMitigations.quarantine && units <= kExactUnits; }
+
+bool retire(UnitIndex first, usize units) {
+  if (!retires(units) || !guards_spans() || is_limited() || !close_units(first, units, GuardOf::free_memory))
+    return false;
+  note_purge(true);
+  note_back(WentBack::hardening, units_to_bytes(units));
+  const UnitIndex behind = first + static_cast<UnitIndex>(units);
+  const usize all = units + (tag_of(behind) == kTagGuard ? 1 : 0);
+  uncharge(units_to_bytes(all));
+  record_of(first).run_units = static_cast<u32>(all);
+  LockGuard guard(span_lock);
+  span_map.begin_wait(all);
+  push_retired(first, units);
+  return true;
+}
+
+UnitIndex take_retired(usize units) {
+  UnitIndex first = kNoUnit;
+  {
+    LockGuard guard(span_lock);
+    first = pop_retired(units);
+  }
+  if (first == kNoUnit) return kNoUnit;
+  Record& record = record_of(first);
+  const usize all = record.run_units;
+  const bool charged = charge(units_to_bytes(all));
+  const bool opened = charged && open_units(first, units);
+  if (charged && !opened) uncharge(units_to_bytes(all));
+  LockGuard guard(span_lock);
+  if (!opened) return push_retired(first, units), kNoUnit;
+  record.run_units = 0;
+  record.run_state = RunState::fresh;
+  span_map.end_wait(all);
+  note_taken(first, units);
+  return first;
+}
+
 void release(u64 entry) {
   if (entry == 0) return;
   const UnitIndex first = first_of(entry);
   const usize units = units_of(entry);
   kept_units.sub_relaxed(units);
   expect_run_clear(unit_address(first), units_to_bytes(units));
+  if (retire(first, units)) return;
   set_tags(first, units, kTagNone);
   return_guarded_span(first, units, guards_spans() ? 1 : 0, true);
 }
@@ -135,15 +191,15 @@ bool store_run(unsigned shard, UnitIndex first, usize units) {
 
 UnitIndex take_stored_run(unsigned shard, usize units, usize alignment) {
   const unsigned row = row_of(shard, units);
-  if ((rows_in_use.load_relaxed() & bit(row)) == 0) return kNoUnit;
-  for (unsigned k = kFirstReady; k < kRowPlaces; ++k) {
+  const bool is_used = (rows_in_use.load_relaxed() & bit(row)) != 0;
+  for (unsigned k = kFirstReady; is_used && k < kRowPlaces; ++k) {
     Atomic<u64>& place = rows[row].place[k];
     u64 entry = place.load_relaxed();
     if (units_of(entry) != units || first_of(entry) % alignment != 0 || !place.replace_seq(entry, 0)) continue;
     kept_units.sub_relaxed(units);
     return first_of(entry);
   }
-  return kNoUnit;
+  return retires(units) && alignment == 1 ? take_retired(units) : kNoUnit;
 }
 
 bool has_stored_runs() { return !kMitigations.quarantine && rows_in_use.load_relaxed() != 0; }
@@ -153,6 +209,18 @@ void release_stored_runs() {
 }
 
 void age_stored_runs() { empty_rows(rows_in_use.load_relaxed(), options.dirty_decay_ms / 2, false); }
+
+void release_retired_runs() {
+  if constexpr (!kMitigations.quarantine) return;
+  for (usize units = 1; units <= kExactUnits; ++units) {
+    for (;;) {
+      LockGuard guard(span_lock);
+      const UnitIndex first = pop_retired(units);
+      if (first == kNoUnit) break;
+      span_map.free_waiting(first, record_of(first).run_units);
+    }
+  }
+}
 
 void flush_stored_runs() {
   release_stored_runs();

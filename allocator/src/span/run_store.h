@@ -3,7 +3,8 @@
 // An entry is a stretch of units that is in no bitmap, with the guard behind it, if it has one. An entry with memory
 // counts as dirty (purge.h). It waits in a row for its length: no lock, no search. It becomes free units when the row
 // is full, when nobody took it for half of the decay time, and before any clean unit is taken. In the hardened build it
-// is zero, and class runs wait in random places until later ones push them out; only then may they be taken.
+// is zero, and waits in random places until later ones push it out; only then may it be taken. What finds no place any
+// more is closed there if it has the length of a class run: it has addresses only, which serve that length for ever.
 //
 // In the hardened build a larger run is closed: it has addresses only, neither live nor charged, and faults. Its
 // addresses wait in a ring, bounded in number and in bytes, and come back in the order in which they came, when others
@@ -31,6 +32,8 @@ void release_stored_runs();
 void age_stored_runs();
 // Empties the store, the ring too.
 void flush_stored_runs();
+// Gives the addresses that serve one length to the free spans: when an allocation finds no room.
+void release_retired_runs();
 
 // Gives units back that may hold anything, with their guard. In the hardened build they first lose their memory and
 // fault until they are taken again (HARD-2). If they then wait, it is in the ring.
