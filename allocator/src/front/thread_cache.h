@@ -21,7 +21,7 @@ extern FREESTONE_HIDDEN Cache no_cache;
 extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL ThreadState this_thread;
 
 FREESTONE_INLINE Cache& thread_cache() {
-  auto* cache = reinterpret_cast<Cache*>(reinterpret_cast<char*>(&no_cache) + this_thread.cache_offset);
+  auto* cache = reinterpret_cast<Cache*>(address_of(&no_cache) + this_thread.cache_offset);
   // Keeps the address in one register. Otherwise the compiler adds the index first, which takes two more instructions.
   asm("" : "+r"(cache));
   return *cache;
