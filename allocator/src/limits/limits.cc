@@ -13,6 +13,7 @@
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/region.h"
+#include "span/run_store.h"
 
 namespace freestone {
 
@@ -173,6 +174,7 @@ int set_limits(usize soft_bytes, usize hard_bytes) {
   const usize hard = hard_bytes == 0 ? kNoLimit : hard_bytes;
   if (soft_bytes != 0 && soft > hard) return EINVAL;
   account.hard.store_seq(hard);
+  if (is_limited()) release_retired_runs();  // what is scarce serves any length
   account.soft.store_seq(soft);
   if (hard != kNoLimit && region.frontier.load_acquire() != kNoUnit) {
     // A huge page would bring memory that was never charged.
