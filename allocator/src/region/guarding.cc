@@ -31,9 +31,7 @@ usize most_for(GuardOf what) {
   return 0;
 }
 
-bool is_guard(UnitIndex unit) {
-  return unit < region.frontier.load_relaxed() && tag_of(unit) == kTagGuard;
-}
+bool is_guard(UnitIndex unit) { return unit < region.frontier.load_relaxed() && tag_of(unit) == kTagGuard; }
 
 // Where a guard begins or ends among the units or at either end of them.
 usize borders(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
@@ -52,8 +50,8 @@ usize borders(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
 bool tag_units(UnitIndex first, usize units, bool guards, usize most) {
   LockGuard guard(span_lock);
   const usize before = borders(first, units);
-  const usize after = (is_guard(first - 1) != guards ? 1 : 0) +
-                      (is_guard(first + static_cast<UnitIndex>(units)) != guards ? 1 : 0);
+  const usize after =
+      (is_guard(first - 1) != guards ? 1 : 0) + (is_guard(first + static_cast<UnitIndex>(units)) != guards ? 1 : 0);
   if (after > before && mappings.load_relaxed() + after - before > most) return false;
   set_tags(first, units, guards ? kTagGuard : kTagNone);
   mappings.add_relaxed(after - before);
@@ -64,6 +62,10 @@ bool take_mappings_of_range() {
   if (mappings.fetch_add_relaxed(kMappingsOfRange) + kMappingsOfRange <= most_for(GuardOf::range)) return true;
   mappings.sub_relaxed(kMappingsOfRange);
   return false;
+}
+
+void forget_range() {
+  if (guarding() == Guarding::protection) mappings.sub_relaxed(kMappingsOfRange);
 }
 
 bool protect(void* start, usize bytes) { return !os::purge(start, bytes) && !os::protect_none(start, bytes); }
@@ -115,10 +117,6 @@ bool open_range(void* start, usize bytes) {
   if (os::commit(start, bytes)) return false;
   forget_range();
   return true;
-}
-
-void forget_range() {
-  if (guarding() == Guarding::protection) mappings.sub_relaxed(kMappingsOfRange);
 }
 
 void note_closed_units(UnitIndex first, usize units) {

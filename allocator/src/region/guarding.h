@@ -2,7 +2,7 @@
 //
 // A guard region costs no mapping. On older kernels a guard is a mapping of its own and splits the one around it, and a
 // process may have some 65,530 mappings. So these guards have a budget, an eighth of the allowed mappings. First come
-// single ranges (sealed blocks, the ends of own mappings), then the guards of runs, then free memory that went back to
+// single ranges (sealed blocks), then the guards of runs, then free memory that went back to
 // the kernel, then retired slabs, then the groups that slabs are cut from, whose blocks have trailers anyway.
 //
 // PROTECT-1  The mappings that guards make are at most: the borders between units with and without the tag kTagGuard,
@@ -27,8 +27,6 @@ bool open_units(UnitIndex first, usize units);
 // The same for whole pages anywhere, which are opened as they were closed.
 bool close_range(void* start, usize bytes);
 bool open_range(void* start, usize bytes);
-// A closed range was unmapped.
-void forget_range();
 // A closed range is free units from here on: sets their tags.
 void note_closed_units(UnitIndex first, usize units);
 

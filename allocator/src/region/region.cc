@@ -138,12 +138,12 @@ Outcome lay_out(usize base, usize window_bytes) FREESTONE_REQUIRES(growth_lock) 
   tag_bytes = kTagStep;
   note_in_force(kTagStep);
   const UnitIndex start = heap_start_of(units);
+  region.base = base;  // it says where other things may lie
   const usize apart = region.reserved ? 0 : place_apart(metadata_bytes_of(units), os::page_bytes());
   metadata_start = apart != 0 ? apart : base - metadata_bytes_of(units);
   region.metadata = metadata_start - start / kGroupUnits / kSuperGroups * kSuperStride;
   region.heap_start = start;
   region.window_end = static_cast<UnitIndex>(units);
-  region.base = base;
   if (!region.reserved) region.behind = base + window_bytes + kWindowAlignment;
   region.frontier.store_release(start);
   region.frontier_bytes.store_release(units_to_bytes(start));

@@ -9,6 +9,7 @@
 #include "region/account.h"
 #include "region/guarding.h"
 #include "span/purge.h"
+#include "span/retired.h"
 #include "span/span_map.h"
 
 namespace freestone {
@@ -27,22 +28,7 @@ constinit Grown fresh FREESTONE_GUARDED_BY(span_lock);  // whole groups
 constinit bool next_is_unguarded FREESTONE_GUARDED_BY(span_lock) = false;
 // How many slabs, in use or retired, have a guard of their own.
 constinit usize guarded_slabs FREESTONE_GUARDED_BY(span_lock);
-// 1 + the first unit of the slab that retired last; 0: none. Record::next_retired chains the others. One store changes
-// a chain (FORK-3).
-FREESTONE_FAR constinit UnitIndex retired[kLastSmallClass + 1] FREESTONE_GUARDED_BY(span_lock);
-
-void push(SizeClass size_class, UnitIndex first) FREESTONE_REQUIRES(span_lock) {
-  record_of(first).next_retired = retired[size_class];
-  order_stores();
-  retired[size_class] = first + 1;
-}
-
-UnitIndex pop(SizeClass size_class) FREESTONE_REQUIRES(span_lock) {
-  if (retired[size_class] == 0) return kNoUnit;
-  const UnitIndex first = retired[size_class] - 1;
-  retired[size_class] = record_of(first).next_retired;
-  return first;
-}
+FREESTONE_FAR constinit RetiredChain retired[kLastSmallClass + 1] FREESTONE_GUARDED_BY(span_lock);
 
 // Cuts the lowest place, or finds none.
 UnitIndex cut(SizeClass size_class) FREESTONE_REQUIRES(span_lock) {
@@ -64,9 +50,7 @@ bool charge_or_purge(usize bytes) {
   return bytes <= account.hard.load_relaxed() && purge_spans(0, WentBack::shortage) != 0 && charge(bytes);
 }
 
-void make_free(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
-  span_map.free_waiting(first, units);
-}
+void make_free(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) { span_map.free_waiting(first, units); }
 
 // The units of a slab's place from `from` on.
 void make_place_free(SizeClass size_class, UnitIndex first, u32 from) FREESTONE_REQUIRES(span_lock) {
@@ -151,11 +135,11 @@ UnitIndex take_retired(SizeClass size_class) {
   UnitIndex first;
   {
     LockGuard guard(span_lock);
-    first = pop(size_class);
+    first = retired[size_class].pop();
   }
   if (first == kNoUnit || open(first, class_info(size_class).units)) return first;
   LockGuard guard(span_lock);
-  push(size_class, first);
+  retired[size_class].push(first);
   return kNoUnit;
 }
 
@@ -208,7 +192,7 @@ bool retire_slab_units(SizeClass size_class, UnitIndex first, usize slabs, WentB
   uncharge(bytes);
   LockGuard guard(span_lock);
   span_map.begin_wait(slabs * units);
-  for (usize k = 0; k < slabs; ++k) push(size_class, first + static_cast<UnitIndex>(k * place));
+  for (usize k = 0; k < slabs; ++k) retired[size_class].push(first + static_cast<UnitIndex>(k * place));
   return true;
 }
 
@@ -223,7 +207,7 @@ void release_dedicated() {
   for (SizeClass c = 1; c <= kLastSmallClass; ++c) {
     for (;;) {
       LockGuard guard(span_lock);
-      const UnitIndex first = pop(c);
+      const UnitIndex first = retired[c].pop();
       if (first == kNoUnit) break;
       make_place_free(c, first, 0);
     }

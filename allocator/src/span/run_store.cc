@@ -11,6 +11,7 @@
 #include "region/account.h"
 #include "span/free_memory.h"
 #include "span/purge.h"
+#include "span/retired.h"
 #include "span/span_map.h"
 
 namespace freestone {
@@ -60,21 +61,8 @@ bool fits(usize units) {
 }
 
 // In the hardened build the addresses of a run with a class's length serve that length again: what finds no place above
-// is closed and waits here. 1 + the first unit; 0: none. Record::next_retired chains the others, and run_units has the
-// length with the guard. One store changes a chain (FORK-3).
-FREESTONE_FAR constinit UnitIndex retired[kExactUnits + 1] FREESTONE_GUARDED_BY(span_lock);
-
-void push_retired(UnitIndex first, usize units) FREESTONE_REQUIRES(span_lock) {
-  record_of(first).next_retired = retired[units];
-  order_stores();
-  retired[units] = first + 1;
-}
-UnitIndex pop_retired(usize units) FREESTONE_REQUIRES(span_lock) {
-  if (retired[units] == 0) return kNoUnit;
-  const UnitIndex first = retired[units] - 1;
-  retired[units] = record_of(first).next_retired;
-  return first;
-}
+// is closed and waits here. Its record's run_units is the length with the guard.
+FREESTONE_FAR constinit RetiredChain retired[kExactUnits + 1] FREESTONE_GUARDED_BY(span_lock);
 
 bool retires(usize units) { return kMitigations.quarantine && units <= kExactUnits; }
 
@@ -89,7 +77,7 @@ bool retire(UnitIndex first, usize units) {
   record_of(first).run_units = static_cast<u32>(all);
   LockGuard guard(span_lock);
   span_map.begin_wait(all);
-  push_retired(first, units);
+  retired[units].push(first);
   return true;
 }
 
@@ -97,7 +85,7 @@ UnitIndex take_retired(usize units) {
   UnitIndex first = kNoUnit;
   {
     LockGuard guard(span_lock);
-    first = pop_retired(units);
+    first = retired[units].pop();
   }
   if (first == kNoUnit) return kNoUnit;
   Record& record = record_of(first);
@@ -106,7 +94,7 @@ UnitIndex take_retired(usize units) {
   const bool opened = charged && open_units(first, units);
   if (charged && !opened) uncharge(units_to_bytes(all));
   LockGuard guard(span_lock);
-  if (!opened) return push_retired(first, units), kNoUnit;
+  if (!opened) return retired[units].push(first), kNoUnit;
   record.run_units = 0;
   record.run_state = RunState::fresh;
   span_map.end_wait(all);
@@ -215,7 +203,7 @@ void release_retired_runs() {
   for (usize units = 1; units <= kExactUnits; ++units) {
     for (;;) {
       LockGuard guard(span_lock);
-      const UnitIndex first = pop_retired(units);
+      const UnitIndex first = retired[units].pop();
       if (first == kNoUnit) break;
       span_map.free_waiting(first, record_of(first).run_units);
     }

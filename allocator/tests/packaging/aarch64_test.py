@@ -28,12 +28,13 @@ class Aarch64(InFolder):
     def setUpClass(cls) -> None:
         super().setUpClass()
         toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake"
-        build_library(cls.build, toolchain, targets=("freestone", "freestone_object_file"))
+        build_library(cls.build, toolchain, targets=("freestone", "freestone_hardened", "freestone_object_file"))
 
-    def run_client(self, source: str, *link: str | Path) -> tuple[Path, dict[str, str]]:
+    def run_client(self, source: str, *link: str | Path, space: int = 0) -> tuple[Path, dict[str, str]]:
         program = self.folder / Path(source).stem
         call(COMPILER, "-O1", "-pthread", "-o", program, CLIENTS / source, "-I", INCLUDE, *link)
-        return program, answers(EMULATOR, "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}", program)
+        emulated = (EMULATOR, "-R", hex(space), "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={self.build}")
+        return program, answers(*emulated, program)
 
     def test_a_program_is_served_by_the_shared_library(self) -> None:
         _, found = self.run_client("served.c", "-L", self.build, "-lfreestone")
@@ -46,6 +47,13 @@ class Aarch64(InFolder):
     def test_threads_exchange_blocks(self) -> None:
         _, found = self.run_client("threads.c", "-L", self.build, "-lfreestone")
         self.assertEqual(found, {"damaged": "0", "valid": "1"})
+
+    def test_an_address_space_of_39_bits_has_room(self) -> None:
+        """As kernels of phones and small boards give it."""
+        for library in ("freestone", "freestone-hardened"):
+            with self.subTest(library):
+                _, found = self.run_client("threads.c", "-L", self.build, f"-l{library}", space=1 << 39)
+                self.assertEqual(found, {"damaged": "0", "valid": "1"})
 
 
 if __name__ == "__main__":
