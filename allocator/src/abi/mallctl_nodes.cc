@@ -56,7 +56,7 @@ int renew_epoch(const MallctlRequest& r) {
 
 usize small_bytes(const Statistics& s) {
   usize bytes = 0;
-  for (SizeClass c = 1; c <= kLastSmallClass; ++c) bytes += s.classes[c].live_blocks * s.classes[c].block_bytes;
+  for (SizeClass c = 1; c <= kPlainClasses; ++c) bytes += s.classes[c].live_blocks * s.classes[c].block_bytes;
   return bytes;
 }
 usize pages(usize bytes) { return bytes / os::page_bytes(); }
@@ -250,7 +250,7 @@ int thread_count(const MallctlRequest& r) {
 int arenas_in_all(const MallctlRequest& r) { return r.read_only(arena_count()); }
 int page_bytes(const MallctlRequest& r) { return r.read_only(os::page_bytes()); }
 
-constexpr unsigned kBins = kLastSmallClass - kFirstClass + 1;
+constexpr unsigned kBins = kPlainClasses - kFirstClass + 1;
 bool is_bin(usize number) { return number < kBins; }
 const ClassInfo& bin(const MallctlRequest& r) { return class_info(static_cast<SizeClass>(r.number) + kFirstClass); }
 int bin_size(const MallctlRequest& r) { return is_bin(r.number) ? r.read_only(bin(r).bytes - kHeldBackBytes) : ENOENT; }
@@ -362,7 +362,7 @@ constexpr MallctlNode kNodes[] = {
     {"arenas.page", page_bytes},
     {"arenas.tcache_max", constant<kCachedBytesMax>},
     {"arenas.nbins", constant<kBins>},
-    {"arenas.nhbins", constant<unsigned{kLastClass}>},
+    {"arenas.nhbins", constant<plain_class(kLastClass)>},
     {"arenas.bin.#.size", bin_size},
     {"arenas.bin.#.nregs", bin_blocks},
     {"arenas.bin.#.slab_size", bin_slab},

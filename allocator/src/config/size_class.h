@@ -4,7 +4,8 @@
 // above, up to kCachedBytesMax, each block is a run, a stretch of units of its own, that the thread cache keeps by the
 // same rules. Every size is a multiple of 16. From 4 to 32 KiB, every class that a page-aligned request can get is a
 // multiple of 4 KiB, so page-aligned blocks cost no more than their size. Classes count from 1; the number is the tag
-// of the units of the class's slabs (REGION-1 has the tags of runs).
+// of the units of the class's slabs (REGION-1 has the tags of runs). Where a build has two partitions (policy.h), the
+// slab classes of the second follow those of the first, in the same order; then come the classes of runs.
 #pragma once
 
 #include "base/bits.h"
@@ -25,14 +26,24 @@ inline constexpr SizeClass kFineClasses = kFineBytesMax / kGranule;
 inline constexpr unsigned kFineShift = 7;
 static_assert(usize{1} << kFineShift == kFineBytesMax);
 
+// The slab classes of one partition.
+inline constexpr SizeClass kPlainClasses =
+    kFineClasses + (highest_bit(kSmallBytesMax) - kFineShift) * kStepsPerDoubling;
+inline constexpr SizeClass kPartedClasses = (kPartitions - 1) * kPlainClasses;  // those of the second partition
+// The class of the first partition that has the same size; for runs, the number as if there were one partition.
+constexpr SizeClass plain_class(SizeClass size_class) {
+  return size_class > kPlainClasses ? size_class - kPartedClasses : size_class;
+}
+
 // The class of a size above kFineBytesMax: the position of its highest bit gives the doubling, the three bits below
 // give the step.
 constexpr SizeClass class_above_fine(usize bytes) {
   const usize last = bytes - 1;
   unsigned doubling = highest_bit(last);
   if (!__builtin_is_constant_evaluated()) asm("" : "+r"(doubling));  // one bit scan; clang takes it apart otherwise
-  const auto step = static_cast<unsigned>(last >> (doubling - 3));  // kStepsPerDoubling more than its number
-  return doubling * kStepsPerDoubling + step - ((kFineShift + 1) * kStepsPerDoubling - kFineClasses - 1);
+  const auto step = static_cast<unsigned>(last >> (doubling - 3));   // kStepsPerDoubling more than its number
+  const SizeClass c = doubling * kStepsPerDoubling + step - ((kFineShift + 1) * kStepsPerDoubling - kFineClasses - 1);
+  return kPartedClasses != 0 && c > kPlainClasses ? c + kPartedClasses : c;
 }
 
 constexpr SizeClass class_of(usize bytes) {
@@ -41,11 +52,13 @@ constexpr SizeClass class_of(usize bytes) {
   return class_above_fine(bytes);
 }
 
-inline constexpr SizeClass kLastSmallClass = class_of(kSmallBytesMax);
+inline constexpr SizeClass kLastSmallClass = class_of(kSmallBytesMax) + kPartedClasses;
 inline constexpr SizeClass kLastClass = class_of(kCachedBytesMax);
 inline constexpr SizeClass kClassEnd = kLastClass + 1;
+inline constexpr SizeClass kSizeEnd = plain_class(kLastClass) + 1;  // of numbers by plain_class: one for each size
 
-constexpr usize class_bytes(SizeClass size_class) {
+constexpr usize class_bytes(SizeClass any_class) {
+  const SizeClass size_class = plain_class(any_class);
   if (size_class <= kFineClasses) return size_class * kGranule;
   const unsigned step = (size_class - kFineClasses - 1) % kStepsPerDoubling + 1;
   const unsigned doubling = (size_class - kFineClasses - 1) / kStepsPerDoubling;

@@ -56,8 +56,9 @@ FREESTONE_APART void* exchange_aligned(void* block, SizeClass size_class) {
   return take_blocks(size_class, seated.user(), 1, 1, &aligned, BlockPlace::slab) == 1 ? aligned : nullptr;
 }
 
-// With `zeroed`, prefers a block whose memory is known to be zero; sets it to whether that is so.
-void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr) {
+}  // namespace
+
+void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed) {
   Cache* cache = ensure_cache();
   bool track = false;
   if (cache != nullptr && FREESTONE_UNLIKELY(cache->recalled.load_relaxed() != 0)) {
@@ -87,6 +88,8 @@ void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* z
   if (FREESTONE_UNLIKELY(track)) sample_observer.load_acquire()->placed(block, request_of(bytes));
   return block;
 }
+
+namespace {
 
 void* allocate_above_classes(usize bytes, usize alignment, bool* zeroed) {
   if (bytes > PTRDIFF_MAX) return out_of_memory();

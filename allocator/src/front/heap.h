@@ -22,6 +22,9 @@ namespace freestone {
 
 // Out of line: they handle what the fast path could not.
 void* allocate_slow(usize bytes);
+// From a class, when the allocator has started. With `zeroed`, prefers memory known to be zero; sets it to whether that
+// is so.
+void* allocate_class(SizeClass size_class, usize bytes, usize alignment, bool* zeroed = nullptr);
 // A free that the fast path left: of an address outside the window, or in a unit with this tag.
 void deallocate_outside(void* block) noexcept;
 void deallocate_slow(void* block, usize tag) noexcept;

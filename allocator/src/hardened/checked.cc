@@ -94,11 +94,9 @@ bool examine(const void* block, u8 tag, const char* invalid, Claim& claim) {
   if (usize{number} * info.bytes != found.offset || number >= info.blocks)
     return misuse(invalid, block, facts_inside(tag, block)), false;
   switch (look(static_cast<const char*>(block), tag, info.bytes, claim)) {
-    case Seen::live:
-      break;
+    case Seen::live: break;
     case Seen::free:
-    case Seen::changing:
-      return misuse("double free", block, info.bytes), false;
+    case Seen::changing: return misuse("double free", block, info.bytes), false;
     case Seen::damaged:
       return misuse("heap overflow", block, overflow_facts(static_cast<const char*>(block), info.bytes)), false;
   }
@@ -209,6 +207,21 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
   return allocate_through_heap(bytes, alignment, with_alignment(origin, alignment));
 }
 
+void* allocate_in_partition(usize bytes, usize alignment, Origin origin) {
+  if (kPartitions == 1 || bytes - 1 >= kSlabRequestMax || alignment > kUnitBytes) return nullptr;
+  const usize wanted = bytes + kTrailerBytes;
+  const SizeClass plain = class_of_aligned(wanted, max_of(alignment, kGranule));
+  if (plain > kPlainClasses || ensure_started() != Mode::active) return nullptr;
+  const SizeClass c = plain + kPartedClasses;
+  void* const block = pop(thread_cache(), c, [=] { return allocate_class(c, wanted, alignment); });
+  return hand_out_any(block, bytes, with_alignment(origin, alignment));
+}
+static void* allocate_beside(u8 tag, usize bytes) {
+  void* const parted =
+      tag > kPlainClasses && is_slab_tag(tag) ? allocate_in_partition(bytes, 1, Origin::c_call) : nullptr;
+  return parted != nullptr ? parted : allocate_checked(bytes, Origin::c_call);
+}
+
 // Clears what a shrink gives up and the old canary, because a later growth would show them to the program.
 static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, usize bytes) {
   char* const trailer = trailer_of(block, block_bytes);
@@ -225,8 +238,7 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
   in_order();
   store_trailer(
       trailer,
-      trailer_word(block,
-                   plain_word(bytes, family_of(claim.origin))));  // realloc promises no alignment of its own
+      trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // realloc promises no alignment of its own
 }
 
 // Gives a live slab block, which was checked as a whole, another size.
@@ -236,7 +248,7 @@ static void* reallocate_in_slab(void* block, usize block_bytes, const Claim& cla
     resize_in_slab(static_cast<char*>(block), block_bytes, claim, bytes);
     return block;
   }
-  void* moved = allocate_checked(bytes, Origin::c_call);
+  void* moved = allocate_beside(tag_of(unit_of(block)), bytes);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, min_of(claim.bytes, bytes));
   clear_and_quarantine(block, block_bytes);

@@ -60,6 +60,9 @@ inline constexpr bool kSortsReturns =
     kMitigations.random_order || kMitigations.quarantine || kMitigations.zero_on_free;
 // Frames of 2 MiB get their memory at once. Off if guards lie in them.
 inline constexpr bool kFillsFrames = !kMitigations.guards;
+// Blocks of types that hold pointers have slabs of their own, if the compiler says so (abi/compiler_calls.cc): a stale
+// or overflowing pointer to bytes then never meets a pointer. It needs addresses that serve one class.
+inline constexpr unsigned kPartitions = kMitigations.quarantine ? 2 : 1;
 // Sparse slabs become ground, whose holes serve every class. Off if addresses serve one class, or if what a block holds
 // beside the program's bytes follows from its place in a slab.
 inline constexpr bool kSharesGround = kMitigationBits == 0;

@@ -63,11 +63,11 @@ enum class RunState : u8 {
 };
 // What a record says about a span that a heap object holds.
 struct HeapObjectSpan {
-  u64 object;          // its address, in every unit
-  UnitIndex first;     // the span's first unit, in every unit
-  UnitIndex next;      // first unit: the list that the span is in
+  u64 object;       // its address, in every unit
+  UnitIndex first;  // the span's first unit, in every unit
+  UnitIndex next;   // first unit: the list that the span is in
   UnitIndex previous;
-  u32 live;            // first unit: blocks in use
+  u32 live;  // first unit: blocks in use
 };
 // What a record says about a unit of ground. The bitmaps lie in the metadata room.
 struct GroundUnit {
@@ -75,27 +75,27 @@ struct GroundUnit {
   UnitIndex first;      // in every unit
   UnitIndex next;       // first unit: the list that the ground is in
   UnitIndex previous;
-  u16 hole;             // first unit: the length of a hole, in granules; 0: none is known
-  u16 hole_at;          // beyond the ground: it is in no list
+  u16 hole;     // first unit: the length of a hole, in granules; 0: none is known
+  u16 hole_at;  // beyond the ground: it is in no list
 };
 // The record of a slab or run, kept for its first unit; the slab room defines what the fields mean. The memory always
 // is a record. `summary`, `shard` and `empty_pages` are only a slab's, so a thread that comes late to a slab finds
 // there an old or a new slab's. A sampled block (SampledRecord in front/sampled.h) uses `words` for its own, and a span
 // of a heap object `words` and `heap`: whoever comes late may read these, and then gets no token.
 struct alignas(64) Record {
-  Atomic<u64> summary;     // slab: generation | busy | nonempty words
-  Atomic<u8> shard;        // slab: the shard whose tree offers it
-  u8 size_class;           // slab, class run: fixed while it exists
-  u8 is_fresh;             // slab: 1 while its empty pages never had memory
-  RunState run_state;      // run, hardened
-  u32 run_units;           // run, unit of ground: its length; slab, hardened: with its guard
-  Atomic<u64> zero_blocks; // slab of up to 64 blocks: blocks whose memory is still zero
+  Atomic<u64> summary;      // slab: generation | busy | nonempty words
+  Atomic<u8> shard;         // slab: the shard whose tree offers it
+  u8 size_class;            // slab, class run: fixed while it exists
+  u8 is_fresh;              // slab: 1 while its empty pages never had memory
+  RunState run_state;       // run, hardened
+  u32 run_units;            // run, unit of ground: its length; slab, hardened: with its guard
+  Atomic<u64> zero_blocks;  // slab of up to 64 blocks: blocks whose memory is still zero
   union {
-    u64 request_bytes;     // run: the bytes asked for (hardened) or sampled
-    u64 last_look;         // slab: see look_of (slab_purge.cc)
+    u64 request_bytes;  // run: the bytes asked for (hardened) or sampled
+    u64 last_look;      // slab: see look_of (slab_purge.cc)
   };
-  Atomic<u64> empty_pages; // slab: pages without memory behind them (SLAB-5)
-  Atomic<u64> words[16];   // slab, also a heap object's: a set bit is a free block
+  Atomic<u64> empty_pages;  // slab: pages without memory behind them (SLAB-5)
+  Atomic<u64> words[16];    // slab, also a heap object's: a set bit is a free block
   union {
     HeapObjectSpan heap;     // unit of a heap object
     GroundUnit ground;       // unit of ground
@@ -104,11 +104,19 @@ struct alignas(64) Record {
 };
 static_assert(sizeof(Record) == 192);
 
+// A tree of slabs with room for each shard and class; the classes of the second partition, which few programs use, have
+// one for all shards.
+inline constexpr unsigned kTrees = kShardsMax * (kPlainClasses + 1) + kPartedClasses;
+constexpr unsigned tree_number(unsigned shard, SizeClass size_class) {
+  if (kPartitions > 1 && size_class > kPlainClasses) return kTrees - kPartedClasses - kPlainClasses - 1 + size_class;
+  return shard * (kPlainClasses + 1) + size_class;
+}
+
 // For each shard and class one line holds the words of neighbouring groups, so a heap with few classes touches few of
 // these pages.
 struct alignas(4096) Octet {
   Record records[kOctetGroups * kGroupUnits];
-  Atomic<u64> slabs_with_room[kShardsMax][kLastSmallClass + 1][kOctetGroups];
+  Atomic<u64> slabs_with_room[kTrees][kOctetGroups];
 };
 
 // What is free in a piece of the heap, in units (span/free_tree.h).
@@ -134,7 +142,7 @@ struct alignas(4096) Super {
   FreeSummary free_in_group[kSuperGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_octet[kSuperGroups / kOctetGroups] FREESTONE_GUARDED_BY(span_lock);
   FreeSummary free_in_super FREESTONE_GUARDED_BY(span_lock);
-  Atomic<u64> groups_with_room[kShardsMax][kLastSmallClass + 1];
+  Atomic<u64> groups_with_room[kTrees];
 };
 
 // How memory is made to fault: not at all; by withdrawing access, which costs mappings (guarding.h); by the kernel's
@@ -143,22 +151,21 @@ enum class Guarding : u8 { none, protection, advice };
 
 inline constexpr usize kNowhere = usize{1} << 63;  // further below every address than a window is long
 struct Region {
-  usize base = kNowhere;         // hot: read by every free
+  usize base = kNowhere;  // hot: read by every free
   // Hot: from base to the frontier; 0 until there is a window. A thread that sees one of the two of before the start
   // and the other of after it refuses every address, in whatever order it reads them.
   Atomic<usize> frontier_bytes;
-  usize metadata = 0;            // address of Super 0 (biased: the supers below the heap do not exist)
+  usize metadata = 0;  // address of Super 0 (biased: the supers below the heap do not exist)
   UnitIndex heap_start = 0;
   UnitIndex window_end FREESTONE_GUARDED_BY(growth_lock) = 0;  // the frontier goes no further
   // Units below it are mapped or skipped. Written under the growth lock, like `skipped` and `frontier_bytes`.
   Atomic<UnitIndex> frontier;
-  Atomic<UnitIndex> skipped;     // units below the frontier that are not ours
-  bool reserved = false;         // the window is reserved as a whole
+  Atomic<UnitIndex> skipped;  // units below the frontier that are not ours
+  bool reserved = false;      // the window is reserved as a whole
   // An address behind the window, where one more structure can grow undisturbed; 0 if the window is reserved.
   usize behind = 0;
 };
 extern FREESTONE_HIDDEN Region region;
-
 
 inline constexpr usize kWindowUnitsMax = kWindowBytes >> kUnitShift;
 inline constexpr usize kSuperStride = sizeof(Super) + kSuperGroups / kOctetGroups * sizeof(Octet);
@@ -175,7 +182,7 @@ inline Record& record_of(usize unit) {
                                    unit / (kOctetGroups * kGroupUnits) * kBehindRecords + sizeof(Super))[unit];
 }
 inline Atomic<u64>& slabs_with_room(usize group, unsigned shard, unsigned size_class) {
-  return octet_of_group(group).slabs_with_room[shard][size_class][group % kOctetGroups];
+  return octet_of_group(group).slabs_with_room[tree_number(shard, size_class)][group % kOctetGroups];
 }
 
 inline u8* tag_table() { return reinterpret_cast<u8*>(region.base); }

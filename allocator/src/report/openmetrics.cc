@@ -81,7 +81,7 @@ void print_statistics_metrics(const Statistics& s, Format format, TextSink sink,
     out.labelled("system_calls", counter, "call", kSystemCallNames[k], s.system_calls[k]);
   const auto classes = [&](const char* name, const char* help, auto value) {
     out.family(name, gauge, help);
-    for (SizeClass c = 1; c < kClassEnd; ++c) {
+    for (SizeClass c = 1; c < kSizeEnd; ++c) {
       const ClassStatistics& k = s.classes[c];
       if (k.live_blocks + k.cached_blocks > 0) out.labelled(name, gauge, "size", u64{k.block_bytes}, value(k));
     }

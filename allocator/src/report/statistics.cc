@@ -44,23 +44,24 @@ FREESTONE_APART usize count_classes(Statistics& s) {
   count_cached(cached);
   usize outside_bytes = 0;
   for (SizeClass c = 1; c < kClassEnd; ++c) {
-    ClassStatistics& k = s.classes[c];
+    ClassStatistics& k = s.classes[plain_class(c)];  // of both partitions
     const usize outside = class_blocks_outside(c);
+    const usize cached_blocks = min_of(cached[c], outside);
     k.block_bytes = class_info(c).bytes;
-    k.cached_blocks = min_of(cached[c], outside);
-    k.live_blocks = outside - k.cached_blocks;
-    if (c <= kLastSmallClass) {
+    k.cached_blocks += cached_blocks;
+    k.live_blocks += outside - cached_blocks;
+    if (is_slab_class(c)) {
       const SlabUse use = slab_use(c);
       const usize per_slab = class_info(c).blocks;
-      k.slabs = use.slabs + (blocks_on_ground(c) + per_slab - 1) / per_slab;
-      k.free_blocks = use.free_bytes / k.block_bytes;
+      k.slabs += use.slabs + (blocks_on_ground(c) + per_slab - 1) / per_slab;
+      k.free_blocks += use.free_bytes / k.block_bytes;
       s.unbacked_bytes += use.empty_bytes;
     } else if (guards_spans()) {
       s.unbacked_bytes += outside * kUnitBytes;  // a guard behind each
     }
-    s.live_blocks += k.live_blocks;
-    s.live_bytes += k.live_blocks * k.block_bytes;
-    s.thread_cached_bytes += k.cached_blocks * k.block_bytes;
+    s.live_blocks += outside - cached_blocks;
+    s.live_bytes += (outside - cached_blocks) * k.block_bytes;
+    s.thread_cached_bytes += cached_blocks * k.block_bytes;
     outside_bytes += outside * k.block_bytes;
   }
   return outside_bytes;

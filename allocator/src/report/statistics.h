@@ -42,7 +42,7 @@ struct Statistics {
 #undef FIGURE
   usize fragmentation_permille;  // the part of charged that is not live
   usize system_calls[os::kCallKinds];
-  ClassStatistics classes[kClassEnd];
+  ClassStatistics classes[kSizeEnd];
   ThreadStatistics listed[kThreadsListed];  // the newest threads
   usize listed_count;
 

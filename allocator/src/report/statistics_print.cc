@@ -144,7 +144,7 @@ static void print_statistics_text(const Statistics& s, TextSink sink, void* cont
   for (unsigned k = 0; k < os::kCallKinds; ++k) calls << ' ' << kSystemCallNames[k] << ' ' << u64{s.system_calls[k]};
   out.put(calls << '\n');
   out.text("\nsize classes in use: block bytes, live blocks, cached blocks, live bytes\n");
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
+  for (SizeClass c = 1; c < kSizeEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
     if (k.live_blocks + k.cached_blocks == 0) continue;
     row(out, {{k.block_bytes, 8}, {k.live_blocks, 12}, {k.cached_blocks, 10}, {k.live_blocks * k.block_bytes, 16}});
@@ -180,7 +180,7 @@ void print_statistics_json(const Statistics& s, TextSink sink, void* context) {
   }
   out.text("},\"classes\":[");
   comma = "";
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
+  for (SizeClass c = 1; c < kSizeEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
     if (k.live_blocks + k.cached_blocks == 0) continue;
     Message line(comma);
@@ -209,15 +209,15 @@ static void print_statistics_xml(const Statistics& s, TextSink sink, void* conte
   usize cached = 0;
   usize in_slabs = 0;
   out.text("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
-  for (SizeClass c = 1; c < kClassEnd; ++c) {
+  for (SizeClass c = 1; c < kSizeEnd; ++c) {
     const ClassStatistics& k = s.classes[c];
     const usize count = k.cached_blocks + k.free_blocks;
     cached += k.cached_blocks;
     in_slabs += k.free_blocks;
     if (count == 0) continue;
-    out.put(Message("<size from=\"") << u64{class_bytes(c - 1)} + (c > 1 ? 1U : 0U) << "\" to=\"" << u64{k.block_bytes}
-                                     << "\" total=\"" << u64{count * k.block_bytes} << "\" count=\"" << u64{count}
-                                     << "\"/>\n");
+    out.put(Message("<size from=\"") << u64{s.classes[c - 1].block_bytes} + (c > 1 ? 1U : 0U) << "\" to=\""
+                                     << u64{k.block_bytes} << "\" total=\"" << u64{count * k.block_bytes}
+                                     << "\" count=\"" << u64{count} << "\"/>\n");
   }
   out.text("</sizes>\n");
   const auto total = [&](const char* type, usize count, usize bytes) {

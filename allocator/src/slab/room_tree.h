@@ -24,7 +24,8 @@ extern ShardRow shard_rows[kShardsMax];
 
 class RoomTree {
  public:
-  RoomTree(unsigned shard, SizeClass size_class) : shard_(shard), class_(size_class) {}
+  RoomTree(unsigned shard, SizeClass size_class)
+      : shard_(kPartitions > 1 && size_class > kPlainClasses ? 0 : shard), class_(size_class) {}
 
   // Puts the token of the slab that starts at `unit` into the tree.
   void offer(UnitIndex unit);
@@ -59,7 +60,7 @@ class RoomTree {
 
  private:
   Atomic<u64>& slabs(usize group) const { return slabs_with_room(group, shard_, class_); }
-  Atomic<u64>& groups(usize super) const { return super_at(super).groups_with_room[shard_][class_]; }
+  Atomic<u64>& groups(usize super) const { return super_at(super).groups_with_room[tree_number(shard_, class_)]; }
   Atomic<u32>& hint() const { return shard_rows[shard_].lowest_super[class_]; }
   UnitIndex search(Atomic<UnitIndex>& watch);
   void lower_hint(u32 super) const;

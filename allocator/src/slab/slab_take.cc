@@ -34,7 +34,9 @@ namespace {
 constexpr bool classes_are_sound() {
   for (SizeClass c = 1; c < kClassEnd; ++c) {
     const ClassInfo& info = class_info(c);
-    if (c >= kFirstClass && (class_of(info.bytes) != c || (c > kFirstClass && class_of(class_bytes(c - 1) + 1) != c)))
+    const SizeClass plain = c > kLastSmallClass ? c : plain_class(c);
+    const bool first = plain == kFirstClass, has_blocks = plain >= kFirstClass;
+    if (has_blocks && (class_of(info.bytes) != plain || (!first && class_of(class_bytes(c - 1) + 1) != plain)))
       return false;
     if (info.bytes % kGranule != 0 || slab_words(info) > kSlabWordsMax) return false;
     if (is_slab_class(c) && !is_power_of_two(info.units)) return false;

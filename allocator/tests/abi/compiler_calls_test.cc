@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <set>
 #include <string>
 
 #include "support/subject.h"
@@ -110,6 +111,38 @@ TEST_F(CompilerCalls, OperatorsTakeHintsAndTokens) {
     const auto throws = found<void* (*)(size_t, unsigned char, size_t)>(token + hint);
     EXPECT_THROW(throws(PTRDIFF_MAX, kCold, kToken), std::bad_alloc);
   }
+}
+
+// Hardened: a slab never holds blocks of both partitions, whichever call made them, grew them or freed them before.
+TEST_F(CompilerCalls, TypesWithPointersHaveSlabsOfTheirOwn) {
+  if (!subject().is_hardened) GTEST_SKIP() << "a mitigation";
+  constexpr uintptr_t kSlab = uintptr_t{1} << 14;  // no slab is shorter
+  const std::string prefix = "__alloc_token_";
+  const auto malloc_of = found<void* (*)(size_t, size_t)>(prefix + "malloc");
+  const auto calloc_of = found<void* (*)(size_t, size_t, size_t)>(prefix + "calloc");
+  const auto realloc_of = found<void* (*)(void*, size_t, size_t)>(prefix + "realloc");
+  const auto aligned_of = found<int (*)(void**, size_t, size_t, size_t)>(prefix + "posix_memalign");
+  const auto new_of = found<void* (*)(size_t, size_t)>(prefix + "_Znwm");
+  const auto new_array_of = found<void* (*)(size_t, std::align_val_t, size_t)>(prefix + "_ZnamSt11align_val_t");
+  std::set<uintptr_t> slabs[2];
+  for (int round = 0; round < 40; ++round) {
+    for (const size_t bytes : {24U, 200U, 3000U, 30000U}) {
+      for (const size_t token : {size_t{0}, size_t{1}, kToken, ~kToken}) {
+        void* blocks[6] = {malloc_of(bytes, token), calloc_of(bytes / 8, 8, token), realloc_of(nullptr, bytes, token)};
+        ASSERT_EQ(aligned_of(&blocks[3], 64, bytes, token), 0);
+        blocks[2] = api().realloc(blocks[2], bytes < 30000 ? 3 * bytes : 300);  // by the plain name
+        blocks[4] = new_of(bytes, token);
+        blocks[5] = new_array_of(bytes, k256, token);
+        EXPECT_EQ(std::string(static_cast<char*>(blocks[1]), bytes), std::string(bytes, '\0'));
+        for (void* block : blocks)
+          slabs[token == 1 || token == ~kToken].insert(reinterpret_cast<uintptr_t>(block) / kSlab);
+        for (void* block : {blocks[0], blocks[1], blocks[2], blocks[3]}) api().free(block);
+        ::operator delete(blocks[4]);
+        ::operator delete[](blocks[5], k256);
+      }
+    }
+  }
+  for (const uintptr_t slab : slabs[1]) EXPECT_FALSE(slabs[0].contains(slab)) << std::hex << slab * kSlab;
 }
 
 // The fast build has no use for what is left of a block; in the hardened one it is checked.

@@ -32,8 +32,8 @@ bool lies_in_tree(UnitIndex unit) {
 void set_up(bool low_offered, bool stale_group) {
   slabs_with_room(kLow / kGroupUnits, 0, kClass).store_seq(low_offered ? bit(kLow % kGroupUnits) : 0);
   slabs_with_room(kHigh / kGroupUnits, 0, kClass).store_seq(0);
-  super_at(0).groups_with_room[0][kClass].store_seq(low_offered || stale_group ? bit(kLow / kGroupUnits) : 0);
-  super_at(1).groups_with_room[0][kClass].store_seq(0);
+  super_at(0).groups_with_room[kClass].store_seq(low_offered || stale_group ? bit(kLow / kGroupUnits) : 0);
+  super_at(1).groups_with_room[kClass].store_seq(0);
 }
 
 std::string judge(const Tokens& tokens, const int (&offered)[2]) {
