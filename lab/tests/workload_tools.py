@@ -43,6 +43,7 @@ SMALL: dict[str, list[str]] = {
     "drift": ["--live-mib=1", "--phases=2"],
     "idle-threads": ["--threads=5", "--kib=64", "--idle=1"],
     "server": ["--requests=2000", "--threads=3", "--entries=50"],
+    "reuse": ["--rounds=2", "--cap=100", "--rest=1"],
 }
 
 # glibc's own functions behind ours, with one fault chosen when it is compiled.

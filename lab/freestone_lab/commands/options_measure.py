@@ -124,7 +124,8 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
-    `bench costs` runs the programs whose costs docs/HARDENING.md shows.
+    `bench costs` runs the programs whose costs docs/HARDENING.md shows. `bench hardening` measures what addresses tell
+    an attacker, as docs/ATTACKS.md shows.
 
     Each table also shows the null allocator, which never frees. Its figures are the workload's own cost.
     `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs.

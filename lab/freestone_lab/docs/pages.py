@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ def command_text(command: Sequence[str]) -> str:
 def cell_text(text: str) -> str:
     """Text that cannot break a table."""
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def wrapped(*words: str) -> str:
+    """A paragraph."""
+    return textwrap.fill(" ".join(filter(None, words)), 120, break_long_words=False, break_on_hyphens=False)
+
+
+def below(said: str, headings: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---:") -> str:
+    """A paragraph and its table."""
+    return f"{wrapped(said)}\n\n{grid(headings, list(rows), rule)}"
 
 
 def with_section(page: str, document: Path, name: str, text: str) -> str:

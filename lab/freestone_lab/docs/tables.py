@@ -5,9 +5,8 @@ A table stands in its document between the marked lines of its name.
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -22,7 +21,8 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs.pages import cell_text, command_text, grid, stored, with_section
+from freestone_lab.docs import abilities
+from freestone_lab.docs.pages import below, cell_text, command_text, grid, stored, with_section, wrapped
 from freestone_lab.host import real_programs
 from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
@@ -65,16 +65,6 @@ def documents(root: Path) -> dict[Path, str]:
             if table.text is mitigations:
                 made[PLOT] = mitigations_drawing(found)
     return made
-
-
-def wrapped(*words: str) -> str:
-    """A paragraph."""
-    return textwrap.fill(" ".join(filter(None, words)), 120, break_long_words=False, break_on_hyphens=False)
-
-
-def below(said: str, headings: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---:") -> str:
-    """A paragraph and its table."""
-    return f"{wrapped(said)}\n\n{grid(headings, list(rows), rule)}"
 
 
 def _ratio(value: float | None) -> str:
@@ -389,7 +379,7 @@ def _root(root: dict[str, Any]) -> list[str]:
 
 TORTURED = "./freestone build all && ctest --test-dir build/release -R torture.whole"
 RESULTS = Path("docs/results")
-ENUMERATED = RESULTS / "attacks/enumerated.json.gz"
+ENUMERATED, REUSE = RESULTS / "attacks/enumerated.json.gz", RESULTS / "attacks/reuse.json.gz"
 RECORDING, WHOLE = RESULTS / "recording-cost.xml", RESULTS / "recording-whole.json"
 
 
@@ -406,6 +396,7 @@ TABLES = (
     Table(HARDENING, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
     Table(HARDENING, "memory calls", RESULTS / "memory-calls.json", load, memory_calls),
     Table(ATTACKS, "enumerated", ENUMERATED, load, attacks),
+    Table(ATTACKS, "abilities", REUSE, load, abilities.text),
     Table(PROGRAMS, "programs", real_programs.RESULT, _RUN, programs),
     Table(PROGRAMS, "suites", real_programs.SUITES, _RUN, program_suites),
     Table(COMPATIBILITY, "roots", real_programs.ROOTS, _ROOTS, roots),

@@ -36,6 +36,9 @@ NULL_GIB: dict[str, float] = {
     "realloc/append": 38.4,
     "pair/calls": 12.5,
     "pair/new": 122.0,
+    "reuse/small": 50.0,  # about: threads work until the main one is done
+    "reuse/large": 705.0,
+    "reuse/huge": 485.0,
 }
 
 
@@ -184,6 +187,15 @@ MEMORY: tuple[WorkloadRun, ...] = (
 )  # fmt: skip
 
 
+# What the addresses of freed and fresh blocks tell an attacker: `bench hardening`. Its figures judge no time.
+HARDENING: tuple[WorkloadRun, ...] = (
+    _run("reuse/small", 4.0, 200, "when addresses of small blocks return", cap=16384, rounds=10, rest=300),
+    _run("reuse/large", 0.1, 100, "when addresses of large blocks return", part="large", cap=8192),
+    _run("reuse/huge", 0.1, 64, "when addresses of mappings return", part="huge", cap=512),
+    _run("reuse/layout", 0.1, 160, "guesses at the next block, and blocks over others' addresses", part="layout"),
+    _run("reuse/distances", 0.1, 64, "distances between addresses over starts", part="distances", rounds=16),
+)
+
 MOST_THREADS = 1024  # that a workload takes
 
 
@@ -258,6 +270,7 @@ SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "scaling": scaling(len(os.sched_getaffinity(0))),  # those that this process may use
     "apps": (),
     "costs": (),
+    "hardening": HARDENING,
     "full": _union(PUBLISHED, THREADS, MEMORY),
 }
 # (): every one
@@ -268,9 +281,10 @@ def suite(name: str) -> tuple[WorkloadRun, ...]:
     """The runs of a suite, those of one workload (every run of `full` and `quick` that uses it), or one run."""
     if name in SUITES:
         return SUITES[name]
-    found = tuple(run for run in _union(SUITES["full"], QUICK) if name in (run.id, run.workload))
+    every = _union(SUITES["full"], QUICK, HARDENING)
+    found = tuple(run for run in every if name in (run.id, run.workload))
     found = found or tuple(run for run in SUITES["scaling"] if name == run.id)
     if not found:
-        known = sorted({run.workload for run in SUITES["full"]})
+        known = sorted({run.workload for run in every})
         raise UserError(f"'{name}' is no suite ({', '.join(SUITES)}) and no workload ({', '.join(known)})")
     return found

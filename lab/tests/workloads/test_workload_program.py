@@ -48,7 +48,7 @@ def test_a_run_reports_figures_with_samples_and_nothing_failed(workload: str) ->
         assert math.isfinite(figure["value"]), name
         assert figure["samples"] >= 1, name
         assert figure["better"] in ("lower", "higher", "neither"), name
-    if workload not in ("startup", "overhead"):
+    if workload not in ("startup", "overhead", "reuse"):
         assert raw["figures"]["timed_allocations"]["value"] > 0
         assert raw["figures"]["timed_frees"]["value"] > 0
         assert int(raw["checksum"], 16) != 0
@@ -111,7 +111,7 @@ def test_a_crash_is_no_measurement(workload: str, libraries: Path) -> None:
     assert not out.json
 
 
-TIMED = [w for w in tools.SMALL if w not in ("startup", "overhead", "micro", "throughput", "latency")]
+TIMED = [w for w in tools.SMALL if w not in ("startup", "overhead", "micro", "throughput", "latency", "reuse")]
 
 
 @pytest.mark.parametrize("workload", TIMED)
