@@ -72,17 +72,19 @@ class Atomic {
   static_assert(__atomic_always_lock_free(sizeof(T), nullptr));
 };
 
-// Advances by one place a pointer that only this thread writes. Other threads see earlier stores first. One instruction
-// on x86-64, without a lock prefix.
+// Advances by one place a pointer that only this thread writes. The child of a fork sees earlier stores first: the
+// kernel waits for every processor's stores before it shows the child a page. Other threads are promised no order. One
+// instruction on x86-64, without a lock prefix.
 template <typename T>
-[[gnu::always_inline]] inline void advance_release(T*& pointer, T* known) {
+[[gnu::always_inline]] inline void advance_in_order(T*& pointer, T* known) {
 #if defined(__x86_64__)
   if constexpr (!FREESTONE_SANITIZED) {
     asm volatile("addq %1, %0" : "+m"(pointer) : "i"(sizeof(T)) : "memory", "cc");
     return;
   }
 #endif
-  __atomic_store_n(&pointer, known + 1, __ATOMIC_RELEASE);
+  asm volatile("" : : : "memory");
+  __atomic_store_n(&pointer, known + 1, FREESTONE_SANITIZED ? __ATOMIC_RELEASE : __ATOMIC_RELAXED);
 }
 
 // Moves such a pointer back by one place. Promises no order. One instruction on x86-64.
@@ -99,7 +101,15 @@ template <typename T>
 
 // Earlier stores become visible before later ones. This also holds for the child of a fork, which finds other threads
 // stopped between any two instructions. Costs nothing on x86-64.
-inline void order_stores() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+FREESTONE_INLINE void order_stores() {
+#if defined(__aarch64__)
+  if constexpr (!FREESTONE_SANITIZED) {
+    asm volatile("dmb ishst" : : : "memory");
+    return;
+  }
+#endif
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
 
 // Of two threads that store, call this and load what the other stored, one at least sees the other's store.
 inline void order_all() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -120,7 +120,7 @@ struct alignas(64) Cache {
   // CACHE-2 at every instant, also as another thread's fork sees it: the slot is written before top passes it.
   FREESTONE_INLINE void push(usize tag, void** at, void* block) {
     *at = block;
-    advance_release(top[tag], at);
+    advance_in_order(top[tag], at);
   }
   unsigned capacity(SizeClass c) const {
     return base[c] != nullptr ? static_cast<unsigned>(address_of(base[c][-1])) : 0;  // CACHE-4

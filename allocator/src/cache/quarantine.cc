@@ -73,7 +73,7 @@ void put_in_queue(Cache& cache, SizeClass c, void* block) {
   void**& top = cache.quarantine.top[c];
   if (top == cache.quarantine.end[c]) return put_in_full_queue(cache, c, block);
   *top = block;
-  advance_release(top, top);
+  advance_in_order(top, top);
 }
 
 void put_in_full_queue(Cache& cache, SizeClass c, void* block) {
@@ -84,7 +84,7 @@ void put_in_full_queue(Cache& cache, SizeClass c, void* block) {
   FREESTONE_CHECK("QUEUE-1", queue.base <= top && top <= queue.end());
   if (top == queue.end()) enter(cache, c);
   *top = block;
-  advance_release(top, top);
+  advance_in_order(top, top);
 }
 
 void empty_quarantine(Cache& cache, Cache* heir) {

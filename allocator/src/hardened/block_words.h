@@ -190,8 +190,6 @@ FREESTONE_INLINE bool long_gap_is_whole(const char* from, const char* end) {
   return is_zero((load_chunk(from) ^ first) | (load_chunk(near_piece(end)) ^ last));
 }
 
-// WORDS-1: stores before this stay before those after it.
-FREESTONE_INLINE void in_order() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 FREESTONE_INLINE u64 load_trailer(const void* trailer) {
   return __atomic_load_n(static_cast<const u64*>(trailer), __ATOMIC_RELAXED);
 }
@@ -209,7 +207,7 @@ FREESTONE_INLINE void store_trailer(void* trailer, u64 word) {
 // Of a block that is whole, live or free.
 FREESTONE_INLINE void begin_change(const void* block, void* trailer) {
   store_trailer(trailer, changing_word(block));
-  in_order();
+  order_stores();  // WORDS-1
 }
 inline bool is_changing(const void* block, const void* trailer) {
   return load_trailer(trailer) == changing_word(block);
@@ -258,7 +256,7 @@ FREESTONE_INLINE void for_chunks(usize bytes, Visit visit) {
 // The last two words of a block that is clear but for them.
 FREESTONE_INLINE void end_as_free(char* trailer, u64 free) {
   store_word(trailer - sizeof(u64), 0);
-  in_order();
+  order_stores();  // WORDS-1
   store_trailer(trailer, free);
 }
 // Clears the block for a free: its last word says `changing` until all before it is 0.

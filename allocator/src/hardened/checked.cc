@@ -235,7 +235,7 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
     if (bytes > claim.bytes) std::memset(block + claim.bytes, 0, bytes - claim.bytes);
     store_gap(block + bytes, trailer);
   }
-  in_order();
+  order_stores();  // WORDS-1
   store_trailer(
       trailer,
       trailer_word(block, plain_word(bytes, family_of(claim.origin))));  // realloc promises no alignment of its own

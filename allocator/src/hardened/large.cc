@@ -63,7 +63,7 @@ void set_live(void* block, usize bytes, Origin origin, u64 shrunk) {
   const Behind zone = behind(block, bytes, shrunk);
   store_word(zone.from, end_word_of(block, origin));
   store_canaries(zone.from + kTrailerBytes, zone.end);
-  in_order();
+  order_stores();  // WORDS-1
   large_request(block) = large_request_of(bytes, origin) | shrunk;
 }
 
@@ -170,7 +170,7 @@ bool resize_in_place(void* block, const Claim& claim, usize bytes) {
   auto* const start = static_cast<char*>(block);
   const Behind old_behind = behind(block, claim.bytes, was_shrunk);
   large_request(block) = 0;
-  in_order();
+  order_stores();  // WORDS-1
   if (bytes > usable && !grow(block, bytes)) {
     large_request(block) = request;
     return false;

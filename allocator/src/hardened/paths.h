@@ -70,7 +70,7 @@ FREESTONE_INLINE void* make_live(char* block, usize block_bytes, usize bytes, Or
   } else if (FREESTONE_UNLIKELY(!store_short_gap(end, gap))) {
     return make_live_long(block, block_bytes, bytes, origin);
   }
-  in_order();
+  order_stores();  // WORDS-1
   store_trailer(trailer, trailer_word(block, plain_word(bytes, origin)));
   FREESTONE_CHECK("HARD-1", claim_of(load_trailer(trailer)).bytes == bytes);
   FREESTONE_CHECK("WORDS-1", gap_is_whole(block + bytes, trailer));
@@ -175,7 +175,7 @@ FREESTONE_INLINE void enqueue(Cache& cache, void* block) {
     void** const top = cache.quarantine.top[tag];
     if (FREESTONE_UNLIKELY(top == cache.quarantine.end[tag])) return put_in_quarantine_full(cache, tag, block);
     *top = block;
-    advance_release(cache.quarantine.top[tag], top);
+    advance_in_order(cache.quarantine.top[tag], top);
   } else {
     void** const top = cache.top[tag];
     if (FREESTONE_UNLIKELY(top == cache.high[tag])) return deallocate_slow(block, tag);

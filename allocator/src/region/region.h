@@ -150,7 +150,7 @@ struct alignas(4096) Super {
 enum class Guarding : u8 { none, protection, advice };
 
 inline constexpr usize kNowhere = usize{1} << 63;  // further below every address than a window is long
-struct Region {
+struct alignas(64) Region {
   usize base = kNowhere;  // hot: read by every free
   // Hot: from base to the frontier; 0 until there is a window. A thread that sees one of the two of before the start
   // and the other of after it refuses every address, in whatever order it reads them.

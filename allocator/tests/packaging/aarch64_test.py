@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import unittest
 from pathlib import Path
@@ -47,6 +48,27 @@ class Aarch64(InFolder):
     def test_threads_exchange_blocks(self) -> None:
         _, found = self.run_client("threads.c", "-L", self.build, "-lfreestone")
         self.assertEqual(found, {"damaged": "0", "valid": "1"})
+
+    def hit_path(self, library: str, function: str) -> list[str]:
+        """The function's instructions up to its first return."""
+        of = self.build / f"lib{library}.so"
+        tool = "aarch64-linux-gnu-"
+        names = call(f"{tool}nm", "-D", "--without-symbol-versions", of)
+        found = re.search(rf"^([0-9a-f]+) \w {function}$", names, re.M)
+        assert found is not None
+        text = call(f"{tool}objdump", "-d", "--no-show-raw-insn", f"--start-address=0x{found[1]}", of)
+        lines = re.findall(r"^ +[0-9a-f]+:\t(.*)$", text.partition("ret")[0] + "ret", re.M)
+        return [line.strip() for line in lines]
+
+    def test_hit_paths_are_short_and_wait_for_no_store(self) -> None:
+        """A free orders its stores for the child of a fork alone, for which a compiler's order is enough."""
+        for function, most in (("malloc", 21), ("free", 27)):
+            with self.subTest(function):
+                path = self.hit_path("freestone", function)
+                self.assertLessEqual(len(path), most, path)
+                self.assertEqual([line for line in path if re.match("stlr|dmb|dsb|blr", line)], [])
+                hardened = self.hit_path("freestone-hardened", function)
+                self.assertEqual([line for line in hardened if re.match(r"stlr|dmb\tish$|blr", line)], [])
 
     def test_an_address_space_of_39_bits_has_room(self) -> None:
         """As kernels of phones and small boards give it."""

@@ -117,7 +117,7 @@ class Atomic {
 };
 
 template <typename T>
-void advance_release(T*& pointer, T* known) {
+void advance_in_order(T*& pointer, T* known) {
   pointer = known + 1;
 }
 template <typename T>
