@@ -25,6 +25,7 @@ from preload import linked
 from preload.sources import Unavailable, store
 from preload.survey import SCHEMA as PROGRAMS_SCHEMA
 from support import harness
+from support.measured import stamp
 
 SCHEMA = "freestone-roots/1"
 RELEASES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "sid": "Debian sid"}
@@ -234,7 +235,7 @@ def main(arguments: list[str]) -> int:
               f"{len(outcomes) - good - len(wrong)} skipped", flush=True)  # fmt: skip
         for name in wrong:
             print(f"failed    {release} {name} {root.details[name]}", flush=True)
-        result = {"schema": SCHEMA, "machine": platform.platform(), "roots": [asdict(r) for r in roots]}
+        result = {"schema": SCHEMA, "machine": platform.platform(), **stamp(), "roots": [asdict(r) for r in roots]}
         Path(path).write_text(json.dumps(result, indent=1) + "\n")
     return 1 if bad or not roots else 0
 

@@ -30,6 +30,7 @@ from preload.programs import PROGRAMS
 from preload.session import Session, find
 from preload.suites import SUITES
 from support import harness
+from support.measured import stamp
 
 LIBRARIES = [Path(path).resolve() if path else None for path in os.environ.get("FREESTONE_LIBRARY", "").split(":")]
 SCHEMA = "freestone-programs/1"
@@ -210,6 +211,7 @@ def main(arguments: list[str]) -> int:
         result = {
             "schema": SCHEMA,
             "machine": platform.platform(),
+            **stamp(),
             "processors": os.cpu_count(),
             "busy_beside": beside,
             "programs": [asdict(r) for r in rows],

@@ -28,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from support.measured import stamp
 from torture.axes import FOUND, Axis, axes, points
 
 SCHEMA = "freestone-torture/1"
@@ -123,6 +124,7 @@ def main(words: Sequence[str]) -> int:
     result = {
         "schema": SCHEMA,
         "machine": platform.platform(),
+        **stamp(),
         "seed": seed,
         "seconds": round(time.monotonic() - begin),
         "not_met": never,

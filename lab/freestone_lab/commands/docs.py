@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from freestone_lab.core import paths
-from freestone_lab.docs import benchmarks, pages, sentences, tables, tuning
+from freestone_lab.docs import ages, benchmarks, pages, sentences, tables, tuning
 
 # In this order: sections and sentences go into pages that a module before them wrote.
 MODULES = (tuning, benchmarks, tables, sentences)
@@ -17,7 +17,8 @@ def run(options: Namespace) -> int:
         for path in write(paths.root()):
             print(f"written: {path}")
         return 0
-    stale = [line for module in MODULES for line in pages.differences(paths.root(), module.documents(paths.root()))]
+    root = paths.root()
+    stale = [line for module in MODULES for line in pages.differences(root, module.documents(root))] + ages.stale(root)
     for line in stale:
         print(line)
     return 1 if stale else 0

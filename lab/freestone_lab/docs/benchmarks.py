@@ -17,7 +17,7 @@ from freestone_lab.analysis.sequential import Estimate
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import FigureSpec, Peer, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import distance_table, pages, tables, trace_results
+from freestone_lab.docs import ages, distance_table, pages, tables, trace_results
 from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
@@ -53,6 +53,7 @@ ARTICLES = (
 @dataclass(frozen=True)
 class Stored:
     name: str
+    path: Path  # below the repository
     part: Part
 
 
@@ -64,7 +65,8 @@ def stored_results(root: Path) -> list[Stored]:
             f"{root / RESULTS}: holds no result file; put one there that `freestone bench` wrote, as NAME.json.gz"
         )
     named = {f.name.split(".")[0]: f for f in files}
-    return [Stored(name, render.part_of(load(f))) for name, f in named.items() if name not in ELSEWHERE]
+    shown = {name: file for name, file in named.items() if name not in ELSEWHERE}
+    return [Stored(name, file.relative_to(root), render.part_of(load(file))) for name, file in shown.items()]
 
 
 def documents(root: Path) -> dict[Path, str]:
@@ -74,12 +76,16 @@ def documents(root: Path) -> dict[Path, str]:
     for stored in stored_results(root):
         plots = drawings(stored)
         found.update({PLOTS / name: text for name, (_, text) in plots.items()})
-        sections.append(section(stored, {name: title for name, (title, _) in plots.items()}))
+        of = ages.note(root, stored.path)
+        sections.append({**section(stored, {name: title for name, (title, _) in plots.items()}), "of": of})
         if stored.name == README_RESULT and (root / README).is_file():
             page = (root / README).read_text(encoding="utf-8")
-            found[README] = with_section(page, README, "overall", by_kind(stored.part.analysis))
-    file = root / RESULTS / f"{trace_results.NAME}.json.gz"
-    traces = trace_results.section(load(file)) if file.is_file() else None
+            text = by_kind(stored.part.analysis) + (f"\n\n{of}" if of else "")
+            found[README] = with_section(page, README, "overall", text)
+    file = RESULTS / f"{trace_results.NAME}.json.gz"
+    traces = trace_results.section(load(root / file)) if (root / file).is_file() else None
+    if traces is not None:
+        traces["of"] = ages.note(root, file)
     found[DOCUMENT] = pages.render("benchmarks.md.j2", sections=sections, articles=ARTICLES, traces=traces)
     return found
 

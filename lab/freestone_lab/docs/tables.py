@@ -21,15 +21,16 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Result, control_name
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import abilities
+from freestone_lab.docs import abilities, ages
 from freestone_lab.docs.pages import below, cell_text, command_text, grid, stored, with_section, wrapped
 from freestone_lab.host import real_programs
 from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs, suites
 
-ATTACKS, COMPATIBILITY, HARDENING, LAB, PROGRAMS, TORTURE, TRACE = (
-    Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING", "LAB", "PROGRAMS", "TORTURE", "TRACE")
+ATTACKS, COMPATIBILITY, COSTLY, LAB, PROGRAMS, TORTURE, TRACE = (
+    Path(f"docs/{name}.md")
+    for name in ("ATTACKS", "COMPATIBILITY", "HARDENING-COSTS", "LAB", "PROGRAMS", "TORTURE", "TRACE")
 )
 PLOT = Path("docs/plots/mitigations-cost.svg")
 ONCE = "commit 55b542e"  # has the tools of what was measured once
@@ -61,7 +62,9 @@ def documents(root: Path) -> dict[Path, str]:
         if (root / table.result).is_file():
             page = made.get(table.document) or (root / table.document).read_text(encoding="utf-8")
             found = table.read(root / table.result)
-            made[table.document] = with_section(page, table.document, table.name, table.text(found))
+            of = ages.note(root, table.result)
+            text = table.text(found) + (f"\n\n{of}" if of else "")
+            made[table.document] = with_section(page, table.document, table.name, text)
             if table.text is mitigations:
                 made[PLOT] = mitigations_drawing(found)
     return made
@@ -392,9 +395,9 @@ _ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
 
 
 TABLES = (
-    Table(HARDENING, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
-    Table(HARDENING, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
-    Table(HARDENING, "memory calls", RESULTS / "memory-calls.json", load, memory_calls),
+    Table(COSTLY, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
+    Table(COSTLY, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
+    Table(COSTLY, "memory calls", RESULTS / "memory-calls.json", load, memory_calls),
     Table(ATTACKS, "enumerated", ENUMERATED, load, attacks),
     Table(ATTACKS, "abilities", REUSE, load, abilities.text),
     Table(PROGRAMS, "programs", real_programs.RESULT, _RUN, programs),

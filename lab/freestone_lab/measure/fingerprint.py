@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from freestone_lab.core import paths
+from freestone_lab.core import measured, paths
 from freestone_lab.core.elf import Elf, ElfError
 from freestone_lab.core.result import Peer
 from freestone_lab.measure import provenance
@@ -92,6 +92,7 @@ def collect(peers: Iterable[Peer] = (), programs: Iterable[Path] = ()) -> dict[s
     return {
         "lab": paths.version(),
         "commit": provenance.commit(),
+        "code": measured.code(paths.root()),
         "cpu": cpu(),
         "cpus": os.cpu_count() or 1,
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
