@@ -15,10 +15,10 @@
 using freestone::sealed_page;
 using freestone::usize;
 using freestone::hardened::check_access;
+using freestone::hardened::expect_room;
 using freestone::hardened::is_in_last_run;
 using freestone::hardened::is_plain_access;
 
-extern "C" [[noreturn]] void __chk_fail() __attribute__((weak));
 extern "C" usize strlen(const char* text);
 extern "C" usize strnlen(const char* text, usize bytes_max);
 
@@ -133,12 +133,6 @@ FREESTONE_INLINE usize length_of(const char* text, usize bytes_max) {
   const usize length = strnlen(text, bytes_max);
   check(text, freestone::min_of(length + 1, bytes_max), false);
   return length;
-}
-// The compiler's own check, of a destination whose size it knows.
-FREESTONE_INLINE void expect_room(usize bytes, usize room) {
-  if (FREESTONE_LIKELY(bytes <= room)) return;
-  if (&__chk_fail != nullptr) __chk_fail();
-  __builtin_trap();
 }
 
 FREESTONE_INLINE char* copy_string(char* to, const char* from, usize room) {

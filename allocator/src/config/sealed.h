@@ -23,7 +23,7 @@ struct alignas(64) BlockSecrets {
   u64 multiplier;  // odd
   u64 free_key;    // of the words of free blocks (slab/state_word.h)
   u64 free_multiplier;
-  u8 canary;       // not zero, not text, not all ones
+  u8 canary;                    // not zero, not text, not all ones
   u8 gap[kGapTableBytes];       // zeros and canaries: hardened/block_words.h
   u8 gap_mask[kGapTableBytes];  // beside it, so that one register leads to both
 };
@@ -37,7 +37,8 @@ struct CodeAddresses {
   const void* dlopen;
   const void* dlmopen;
   const void* dlclose;
-  const void* late[8];  // platform/late_libc.cc
+  const void* late[8];   // platform/late_libc.cc
+  const void* fill[13];  // abi/libc_buffers.cc
 };
 // What freestone_set_callbacks gave (abi/heap_api.cc), and what of it is in force.
 struct GivenCallbacks {

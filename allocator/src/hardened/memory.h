@@ -1,9 +1,11 @@
 // Room 10, hardened: whether an access of so many bytes stays inside the block that it begins in. For libc's memory
-// functions in the hardened library (abi/libc_memory.cc).
+// functions in the hardened library (abi/libc_memory.cc, abi/libc_buffers.cc).
 #pragma once
 
 #include "hardened/block_words.h"
 #include "hardened/large.h"
+
+extern "C" [[noreturn]] void __chk_fail() __attribute__((weak));
 
 namespace freestone::hardened {
 
@@ -63,5 +65,12 @@ FREESTONE_INLINE bool is_plain_access(const void* from, usize bytes) {
 
 // Out of line, of an access that is not plain: looks again, and says what is wrong.
 void check_access(const void* from, usize bytes, bool writes);
+
+// The compiler's own check, of a destination whose size it knows.
+FREESTONE_INLINE void expect_room(usize bytes, usize room) {
+  if (FREESTONE_LIKELY(bytes <= room)) return;
+  if (&__chk_fail != nullptr) __chk_fail();
+  __builtin_trap();
+}
 
 }  // namespace freestone::hardened

@@ -33,7 +33,10 @@ LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen", "dlclose"]
 
 # What the hardened library checks of libc's memory functions (FREESTONE_CHECK_LIBC).
 MEMORY_NAMES = ["memcpy", "memmove", "mempcpy", "memset", "strcpy", "stpcpy", "strncpy", "stpncpy", "strcat", "strncat"]
+MEMORY_NAMES += "explicit_bzero wmemcpy wmemmove wmemset read pread pread64 recv recvfrom fread fread_unlocked".split()
+MEMORY_NAMES += ["getcwd", "readlink"]
 MEMORY_NAMES += [f"__{name}_chk" for name in MEMORY_NAMES]
+MEMORY_NAMES += ["bcopy", "bzero", "fgets", "fgets_unlocked", "memccpy"]
 
 # What freestone.h declares, and jemalloc's way to ask: docs/STABILITY.md promises each.
 OWN_NAMES = """conf version is_active good_size trim get_stats stats_write stats_report set_callbacks set_limits

@@ -11,10 +11,11 @@ from support import harness
 from support.harness import PROBES, run
 
 PROBE = PROBES / "surface_probe"
-# Data, which another process reads (upkeep/request.h), and libc's functions that move memory
-# (abi/memory_calls_test.cc calls those).
+# Data, which another process reads (upkeep/request.h), and libc's functions that move memory or fill a buffer
+# (abi/memory_calls_test.cc and abi/filling_calls_test.cc call those).
 NOT_CALLED = {"freestone_conf", "freestone_request", "freestone_attention", "freestone_caches"}
-MEMORY = ("__mem", "mem", "__str", "str", "__stp", "stp")
+MEMORY = tuple("mem str stp wmem read pread recv fread fgets getcwd bcopy bzero explicit_".split())
+MEMORY += tuple(f"__{name}" for name in MEMORY)
 LINKED = ("shared", "object", "static", "fully_static")
 TOOLS = ("memcheck", "massif", "dhat", "drd", "helgrind", "callgrind", "cachegrind")
 OUTPUT_OPTIONS = {

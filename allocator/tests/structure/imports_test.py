@@ -28,6 +28,7 @@ CALLED = {
     "__libc_current_sigrtmin": "leaks",
     "strlen": "checked string functions of the hardened build, on the program's strings",
     "strnlen": "as strlen",
+    "memchr": "how much memccpy copies, as strlen",
     "__chk_fail": "what libc does about a destination that is too small",
     "__cxa_begin_catch": "C++ programs: the nothrow forms of operator new catch, as the next ones",
     "__cxa_end_catch": "C++",

@@ -372,8 +372,13 @@ constexpr unsigned kAllStates = bits<State>();
 constexpr unsigned kPlain = kAllStates & ~some(State::by_new);
 constexpr unsigned kSmallWrites = some(Means::store, Means::memcpy_call, Means::memmove_call, Means::memset_call,
                                        Means::vector_store, Means::read_call);
-constexpr unsigned kChecked =
+constexpr unsigned kCheckedEverywhere =
     some(Means::memcpy_call, Means::memmove_call, Means::memset_call, Means::strcpy_call, Means::strcat_call);
+#if defined(__GLIBC__)
+constexpr unsigned kChecked = kCheckedEverywhere | some(Means::read_call);
+#else
+constexpr unsigned kChecked = kCheckedEverywhere;  // the program is static
+#endif
 constexpr unsigned kOnce = some(Moment::at_once);
 
 }  // namespace
