@@ -91,10 +91,15 @@ def documents(root: Path) -> dict[Path, str]:
 
 
 def by_kind(analysis: Analysis) -> str:
-    """Real programs, then synthetic workloads, time and memory of each: the middle one, with a column per allocator."""
+    """Real programs, those of them with small heaps, and synthetic workloads: the middle one's time and memory of each,
+    with a row per allocator."""
     programs = [v for v in analysis.experiments if v.experiment.id.startswith(PROGRAM)]
-    kinds = {"real programs": programs, "synthetic workloads": [v for v in analysis.experiments if v not in programs]}
     base = analysis.result.baseline
+    kinds = {
+        "real programs": programs,
+        "of these with 5 to 40 MiB": [v for v in programs if _has_small_heap(v, base)],
+        "synthetic workloads": [v for v in analysis.experiments if v not in programs],
+    }
     roles: dict[str, Role] = {"time": "speed", "memory": "memory"}
     found = {
         (kind, what): {p.name: _claimed(analysis, role, p.name, views) for p in analysis.candidates if p.name != base}
@@ -104,12 +109,18 @@ def by_kind(analysis: Analysis) -> str:
     }
     first = next(iter(found.values()))
     names = sorted(first, key=lambda n: e.ratio if (e := first[n][0]) is not None else math.inf)
+    counts = [max((e.pairs for e, _ in of.values() if e is not None), default=0) for of in found.values()]
+    heads = [f"{count} {kind}: {what}" for count, (kind, what) in zip(counts, found, strict=True)]
     rows = []
-    for (kind, what), cells_of in found.items():
-        count = max((e.pairs for e, _ in cells_of.values() if e is not None), default=0)
-        shown = [marked(quantity.ratio_and_span(e), word) if e else "-" for e, word in map(cells_of.__getitem__, names)]
-        rows.append([f"{count} {kind}: {what}", *shown])
-    return grid([f"to {base}", *names], rows)
+    for name in names:
+        cells_of = [of[name] for of in found.values()]
+        rows.append([name, *(marked(quantity.ratio_and_span(e), word) if e else "-" for e, word in cells_of)])
+    return grid([f"to {base}", *heads], rows)
+
+
+def _has_small_heap(view: ExperimentView, baseline: str) -> bool:
+    peak = next((f.cells[baseline].summary.median for f in view.figures if f.name == "rss" and baseline in f.cells), 0)
+    return 5 * 1024 <= peak <= 40 * 1024  # KiB
 
 
 def _claimed(analysis: Analysis, role: Role, name: str, views: list[ExperimentView]) -> tuple[Estimate | None, str]:

@@ -157,23 +157,30 @@ def test_every_published_experiment_of_the_suite_is_named() -> None:
     assert benchmarks.published(dataclasses.replace(result, experiments=[])) == ""
 
 
-def test_programs_and_synthetic_workloads_have_rows_of_their_own() -> None:
+def test_programs_small_heaps_and_synthetic_workloads_have_columns_of_their_own() -> None:
     def sample(peer: str, number: int, time: float, memory: float) -> Sample:
         noise = 1 + number % 3 / 1000
-        return Sample(peer, 1, "ok", figures={"wall": time * noise, "cpu": time * noise, "rss": 1000 * memory * noise})
+        return Sample(peer, 1, "ok", figures={"wall": time * noise, "cpu": time * noise, "rss": memory * noise})
 
     kinds = {"app": (0.97, 1.1), "micro": (0.5, 1.0)}
+    peaks = {"app": 10_000, "micro": 1000}  # KiB
     experiments = [
         Experiment(
             f"{kind}/p{n}", f"{kind}{n}", specs=dict(PROCESS_SPECS),
-            samples=[sample("glibc", n, 1, 1), sample("glibc again", n, 1, 1), sample("own", n, *by)],
+            samples=[
+                sample("glibc", n, 1, peaks[kind]),
+                sample("glibc again", n, 1, peaks[kind]),
+                sample("own", n, by[0], by[1] * peaks[kind]),
+            ],
         )
         for kind, by in kinds.items()
         for n in range(15)
     ]  # fmt: skip
     table = benchmarks.by_kind(analyse(result_of(experiments, "own")))
-    rows = [line.split(" | ") for line in table.splitlines()[2:]]
-    assert [row[0] for row in rows] == [
-        f"| 15 {kind}: {what}" for kind in ("real programs", "synthetic workloads") for what in ("time", "memory")
+    heads, _, own = (line.strip("| ").split(" | ") for line in table.splitlines())
+    assert heads[1:] == [
+        f"15 {kind}: {what}"
+        for kind in ("real programs", "of these with 5 to 40 MiB", "synthetic workloads")
+        for what in ("time", "memory")
     ]
-    assert [row[1].split(" (")[0] for row in rows] == ["**0.97", "*1.10", "**0.50", "1.00"]
+    assert [cell.split(" (")[0] for cell in own] == ["own", "**0.97", "*1.10", "**0.97", "*1.10", "**0.50", "1.00"]
