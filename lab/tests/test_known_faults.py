@@ -50,7 +50,7 @@ F9 the program's law of sizes is not the article's
     workloads/test_laws: test_the_two_size_laws_are_told_apart, test_sizes_of_the_article
 F10 threads that end, and blocks that other threads free, were never tried
     workloads/test_workload_program: test_larsons_blocks_cross_threads, test_changed_contents_end_in_status_3
-    workloads/test_suites: test_the_full_suite_uses_every_workload
+    workloads/test_suites: test_the_full_suite_uses_every_workload_but_those_of_hardening
 F11 a fixed duration measured, the baseline always first and cold, the network in between
     engine/test_experiment: test_every_peer_runs_once_per_round_and_the_order_changes,
         test_the_order_is_repeatable_from_its_seed
@@ -61,7 +61,7 @@ F13 names that promise another program
     test_known_faults: test_what_is_only_like_another_program_says_so
     workloads/test_workload_program: test_larsons_blocks_cross_threads
 F14 two workloads decide
-    workloads/test_suites: test_the_full_suite_uses_every_workload
+    workloads/test_suites: test_the_full_suite_uses_every_workload_but_those_of_hardening
 F15 security tests that cannot fail, or cannot pass; an allocator that does not start has passed all
     attacks/test_enumerated: test_an_allocator_without_checks_stops_no_second_free,
         test_an_allocator_that_dies_at_start_or_serves_nothing_gets_no_marks,
@@ -157,7 +157,7 @@ def test_the_workload_program_is_a_release_build() -> None:
 def test_no_workload_is_given_a_duration() -> None:
     for name, workload in tools.described().items():
         timed = [p["name"] for p in workload["params"] if p.get("unit") in ("s", "ms") or TIME.search(p["name"])]
-        assert {*timed} <= {"idle", "idle-ms", "sample-ms"}, f"{name}: its work is to be counted, not timed"
+        assert {*timed} <= {"idle", "idle-ms", "rest", "sample-ms"}, f"{name}: its work is to be counted, not timed"
 
 
 def test_what_is_only_like_another_program_says_so() -> None:
