@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,17 @@ def test_a_folder_that_holds_something_is_refused(clone: Path) -> None:
     (clone.parent / "out" / "old.deb").touch()
     done = release(clone)
     assert done.returncode == 1 and "not empty" in done.stderr
+
+
+def test_the_list_of_contents_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "a.deb").write_text("a")
+    command = [sys.executable, str(paths.root() / "packaging" / "spdx.py"), VERSION, str(tmp_path / "a.deb")]
+    listed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    names = {listed["SPDXID"], *(part["SPDXID"] for part in listed["packages"] + listed["files"])}
+    assert [name for name in names if not re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", name)] == []
+    assert [sum["algorithm"] for sum in listed["files"][0]["checksums"]] == ["SHA1", "SHA256"]
+    for related in listed["relationships"]:
+        assert {related["spdxElementId"], related["relatedSpdxElement"]} <= names
 
 
 @pytest.mark.long
