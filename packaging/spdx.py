@@ -25,7 +25,10 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
         {
             "SPDXID": f"SPDXRef-File-{number}",
             "fileName": f"./{file.name}",
-            "checksums": [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(file.read_bytes()).hexdigest()}],
+            "checksums": [
+                {"algorithm": kind.upper(), "checksumValue": hashlib.new(kind, file.read_bytes()).hexdigest()}
+                for kind in ("sha1", "sha256")  # SPDX wants the first
+            ],
             "licenseConcluded": "MIT",
             "copyrightText": "NOASSERTION",
         }
@@ -33,9 +36,12 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
     ]
     digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
+    def identity(name: str) -> str:
+        return f"SPDXRef-Package-{name.replace('+', '-plus')}"  # SPDX allows letters, digits, dots and hyphens
+
     def package(name: str, version: str, licence: str) -> dict[str, object]:
         return {
-            "SPDXID": f"SPDXRef-Package-{name}",
+            "SPDXID": identity(name),
             "name": name,
             "versionInfo": version,
             "downloadLocation": "NOASSERTION",
@@ -47,8 +53,8 @@ def spdx(version: str, files: list[Path], made: float) -> dict[str, object]:
 
     needed = [package(name, "NOASSERTION", licence) for name, licence in NEEDED.items()]
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package-freestone")]
-    related += [("SPDXRef-Package-freestone", "DEPENDS_ON", f"SPDXRef-Package-{name}") for name in NEEDED]
-    related += [("SPDXRef-Package-freestone", "CONTAINS", str(file["SPDXID"])) for file in listed]
+    related += [("SPDXRef-Package-freestone", "DEPENDS_ON", identity(name)) for name in NEEDED]
+    related += [(str(file["SPDXID"]), "GENERATED_FROM", "SPDXRef-Package-freestone") for file in listed]
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
+import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from freestone_lab import cli
+from freestone_lab.core import paths
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,21 @@ def marked(mark: str, line: bytes = b"") -> list[int]:
         except OSError:
             continue
     return found
+
+
+def clone_into(folder: Path) -> None:
+    """A clone of what is committed, with what this tree has beside it, and the packages of this Python."""
+    root = paths.root()
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{root}", str(folder)], check=True)
+    changed = subprocess.run(["git", "ls-files", "-mo", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+    for name in changed.stdout.splitlines():
+        if (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+        elif not (root / name).exists():
+            (folder / name).unlink()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
+    packages = next((folder / ".venv/lib").glob("python3*/site-packages"))
+    (packages / "freestone.pth").write_text(f"{folder}/lab\n{sysconfig.get_paths()['purelib']}\n")
+    sums = subprocess.run(["cksum"], input=(folder / "lab/requirements.txt").read_bytes(), capture_output=True).stdout
+    (folder / ".venv/runtime.stamp").write_text(f"{sums.decode().strip()} {folder}\n")

@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-#define FREESTONE_VERSION_MAJOR 0
-#define FREESTONE_VERSION_MINOR 1
+#define FREESTONE_VERSION_MAJOR 1
+#define FREESTONE_VERSION_MINOR 0
 #define FREESTONE_VERSION_PATCH 0
 
 /* The application may define this symbol: options in the form "key:value,key:value". The environment variable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -13,6 +14,32 @@ from support import harness
 
 CRATE = ROOT / "rust"
 ENVIRONMENT = harness.environment([], {"CARGO_TARGET_DIR": str(BUILD / "rust"), "CARGO_TERM_COLOR": "never"})
+# It is served if its own blocks and those of C are counted.
+PROGRAM = {
+    "app/Cargo.toml": """
+[package]
+name = "app"
+version = "0.0.0"
+edition = "2021"
+[dependencies]
+freestone = { path = "../CRATE", features = ["override"] }
+[workspace]
+""",
+    "app/src/main.rs": """
+#[global_allocator]
+static ALLOCATOR: freestone::Freestone = freestone::Freestone;
+extern "C" {
+    fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_char;
+}
+fn main() {
+    let bytes = vec![b'x'; 3 << 20];
+    let text = std::ffi::CString::new(bytes).expect("no zero");
+    let copy = unsafe { strdup(text.as_ptr()) };
+    assert!(!copy.is_null() && freestone::stats().live_bytes >= 6 << 20);
+    println!("{} serves", freestone::version());
+}
+""",
+}
 
 
 def registry_answers(folder: Path = CRATE) -> bool:
@@ -55,7 +82,25 @@ class Crate(unittest.TestCase):
     def test_the_package_holds_every_source_that_it_compiles(self) -> None:
         listed = set(self.cargo("package", "--list", "--allow-dirty").split())
         sources = {str(path.relative_to(CRATE)) for path in (CRATE / "allocator" / "src").rglob("*.*")}
-        self.assertEqual(sources - listed, set())
+        self.assertEqual((sources | {"LICENSE", "README.md", "Cargo.lock"}) - listed, set())
+
+    def test_a_program_is_built_from_the_package_alone(self) -> None:
+        made = BUILD / "rust" / "package"
+        for earlier in made.glob("freestone-*.crate"):
+            earlier.unlink()
+        self.cargo("package", "--no-verify", "--allow-dirty")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            call("tar", "-C", folder, "-xzf", *made.glob("freestone-*.crate"))
+            (unpacked,) = folder.glob("freestone-*")
+            self.assertEqual([path for path in unpacked.rglob("*") if path.is_symlink()], [])
+            for project, text in PROGRAM.items():
+                (folder / project).parent.mkdir(parents=True, exist_ok=True)
+                (folder / project).write_text(text.replace("CRATE", unpacked.name))
+            env = {**ENVIRONMENT, "CARGO_TARGET_DIR": str(folder / "target")}
+            call("cargo", "build", "--quiet", "--manifest-path", folder / "app" / "Cargo.toml", env=env)
+            version = unpacked.name.removeprefix("freestone-")
+            self.assertEqual(call(folder / "target" / "debug" / "app"), f"{version} serves\n")
 
 
 @unittest.skipUnless(shutil.which("cargo"), "cargo is not installed")

@@ -79,7 +79,8 @@ PLACE void lose_many(int count, size_t size) {
 // Clears all that lies below this frame, which has no slots.
 PLACE void wipe() {
 #ifdef __aarch64__
-  asm volatile("sub x9, sp, #16384\n 1: stp xzr, xzr, [x9], #16\n cmp x9, sp\n b.lo 1b" ::: "x9", "cc", "memory");
+  asm volatile("sub x9, sp, #16384\n 1: stp xzr, xzr, [x9], #16\n mov x10, sp\n cmp x9, x10\n b.lo 1b" ::
+                   : "x9", "x10", "cc", "memory");
 #else
   asm volatile("lea -16384(%%rsp), %%rdi\n mov $2048, %%ecx\n xor %%eax, %%eax\n rep stosq" ::
                    : "rdi", "rcx", "rax", "memory");

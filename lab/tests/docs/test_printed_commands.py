@@ -13,14 +13,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+from command_tools import clone_into
 
 from freestone_lab.commands import options
 from freestone_lab.core import paths
@@ -212,23 +211,6 @@ int main(int count, char** words) {
   return 0;
 }
 """
-
-
-def clone_into(folder: Path) -> None:
-    """A clone of what is committed, with what this tree has beside it, and the packages of this Python."""
-    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(folder)], check=True)
-    changed = subprocess.run(["git", "ls-files", "-mo", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    for name in changed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-        elif not (ROOT / name).exists():
-            (folder / name).unlink()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
-    packages = next((folder / ".venv/lib").glob("python3*/site-packages"))
-    (packages / "freestone.pth").write_text(f"{folder}/lab\n{sysconfig.get_paths()['purelib']}\n")
-    sums = subprocess.run(["cksum"], input=(folder / "lab/requirements.txt").read_bytes(), capture_output=True).stdout
-    (folder / ".venv/runtime.stamp").write_text(f"{sums.decode().strip()} {folder}\n")
 
 
 class Clone:
