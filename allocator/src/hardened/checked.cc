@@ -208,7 +208,8 @@ void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin) {
 }
 
 void* allocate_in_partition(usize bytes, usize alignment, Origin origin) {
-  if (kPartitions == 1 || bytes - 1 >= kSlabRequestMax || alignment > kUnitBytes) return nullptr;
+  if (kPartitions == 1 || bytes - 1 >= kSlabRequestMax) return nullptr;
+  if (!is_power_of_two(alignment) || alignment > kUnitBytes) return nullptr;
   const usize wanted = bytes + kTrailerBytes;
   const SizeClass plain = class_of_aligned(wanted, max_of(alignment, kGranule));
   if (plain > kPlainClasses || ensure_started() != Mode::active) return nullptr;

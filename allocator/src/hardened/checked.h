@@ -30,7 +30,8 @@ void draw_secrets();
 // malloc, free and what stands for them: paths.h.
 void* allocate_zeroed_checked(usize bytes);
 void* allocate_aligned_checked(usize bytes, usize alignment, Origin origin);
-// From the second partition; null if the first must serve: the block is no slab's, or the allocator has not started.
+// From the second partition; null if the first must serve: the block is no slab's, the alignment is not one, or the
+// allocator has not started.
 void* allocate_in_partition(usize bytes, usize alignment, Origin origin);
 // In the partition of `block`.
 void* reallocate_checked(void* block, usize bytes);

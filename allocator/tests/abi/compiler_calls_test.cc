@@ -124,6 +124,8 @@ TEST_F(CompilerCalls, TypesWithPointersHaveSlabsOfTheirOwn) {
   const auto aligned_of = found<int (*)(void**, size_t, size_t, size_t)>(prefix + "posix_memalign");
   const auto new_of = found<void* (*)(size_t, size_t)>(prefix + "_Znwm");
   const auto new_array_of = found<void* (*)(size_t, std::align_val_t, size_t)>(prefix + "_ZnamSt11align_val_t");
+  void* none = nullptr;
+  EXPECT_EQ(aligned_of(&none, 24, 100, 1), EINVAL);  // no power of two, as for the plain name
   std::set<uintptr_t> slabs[2];
   for (int round = 0; round < 40; ++round) {
     for (const size_t bytes : {24U, 200U, 3000U, 30000U}) {
