@@ -97,7 +97,10 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the folder of a run that lives, nor one that somebody else named so."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    code = "import os; from freestone_lab.core.outputs import Scratch; s = Scratch('a'); print(s.name, flush=True); os._exit(9)"
+    code = (
+        "import os; from freestone_lab.core.outputs import Scratch\n"
+        "s = Scratch('a'); os.write(1, s.name.encode()); os._exit(9)"
+    )
     killed = Path(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                                  env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).stdout.strip())  # fmt: skip
     other = tmp_path / "freestone-clone"
