@@ -30,6 +30,88 @@ void churn(size_t = 0) {
   api().free(api().malloc(40 << 20));
 }
 
+#if defined(__x86_64__)
+
+// These come first: behind other tests a new thread steps through the quarantines of their threads, too.
+//
+// Single steps: after each instruction the kernel sends SIGTRAP, whose handler forks. The child goes on from there.
+constexpr long kTrapFlag = 0x100;
+volatile long steps = 0;
+volatile long forks = 0;
+volatile long failed_forks = 0;
+volatile long stride = 1;
+volatile long most_forks = 0;
+volatile bool is_child = false;
+
+void on_step(int, siginfo_t*, void* context) {
+  if (++steps % stride != 0) return;
+  if (++forks >= most_forks) static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kHangSeconds);
+    is_child = true;
+    static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+    return;
+  }
+  if (wait_for(child) != 0) ++failed_forks;
+}
+
+template <typename Work>
+void run_in_steps(Work work) {
+  struct sigaction action = {};
+  action.sa_sigaction = on_step;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGTRAP, &action, nullptr);
+  asm volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+  work();
+  asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+  if (is_child) _exit(exercise(static_cast<uint64_t>(steps), 12));
+}
+
+void work_in_steps() {
+  static void* blocks[200];
+  run_in_steps([] {
+    void* first = api().malloc(100);  // no cache yet in a new thread
+    for (size_t i = 0; i < 40; ++i) blocks[i] = api().malloc(700);
+    for (size_t i = 0; i < 40; ++i) api().free(blocks[i]);
+    void* run = api().malloc(200000);
+    void* mapping = api().malloc(40 << 20);
+    mapping = api().realloc(mapping, 50 << 20);
+    api().free(run);
+    api().free(mapping);
+    api().free(api().realloc(first, 5000));
+  });
+}
+
+long steps_alone() {
+  steps = 0;
+  stride = most_forks = 1 << 30;
+  std::thread(work_in_steps).join();
+  EXPECT_GT(steps, 1000);
+  return steps;
+}
+
+// What others do decides how many instructions it is each time: passes are added, or the last one stops early.
+void fork_at_every_instruction(long instructions) {
+  const auto wanted = static_cast<long>(scaled(1500));
+  most_forks = wanted;
+  steps = forks = failed_forks = 0;
+  for (stride = instructions / wanted * 2 + 1; forks <= wanted / 4; stride += 2) std::thread(work_in_steps).join();
+  EXPECT_EQ(failed_forks, 0) << "of " << forks << " forks, one every " << stride << " instructions of " << instructions;
+}
+
+TEST(ForkAnywhere, InASignalHandlerThatInterruptedTheAllocatorAtAnyInstructionWorks) {
+  fork_at_every_instruction(steps_alone());
+}
+
+TEST(ForkAnywhere, InASignalHandlerWhileOthersAllocateWorks) {
+  const long alone = steps_alone();
+  const Background others(2, churn);
+  fork_at_every_instruction(alone);
+}
+
+#endif
+
 // getline allocates with its stream locked; fork takes the lock of all streams; a flush of all streams takes the one,
 // then the other.
 TEST(ForkAnywhere, WhileStreamsAreReadWorks) {
@@ -121,86 +203,6 @@ TEST(ForkAnywhere, AVforkedChildThatAllocatesLeavesTheParentsHeapWhole) {
     ASSERT_EQ(exercise(i, 20), 0);
   }
 }
-
-#if defined(__x86_64__)
-
-// Single steps: after each instruction the kernel sends SIGTRAP, whose handler forks. The child goes on from there.
-constexpr long kTrapFlag = 0x100;
-volatile long steps = 0;
-volatile long forks = 0;
-volatile long failed_forks = 0;
-volatile long stride = 1;
-volatile long most_forks = 0;
-volatile bool is_child = false;
-
-void on_step(int, siginfo_t*, void* context) {
-  if (++steps % stride != 0) return;
-  if (++forks >= most_forks) static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(kHangSeconds);
-    is_child = true;
-    static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
-    return;
-  }
-  if (wait_for(child) != 0) ++failed_forks;
-}
-
-template <typename Work>
-void run_in_steps(Work work) {
-  struct sigaction action = {};
-  action.sa_sigaction = on_step;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGTRAP, &action, nullptr);
-  asm volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
-  work();
-  asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-  if (is_child) _exit(exercise(static_cast<uint64_t>(steps), 12));
-}
-
-void work_in_steps() {
-  static void* blocks[200];
-  run_in_steps([] {
-    void* first = api().malloc(100);  // no cache yet in a new thread
-    for (size_t i = 0; i < 40; ++i) blocks[i] = api().malloc(700);
-    for (size_t i = 0; i < 40; ++i) api().free(blocks[i]);
-    void* run = api().malloc(200000);
-    void* mapping = api().malloc(40 << 20);
-    mapping = api().realloc(mapping, 50 << 20);
-    api().free(run);
-    api().free(mapping);
-    api().free(api().realloc(first, 5000));
-  });
-}
-
-long steps_alone() {
-  steps = 0;
-  stride = most_forks = 1 << 30;
-  std::thread(work_in_steps).join();
-  EXPECT_GT(steps, 1000);
-  return steps;
-}
-
-// What others do decides how many instructions it is each time: passes are added, or the last one stops early.
-void fork_at_every_instruction(long instructions) {
-  const auto wanted = static_cast<long>(scaled(1500));
-  most_forks = wanted;
-  steps = forks = failed_forks = 0;
-  for (stride = instructions / wanted * 2 + 1; forks <= wanted / 4; stride += 2) std::thread(work_in_steps).join();
-  EXPECT_EQ(failed_forks, 0) << "of " << forks << " forks, one every " << stride << " instructions of " << instructions;
-}
-
-TEST(ForkAnywhere, InASignalHandlerThatInterruptedTheAllocatorAtAnyInstructionWorks) {
-  fork_at_every_instruction(steps_alone());
-}
-
-TEST(ForkAnywhere, InASignalHandlerWhileOthersAllocateWorks) {
-  const long alone = steps_alone();
-  const Background others(2, churn);
-  fork_at_every_instruction(alone);
-}
-
-#endif
 
 }  // namespace
 }  // namespace freestone_test
