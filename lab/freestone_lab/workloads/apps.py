@@ -393,7 +393,9 @@ def _build_espresso() -> Path:
             lines = done.stderr.splitlines()
             raise AppError(f"pip cannot download {ESPRESSO_SOURCE}: {lines[-1] if lines else 'no reason given'}")
         with tarfile.open(archives[0]) as archive:
-            archive.extractall(scratch, filter="data")
+            # The argument `filter` came with Python 3.11.4; an older one has no filter and ignores the attribute.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(scratch)
         sources = sorted(Path(scratch).glob("*/thirdparty/espresso/src/*.c"))
         if not sources:
             raise AppError(f"{ESPRESSO_SOURCE} carries no espresso; expected thirdparty/espresso/src")
