@@ -73,7 +73,9 @@ def run(options: Namespace) -> int:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
     limit_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
     plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
-    plans = [(task, plan) for task in _tasks(wanted, program, say)]
+    plans = [(task, plan) for task in _tasks(wanted, program, say)[options.part or slice(None)]]
+    if not plans:
+        raise UserError("--part: no row is left, there are fewer rows than parts")
     everyone = not options.with_ and not options.only and wanted != [bencher.DEFAULT_SUITE]
     chosen = preparation.choose_peers(["all"] if everyone else options.with_, options.only, options.option)
     if not options.no_null:

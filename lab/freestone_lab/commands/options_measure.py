@@ -148,6 +148,12 @@ def bench(parser: argparse.ArgumentParser) -> None:
                         help="divide this time over the experiments: fewer rounds, never fewer sizes")  # fmt: skip
     shared.seed(parser)
     parser.add_argument("--no-null", action="store_true", help="leave out the null allocator")
+    parser.add_argument(
+        "--part",
+        type=shared.part,
+        metavar="K/N",
+        help="every Nth row only, from the Kth on; `freestone join` makes one result of all parts",
+    )
     parser.add_argument("--cluster", metavar="ADDRESS", help="run the traces on the workers of this Dask scheduler")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="with --cluster: go on with what is stored there")
     parser.add_argument("--list", dest="listing", action="store_true", help="only list what there is")

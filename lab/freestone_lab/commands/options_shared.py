@@ -25,6 +25,14 @@ def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
     return number
 
 
+def part(text: str) -> slice:
+    """'K/N': the Kth, the N-th after it, and so on."""
+    which, _, of = text.partition("/")
+    if not (which.isdecimal() and of.isdecimal() and 1 <= int(which) <= int(of)):
+        raise argparse.ArgumentTypeError(f"'{text}': expected K/N, as in 2/6: the second of six parts")
+    return slice(int(which) - 1, None, int(of))
+
+
 def program(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
     """The command to run: the first word that is no option, or that follows `--`, and everything after it."""
     parser.add_argument("command", metavar="CMD", nargs=argparse.PARSER).required = needed
